@@ -112,7 +112,7 @@ mod tests {
     #[case::an_unknown_name("obj.spec == 1", "undeclared reference to 'obj'")]
     #[case::another_type("items.size()", "must evaluate to bool but got int")]
     #[case::bad_syntax("object.", "Syntax error")]
-    fn wrong_rules_are_refused(#[case] rule: &str, #[case] error: &str) {
+    fn invalid_rules_are_refused(#[case] rule: &str, #[case] error: &str) {
         let refused = ObjectRule::parse(rule, [("object", false), ("items", true)]).expect_err("the rule is invalid");
         assert!(refused.contains(error), "{refused}");
     }
@@ -124,7 +124,7 @@ mod tests {
     #[case::a_filter(r#"{.status.conditions[?(@.type=="Ready")].status}"#, json!(["True"]))]
     #[case::several("{.status.conditions[*].type}", json!(["Other", "Ready"]))]
     #[case::missing("{.status.other}", json!([]))]
-    fn paths_are_read_as_by_kubectl(#[case] path: &str, #[case] expected: Value) {
+    fn paths_are_parsed_like_kubectl(#[case] path: &str, #[case] expected: Value) {
         let object = json!({"status": {
             "replicas": 3, "a.b": true,
             "conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}],

@@ -303,7 +303,7 @@ items:
     }
 
     #[test]
-    fn numbers_are_parsed_as_by_kubernetes() {
+    fn numbers_are_parsed_like_kubernetes() {
         let object = &parsed("kind: A\napiVersion: v1\nmode: 0644\non: yes\nsize: 1.5\n").unwrap()[0].object;
         assert_eq!(object["mode"], 420);
         assert_eq!(object["size"], 1.5);

@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_cuts_open_requests() {
+    async fn dropping_the_server_cuts_open_requests() {
         let serving = start(ServeOptions::http()).await;
         let mut watch = send(&serving, "/watch").await;
         read_until(&mut watch, "event\n\r\n").await;
@@ -763,7 +763,7 @@ mod tests {
         }
 
         #[tokio::test]
-        async fn a_client_certificate_names_the_user() {
+        async fn client_certificate_determines_the_user() {
             let serving = start(ServeOptions::tls()).await;
             let answer = get(&serving, "localhost", "/user", None).await;
             assert!(answer.ends_with("None\n"), "{answer}");
@@ -775,7 +775,7 @@ mod tests {
         }
 
         #[tokio::test]
-        async fn the_end_of_a_watch_is_announced() {
+        async fn watch_over_tls_ends_with_close_notify() {
             let serving = start(ServeOptions::tls()).await;
             let stream = TcpStream::connect(serving.addr())
                 .await
@@ -840,7 +840,7 @@ mod tests {
         #[case::one_of_another_name("other", "X-Remote-User: jane", "None")]
         #[case::one_that_names_nobody("proxy", "X-Remote-Group: a", "None")]
         #[tokio::test]
-        async fn a_proxy_names_the_user(#[case] name: &str, #[case] headers: &str, #[case] user: &str) {
+        async fn proxy_headers_determine_the_user(#[case] name: &str, #[case] headers: &str, #[case] user: &str) {
             let (ca, client) = authority_and_client(name);
             let list = |it: &str| vec![it.to_owned()];
             let options = ServeOptions::tls().front_proxy(FrontProxy {

@@ -491,7 +491,7 @@ async fn websocket_protocol_may_carry_a_token(#[case] protocols: &str, #[case] u
 }
 
 #[tokio::test(start_paused = true)]
-async fn token_request_names_no_other_namespace() {
+async fn token_request_for_another_namespace_is_refused() {
     let server = ApiServer::start();
     let body = json!({"metadata": {"name": "b", "namespace": "other"}, "spec": {"audiences": ["a"]}});
     let path = "/api/v1/namespaces/default/serviceaccounts/missing/token";

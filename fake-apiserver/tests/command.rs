@@ -87,7 +87,7 @@ fn targets_may_contain_characters_that_go_accepts() {
 #[case::an_unknown_token(&[], "x", 401)]
 #[case::anonymous(&["--anonymous", "allow"], "", 403)]
 #[case::refused(&["--anonymous", "deny"], "", 401)]
-fn rbac_is_on_by_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
+fn rbac_is_enabled_on_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
     let tokens = [
         "s3cret=jane:devs",
         "m=root:system:masters",
@@ -273,7 +273,7 @@ fn only_kubeconfigs_written_by_the_command_are_replaced() {
     assert_eq!(kept, "current-context: production\n");
 }
 
-/// The command line of the server that `killed_process_leaves_a_server` starts.
+/// The command line of the server that `spawns_a_server_for_the_parent_test` starts.
 #[cfg(unix)]
 const LEFT: &str = "DRYDOCK_LEFT";
 
@@ -281,7 +281,7 @@ const LEFT: &str = "DRYDOCK_LEFT";
 #[cfg(unix)]
 #[expect(clippy::zombie_processes, reason = "it is to be left")]
 #[test]
-fn killed_process_leaves_a_server() {
+fn spawns_a_server_for_the_parent_test() {
     let Ok(line) = std::env::var(LEFT) else {
         return;
     };
@@ -316,7 +316,7 @@ fn run_to_the_end(mut starter: std::process::Command) -> Output {
 fn server_exits_with_its_parent(#[case] line: &str) {
     let mut starter = std::process::Command::new(std::env::current_exe().expect("the test has an executable"));
     starter
-        .args(["--exact", "killed_process_leaves_a_server"])
+        .args(["--exact", "spawns_a_server_for_the_parent_test"])
         .env(LEFT, line);
     assert!(run_to_the_end(starter).status.success());
 }

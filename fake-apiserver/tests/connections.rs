@@ -270,7 +270,7 @@ async fn attach_returns_the_logs() {
 }
 
 #[tokio::test]
-async fn ports_are_forwarded_with_their_numbers_first() {
+async fn forwarded_ports_begin_with_their_numbers() {
     let server = scripted();
     let serving = serve(&server).await;
     let path = "/api/v1/namespaces/default/pods/db/portforward?ports=5432,81";
@@ -490,7 +490,7 @@ async fn token_can_be_sent_as_a_websocket_protocol() {
 /// A client in this process does not have a socket, but is upgraded nevertheless.
 #[cfg(feature = "client")]
 #[tokio::test]
-async fn a_client_in_process_is_upgraded() {
+async fn in_process_client_can_upgrade_connections() {
     use tower::Service as _;
 
     let server = scripted();

@@ -90,7 +90,12 @@ fn the_control_api_is_off_by_default() {
 #[case::refuse(json!("refuse"), "", "", true)]
 #[case::truncate(json!({"truncate": 10}), "HTTP/1.1 201 Created", "{\"kind\":\"C", false)]
 #[case::delay(json!({"delayMs": 20}), "HTTP/1.1 201 Created", "{\"kind\":\"ConfigMap\"", false)]
-fn a_fault_strikes_a_socket_once(#[case] effect: Value, #[case] head: &str, #[case] body: &str, #[case] is_free: bool) {
+fn fault_with_times_1_affects_one_request_over_a_socket(
+    #[case] effect: Value,
+    #[case] head: &str,
+    #[case] body: &str,
+    #[case] is_free: bool,
+) {
     let server = controlled();
     let rule = json!({"effect": effect, "on": {"verbs": ["create"], "client": "socket"}, "times": 1});
     let id = control(&server, "POST", "/_fake/faults", rule)["id"].clone();
@@ -359,7 +364,7 @@ fn invalid_orders_are_refused_by_name(
 #[case("get", "/_fake/objects", Value::Null)]
 #[case("post", "/_fake/objects", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}))]
 #[case("post", "/_fake/events", json!({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u"}}}))]
-fn the_control_api_is_as_its_document_says(#[case] method: &str, #[case] path: &str, #[case] body: Value) {
+fn control_api_matches_its_openapi_document(#[case] method: &str, #[case] path: &str, #[case] body: Value) {
     let server = Server::start(&["--control", "--workers", "all"]);
     let document = control(&server, "GET", "/_fake/openapi.json", Value::Null);
     let operation = &document["paths"][path][method];

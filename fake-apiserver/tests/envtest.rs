@@ -358,7 +358,7 @@ fn flags_for_gates_versions_limits_and_audit_are_accepted() {
 #[case::where_one_mode_allows_all("--authorization-mode=RBAC,AlwaysAllow", "", "401 Unauthorized")]
 #[case::by_roles("--authorization-mode=RBAC", "", "403 Forbidden")]
 #[case::of_a_user("--authorization-mode=AlwaysAllow", "Authorization: Bearer s3cret\r\n", "200 OK")]
-fn nobody_is_anonymous_where_all_is_allowed(#[case] mode: &str, #[case] headers: &str, #[case] status: &str) {
+fn anonymous_requests_are_refused_with_always_allow(#[case] mode: &str, #[case] headers: &str, #[case] status: &str) {
     let folder = folder();
     let tokens = folder.join("tokens.csv");
     std::fs::write(&tokens, "s3cret,jane,1\n").expect("the target directory is writable");

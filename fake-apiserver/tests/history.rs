@@ -430,7 +430,7 @@ fn lists_and_watches_agree_with_the_model() {
 }
 
 #[test]
-fn forks_and_snapshots_equal_the_world() {
+fn forks_and_snapshots_equal_the_original_state() {
     let half = || prop::collection::vec(op(), 0..20);
     try_all(100, &(half(), half()), |server, (before, after)| async move {
         let mut model = Model {

@@ -56,7 +56,7 @@ fn causes(answer: &Value) -> Vec<String> {
 #[case::no_number("x", "invalid syntax")]
 #[case::too_large("9223372036854775808", "value out of range")]
 #[tokio::test(start_paused = true)]
-async fn the_generation_of_a_daemon_sets_template_is_a_number(#[case] generation: &str, #[case] why: &str) {
+async fn invalid_template_generation_of_a_daemon_set_is_refused(#[case] generation: &str, #[case] why: &str) {
     const SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
     let server = server();
     let labels = json!({"app": "a"});
@@ -301,7 +301,7 @@ async fn errors_of_an_event_name_the_core_kind(#[case] fields: Value, #[case] ex
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_of_an_event_changes_its_series_only() {
+async fn update_of_an_event_can_only_change_its_series() {
     let server = server();
     send(&server, "POST", EVENTS, &event(json!({}))).await;
     let patch = json!({"note": "other", "action": ""});
@@ -719,7 +719,7 @@ async fn created_part(server: &ApiServer, path: &str, body: Value, part: &str) -
 #[case::a_taint("TaintNodesByCondition", "/api/v1/nodes", json!({"metadata": {"name": "a"}}),
     "/spec/taints/0/key", json!("node.kubernetes.io/not-ready"), Value::Null)]
 #[tokio::test(start_paused = true)]
-async fn a_disabled_plugin_has_no_effect(
+async fn disabled_plugin_has_no_effect(
     #[case] plugin: &str,
     #[case] path: &str,
     #[case] body: Value,

@@ -305,7 +305,7 @@ async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion,
         "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"image": "a"}]}},
     }}), [201, 422])]
 #[tokio::test]
-async fn rules_come_with_their_version(
+async fn new_rules_apply_from_their_kubernetes_version_on(
     #[case] versions: [KubernetesVersion; 2],
     #[case] path: &str,
     #[case] object: Value,
@@ -408,7 +408,7 @@ async fn terminating_replicas_are_counted_from_1_35_on(#[case] version: Kubernet
     "undeclared reference to 'sortBy'"
 )]
 #[tokio::test]
-async fn rules_of_definitions_use_the_libraries_of_the_version_before(
+async fn crd_rules_use_the_cel_libraries_of_the_previous_version(
     #[case] before: KubernetesVersion,
     #[case] since: KubernetesVersion,
     #[case] rule: &str,
@@ -442,7 +442,7 @@ async fn rules_of_definitions_use_the_libraries_of_the_version_before(
 #[case(V1_33, V1_34, "semver(object.v).major() == 1")]
 #[case(V1_34, V1_35, "object.l.distinct() == object.l")]
 #[tokio::test]
-async fn policies_and_webhooks_use_the_libraries_of_the_version_before(
+async fn policies_and_webhooks_use_the_cel_libraries_of_the_previous_version(
     #[case] before: KubernetesVersion,
     #[case] since: KubernetesVersion,
     #[case] expression: &str,
@@ -481,7 +481,7 @@ async fn policies_and_webhooks_use_the_libraries_of_the_version_before(
 )]
 #[case(V1_36, "device.allowMultipleAllocations", None)]
 #[tokio::test]
-async fn selectors_of_devices_use_the_libraries_of_their_version(
+async fn device_selectors_use_the_cel_libraries_of_their_version(
     #[case] version: KubernetesVersion,
     #[case] expression: &str,
     #[case] error: Option<&str>,

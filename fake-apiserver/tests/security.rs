@@ -46,7 +46,7 @@ const ESCALATION: &str = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":
 #[case::rights_without_credentials("deny", "POST /_fake/objects", ESCALATION, 401)]
 #[case::faults_as_anonymous("allow", "POST /_fake/faults", r#"{"effect":"conflict"}"#, 403)]
 #[case::the_list_of_what_there_is("deny", "GET /_fake", "", 401)]
-fn the_control_api_authenticates(
+fn control_api_requires_authentication(
     #[case] anonymous: &str,
     #[case] request: &str,
     #[case] body: &str,
@@ -143,7 +143,11 @@ fn a_page_in_a_browser_can_neither_write_nor_read(#[case] headers: &[&str], #[ca
 #[case::is_followed("document", "GET /_fake/", 200)]
 #[case::is_a_form("document", "POST /_fake/snapshot", 403)]
 #[case::is_a_frame("iframe", "GET /_fake/", 403)]
-fn a_link_of_a_page_elsewhere_may_be_followed(#[case] into: &str, #[case] request: &str, #[case] code: u16) {
+fn cross_site_link_may_open_the_page_but_not_send_requests(
+    #[case] into: &str,
+    #[case] request: &str,
+    #[case] code: u16,
+) {
     let server = Server::start(&["--control"]);
     let into = format!("Sec-Fetch-Dest: {into}");
     let headers = [

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_key_are_distinguished() {
+    fn key_parts_are_distinguished() {
         let keys = [
             ObjectKey::cluster("a"),
             ObjectKey::cluster("a/b"),

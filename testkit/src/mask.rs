@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn learnt_field_is_hidden_by_all_copies() {
+    fn learned_field_is_hidden_by_all_clones_of_a_mask() {
         let mask = Mask::of(&["status.now".to_owned()]);
         let copy = mask.clone();
         mask.learn(&BTreeSet::from([("services".to_owned(), "spec.ports".to_owned())]));

@@ -61,7 +61,7 @@ async fn count(client: Client, reads: usize, pause: Duration) {
 
 /// Requests and events alternate, so that one case exceeds the limit by a request and the other by an event.
 #[rstest]
-fn a_hot_loop_is_reported_for_any_excess_message(#[values(0, 1)] reads: usize) {
+fn hot_loop_is_reported_for_excess_requests_and_events(#[values(0, 1)] reads: usize) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.controller("operator", move |client| count(client, reads, Duration::ZERO));
         cluster.create(config_map("a")).await;

@@ -221,7 +221,7 @@ fn correct_controller_passes_every_crash() {
 }
 
 #[test]
-fn old_list_after_a_crash_is_found_after_few_plans() {
+fn stale_list_after_a_crash_is_found_after_few_plans() {
     let directory = Directory::new();
     let path = scenario(&directory, "following");
     let yaml = fs::read_to_string(&path).expect("the file exists");

@@ -88,7 +88,7 @@ mod tests {
     #[case::a_configured_domain("127.0.0.1:6443", &["*.test"], "a.b.test", true)]
     #[case::not_the_domain_itself("127.0.0.1:6443", &["*.test"], ".test", false)]
     #[case::everybody("127.0.0.1:6443", &["*"], "evil.example", true)]
-    fn accepted_hosts_are_loopback_the_address_and_configured_ones(
+    fn loopback_own_and_configured_hosts_are_accepted(
         #[case] address: &str,
         #[case] names: &[&str],
         #[case] authority: &str,

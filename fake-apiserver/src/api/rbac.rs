@@ -363,7 +363,7 @@ mod tests {
     #[case("/apis/*", "/apis/apps", true)]
     #[case("/apis/*", "/apis", false)]
     #[case("*", "/anything", true)]
-    fn paths_end_in_a_star_or_are_exact(#[case] url: &str, #[case] path: &str, #[case] allowed: bool) {
+    fn rule_path_matches_exactly_or_by_its_trailing_star(#[case] url: &str, #[case] path: &str, #[case] allowed: bool) {
         let request = Attributes {
             verb: "get",
             path,

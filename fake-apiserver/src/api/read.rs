@@ -301,7 +301,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn texts_are_parsed_as_by_serde_json(
+        fn texts_are_parsed_like_serde_json(
             text in r#"([\[\]{}:, "]|"a"|"b":|\{"a":|\\|\\u00e9|\\n|é|-|0|1|9{18}|\.|e|\+|true|false|null|nul|\n){0,12}"#,
         ) {
             agrees(&text);

@@ -247,7 +247,7 @@ fn m3_metadata_of_the_wrong_shape_is_refused() {
 #[case("application/jwk-set+json", true)]
 #[case("application/json, */*", true)]
 #[case("application/*", false)]
-fn document_with_one_form_is_refused_in_other_forms(#[case] accept: &str, #[case] is_taken: bool) {
+fn document_is_only_served_in_its_media_type(#[case] accept: &str, #[case] is_taken: bool) {
     let answered = check_document(Some(accept), "application/jwk-set+json");
     let text = "406: Not Acceptable\n\nAvailable representations: application/jwk-set+json";
     assert_eq!(

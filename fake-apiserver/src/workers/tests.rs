@@ -90,7 +90,7 @@ async fn existing_and_new_objects_are_synced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_in_the_journal_as_the_workers_and_own_their_fields() {
+async fn worker_requests_are_recorded_and_own_their_fields() {
     let server = ApiServer::start();
     let _workers = run(&server);
     let request = http::Request::post("/api/v1/namespaces/default/configmaps");

@@ -293,7 +293,7 @@ async fn p2_a_connection_is_reviewed_before_its_object_is_looked_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_a_connection_that_is_admitted_is_refused_by_name_with_its_warnings() {
+async fn p2_admitted_connection_fails_with_its_warnings() {
     let server = ApiServer::builder()
         .validate("w.example.com", |_| AdmissionResponse::allow().warn("you are seen"))
         .start();

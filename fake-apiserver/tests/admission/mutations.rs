@@ -173,7 +173,10 @@ async fn webhook_patches_have_unlimited_operations() {
 #[case::whole_up_to_the_limit(vec!["x".repeat(4_000), "y".repeat(96)], vec!["x".repeat(4_000), "y".repeat(96)])]
 #[case::cut_beyond_it(vec!["x".repeat(4_000), "y".repeat(97)], vec!["x".repeat(256), "y".repeat(97)])]
 #[tokio::test(start_paused = true)]
-async fn warnings_are_bounded_and_cleaned(#[case] warnings: Vec<String>, #[case] shown: Vec<String>) {
+async fn invalid_and_repeated_warnings_are_dropped_and_long_ones_cut(
+    #[case] warnings: Vec<String>,
+    #[case] shown: Vec<String>,
+) {
     let server = answered(json!({ "warnings": warnings })).await;
     let answer = post(&server, MAPS, map("a")).await;
     let shown: Vec<String> = shown.iter().map(|it| format!("299 - \"{it}\"")).collect();
@@ -237,7 +240,7 @@ fn status(code: u16, header: &str, value: &str) -> Response<Body> {
 #[case::unavailable(503, 1, 201)]
 #[case::for_too_long(429, 11, 500)]
 #[tokio::test(start_paused = true)]
-async fn call_is_retried_when_the_webhook_asks_for_it(#[case] code: u16, #[case] times: usize, #[case] created: u16) {
+async fn webhook_call_is_retried_after_retry_after(#[case] code: u16, #[case] times: usize, #[case] created: u16) {
     let (server, calls) = hesitant(times, move || status(code, "retry-after", "0"));
     let answer = validated(&server).await;
     assert_eq!(answer.code, created, "{}", answer.body);
@@ -245,7 +248,7 @@ async fn call_is_retried_when_the_webhook_asks_for_it(#[case] code: u16, #[case]
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_end_with_the_time_of_the_webhook() {
+async fn retries_end_at_the_timeout_of_the_webhook() {
     let (server, _) = hesitant(1, || status(429, "retry-after", "11"));
     let (code, message) = (validated(&server).await.code, "context deadline exceeded");
     assert_eq!(code, 500, "{message}");

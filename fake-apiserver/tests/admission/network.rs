@@ -63,7 +63,7 @@ async fn p6_webhook_certificate_is_verified_with_its_bundle() {
 }
 
 #[tokio::test]
-async fn p6_a_service_is_called_at_the_address_the_test_names() {
+async fn p6_service_is_called_at_the_configured_address() {
     let hook = ApiServer::start();
     let serving = hook
         .serve_tls(([127, 0, 0, 1], 0).into())

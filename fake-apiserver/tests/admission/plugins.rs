@@ -315,7 +315,7 @@ async fn p9_templates_violating_the_enforced_level_get_warnings_and_new_images_a
 #[case::other_major("v2.1", false)]
 #[case::empty("", false)]
 #[tokio::test(start_paused = true)]
-async fn p9_labels_of_a_namespace_name_a_version(#[case] version: &str, #[case] is_right: bool) {
+async fn p9_policy_version_in_a_namespace_label_is_validated(#[case] version: &str, #[case] is_right: bool) {
     let label = "pod-security.kubernetes.io/warn-version";
     let namespace = json!({"metadata": {"name": "a", "labels": {label: version}}});
     let answer = post(&ApiServer::start(), "/api/v1/namespaces", namespace).await;

@@ -268,7 +268,7 @@ fn wrong_policies_are_refused(#[case] text: &str, #[case] why: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_recorded_without_a_rule_that_matches() {
+async fn requests_without_a_matching_rule_are_not_recorded() {
     let log = Log::default();
     let server = log.of(ApiServer::builder(), &json!({"rules": [{"level": "None"}]}));
     server.call(request("GET", CONFIG_MAPS, &Value::Null)).await;

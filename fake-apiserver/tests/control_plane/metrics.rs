@@ -265,7 +265,7 @@ async fn patch_with_an_unknown_media_type_is_not_counted() {
 
 /// The rules of the text format: families are contiguous and described once, and series are unique.
 #[tokio::test(start_paused = true)]
-async fn the_page_follows_the_rules_of_its_format() {
+async fn metrics_are_valid_in_the_exposition_format() {
     let server = ApiServer::start();
     send(&server, "POST", CONFIG_MAPS, config_map("a")).await;
     get(&server, "/healthz").await;
@@ -334,7 +334,7 @@ async fn metrics_require_permission_for_the_path(#[case] token: &str, #[case] co
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_too_many_is_answered_429_unless_an_administrator_sends_it() {
+async fn requests_above_the_limit_get_429_except_from_administrators() {
     let server = ApiServer::builder()
         .authorization(Authorization::Rbac)
         .token("dev", "dev", ["system:monitoring"])

@@ -47,7 +47,7 @@ async fn watched(server: &ApiServer, path: &str, from: &str) -> String {
 #[case::beyond_the_bytes(100_000, true)]
 #[case::within_them(10_000_000, false)]
 #[tokio::test(start_paused = true)]
-async fn changes_beyond_the_bytes_of_the_logs_are_compacted(#[case] bytes: usize, #[case] is_expired: bool) {
+async fn changes_above_history_bytes_are_compacted(#[case] bytes: usize, #[case] is_expired: bool) {
     let server = ApiServer::builder().history_bytes(bytes).start();
     let first = created(&server, "a").await;
     patched(&server, "a", 100).await;

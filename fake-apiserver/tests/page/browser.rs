@@ -557,7 +557,7 @@ async fn crowd(server: &Server) -> Crowd {
 
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "a figure to know")]
-async fn a_thousand_requests_a_second_can_be_read() {
+async fn page_shows_a_thousand_requests_a_second() {
     const ROUNDS: usize = 60;
     const EACH: usize = 100;
     let Some((server, mut tab)) = open(&[]).await else {

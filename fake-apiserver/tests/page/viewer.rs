@@ -221,7 +221,7 @@ fn says(id: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_first_difference_is_selected_with_its_changes() {
+async fn first_difference_is_selected_and_shows_its_changes() {
     let Some(mut tab) = open(&trace()).await else { return };
     tab.until(&says("headline", "it takes: operator crashes")).await;
     tab.until(&says("plan", "operator crashes after PATCH")).await;

@@ -199,7 +199,7 @@ async fn documents_contain_the_group_in_the_order_of_priorities() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_condition_follows_a_call_of_the_server() {
+async fn available_condition_is_set_by_calling_the_server() {
     let (server, received) = with_wardle().await;
     let passed = (json!("True"), json!("Passed"));
     assert_eq!(available(&server, "wardle.example.com").await, passed);
@@ -250,7 +250,7 @@ async fn error_is_passed_on(#[case] path: &str, #[case] code: u16, #[case] start
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_strikes_a_request_for_an_aggregated_api_server() {
+async fn fault_affects_requests_to_aggregated_api_servers() {
     let (server, _) = with_wardle().await;
     let guard = server.inject(|seen: &Seen<'_>| match &*seen.info.resource {
         "flunders" => Verdict::Fail(Box::new(Status::new(500, "InternalError", "x"))),

@@ -134,7 +134,7 @@ async fn refused(spec: &Value, version: &Value) -> Vec<String> {
 #[case("ab\u{200b}", Some(2))]
 #[case("\u{e9}\u{301} is \u{1f600}", None)]
 #[tokio::test]
-async fn warnings_of_deprecation_are_printable(#[case] warning: &str, #[case] index: Option<usize>) {
+async fn deprecation_warnings_are_printable(#[case] warning: &str, #[case] index: Option<usize>) {
     let found = refused(&json!({}), &json!({"deprecated": true, "deprecationWarning": warning})).await;
     let text = "must only contain printable UTF-8 characters; non-printable character found at index";
     let found: Vec<bool> = found
@@ -194,7 +194,7 @@ fn definition(properties: &Value) -> Value {
 #[case::atomic_map(json!({"type": "object", "x-kubernetes-map-type": "atomic",
     "additionalProperties": {"type": "string"}}), "/additionalProperties", json!({"a": "bad"}), json!({"a": "worse"}))]
 #[tokio::test]
-async fn violations_in_unchanged_surroundings_are_ratcheted(
+async fn violations_in_unchanged_fields_are_tolerated(
     #[case] mut field: Value,
     #[case] ruled: &str,
     #[case] value: Value,
@@ -226,7 +226,7 @@ async fn violations_in_unchanged_surroundings_are_ratcheted(
 #[case("::1", 201)]
 #[case("256.256.256.256", 422)]
 #[tokio::test]
-async fn formats_are_checked_in_alternatives(#[case] address: &str, #[case] code: u16) {
+async fn formats_are_checked_within_any_of(#[case] address: &str, #[case] code: u16) {
     let server = ApiServer::start();
     let schema = json!({"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]});
     assert_eq!(

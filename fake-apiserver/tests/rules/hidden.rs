@@ -97,7 +97,7 @@ fn policy(spec: &Value) -> Value {
 #[case::of_null("PUT", "application/json", &policy(&json!({"podSelector": {}, "ingress": null})), 1)]
 #[case::elsewhere("PATCH", MERGE, &json!({"metadata": {"labels": {}}}), 1)]
 #[tokio::test(start_paused = true)]
-async fn an_empty_list_of_rules_is_a_change(
+async fn removing_an_empty_list_of_rules_increments_the_generation(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] body: &Value,
@@ -117,7 +117,7 @@ async fn an_empty_list_of_rules_is_a_change(
 #[case::of_bytes("configmaps", "binaryData")]
 #[case::of_secrets("secrets", "data")]
 #[tokio::test(start_paused = true)]
-async fn immutable_data_does_not_become_empty(#[case] resource: &str, #[case] field: &str) {
+async fn immutable_unset_data_cannot_become_empty(#[case] resource: &str, #[case] field: &str) {
     let server = ApiServer::start();
     let path = format!("/api/v1/namespaces/default/{resource}");
     let body = |data: Value| json!({"metadata": {"name": "i"}, "immutable": true, field: data});

@@ -45,7 +45,7 @@ async fn patch_cannot_change_the_identity_of_an_object(#[case] patch: Value, #[c
 #[case::no_name(json!([{"op": "remove", "path": "/metadata/name"}]))]
 #[case::another_kind(json!([{"op": "replace", "path": "/kind", "value": "Pod"}]))]
 #[tokio::test]
-async fn json_patches_are_parsed_as_by_kube_apiserver(#[case] patch: Value) {
+async fn json_patches_are_parsed_like_kube_apiserver(#[case] patch: Value) {
     let server = ApiServer::start();
     post(&server, MAPS, &config_map("a", json!({"k": "v"}))).await;
     let before = get(&server, &format!("{MAPS}/a")).await;

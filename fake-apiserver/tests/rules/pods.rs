@@ -145,7 +145,11 @@ async fn unusual_new_pods_cause_warnings(#[case] pod: Value, #[case] expected: &
 #[case("", None, 1)]
 #[case("runtime/default", None, 0)]
 #[tokio::test]
-async fn annotations_become_profiles(#[case] annotation: &str, #[case] profile: Option<Value>, #[case] count: usize) {
+async fn app_armor_annotations_become_profiles(
+    #[case] annotation: &str,
+    #[case] profile: Option<Value>,
+    #[case] count: usize,
+) {
     let server = ApiServer::start();
     let fields = json!({"metadata": {"annotations": {APP_ARMOR: annotation}}});
     let spec = json!({"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}});

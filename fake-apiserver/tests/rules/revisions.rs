@@ -92,7 +92,7 @@ async fn open_watch_outlives_a_compaction_of_unread_changes() {
 }
 
 #[tokio::test]
-async fn a_new_watch_from_below_the_log_expires() {
+async fn watch_from_before_the_log_expires() {
     let server = server().await;
     let from = server.resource_version();
     busy(&server).await;

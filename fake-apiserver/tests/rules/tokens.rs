@@ -53,7 +53,11 @@ async fn token_requests_are_validated(#[case] changes: Value, #[case] code: u16,
 #[case(3600, json!([]), false)]
 #[case(3607, json!(["vault"]), false)]
 #[tokio::test]
-async fn tokens_of_pods_live_longer(#[case] seconds: i64, #[case] audiences: Value, #[case] is_extended: bool) {
+async fn tokens_bound_to_pods_have_a_longer_lifetime(
+    #[case] seconds: i64,
+    #[case] audiences: Value,
+    #[case] is_extended: bool,
+) {
     let (server, _) = server().await;
     let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": "p"});
     let spec = json!({"expirationSeconds": seconds, "audiences": audiences, "boundObjectRef": bound});

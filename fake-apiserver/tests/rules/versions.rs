@@ -94,7 +94,7 @@ async fn watch_ends_if_the_definition_changes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_outlives_the_mark_of_a_deleted_definition() {
+async fn watch_continues_while_its_definition_is_terminating() {
     let server = server(&json!([version("v1", true, &json!({}))])).await;
     let held = with(
         &foo("v1", &json!({})),
@@ -182,7 +182,7 @@ async fn first_identical_write_of_a_claim_creates_a_version() {
 }
 
 #[tokio::test]
-async fn apply_of_null_metadata_always_makes_a_version() {
+async fn apply_of_null_metadata_always_creates_a_version() {
     let server = server(&json!([version("v1", true, &json!({}))])).await;
     let path = format!("{}/a?fieldManager=m", foos("v1"));
     let mut applied = foo("v1", &json!({}));

@@ -51,7 +51,7 @@ async fn resize(cluster: &Cluster, resources: Value) -> (u16, Value) {
     json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}), json!({"cpu": "1"}),
 )]
 #[tokio::test(start_paused = true)]
-async fn status_holds_the_resources_of_running_containers(
+async fn status_contains_the_resources_of_running_containers(
     #[case] asked: Value,
     #[case] resources: Value,
     #[case] allocated: Value,
@@ -129,7 +129,7 @@ async fn a_resize_waits_until_the_node_has_room() {
     PodScript::default().init_exits_with(0).container_exits_with("first", 7), json!(["prepare"]), "Failed", 7,
 )]
 #[tokio::test(start_paused = true)]
-async fn init_containers_end_as_their_commands_do(
+async fn init_containers_end_with_the_result_of_their_commands(
     #[case] script: PodScript,
     #[case] command: Value,
     #[case] phase: &str,
@@ -158,7 +158,7 @@ async fn init_containers_end_as_their_commands_do(
 #[case::succeeded("FallbackToLogsOnError", "echo -n DONE", Value::Null)]
 #[case::another_policy("File", "echo -n DONE; exit 1", Value::Null)]
 #[tokio::test(start_paused = true)]
-async fn output_is_the_message_of_failed_containers(
+async fn output_becomes_the_termination_message_of_failed_containers(
     #[case] policy: &str,
     #[case] script: &str,
     #[case] message: Value,

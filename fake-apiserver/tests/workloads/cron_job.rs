@@ -54,7 +54,7 @@ async fn cron_job_creates_a_job_each_minute_and_keeps_its_history() {
 #[case::forbid("Forbid", 1)]
 #[case::replace("Replace", 1)]
 #[tokio::test(start_paused = true)]
-async fn running_jobs_limit_new_ones(#[case] policy: &str, #[case] active: usize) {
+async fn concurrency_policy_limits_running_jobs(#[case] policy: &str, #[case] active: usize) {
     let cluster = Cluster::start();
     let long = PodScript::default().runs_for(Duration::from_secs(1000));
     cluster.0.kubelet().script(PodSelector::all(), long);

@@ -32,7 +32,7 @@ fn image(image: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_roll_out_ends_with_the_real_conditions() {
+async fn completed_rollout_has_the_conditions_of_kubernetes() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 3)).await;
     cluster.pass(0.5).await;
@@ -133,7 +133,7 @@ async fn rollback_renumbers_the_old_replica_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_sets_beyond_the_limit_are_deleted() {
+async fn old_replica_sets_above_the_history_limit_are_deleted() {
     let cluster = Cluster::start();
     let mut it = deployment("web", 1);
     it["spec"]["revisionHistoryLimit"] = json!(1);

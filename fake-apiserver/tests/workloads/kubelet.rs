@@ -37,7 +37,7 @@ fn stand(pod: &Value) -> String {
 #[case::still_asleep(json!(["sleep", "30"]), 30.5, "Running running 0")]
 #[case::awake(json!(["sleep", "30"]), 31.5, "Succeeded terminated Completed 0")]
 #[tokio::test(start_paused = true)]
-async fn predictable_command_ends(#[case] command: Value, #[case] after: f64, #[case] want: &str) {
+async fn well_known_command_ends_with_its_result(#[case] command: Value, #[case] after: f64, #[case] want: &str) {
     let cluster = Cluster::start();
     let mut pod = pod("Never");
     pod["spec"]["containers"][0]["command"] = command;

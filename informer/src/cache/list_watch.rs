@@ -395,7 +395,7 @@ mod tests {
     #[case("app", "tier=x", false)]
     #[case::number("size > 3", "size=1", true)]
     #[case::not_a_selector("app in web", "app=api", true)]
-    fn a_parsed_selector_knows_unlisted_objects(#[case] selector: &str, #[case] labels: &str, #[case] expected: bool) {
+    fn parsed_selector_matches_labels(#[case] selector: &str, #[case] labels: &str, #[case] expected: bool) {
         let labels: BTreeMap<_, _> = labels
             .split(',')
             .filter_map(|it| it.split_once('='))

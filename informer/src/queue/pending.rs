@@ -434,7 +434,7 @@ mod tests {
     #[rstest]
     #[case::fifo(Discipline::Fifo)]
     #[case::by_priority(Discipline::Priority)]
-    fn memory_of_a_burst_is_given_back_once_no_key_is_left(#[case] discipline: Discipline) {
+    fn memory_is_released_when_the_last_key_of_a_burst_is_done(#[case] discipline: Discipline) {
         let mut pending = Pending::new(discipline, None);
         let burst = 3 * IDLE_SLOTS as u32;
         for round in 0..2 {

@@ -116,7 +116,7 @@ async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Act>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn filtered_handler_gets_adds_and_deletes_for_accepted_objects() {
+async fn filtered_handler_receives_adds_and_deletes_for_accepted_objects() {
     let told = Told::default();
     let filtered = told
         .handler::<ConfigMap>()
@@ -206,7 +206,7 @@ fn owners_are_found_by_group_and_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_enqueued_once_an_event_and_replays_are_marked() {
+async fn key_is_enqueued_once_per_event_and_replays_are_marked() {
     let seen: Arc<Mutex<Vec<Enqueued>>> = Arc::default();
     let log = Arc::clone(&seen);
     let to_keys = enqueue::mapped(|_: &CachedObject<ConfigMap>| [ObjectKey::cluster("all")]);
@@ -239,7 +239,7 @@ async fn a_key_is_enqueued_once_an_event_and_replays_are_marked() {
 }
 
 #[test]
-fn labels_are_selected_on_the_newest_state() {
+fn label_predicate_uses_the_newest_state() {
     let selector = kube::core::Selector::from(kube::core::Expression::Equal("app".into(), "web".into()));
     let is_web = predicates::label_selector::<Pod>(selector);
     assert!(is_web.passes(&updated(&json!({}))));

@@ -89,7 +89,7 @@ async fn failed_list_of_the_newest_version_requests_it_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_one_list() {
+async fn pages_are_joined_into_one_list() {
     let script = Script::new([
         page(7, &[("a", 3)], "one"),
         page(7, &[("b", 4)], "two"),
@@ -178,7 +178,7 @@ async fn successful_pass_is_followed_by_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_non_list_is_a_failure_and_not_an_empty_cache() {
+async fn body_that_is_not_a_list_fails_instead_of_emptying_the_cache() {
     let script = Script::new([
         list(1, &[("a", 1)]),
         error_event(&[], 410, "Expired"),

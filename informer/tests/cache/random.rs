@@ -366,7 +366,7 @@ fn at_rest_the_cache_equals_the_cluster() {
 }
 
 #[test]
-fn two_runs_with_one_seed_make_the_same_requests_at_the_same_times() {
+fn two_runs_with_the_same_seed_make_the_same_requests_at_the_same_times() {
     for seed in [1, 7, 42, 381, 1000] {
         let ((one, _), (other, _)) = (block_on(run(seed)), block_on(run(seed)));
         assert!(one.len() > 10);

@@ -49,7 +49,7 @@ async fn each_handler_has_its_own_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_without_a_change_goes_to_syncing_handlers() {
+async fn update_without_a_change_is_delivered_to_resyncing_handlers() {
     let source = FakeSource::new();
     let informer = running(&source);
     let (resyncing, fresh) = (Told::default(), Told::default());

@@ -54,7 +54,7 @@ async fn slow_page_fails_after_five_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_follow_the_options() {
+async fn time_limits_follow_request_timeout() {
     let mut options = options();
     options.request_timeout = Duration::from_secs(4);
     let script = Script::new([Answer::Never, list(7, &[]), Answer::Never, list(8, &[]), silent(&[])]);

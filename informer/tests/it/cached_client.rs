@@ -292,7 +292,7 @@ async fn objects_are_written_whole_in_part_or_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_go_by_key_precondition_or_selector() {
+async fn objects_are_deleted_by_key_precondition_or_selector() {
     let cluster = TestCluster::start();
     for name in ["a", "b", "c"] {
         cluster

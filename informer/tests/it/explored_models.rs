@@ -171,7 +171,7 @@ async fn candidate(client: Client, clock: Clock, identity: &'static str, model: 
 }
 
 #[test]
-fn no_fault_lets_two_lead_or_a_fenced_write_pass_after_another_leads() {
+fn no_fault_causes_two_leaders_or_a_fenced_write_of_a_former_leader() {
     explored(12, async |cluster: &TestCluster| {
         let (model, clock): (Shared<_>, _) = (Shared::new(), Clock::starting_at(cluster.server().now()));
         cluster.create(config_map("m")).await;
@@ -304,7 +304,7 @@ async fn two_tasks(client: Client, model: Shared<Answered>) {
 }
 
 #[test]
-fn no_fault_lets_a_read_return_less_than_an_answered_write() {
+fn no_fault_lets_a_read_miss_an_answered_write() {
     explored(4, async |cluster: &TestCluster| {
         cluster.create(secret("s")).await;
         let model: Shared<Answered> = Shared::new();
@@ -371,7 +371,7 @@ async fn member(client: Client, clock: Clock, name: &'static str, model: Shared<
 }
 
 #[test]
-fn no_fault_gives_a_key_two_workers_or_loses_a_members_keys() {
+fn no_fault_assigns_a_key_to_two_workers_or_loses_keys_of_a_member() {
     explored(6, async |cluster: &TestCluster| {
         let (model, clock): (Shared<_>, _) = (Shared::new(), Clock::starting_at(cluster.server().now()));
         let count = if is_whole() { 200 } else { 12 };

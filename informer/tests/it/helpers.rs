@@ -237,7 +237,7 @@ async fn condition_keeps_its_time_until_its_status_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expectations_are_met_by_events_or_by_time() {
+async fn expectations_are_met_by_events_or_expire() {
     let (expectations, key) = (Expectations::new(), ObjectKey::new("shop", "web"));
     expectations.expect_deletions(&key, ["a".to_owned(), "b".to_owned()]);
     expectations.deletion_observed(&key, "a");

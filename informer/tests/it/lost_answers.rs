@@ -110,10 +110,7 @@ async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before
 #[case::never_again(u64::MAX, None)]
 #[case::later(10, Some("new"))]
 #[tokio::test(start_paused = true)]
-async fn read_asks_for_the_results_of_many_writes_within_its_bound(
-    #[case] unanswered: u64,
-    #[case] expected: Option<&str>,
-) {
+async fn read_waits_a_limited_time_for_many_lost_results(#[case] unanswered: u64, #[case] expected: Option<&str>) {
     let cluster = TestCluster::start();
     let names: Vec<_> = (0..10).map(|it| format!("m-{it}")).collect();
     let client = behind(&cluster, &names).await;

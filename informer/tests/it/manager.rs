@@ -157,7 +157,7 @@ async fn losing_the_lease_ends_the_manager_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_stops_everything() {
+async fn runnable_that_fails_stops_the_manager() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
@@ -260,7 +260,7 @@ async fn the_election_is_a_health_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panicking_runnable_stops_everything() {
+async fn runnable_that_panics_stops_the_manager() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::new(cluster.client());
     manager

@@ -128,7 +128,7 @@ async fn dependent_of_another_controller_is_not_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stale_cache_overwrites_nothing() {
+async fn stale_cache_does_not_overwrite_newer_changes() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("old"));
     let secrets = manager.dependents::<Secret>();

@@ -176,7 +176,7 @@ async fn every_cache_that_may_contain_an_object_must_receive_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cache_must_receive_that_an_object_left_it() {
+async fn key_waits_until_the_cache_removes_an_object_that_left_it() {
     let cluster = two_namespaces().await;
     let factory = SharedInformerFactory::new(cluster.client());
     let source = ApiListWatch::all::<Secret>(cluster.client_named("part"), &()).labels("app=billing");

@@ -50,7 +50,7 @@ async fn keys_are_returned_in_order_of_arrival(#[case] queue: WorkQueue<&'static
 #[case(fifo())]
 #[case(by_priority())]
 #[tokio::test(start_paused = true)]
-async fn key_added_during_work_is_returned_once_more(#[case] queue: WorkQueue<&'static str>) {
+async fn key_added_while_processing_is_returned_again(#[case] queue: WorkQueue<&'static str>) {
     queue.add("a");
     let work = queue.get().await.expect("the queue is open");
     ["a", "a", "a"].into_iter().for_each(|key| queue.add(key));
@@ -61,7 +61,7 @@ async fn key_added_during_work_is_returned_once_more(#[case] queue: WorkQueue<&'
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_worker_is_woken_and_two_keys_wake_two() {
+async fn each_added_key_wakes_one_waiting_worker() {
     let queue = fifo();
     let workers: Vec<_> = (0..3)
         .map(|_| {
@@ -120,7 +120,7 @@ async fn delayed_key_is_returned_at_the_earlier_due_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_due_sooner_wakes_the_timekeeper() {
+async fn earlier_due_key_wakes_the_waiting_worker() {
     let queue = fifo();
     let began = Instant::now();
     queue.add_after("late", Duration::from_secs(3600));
@@ -182,7 +182,7 @@ async fn failed_keys_wait_longer_until_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn higher_priority_is_first_and_a_raised_key_is_last_in_its_line() {
+async fn higher_priority_is_first_and_a_raised_key_is_last_of_its_priority() {
     let queue = by_priority();
     queue.add_with("low", at(LOW_PRIORITY));
     queue.add("one");
@@ -206,7 +206,7 @@ async fn higher_priority_is_first_and_a_raised_key_is_last_in_its_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_due_during_work_is_first_afterwards() {
+async fn key_due_while_processing_is_first_afterwards() {
     let queue = by_priority();
     queue.add("a");
     let work = queue.try_get();

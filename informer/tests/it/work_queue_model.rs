@@ -176,7 +176,7 @@ proptest! {
     })]
 
     #[test]
-    fn first_come_first_served_is_client_gos_queue(ops in ops()) {
+    fn fifo_queue_behaves_like_client_go(ops in ops()) {
         run(async move {
             let (queue, mut model) = (WorkQueue::new(), Fifo::default());
             let mut works: Vec<WorkItem<u8>> = Vec::new();
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn by_priority_is_controller_runtimes_queue(ops in ops()) {
+    fn priority_queue_behaves_like_controller_runtime(ops in ops()) {
         run(async move {
             let (queue, mut model) = (WorkQueue::builder().by_priority().build(), ByPriority::default());
             let mut works: Vec<WorkItem<u8>> = Vec::new();

@@ -409,7 +409,7 @@ mod tests {
     #[case::no_path("equals: 1", "wait.equals: a path is needed")]
     #[case::a_bad_path("path: '{.a[0}'", "wait.path: \"{.a[0}\": unterminated array")]
     #[case::an_unknown_word("for: ready", "wait.for: \"ready\" is none of")]
-    fn wrong_waits_are_refused(#[case] text: &str, #[case] error: &str) {
+    fn invalid_waits_are_refused(#[case] text: &str, #[case] error: &str) {
         let refused = wait(text).awaited().expect_err("the wait is invalid");
         assert!(refused.starts_with(error), "{refused}");
     }

@@ -248,7 +248,7 @@ mod tests {
     #[rstest::rstest]
     #[case::no_bundle(None)]
     #[case::a_placeholder(Some("Cg=="))]
-    fn configurations_without_an_authority_get_one(#[case] bundle: Option<&str>) {
+    fn webhook_configurations_without_a_ca_bundle_get_one(#[case] bundle: Option<&str>) {
         let mut object = configuration(bundle);
         let trust =
             Trust::new(&scenario("'${PORT_WEBHOOK}'"), [&object].into_iter()).expect("the keys can be generated");
@@ -263,7 +263,7 @@ mod tests {
     #[rstest::rstest]
     #[case::an_authority_of_its_own("'${PORT_WEBHOOK}'", &BASE64_STANDARD.encode(PEM))]
     #[case::no_controller_serves_webhooks("x", "")]
-    fn other_configurations_stay(#[case] command: &str, #[case] bundle: &str) {
+    fn other_webhook_configurations_are_unchanged(#[case] command: &str, #[case] bundle: &str) {
         let object = configuration(Some(bundle));
         let trust = Trust::new(&scenario(command), [&object].into_iter()).expect("the keys can be generated");
         let mut same = object.clone();

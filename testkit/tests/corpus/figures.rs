@@ -23,7 +23,7 @@ async fn reconcile(parent: std::sync::Arc<ConfigMap>, client: Client) -> Reconci
 }
 
 #[test]
-fn figures_of_runs_per_second() {
+fn runs_per_second_are_measured() {
     println!("objects  messages a run  runs a second  µs a run  µs a message");
     for (objects, runs) in [(1_usize, 2_000), (5, 2_000), (50, 300)] {
         let scenario = async move |cluster: &TestCluster| {
@@ -48,7 +48,7 @@ fn figures_of_runs_per_second() {
 const AT_RANDOM_MOST: u64 = 2_000;
 
 #[test]
-fn figures_of_the_order_of_search() {
+fn search_order_is_compared_with_random_order() {
     let most = if is_measured() { AT_RANDOM_MOST } else { 3 };
     println!("bug: schedules in order; at random, from five seeds; their middle");
     for bug in measured() {
@@ -79,7 +79,7 @@ fn figures_of_the_order_of_search() {
 /// Repeats the failures of the corpus; `DRYDOCK_REPLAYS` sets the total number of runs. All requests, events, answers,
 /// times and the final state must be equal byte for byte.
 #[test]
-fn figures_of_replays() {
+fn replays_are_measured() {
     let few = if is_measured() { 500 } else { 40 };
     let asked = std::env::var("DRYDOCK_REPLAYS")
         .ok()

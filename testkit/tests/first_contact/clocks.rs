@@ -22,7 +22,7 @@ fn machine() -> Timestamp {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_begins_at_the_time_of_day() {
+async fn cluster_clock_starts_at_the_time_of_day() {
     let cluster = TestCluster::start();
     let apart = cluster.server().now().duration_since(machine()).abs();
     assert!(apart < SignedDuration::from_secs(120), "{apart}");

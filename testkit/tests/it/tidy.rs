@@ -223,7 +223,7 @@ const LINE_CHARS: usize = 120;
 const GENERATED: &str = "@generated";
 
 #[test]
-fn layers_of_the_server_name_only_lower_ones() {
+fn server_layers_only_depend_on_lower_ones() {
     let arrows: BTreeMap<_, _> = SERVER_ARROWS.iter().copied().collect();
     let mut faults = Faults::default();
     for source in sources("fake-apiserver/src") {
@@ -245,7 +245,7 @@ fn layers_of_the_server_name_only_lower_ones() {
 }
 
 #[test]
-fn rooms_of_the_registry_name_only_lower_ones() {
+fn registry_rooms_only_depend_on_lower_ones() {
     let arrows: BTreeMap<_, _> = REGISTRY_ARROWS.iter().copied().collect();
     let mut faults = Faults::default();
     for source in sources("fake-apiserver/src/registry") {
@@ -263,7 +263,7 @@ fn rooms_of_the_registry_name_only_lower_ones() {
 }
 
 #[test]
-fn words_of_the_server_stay_in_their_layer() {
+fn server_terms_only_occur_in_their_layers() {
     let mut faults = Faults::default();
     for source in sources("fake-apiserver/src") {
         for (word, homes) in SERVER_WORDS {
@@ -276,7 +276,7 @@ fn words_of_the_server_stay_in_their_layer() {
 }
 
 #[test]
-fn crates_point_one_way() {
+fn crates_do_not_depend_on_each_other_in_circles() {
     let mut faults = Faults::default();
     for (name, words) in CRATE_WORDS {
         for source in sources(&format!("{name}/src")) {
@@ -289,7 +289,7 @@ fn crates_point_one_way() {
 }
 
 #[test]
-fn informer_only_reads_the_runtimes_clock() {
+fn informer_only_uses_the_clock_of_tokio() {
     let mut faults = Faults::default();
     for source in sources("informer/src") {
         // This file reads the time of day that is only written into objects.
@@ -309,7 +309,7 @@ fn informer_only_reads_the_runtimes_clock() {
 }
 
 #[test]
-fn libraries_do_not_panic_by_unwrap() {
+fn libraries_do_not_unwrap() {
     let mut faults = Faults::default();
     for source in library_sources() {
         for word in STOPS {
@@ -324,7 +324,7 @@ fn libraries_do_not_panic_by_unwrap() {
 }
 
 #[test]
-fn files_are_small_and_open_with_a_sentence() {
+fn files_are_short_and_begin_with_a_sentence() {
     let mut faults = Faults::default();
     for source in library_sources() {
         if source.is_generated() {

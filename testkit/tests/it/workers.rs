@@ -52,7 +52,7 @@ async fn requests_of_workers_are_attributed_to_them() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn fault_can_strike_a_worker_and_settle_waits_for_retries() {
+async fn fault_can_affect_a_worker_and_settle_waits_for_retries() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]).start();
     let owner = cluster.create(config_map("owner").namespace("shop")).await;
     cluster.create(pod("web-0").namespace("shop").owned_by(&owner)).await;

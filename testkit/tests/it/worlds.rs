@@ -215,7 +215,7 @@ async fn frozen_replica_returns_an_earlier_state(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn writes_owners_and_idleness_are_checked(cluster: TestCluster) {
+async fn assertions_check_writes_owners_and_idleness(cluster: TestCluster) {
     cluster.run(own_config_maps(cluster.client_named("operator")));
     cluster.create(pod("web-0").namespace("shop")).await;
     cluster.assert_idle(Duration::from_secs(3600)).await;

@@ -105,7 +105,7 @@ fn truncated_search_lists_untried_kinds() {
 
 /// The kind can be excluded.
 #[test]
-fn test_waits_for_faults_without_overlaps() {
+fn overlaps_can_be_excluded_from_the_faults() {
     let explored = |faults| {
         let report = explore(number)
             .faults(faults)

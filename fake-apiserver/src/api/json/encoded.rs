@@ -221,7 +221,7 @@ mod tests {
     #[case::an_escaped_letter("{\"\\u0066:a\":{}}")]
     #[case::unfinished("{\"f:a\":{}")]
     #[case::too_deep("{\"f:a\":{\"f:a\":{\"f:a\":{}}}}")]
-    fn only_objects_of_objects_are_kept_encoded(#[case] text: &str) {
+    fn only_nested_objects_stay_encoded(#[case] text: &str) {
         assert_eq!(encoded_len(text, 3), None);
     }
 

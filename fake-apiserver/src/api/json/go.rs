@@ -296,7 +296,7 @@ mod tests {
     #[case(0x81, "\\u0081")]
     #[case(0xad, "\\u00ad")]
     #[case(0xc2, "\u{c2}")]
-    fn bytes_beyond_ascii_are_quoted_as_characters(#[case] byte: u8, #[case] quoted: &str) {
+    fn non_ascii_bytes_are_quoted_as_characters(#[case] byte: u8, #[case] quoted: &str) {
         let expected = format!("invalid character '{quoted}' looking for beginning of value");
         assert_eq!(syntax_error(&[byte]), Some(expected));
     }

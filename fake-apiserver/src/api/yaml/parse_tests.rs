@@ -21,7 +21,7 @@ fn value(text: &str) -> Value {
 #[case("a: 1\n---\nb: 2\n", json!({"a": 1}))]
 #[case("---\na: 2006-01-02T15:04:05Z\n", json!({"a": "2006-01-02T15:04:05Z"}))]
 #[case("- a: 1\n  b: 2\n-\n", json!([{"a": 1, "b": 2}, null]))]
-fn bodies_are_parsed_as_by_go(#[case] text: &str, #[case] expected: Value) {
+fn bodies_are_parsed_like_go(#[case] text: &str, #[case] expected: Value) {
     assert_eq!(value(text), expected);
 }
 
@@ -41,7 +41,7 @@ fn bodies_are_parsed_as_by_go(#[case] text: &str, #[case] expected: Value) {
 #[case("a:\n- b\nc\n", "yaml: line 4: could not find expected ':'")]
 #[case("a: {b: c", "yaml: line 1: did not find expected ',' or '}'")]
 #[case("a: &x [*x]", "yaml: anchor value contains itself")]
-fn unreadable_documents(#[case] text: &str, #[case] error: &str) {
+fn unreadable_documents_are_refused(#[case] text: &str, #[case] error: &str) {
     assert_eq!(parse(text.as_bytes()).unwrap_err(), error);
 }
 

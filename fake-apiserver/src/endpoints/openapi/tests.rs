@@ -160,7 +160,7 @@ fn n8_writes_declare_field_validation() {
 }
 
 #[test]
-fn parameters_have_the_descriptions_of_go() {
+fn parameters_have_gos_descriptions() {
     with_builtins(|api| {
         let (apps, core) = (document(&api, "apis/apps/v1"), document(&api, "api/v1"));
         let described = |place: &Value, name: &str| -> String {
@@ -210,7 +210,7 @@ fn parameters_have_the_descriptions_of_go() {
 #[case::options_of_deletes("body-2Y1dVQaQ", "/api/v1/namespaces/{name}")]
 #[case::options_of_logs("container-1GeXxFDC", "/api/v1/namespaces/{namespace}/pods/{name}/log")]
 #[case::a_document_of_its_own("logpath-Noq7euwC", "/logs/{logpath}")]
-fn v2_shares_parameters_under_the_names_of_go(#[case] name: &str, #[case] path: &str) {
+fn v2_shared_parameters_have_gos_names(#[case] name: &str, #[case] path: &str) {
     with_builtins(|api| {
         let document: Value = serde_json::from_slice(&v2(&api, "", "").body).expect("the text is valid JSON");
         assert!(document["parameters"][name].is_object(), "{name} is shared");

@@ -430,7 +430,7 @@ mod tests {
     #[case("..n", json!(5))]
     #[case(".spec.none", Value::Null)]
     #[case(".spec.list[7].name", Value::Null)]
-    fn o1_paths(#[case] path: &str, #[case] expected: Value) {
+    fn o1_json_paths_select_values(#[case] path: &str, #[case] expected: Value) {
         let object = json!({
             "metadata": {"labels": {"example.com/role": "db"}},
             "spec": {"list": [{"name": "x"}, {"name": "y", "n": 5}]},

@@ -264,7 +264,7 @@ mod tests {
     #[case("r'\\\n + 1", 1)]
     #[case("'''\n+ 1", 1)]
     #[case("self.`a//b-c` + 1", 1)]
-    fn depths(#[case] expression: &str, #[case] deepest: usize) {
+    fn nesting_depth_is_counted(#[case] expression: &str, #[case] deepest: usize) {
         assert_eq!(depth_of(expression), deepest);
     }
 }

@@ -382,7 +382,7 @@ mod tests {
     #[case("mac", "00:11:22:33:44:55", true)]
     #[case("isbn10", "0321751043", true)]
     #[case("isbn13", "978-0321751041", true)]
-    fn formats_of_strings(#[case] name: &str, #[case] text: &str, #[case] expected: bool) {
+    fn string_formats_are_validated(#[case] name: &str, #[case] text: &str, #[case] expected: bool) {
         let format = Format::parse(name, Some(JsonType::String));
         assert_eq!(
             format.map(|format| format.accepts(text)),

@@ -116,7 +116,7 @@ fn object(value: Value) -> Object {
 
 proptest! {
     #[test]
-    fn any_json_may_be_a_crd(spec in any_json(), schema in schema()) {
+    fn arbitrary_crd_does_not_panic(spec in any_json(), schema in schema()) {
         let names = json!({"plural": "widgets", "kind": "Widget"});
         let good = json!({"group": "example.com", "names": names, "scope": "Cluster", "versions": [
             {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}, "subresources": spec},
@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn any_json_may_be_a_custom_resource(schema in schema(), value in any_json(), old in any_json()) {
+    fn arbitrary_custom_resource_does_not_panic(schema in schema(), value in any_json(), old in any_json()) {
         let has_default = schema.to_string().contains("\"default\"");
         let root = json!({"type": "object", "properties": {"spec": schema, "status": schema}});
         let resource = resource(root, json!({"subresources": {"status": {}}}));
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_may_be_a_pattern(pattern in "[\\\\\\[\\]{}()*+?^$.|a-z0-9&~<> -]{0,12}", text in "\\PC{0,6}") {
+    fn arbitrary_pattern_does_not_panic(pattern in "[\\\\\\[\\]{}()*+?^$.|a-z0-9&~<> -]{0,12}", text in "\\PC{0,6}") {
         let _matched = Pattern::new(&pattern).is_match(&text);
     }
 }

@@ -89,7 +89,7 @@ fn is_zero(value: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_created_as_by_a_real_server() {
+async fn objects_are_created_like_a_real_server() {
     let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
     let mut wrong = Vec::new();
     // Without CEL, expressions are refused.
@@ -211,7 +211,7 @@ fn f7_f8_field_labels_have_their_values() {
 }
 
 #[test]
-fn labels_and_values_agree() {
+fn every_supported_field_label_has_a_value() {
     for (group, resource) in [
         ("", "namespaces"),
         ("", "nodes"),

@@ -141,7 +141,7 @@ fn h16_invalid_entries_are_ignored(#[case] sent: Option<Value>) {
 #[rstest]
 #[case(json!([]))]
 #[case(json!([{}]))]
-fn h16_a_reset_ends_tracking(#[case] sent: Value) {
+fn h16_reset_of_managed_fields_ends_tracking(#[case] sent: Value) {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let mut body = config_map(json!({"k": "v"}));
     body["metadata"]["managedFields"] = sent;

@@ -72,7 +72,7 @@ fn g2_list_indices_are_resolved(#[case] patch: Value, #[case] list: Value) {
 #[case(json!([{"op": "add", "path": "/data/k/deep", "value": "w"}]))]
 #[case(json!([{}]))]
 #[case(json!([null]))]
-fn g2_json_patches_that_fail(#[case] patch: Value) {
+fn g2_invalid_json_patches_fail(#[case] patch: Value) {
     let error = json_patch(config_map(), patch.to_string().as_bytes()).expect_err("the patch fails");
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -320,7 +320,7 @@ fn g7_invalid_directives_are_refused(#[case] patch: Value, #[case] code: u16, #[
 }
 
 #[test]
-fn g8_strategic_patch_is_printed_as_by_go() {
+fn g8_strategic_patch_is_printed_like_go() {
     let body = br#"{"data":{"k":5,"f":1.5e30,"l":["a",null,true]}}"#;
     let patched = strategic_patch(config_map(), body, SchemaRef::Deduced).expect("the patch applies");
     assert_eq!(
@@ -344,7 +344,7 @@ fn g8_strategic_patch_is_printed_as_by_go() {
 #[case("-x", "invalid character 'x' in numeric literal")]
 #[case("1.x", "invalid character 'x' after decimal point in numeric literal")]
 #[case("'a'", "invalid character '\\'' looking for beginning of value")]
-fn a15_syntax_errors(#[case] body: &str, #[case] text: &str) {
+fn a15_syntax_errors_are_reported(#[case] body: &str, #[case] text: &str) {
     assert_eq!(parse_json(body.as_bytes()), Err(text.to_owned()));
 }
 

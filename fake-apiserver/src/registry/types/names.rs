@@ -354,7 +354,7 @@ mod tests {
     #[case("a-", false)]
     #[case("Bad_Name", false)]
     #[case("ä", false)]
-    fn b26_subdomains(#[case] name: &str, #[case] fits: bool) {
+    fn b26_subdomains_are_validated(#[case] name: &str, #[case] fits: bool) {
         let expected = if fits { vec![] } else { vec![SUBDOMAIN.to_owned()] };
         assert_eq!(dns1123_subdomain(name, false), expected);
     }

@@ -145,7 +145,7 @@ mod tests {
     #[case::above_the_root("https://h/../a", "https://h/a")]
     #[case::the_root("https://h//", "https://h/")]
     #[case::no_path("https://h", "https://h")]
-    fn paths_are_as_short_as_client_go_makes_them(#[case] url: &str, #[case] expected: &str) {
+    fn paths_are_shortened_like_client_go(#[case] url: &str, #[case] expected: &str) {
         assert_eq!(cleaned(url), expected);
     }
 }

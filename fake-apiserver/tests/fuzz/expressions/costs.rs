@@ -74,7 +74,7 @@ fn bounds_make_a_rule_cheap_enough(
 }
 
 #[test]
-fn cost_of_message_expressions_counts() {
+fn expensive_message_expression_is_refused() {
     let message = "self.l.map(a, self.l.map(b, a + b).join(',')).join(',')";
     let answer = ask_once(
         &[],

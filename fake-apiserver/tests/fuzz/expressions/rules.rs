@@ -137,7 +137,7 @@ fn rules_can_read_the_name_of_an_embedded_object() {
 #[case::sum("[duration('1h'), duration('2h')].sum() == duration('3h')")]
 #[case::old_self_as_a_text("self.t != 'oldSelf'")]
 #[case::old_self_in_a_comment("self.n == 3 // not as oldSelf")]
-fn a_rule_that_holds(#[case] rule: &str) {
+fn valid_object_satisfies_its_rule(#[case] rule: &str) {
     let answer = said(rule);
     assert_eq!(answer.code, 201, "{}", answer.message());
     // The negated rule is evaluated, too, and must fail.
@@ -171,7 +171,7 @@ fn numbers_past_their_end_are_errors(#[case] rule: &str, #[case] text: &str) {
 }
 
 #[test]
-fn error_of_a_function_on_another_type_omits_the_value() {
+fn error_for_a_wrong_argument_type_omits_the_value() {
     let answer = said("dyn(self.l).lowerAscii() == ''");
     assert_refused(
         &answer,
@@ -180,7 +180,7 @@ fn error_of_a_function_on_another_type_omits_the_value() {
 }
 
 #[test]
-fn entries_with_one_key_are_an_error() {
+fn duplicate_map_keys_are_an_error() {
     let text = "insert failed: key 1 already exists evaluating rule: m";
     assert_refused(&said("self.m.transformMapEntry(k, v, {1: k}) == {1: 'x'}"), text);
 }
@@ -209,7 +209,7 @@ fn an_optional_old_value_makes_a_field_immutable(#[case] change: Value, #[case] 
 #[rstest]
 #[case::short(12, "")]
 #[case::long(60, "estimated rule cost exceeds budget")]
-fn a_chain_of_options_costs_twice_as_much_with_each_link(#[case] links: usize, #[case] refusal: &str) {
+fn estimated_cost_doubles_with_each_opt_map(#[case] links: usize, #[case] refusal: &str) {
     let rule = format!("self.?n{}.hasValue()", ".optMap(n, n)".repeat(links));
     let answer = said(&rule);
     match refusal {
@@ -270,7 +270,7 @@ fn a_message_expression_is_compiled(#[case] expression: &str, #[case] text: &str
 #[case("self.l[0]")]
 #[case("self.?t.orValue('')")]
 #[case("self.t + dyn('a')")]
-fn message_expression_builds_a_text(#[case] expression: &str) {
+fn message_expression_computes_the_message(#[case] expression: &str) {
     let answer = ask_once(
         &[],
         &post(CRDS, &crd(json!([{"rule": "true", "messageExpression": expression}]))),

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_non_list_is_refused() {
+    fn body_that_is_not_a_list_is_refused() {
         for end in 0..LIST.len() - 1 {
             read(&mut [&LIST.as_bytes()[..end]].into_iter()).expect_err("the list is truncated");
         }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lease_without_a_duration_has_the_usual_duration() {
+    async fn lease_without_a_duration_has_the_default_duration() {
         let mut peers = Peers::new(Duration::from_secs(15));
         let (own, spec) = (ObjectKey::new("shop", "web-1"), r#"{"holderIdentity":"web-0"}"#);
         peers.observe(&leases(1, spec, "{}"), &own, None);

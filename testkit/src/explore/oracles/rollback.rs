@@ -182,7 +182,7 @@ mod tests {
     use crate::{Object, TestCluster};
 
     #[tokio::test]
-    async fn fields_that_only_workers_write_may_return() {
+    async fn rollback_of_worker_fields_is_not_reported() {
         let cluster = TestCluster::builder().workers(Worker::ALL).start();
         let web = service("web").set("spec", json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}));
         cluster.create(web).await;

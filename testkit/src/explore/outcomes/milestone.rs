@@ -74,7 +74,7 @@ mod tests {
     #[case::a_change_less([2, 2, 1], false)]
     #[case::an_event_less([3, 1, 1], false)]
     #[case::a_watch_less([3, 2, 0], false)]
-    fn every_number_must_be_reached(#[case] counts: [u64; 3], #[case] is_reached: bool) {
+    fn milestone_requires_every_count(#[case] counts: [u64; 3], #[case] is_reached: bool) {
         let [changes, events, watches] = counts;
         let least = Passed {
             changes: 3,

@@ -62,17 +62,17 @@ const TESTKIT: &[&[&str]] = &[
 ];
 
 #[test]
-fn files_of_the_server_name_each_other_in_one_direction() {
+fn server_files_have_no_circular_dependencies() {
     check("fake-apiserver", SERVER);
 }
 
 #[test]
-fn files_of_the_informer_name_each_other_in_one_direction() {
+fn informer_files_have_no_circular_dependencies() {
     check("informer", INFORMER);
 }
 
 #[test]
-fn files_of_the_testkit_name_each_other_in_one_direction() {
+fn testkit_files_have_no_circular_dependencies() {
     check("testkit", TESTKIT);
 }
 
@@ -321,7 +321,7 @@ mod reader {
     }
 
     #[test]
-    fn files_that_name_each_other_are_a_circle() {
+    fn files_that_refer_to_each_other_are_a_circle() {
         let source = |path: &str, code: &str| Source {
             path: format!("x/src/{path}"),
             text: String::new(),

@@ -60,7 +60,7 @@ fn output(text: &str) -> Result<String, String> {
 #[case("format.named(s).value().validate(s)", "optional_type(list(string))")]
 #[case("ip.isCanonical(s) || isIP(s)", "bool")]
 #[case("[1, 2].exists(i, i > 1) && i == 0", "bool")]
-fn types_of_expressions(#[case] text: &str, #[case] expected: &str) {
+fn types_of_expressions_are_inferred(#[case] text: &str, #[case] expected: &str) {
     assert_eq!(output(text).as_deref(), Ok(expected));
 }
 

@@ -224,7 +224,7 @@ mod tests {
     #[case("1.002", "1.2.0")]
     #[case("00.0.0-rc", "0.0.0-rc")]
     #[case("1.2.03-a.01b", "1.2.3-a.01b")]
-    fn short_versions_are_filled_up(#[case] text: &str, #[case] full: &str) {
+    fn versions_are_normalized(#[case] text: &str, #[case] full: &str) {
         assert_eq!(parse_normalized(text), parse(full));
     }
 

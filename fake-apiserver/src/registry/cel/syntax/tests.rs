@@ -16,7 +16,7 @@ use crate::registry::cel::parse::parse;
 #[case("a.b.C{f: 1, ?g: h,}")]
 #[case(".a.b")]
 #[case("l.map(x, x > 1, x + 1).sortBy(y, -y)")]
-fn texts_that_are_expressions(#[case] text: &str) {
+fn valid_expressions_are_parsed(#[case] text: &str) {
     assert_eq!(parse(text).map(|_| ()), Ok(()));
 }
 

@@ -65,7 +65,7 @@ fn check(rule: Value, value: Value, old: Option<Value>) -> (Vec<String>, Vec<Str
 #[case("self.t < timestamp('2024-01-01T00:00:00Z')", json!({"t": "2023-01-01T00:00:00Z"}), true)]
 #[case("self.m.all(k, k.startsWith('a'))", json!({"m": {"a-b": "x"}}), true)]
 #[case("self.s.exists_one(x, x == 'a')", json!({"s": ["a", "b"]}), true)]
-fn o8_rules(#[case] rule: &str, #[case] value: Value, #[case] holds: bool) {
+fn o8_rules_are_evaluated(#[case] rule: &str, #[case] value: Value, #[case] holds: bool) {
     let (errors, _) = check(json!({"rule": rule}), value, None);
     let expected = format!("spec: Invalid value: failed rule: {rule}");
     assert_eq!(errors, Vec::from_iter((!holds).then_some(expected)));

@@ -134,7 +134,7 @@ fn a15_missing_kind_is_taken_from_the_path() {
 #[case("", "Pod", json!({"spec": {"containers": 1, "overhead": {"cpu": {}}}}), "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
 #[case("apiextensions.k8s.io", "CustomResourceDefinition", json!({"spec": {"names": 1, "versions": [{"schema": {"openAPIV3Schema": {"items": {"x-kubernetes-validations": [{"rule": 1}]}}}}]}}), "json: cannot unmarshal number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.x-kubernetes-validations.rule of type string")]
 #[case("", "Service", json!({"spec": {"ports": [{"targetPort": 1.5}]}}), "json: cannot unmarshal number 1.5 into Go struct field ServicePort.spec.ports.targetPort of type int32")]
-fn a15_wrong_types(#[case] group: &str, #[case] kind: &str, #[case] value: Value, #[case] error: &str) {
+fn a15_wrong_types_are_refused(#[case] group: &str, #[case] kind: &str, #[case] value: Value, #[case] error: &str) {
     let expected = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}");
     assert_eq!(refusal(wanted(group, "v1", kind), &value.to_string()), expected);
 }
@@ -225,7 +225,7 @@ fn a32_zero_values_of_pointers_are_kept() {
 }
 
 #[test]
-fn nulls_decode_as_in_go() {
+fn nulls_are_decoded_like_go() {
     let raw = r#"{"metadata":null,"data":{"a":null,"b":"c"},"binaryData":{"d":[0,null,2]},"immutable":null}"#;
     let (object, _) = body(CONFIG_MAP, raw, FieldValidation::Strict).expect("the body is a ConfigMap");
     let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "", "b": "c"},

@@ -207,7 +207,7 @@ mod tests {
     #[case::in_the_background(json!(["sh", "-c", "sleep 9 & true"]), json!([]), None)]
     #[case::a_quoted_separator(json!(["sh", "-c", "echo 'a; b' && exit 2"]), json!([]), Some((1.0, 2)))]
     #[case::an_open_quote(json!(["sh", "-c", "echo 'a"]), json!([]), None)]
-    fn a_command_is_known_by_its_words(
+    fn commands_are_recognised_by_their_words(
         #[case] command: crate::api::json::Value,
         #[case] args: crate::api::json::Value,
         #[case] expected: Option<(f64, i32)>,
@@ -221,7 +221,7 @@ mod tests {
     #[case::no_entry_point("docker.io/library/busybox:1.36@sha256:1", true)]
     #[case::unknown("postgres:16", false)]
     #[case::part_of_a_name("busybox-extras", false)]
-    fn arguments_are_the_command_of_images_without_one(#[case] image: &str, #[case] is_known: bool) {
+    fn args_are_the_command_if_the_image_has_no_entrypoint(#[case] image: &str, #[case] is_known: bool) {
         let container = json!({"image": image, "args": ["echo", "hi"]});
         assert_eq!(
             known_run(container.as_object().expect("the value is an object")).is_some(),

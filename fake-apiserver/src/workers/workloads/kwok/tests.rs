@@ -93,6 +93,6 @@ fn query_selects_values(#[case] text: &str, #[case] expected: Value) {
 #[case::function(".a | map(.b)")]
 #[case::assignment(".a = 1")]
 #[case::slice(".a[1:2]")]
-fn other_parts_of_jq_are_refused(#[case] text: &str) {
+fn unsupported_jq_syntax_is_refused(#[case] text: &str) {
     assert!(Query::parse(text).is_err());
 }

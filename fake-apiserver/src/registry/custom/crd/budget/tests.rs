@@ -95,7 +95,7 @@ fn object() -> Value {
 #[case::times("self.all(x, true)", array(formatted("date-time")), 428_963, 25, 77)]
 #[case::map_of_ints_or_strings("self.all(x, true)", map(int_or_string()), 1_348_169, 15, 47)]
 #[case::presence("has(self.x)", map(number()), 1, 100, 1)]
-fn as_a_real_server_estimates(
+fn costs_are_estimated_like_kube_apiserver(
     #[case] rule: &str,
     #[case] schema: Value,
     #[case] unbounded: u64,
@@ -130,7 +130,7 @@ fn nested_loops_multiply_their_costs(#[case] rule: &str, #[case] with_ten: u64) 
 #[case::one_item("[1, 2].existsOne(i, v, v > 0)", 20)]
 #[case::list("[1, 2].transformList(i, v, v + 1)", 49)]
 #[case::part_of_a_list("[1, 2].transformList(i, v, v < 5, v + 1)", 53)]
-fn macros_with_two_variables(#[case] rule: &str, #[case] expected: u64) {
+fn macros_with_two_variables_have_the_cost_of_kube_apiserver(#[case] rule: &str, #[case] expected: u64) {
     assert_eq!(cost(rule, &number()), expected);
 }
 
