@@ -15,6 +15,8 @@ twins! {
     traffic_is_switched_before_the_old_color_goes: "end state", "services default/web";
     old_configurations_are_collected: "end state", "secrets default/";
     pods_restart_for_a_new_configuration: "end state", "configmaps default/pods";
+    all_releases_are_kept: "end state", "secrets default/release-";
+    release_before_the_last_is_found: "end state", ": unexpected";
 }
 
 /// Returns the hash of a size, as the end of a name.
@@ -114,6 +116,43 @@ async fn pods_restart_for_a_new_configuration(cluster: &TestCluster, is_healthy:
             if is_healthy || !is_there {
                 let pods = json!({"metadata": {"annotations": {"checksum": hash(size)}}});
                 cx.apply::<ConfigMap>("operator", "pods", pods).await?;
+            }
+            done()
+        });
+    updated(cluster).await;
+}
+
+/// Keeps one release for each size. The bug only creates the release that follows the last one.
+async fn all_releases_are_kept(cluster: &TestCluster, is_healthy: bool) {
+    OPERATOR.start(cluster, move |parent, cx| async move {
+        let size: u32 = field(&parent, "size").parse().unwrap_or(0);
+        let releases = cx.list::<Secret>(&format!("of={}", parent.name_any())).await?;
+        let last = releases.iter().filter_map(|it| it.labels()["size"].parse().ok()).max();
+        let is_next = last.is_none_or(|last: u32| size == last + 1);
+        if is_healthy || is_next {
+            let name = format!("release-{}", hash(field(&parent, "size")));
+            let labels = json!({"of": parent.name_any(), "size": size.to_string()});
+            cx.create::<Secret>(json!({"metadata": {"name": name, "labels": labels}}))
+                .await?;
+        }
+        done()
+    });
+    updated(cluster).await;
+}
+
+/// Keeps one record for each size, and only the newest release. The bug deletes the release of the size before.
+async fn release_before_the_last_is_found(cluster: &TestCluster, is_healthy: bool) {
+    OPERATOR
+        .selects("kind=app")
+        .start(cluster, move |parent, cx| async move {
+            let size: u32 = field(&parent, "size").parse().unwrap_or(0);
+            let record = json!({"metadata": {"name": format!("record-{}", hash(field(&parent, "size")))}});
+            cx.create::<ConfigMap>(record).await?;
+            let name = format!("release-{size}");
+            cx.create_secret(&parent, &name, json!({})).await?;
+            match is_healthy {
+                true => delete_others(&cx, &parent, &name).await?,
+                false => cx.delete::<Secret>(&format!("release-{}", size - 1)).await?,
             }
             done()
         });

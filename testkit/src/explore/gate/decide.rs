@@ -89,6 +89,10 @@ pub(crate) struct State {
     pub(crate) settled_at: u64,
     /// Set if the scenario is over.
     pub(crate) is_over: bool,
+    /// Set if the scenario made all of its steps.
+    pub(crate) is_complete: bool,
+    /// Time of the first fault since the start of the run.
+    pub(crate) faults_begin: Option<Duration>,
     /// Number of times the scenario waited for the cluster.
     pub(crate) waited: usize,
     /// Set if the scenario ended early because it did not wait for the cluster.
@@ -133,14 +137,19 @@ pub(crate) struct CallTicket {
 
 impl Gate {
     pub(crate) fn new(server: ApiServer, plan: Plan, limit: u64, checks_deletes: bool) -> Self {
+        let started = Instant::now();
+        let state = State {
+            windows_end: plan.cut_off.as_ref().map(|(_, [_, until])| started + *until),
+            ..State::default()
+        };
         Self {
             base: server.resource_version(),
             server,
             plan,
-            started: Instant::now(),
+            started,
             limit,
             checks_deletes,
-            state: Mutex::default(),
+            state: Mutex::new(state),
         }
     }
 
@@ -222,6 +231,7 @@ impl Gate {
         if !actions.is_empty() {
             // A fault without a duration is over at once.
             state.windows_end = state.windows_end.max(Some(Instant::now()));
+            state.faults_begin.get_or_insert(self.started.elapsed());
         }
         (point, actions)
     }
@@ -491,6 +501,12 @@ impl Gate {
 
     /// Returns the end of a client's isolation.
     pub(crate) fn paused(&self, client: &str) -> Option<Instant> {
+        if let Some((cut_off, [from, until])) = &self.plan.cut_off
+            && cut_off == client
+            && (*from..*until).contains(&self.started.elapsed())
+        {
+            return Some(self.started + *until);
+        }
         let state = self.state();
         if state.paused.is_empty() {
             return None;

@@ -277,6 +277,22 @@ impl EndState {
         })
     }
 
+    /// Returns `true` if each difference of `found` is shared by two other states: `same` has the same difference, and
+    /// `like` differs in that field or in the whole object. `same` may only have more differences if those of `found`
+    /// are missing or unexpected objects: fields that differ may contradict each other.
+    pub(crate) fn are_shared(&self, found: &Self, mask: &Mask, [same, like]: [&Self; 2]) -> bool {
+        let [all, same, like] = [found, same, like].map(|it| self.differences(it, mask));
+        let are_whole = all.iter().all(|it| it.path.is_empty());
+        let are_few = are_whole || all.len() == same.len();
+        are_few
+            && all.iter().all(|it| {
+                let mut in_same = same.iter().filter(|other| other.key == it.key);
+                let mut in_like = like.iter().filter(|other| other.key == it.key);
+                in_same.any(|other| other.path == it.path && other.text == it.text)
+                    && in_like.any(|other| other.path == it.path || other.path.is_empty())
+            })
+    }
+
     /// Lists the differences of `found`, one line per field; empty if there are none.
     pub(crate) fn compare(&self, found: &Self, mask: &Mask) -> Vec<String> {
         lines(self.differences(found, mask))

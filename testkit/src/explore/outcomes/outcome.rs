@@ -52,6 +52,10 @@ pub(crate) struct Outcome {
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
     pub(crate) unlike: BTreeSet<(String, String)>,
+    /// Set if the scenario made all of its steps.
+    pub(crate) is_complete: bool,
+    /// Time at which the first fault struck.
+    pub(crate) faults_begin: Option<Duration>,
     /// Time at which the last fault ended.
     pub(crate) faults_end: Option<Duration>,
     /// Fields that returned to an earlier value.

@@ -49,6 +49,9 @@ pub(crate) struct Plan {
     pub(crate) fresh: Option<String>,
     /// Controller that starts late, and its delay. Only in references.
     pub(crate) late_start: Option<(String, Duration)>,
+    /// Controller that is cut off between two times since the start of the run, so that it receives the changes of that
+    /// time at once. Only in references.
+    pub(crate) cut_off: Option<(String, [Duration; 2])>,
     /// Number of the wait from which the test waits for the end of the faults, although the plan lets it continue
     /// during them. Only set in runs that evaluate a failed assertion again.
     pub(crate) patient_from: Option<usize>,

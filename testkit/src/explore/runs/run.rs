@@ -193,7 +193,7 @@ impl Run<'_> {
         )
         .await
         {
-            Either::Left((Ok(()), _)) => {}
+            Either::Left((Ok(()), _)) => self.gate.state().is_complete = true,
             Either::Left((Err(payload), _)) if payload.is::<StepIsWrong>() => {}
             Either::Left((Err(payload), _)) => self.panicked(&message(payload.as_ref())),
             Either::Right(_) => {
@@ -463,6 +463,8 @@ impl Run<'_> {
             patient_from: self.gate.plan.patient_from,
             permuted: std::mem::take(&mut state.permuted),
             unlike: std::mem::take(&mut state.unlike),
+            is_complete: state.is_complete,
+            faults_begin: state.faults_begin,
             faults_end: state
                 .windows_end
                 .map(|end| end.saturating_duration_since(self.gate.started)),
