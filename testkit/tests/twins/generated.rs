@@ -3,10 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use testkit::TestCluster;
 use testkit::explore::ExternalError;
 use testkit::objects::config_map;
@@ -23,6 +26,8 @@ twins! {
     url_contains_the_stored_password: "generated values", "secrets default/web data.password";
     runner_has_a_random_name: "end state", "secrets default/";
     token_is_drawn_from_hash_keys: "generated values", "data.token";
+    webhook_gets_the_stored_certificate: "generated values", "data.caBundle";
+    pods_have_the_hash_of_the_password: "generated values", "data.checksum";
 }
 
 /// Returns a random password.
@@ -259,4 +264,61 @@ async fn token_is_drawn_from_hash_keys(cluster: &TestCluster, is_healthy: bool) 
         });
     made(cluster).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+/// Generates a certificate for each rotation, and registers a webhook with it. The bug only registers a certificate
+/// that it has just generated.
+async fn webhook_gets_the_stored_certificate(cluster: &TestCluster, is_healthy: bool) {
+    OPERATOR
+        .selects("kind=app")
+        .start(cluster, move |parent, cx| async move {
+            let rotation = field(&parent, "rotation");
+            let known = cx.get::<Secret>("web").await?;
+            let known = known.filter(|it| annotation_of(it, "rotation") == rotation);
+            let is_registered = cx.get::<ConfigMap>("webhook").await?.is_some();
+            let certificate = match known.map(|it| secret_field(&it, "tls.crt")) {
+                Some(stored) if is_healthy || !is_registered => stored,
+                Some(_) => return done(),
+                None => {
+                    let certificate = format!("-----BEGIN CERTIFICATE-----\n{}\n", password());
+                    let child = json!({
+                        "metadata": {"annotations": {"rotation": rotation}}, "stringData": {"tls.crt": certificate},
+                    });
+                    cx.apply::<Secret>("operator", "web", child).await?;
+                    certificate
+                }
+            };
+            let bundle = json!({"data": {"caBundle": BASE64_STANDARD.encode(certificate)}});
+            cx.apply::<ConfigMap>("operator", "webhook", bundle).await?;
+            done()
+        });
+    made_and_rotated(cluster).await;
+}
+
+/// Writes the hash of a password into the template of the Pods. The bug writes the hash of the password that it has
+/// just generated.
+async fn pods_have_the_hash_of_the_password(cluster: &TestCluster, is_healthy: bool) {
+    OPERATOR
+        .selects("kind=app")
+        .start(cluster, move |parent, cx| async move {
+            if !annotation(&parent, "ready").is_empty() {
+                return done();
+            }
+            let mut used = password();
+            cx.create_secret(&parent, "web", json!({"password": used})).await?;
+            if is_healthy {
+                let stored = cx.get::<Secret>("web").await?.ok_or(Error::NotYet("no Secret"))?;
+                used = secret_field(&stored, "password");
+            }
+            let hash: String = Sha256::digest(used)
+                .iter()
+                .take(5)
+                .map(|it| format!("{it:02x}"))
+                .collect();
+            let pods = json!({"data": {"checksum": hash}});
+            cx.apply::<ConfigMap>("operator", "pods", pods).await?;
+            cx.annotate(&parent, "ready", "yes").await?;
+            done()
+        });
+    made(cluster).await;
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow};
-use crate::explore::outcomes::{Deciders, Returned, by_keys, resource};
+use crate::explore::outcomes::{Deciders, Returned, by_keys, leaves, resource};
 use crate::text::shortened;
 use crate::work::Work;
 
@@ -61,13 +61,9 @@ pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned 
         );
         let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for (nth, version) in versions.iter().enumerate() {
-            let mut leaves = BTreeMap::new();
             let mut value = version.value();
             by_keys(version, &mut value);
-            if let Value::Object(mut fields) = value {
-                fields.retain(|name, _| !STATUS.contains(&name.as_str()));
-                collect("", Value::Object(fields), &mut leaves);
-            }
+            let mut leaves = leaves(value, &|path| STATUS.contains(&path));
             // A missing field counts as a value.
             for (path, taken) in &mut values {
                 let now = leaves.remove(path).unwrap_or_default();
@@ -149,26 +145,6 @@ fn end_of_string(text: &[u8], start: usize) -> usize {
         }
     }
     text.len()
-}
-
-fn collect(path: &str, value: Value, leaves: &mut BTreeMap<String, Value>) {
-    let step = |name: &str| match path {
-        "" => name.to_owned(),
-        _ => format!("{path}.{name}"),
-    };
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                collect(&step(&name), field, leaves);
-            }
-        }
-        Value::Array(items) => {
-            for (at, item) in items.into_iter().enumerate() {
-                collect(&step(&at.to_string()), item, leaves);
-            }
-        }
-        leaf => drop(leaves.insert(path.to_owned(), leaf)),
-    }
 }
 
 #[cfg(test)]

@@ -1,24 +1,32 @@
 //! `Generated`: the values that controllers generate, such as passwords, cookies and ports, and their copies.
 //!
 //! The runs without faults draw other random numbers. A value that differs between them, and that several objects
-//! contain in each of them, is one generated value with copies.
+//! contain in each of them, is one generated value with copies. A copy contains the value as text, in base64, or as a
+//! SHA-256 hash.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use fake_apiserver::StoredObject;
 use jiff::Timestamp;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::end_state::EndState;
+use super::leaves::leaves;
 use super::times::{is_time, timed};
 use crate::mask::Mask;
 use crate::text::shortened;
 
 /// Minimum length of a generated value in bytes. Shorter values may be equal by chance.
 const LEAST: usize = 5;
+
+/// Minimum length of a text in base64, and minimum number of digits of a hash.
+const ENCODED: usize = 8;
 
 /// Fields that the server sets, or that identify objects.
 const OWN: [&str; 9] = [
@@ -48,11 +56,21 @@ pub(crate) struct Generated {
     copies: BTreeSet<Copy>,
 }
 
-/// Two fields of different objects: the text of the copy is the value of the source, or contains it.
+/// Two fields of different objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Copy {
     source: Place,
     copy: Place,
+    form: Form,
+}
+
+/// The form in which the text of a copy contains the value of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    /// The value itself, possibly in base64.
+    Value,
+    /// The first hexadecimal digits of its SHA-256 hash.
+    Hash,
 }
 
 impl Generated {
@@ -63,24 +81,30 @@ impl Generated {
             return generated;
         }
         let ignored = Mask::of(ignored);
-        let (ones, others) = (texts(one, &ignored), texts(other, &ignored));
-        let differing: Vec<(&Place, [&str; 2])> = ones
-            .iter()
-            .filter_map(|(place, text)| Some((place, [&**text, others.get(place)?])))
-            .filter(|(_, [text, in_other])| text != in_other)
-            .collect();
-        let sources = differing
-            .iter()
-            .filter(|(_, [text, in_other])| is_generated(one, text) && is_generated(other, in_other));
-        for (source, [text, in_other]) in sources {
-            let copies = differing.iter().filter(|(place, [copy, other_copy])| {
-                place.0 != source.0 && copy.contains(text) && other_copy.contains(in_other)
-            });
-            for (copy, _) in copies.filter(|(copy, _)| is_content(&source.1) || is_content(&copy.1)) {
-                generated.copies.insert(Copy {
+        let [ones, others] = [one, other].map(|it| texts(it, &ignored, |_| true));
+        let mut places: BTreeMap<[&str; 2], Vec<&Place>> = BTreeMap::new();
+        for (place, text) in &ones {
+            if let Some(in_other) = others.get(place).filter(|it| *it != text) {
+                places.entry([text, in_other]).or_default().push(place);
+            }
+        }
+        let is_value = |[text, in_other]: &[&str; 2]| is_generated(one, text) && is_generated(other, in_other);
+        let values: Vec<[&str; 2]> = places.keys().filter(|it| is_value(it)).copied().collect();
+        let sources: Vec<&Place> = values.iter().map(|it| source(&places[it])).collect();
+        let indexes = [0, 1].map(|side| Index::of(&values, side));
+        for (texts, places) in &places {
+            let [found, mut in_other] = [0, 1].map(|side| indexes[side].found_in(texts[side]));
+            in_other.retain(|it| found.contains(it));
+            for (value, form) in in_other {
+                let source = sources[value];
+                let copies = places
+                    .iter()
+                    .filter(|place| place.0 != source.0 && (is_content(&source.1) || is_content(&place.1)));
+                generated.copies.extend(copies.map(|copy| Copy {
                     source: Place::clone(source),
                     copy: Place::clone(copy),
-                });
+                    form,
+                }));
             }
         }
         generated
@@ -98,13 +122,22 @@ impl Generated {
         if self.copies.is_empty() {
             return None;
         }
-        let texts = texts(end, &Mask::default());
-        self.copies.iter().find_map(|Copy { source, copy }| {
+        let keys: BTreeSet<&str> = self.copies.iter().flat_map(|it| [&*it.source.0, &*it.copy.0]).collect();
+        let texts = texts(end, &Mask::default(), |key| keys.contains(key));
+        self.copies.iter().find_map(|Copy { source, copy, form }| {
             let (value, found) = (texts.get(source)?, texts.get(copy)?);
+            let is_same = match form {
+                Form::Value => decoded(found).contains(&**value),
+                Form::Hash => hashes(found).any(|it| hash(value).starts_with(it)),
+            };
             let field = |(key, path): &Place| format!("{} {path}", key.replace(" /", " "));
-            (!found.contains(&**value)).then(|| {
+            let without_faults = match form {
+                Form::Value => "they contain the same generated value",
+                Form::Hash => "it contains the SHA-256 hash of that generated value",
+            };
+            (!is_same).then(|| {
                 format!(
-                    "{} is {:?}, but {} is {:?}: without faults they contain the same generated value",
+                    "{} is {:?}, but {} is {:?}: without faults {without_faults}",
                     field(source),
                     shortened(value, VALUE_CHARS),
                     field(copy),
@@ -113,6 +146,97 @@ impl Generated {
             })
         })
     }
+}
+
+/// Returns the place with which the other places of a value are compared.
+fn source<'a>(places: &[&'a Place]) -> &'a Place {
+    let content = places.iter().find(|it| is_content(&it.1));
+    content.unwrap_or(&places[0])
+}
+
+/// Generated values of one run, for a search in texts that takes time proportional to their lengths.
+struct Index<'a> {
+    values: Vec<&'a str>,
+    /// The values that have these bytes at this offset, which is that of the first bytes that other runs do not have.
+    parts: HashMap<[u8; LEAST], Vec<(usize, usize)>>,
+    /// The hashes of the values, by their first digits.
+    hashes: HashMap<String, (usize, String)>,
+}
+
+impl<'a> Index<'a> {
+    /// Indexes the values of one of two runs.
+    fn of(values: &[[&'a str; 2]], side: usize) -> Self {
+        let mut index = Self {
+            values: values.iter().map(|it| it[side]).collect(),
+            parts: HashMap::new(),
+            hashes: HashMap::new(),
+        };
+        for (nth, texts) in values.iter().enumerate() {
+            let [one, other] = texts.map(str::as_bytes);
+            let equal = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+            let value = texts[side].as_bytes();
+            let offset = equal.min(value.len() - LEAST);
+            if let Some(part) = value[offset..].first_chunk::<LEAST>() {
+                index.parts.entry(*part).or_default().push((nth, offset));
+            }
+            let hash = hash(texts[side]);
+            index.hashes.insert(hash[..ENCODED].to_owned(), (nth, hash));
+        }
+        index
+    }
+
+    /// Returns the values that a text contains, by number.
+    fn found_in(&self, text: &str) -> BTreeSet<(usize, Form)> {
+        let (mut found, all) = (BTreeSet::new(), decoded(text));
+        for (at, part) in all.as_bytes().windows(LEAST).enumerate() {
+            let known = <&[u8; LEAST]>::try_from(part).ok().and_then(|it| self.parts.get(it));
+            for (nth, offset) in known.into_iter().flatten() {
+                let rest = at.checked_sub(*offset).map(|start| &all.as_bytes()[start..]);
+                if rest.is_some_and(|it| it.starts_with(self.values[*nth].as_bytes())) {
+                    found.insert((*nth, Form::Value));
+                }
+            }
+        }
+        let known = hashes(text).filter_map(|it| Some((it, self.hashes.get(&it[..ENCODED])?)));
+        let known = known.filter(|(digits, (_, hash))| hash.starts_with(digits));
+        found.extend(known.map(|(_, (nth, _))| (*nth, Form::Hash)));
+        found
+    }
+}
+
+/// Returns the SHA-256 hash of a value in hexadecimal digits.
+fn hash(value: &str) -> String {
+    Sha256::digest(value).iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Returns the words of a text that may be hashes.
+fn hashes(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|sign: char| !sign.is_ascii_alphanumeric());
+    words.filter(|it| it.len() >= ENCODED && it.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f')))
+}
+
+/// Returns a text, followed by the texts that it contains in base64.
+fn decoded(text: &str) -> Cow<'_, str> {
+    let is_encoded = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '+' | '/' | '-' | '_');
+    let words = text
+        .split(|sign: char| !is_encoded(sign))
+        .filter(|it| it.len() >= ENCODED);
+    let mut all = Cow::Borrowed(text);
+    for word in words {
+        let bytes = BASE64_STANDARD_NO_PAD
+            .decode(word)
+            .or_else(|_| BASE64_URL_SAFE_NO_PAD.decode(word));
+        if let Some(inner) = bytes.ok().and_then(|it| String::from_utf8(it).ok()) {
+            let all = all.to_mut();
+            all.push('\n');
+            all.push_str(&inner);
+        }
+    }
+    all
 }
 
 /// Returns `true` for fields with content, in contrast to metadata and status, which report events: an id of the last
@@ -128,11 +252,23 @@ fn is_generated(state: &EndState, text: &str) -> bool {
     text.len() >= LEAST && !has_time() && !is_version() && state.identities().in_text(text).is_empty()
 }
 
-/// Reads the texts and numbers of all objects that a run wrote, except for objects that share a key, and of external
-/// systems. The data of Secrets is decoded.
-fn texts(state: &EndState, ignored: &Mask) -> Texts {
+/// Reads the texts and numbers of the objects with wanted keys that a run wrote, except for objects that share a key,
+/// and of external systems. The data of Secrets is decoded.
+fn texts(state: &EndState, ignored: &Mask, is_wanted: impl Fn(&str) -> bool) -> Texts {
     let mut texts = Texts::new();
-    for (key, all) in state.all() {
+    let mut add = |key: &Arc<str>, value: Value| {
+        let resource = key.split(' ').next().unwrap_or_default();
+        let is_left_out = |path: &str| OWN.contains(&path) || ignored.hides(resource, path);
+        for (path, leaf) in leaves(value, &is_left_out) {
+            let text = match leaf {
+                Value::String(text) => text,
+                Value::Number(number) => number.to_string(),
+                _ => continue,
+            };
+            texts.insert((Arc::clone(key), path), text);
+        }
+    };
+    for (key, all) in state.all().filter(|(key, _)| is_wanted(key)) {
         let [kept] = &**all else { continue };
         if kept.is_untouched {
             continue;
@@ -143,13 +279,15 @@ fn texts(state: &EndState, ignored: &Mask) -> Texts {
         {
             data.values_mut().for_each(decode);
         }
-        collect(key, String::new(), value, ignored, &mut texts);
+        add(key, value);
     }
     for (system, kept) in state.externals() {
         let given = kept.objects.iter().filter(|(key, _)| !kept.generated.contains(*key));
         for (name, value) in given {
             let key: Arc<str> = format!("{system} {name}").into();
-            collect(&key, String::new(), value.clone(), ignored, &mut texts);
+            if is_wanted(&key) {
+                add(&key, value.clone());
+            }
         }
     }
     texts
@@ -157,32 +295,6 @@ fn texts(state: &EndState, ignored: &Mask) -> Texts {
 
 fn is_secret(object: &StoredObject) -> bool {
     object.resource() == "secrets" && object.group().is_empty()
-}
-
-fn collect(key: &Arc<str>, path: String, value: Value, ignored: &Mask, texts: &mut Texts) {
-    let resource = key.split(' ').next().unwrap_or_default();
-    if OWN.contains(&path.as_str()) || ignored.hides(resource, &path) {
-        return;
-    }
-    let below = |name: &str| match path.as_str() {
-        "" => name.to_owned(),
-        path => format!("{path}.{name}"),
-    };
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                collect(key, below(&name), field, ignored, texts);
-            }
-        }
-        Value::Array(items) => {
-            for (at, item) in items.into_iter().enumerate() {
-                collect(key, below(&at.to_string()), item, ignored, texts);
-            }
-        }
-        Value::String(text) => drop(texts.insert((Arc::clone(key), path), text)),
-        Value::Number(number) => drop(texts.insert((Arc::clone(key), path), number.to_string())),
-        Value::Null | Value::Bool(_) => {}
-    }
 }
 
 /// Decodes a value in base64, unless it is not text.
@@ -193,5 +305,36 @@ fn decode(value: &mut Value) {
         .and_then(|it| String::from_utf8(it).ok());
     if let Some(text) = decoded {
         *value = text.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{Form, Index, hash};
+
+    const VALUES: [[&str; 2]; 2] = [["begin-a1b2c3", "begin-d4e5f6"], ["begin-778899", "begin-aabbcc"]];
+
+    #[rstest]
+    #[case::the_value("begin-778899", &[(1, Form::Value)])]
+    #[case::within_another_text("postgres://begin-a1b2c3@db", &[(0, Form::Value)])]
+    #[case::both("begin-a1b2c3begin-778899", &[(0, Form::Value), (1, Form::Value)])]
+    #[case::only_the_common_part("begin-000000", &[])]
+    #[case::in_base64("auth: YmVnaW4tYTFiMmMz", &[(0, Form::Value)])]
+    #[case::of_another_run("begin-d4e5f6", &[])]
+    fn values_are_found_in_texts(#[case] text: &str, #[case] expected: &[(usize, Form)]) {
+        let found: Vec<_> = Index::of(&VALUES, 0).found_in(text).into_iter().collect();
+        assert_eq!(found, expected);
+    }
+
+    #[rstest]
+    #[case::whole(64, 1)]
+    #[case::its_beginning(8, 1)]
+    #[case::too_few_digits(7, 0)]
+    fn hashes_of_values_are_found(#[case] digits: usize, #[case] count: usize) {
+        let text = format!("config-{}", &hash(VALUES[1][0])[..digits]);
+        let found = Index::of(&VALUES, 0).found_in(&text);
+        assert_eq!(found.iter().filter(|it| **it == (1, Form::Hash)).count(), count);
     }
 }

@@ -19,6 +19,7 @@ mod sameness;
 mod derived;
 mod times;
 mod canonical;
+mod leaves;
 mod generated;
 mod left_behind;
 
@@ -28,6 +29,7 @@ pub(crate) use end_state::{EndState, Judged};
 pub(crate) use finding::Finding;
 pub(crate) use generated::Generated;
 pub(crate) use identities::{generate_name, has_time_in_name, resource};
+pub(crate) use leaves::leaves;
 pub(crate) use left_behind::left_behind;
 pub(crate) use milestone::{Milestone, Passed};
 pub(crate) use nondeterminism::Nondeterminism;
