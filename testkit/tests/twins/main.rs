@@ -10,6 +10,7 @@
 mod support;
 mod backups;
 mod batches;
+mod bindings;
 mod caches;
 mod clouds;
 mod conflicts;

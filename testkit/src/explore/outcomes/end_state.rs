@@ -207,11 +207,12 @@ impl EndState {
     /// the first ones.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = Mask::with(self.templates(other));
-        let differences = self.differences(other, &mask);
+        // Values that are assigned in another order are compared as such in other runs, too.
+        let differences = self.differences_but_for_order(other, &mask).0;
         hide(&mut mask, differences);
         if self.externals.keys().any(|it| mask.hides_names(it)) {
             // Masked names change the keys of their objects, so compare the contents again.
-            let more = self.differences(other, &mask);
+            let more = self.differences_but_for_order(other, &mask).0;
             hide(&mut mask, more);
         }
         mask.add(Mask::of(ignored));
@@ -300,8 +301,7 @@ impl EndState {
 
     /// Same as `compare`, but lists values that were assigned to objects in another order separately.
     pub(crate) fn judge(&self, found: &Self, mask: &Mask) -> Judged {
-        let mut differences = self.differences(found, mask);
-        let permuted = take_permuted(&mut differences);
+        let (differences, permuted) = self.differences_but_for_order(found, mask);
         let fields = differences.iter().filter(|it| it.values.is_some());
         let fields = fields.map(|it| {
             let resource = it.key.split(' ').next().unwrap_or_default();
@@ -316,9 +316,18 @@ impl EndState {
 
     /// Same as `compare`, but ignores fields derived by workers, for runs with different sequences of changes.
     pub(crate) fn compare_decided(&self, found: &Self, mask: &Mask) -> Vec<String> {
-        let differences = self.differences(found, mask).into_iter().filter(|it| !it.is_derived);
+        let (differences, _) = self.differences_but_for_order(found, mask);
+        let differences = differences.into_iter().filter(|it| !it.is_derived);
         let lines = differences.map(|it| it.line());
         lines.take(SHOWN).collect()
+    }
+
+    /// Lists the differences except for values that were assigned to objects in another order; these are described
+    /// separately.
+    fn differences_but_for_order(&self, found: &Self, mask: &Mask) -> (Vec<Difference>, Vec<String>) {
+        let mut differences = self.differences(found, mask);
+        let permuted = take_permuted(&mut differences);
+        (differences, permuted)
     }
 
     fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {

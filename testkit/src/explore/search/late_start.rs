@@ -52,7 +52,7 @@ pub(crate) fn depends_on_the_first(runs: &Runs<'_>, plan: &Plan, failed: &Outcom
         };
         let is_same = |made: &Outcome| match is_asserted {
             true => made.violations.iter().any(|it| it.oracle == ASSERTIONS),
-            false => rested(made).compare(&failed.end, &runs.reference.mask).is_empty(),
+            false => rested(made).judge(&failed.end, &runs.reference.mask).lines.is_empty(),
         };
         let last = made(Faultless::Late(LAST));
         let is_late = |time| is_same(&made(Faultless::Late(time)));
