@@ -1,4 +1,4 @@
-//! Costs of one run of an exploration, for a controller of kube-runtime and for one of `informer`:
+//! Costs of one exploration run, for a controller of kube-runtime and for one of `informer`:
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 

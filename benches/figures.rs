@@ -84,7 +84,7 @@ fn measure(json: Option<&str>) -> Result<(), String> {
     )
 }
 
-/// The lines that a program prints: a name and a number.
+/// The lines printed by a program: a name and a number each.
 fn child(command: &mut Command) -> BTreeMap<String, f64> {
     let output = command
         .output()

@@ -1,6 +1,6 @@
-//! 100,000 Pods from the first list to a relist: CPU time and memory of one cache, a line each.
+//! 100,000 Pods from the first list to a relist: CPU time and memory of one cache, one line each.
 //!
-//! Memory is counted at the allocator, which makes every allocation slower: compare the times within one run.
+//! Memory is counted in the allocator, which slows down every allocation: compare only times of the same run.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -28,7 +28,7 @@ const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"api
 /// CPU time and memory of a part.
 struct Part {
     time: Duration,
-    /// Bytes left in use, and the most in use at a time, above those at the beginning.
+    /// Bytes in use afterwards, and the peak, both relative to the beginning.
     held: usize,
     peak: usize,
 }

@@ -17,7 +17,7 @@ fn micros(time: Duration, count: usize) -> f64 {
     time.as_secs_f64() * 1e6 / count as f64
 }
 
-/// The middle of three runs of each part.
+/// The median of three runs of each part.
 fn middle(mut run: impl FnMut() -> Times) -> Times {
     let runs = [(); 3].map(|()| run());
     let middle = |part: fn(&Times) -> Duration| {
@@ -213,7 +213,7 @@ fn list(pods: usize, version: u64) -> Vec<CachedObject<Pod>> {
     (0..pods).map(decode).collect()
 }
 
-/// The longest time that a reader waits for one object while a list replaces all of them, by the wall's clock. The index
+/// The longest time that a reader waits for one object while a list replaces all of them, in wall-clock time. The index
 /// reads the typed object.
 #[expect(
     clippy::disallowed_methods,
@@ -250,7 +250,7 @@ fn relist() {
     );
 }
 
-/// Writes while somebody holds a snapshot of the state before.
+/// Writes while a snapshot of the previous state exists.
 fn snapshots() {
     let pods = scaled(100_000, 200);
     let indexer = Indexer::<Pod>::new();

@@ -1,6 +1,6 @@
-//! Memory of informers, counted at the allocator: a line each.
+//! Memory of informers, counted in the allocator: one line each.
 //!
-//! It is its own program because counting makes every allocation slower.
+//! It is a separate program because counting slows down every allocation.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -12,7 +12,7 @@ use informer::Storage;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The bytes that `work` leaves in use for each object, and the most it had in use at a time.
+/// Bytes per object that `work` leaves in use, and the peak during `work`.
 fn row<T>(name: &str, count: usize, work: impl FnOnce() -> T) {
     let (held, peak, made) = measured(work);
     println!("{name:<44} {:>8} held {:>8} at most", held / count, peak / count);

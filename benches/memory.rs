@@ -1,7 +1,7 @@
-//! Memory of objects and servers, counted at the allocator: a line each, the name and the bytes.
+//! Memory of objects and servers, counted in the allocator: one line each, with a name and a number of bytes.
 //!
-//! It is its own program because counting makes every allocation slower. With `--bench` it takes as many objects
-//! as the figures are about, else a few.
+//! It is a separate program because counting slows down every allocation. With `--bench` it uses the documented numbers
+//! of objects, otherwise a few.
 
 #![expect(clippy::print_stdout, reason = "the figures program reads it")]
 

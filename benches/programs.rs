@@ -1,11 +1,11 @@
-//! Runs the programs that count memory at the allocator, one after the other: informers compared with kube-runtime, and
+//! Runs the programs that count memory in the allocator, one after the other: informers compared with kube-runtime, and
 //! 100,000 Pods end to end. Without `--bench`, it uses few objects, to check that they run.
 
 use std::process::{Command, ExitCode};
 
 use benches::measure::is_measured;
 
-/// Sizes of a run that shows no figures.
+/// Sizes of a run that prints no figures.
 const FEW: [(&str, &str); 3] = [("PODS", "50"), ("CHANGES", "50"), ("SECONDS", "1")];
 
 fn main() -> ExitCode {

@@ -5,7 +5,7 @@ use benches::requests::{Bench, start_and_answer};
 use benches::server_writes::WRITES;
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// Repeats a request so many times, and returns the time it took.
+/// Repeats a request a number of times, and returns the time it took.
 type Case = fn(&mut Bench, usize) -> std::time::Duration;
 
 fn requests(criterion: &mut Criterion<Cpu>) {

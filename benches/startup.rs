@@ -1,7 +1,7 @@
 //! CPU time and memory from the start of a manager over 100,000 Pods to its first reconcile, and the same for a
 //! controller of kube-runtime. `PODS` sets the number.
 //!
-//! It is its own program because counting memory makes every allocation slower: compare the times within one run.
+//! It is a separate program because counting memory slows down every allocation: compare only times of the same run.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 

@@ -1,5 +1,5 @@
-//! One path through the server so many times and nothing else: `write "apply Pod" 200`, for callgrind. Without a name,
-//! all of them, with the CPU time of each.
+//! Runs one path through the server a number of times and nothing else, for callgrind: `write "apply Pod" 200`. Without
+//! a name, runs all paths and prints the CPU time of each.
 //!
 //! `--instructions` counts the instructions of the most important paths with valgrind, by running this program under
 //! it; `--json FILE` writes the counts, and `--compare FILE` fails if a path takes more than 5 % above its count in the
@@ -16,7 +16,7 @@ use benches::requests::Bench;
 use benches::server_writes::WRITES;
 use serde_json::{Value, json};
 
-/// The part of its instructions by which a path may grow.
+/// Fraction of its instructions by which a path may grow.
 const TOLERANCE: f64 = 0.05;
 
 /// Counts instructions; returns `false` if there are too many.

@@ -1,4 +1,4 @@
-//! Events from a source that the program fills by hand, without any server; one of them gets lost.
+//! Events from a source that the program controls, without a server; one of the events is lost.
 //!
 //! `cargo run --example fake_source`
 

@@ -1,4 +1,4 @@
-//! A server on a port, and kubectl in front of it.
+//! A server on a port, used by kubectl.
 //!
 //! `cargo run --example kubectl`, or with `KUBECTL=path/to/kubectl` if it is not in the PATH.
 
@@ -14,7 +14,7 @@ metadata: {name: prices, namespace: default}
 data: {apples: '3'}
 ";
 
-/// The commands that kubectl runs, one a line.
+/// The kubectl commands, one per line.
 const COMMANDS: [&str; 6] = [
     "get namespaces",
     "get configmaps prices -o yaml",

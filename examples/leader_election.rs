@@ -1,6 +1,6 @@
 //! Two replicas of a controller with leader election: when the leader ends, the other one takes over with warm caches.
 //!
-//! `cargo run --example leader_election`. A minute of waiting takes a moment: the clock is the cluster's.
+//! `cargo run --example leader_election`. A minute of waiting takes a moment, because the cluster's clock is virtual.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A work queue by hand, as client-go's example has it: an informer fills it, workers empty it, failures are tried again
-//! five times and then reported.
+//! A work queue used directly, as in client-go's example: an informer fills it, workers empty it, and failed keys are
+//! retried five times and then reported.
 //!
 //! `cargo run --example work_queue`. Most controllers do not need this: see `custom_resource_controller.rs`.
 

@@ -76,8 +76,8 @@ async fn converge(client: &Client, parents: usize) {
     }
 }
 
-/// A whole test, `times` times, each in its own runtime: a server, a controller, `parents` objects, and for each
-/// one that the controller makes. Answers the requests of one run, too.
+/// Runs a complete test `times` times, each in its own runtime: a server, a controller, `parents` objects, and one
+/// object that the controller creates for each of them. Answers the requests of one run, too.
 pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
     let start = cpu_time();
     let mut requests = 0;

@@ -1,5 +1,5 @@
-//! `Counting`: the system's allocator with the bytes in use counted. It needs its own program, because counting
-//! makes every allocation slower.
+//! `Counting`: the system allocator, which counts the bytes in use. It is a separate program because counting slows
+//! down every allocation.
 
 #![allow(
     unsafe_code,
@@ -9,7 +9,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// To be made the global allocator. One thread allocates, so the counts need no order.
+/// Install it as the global allocator. One thread allocates, so the counts need no order.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The bytes that `work` leaves in use, and the most it had in use at a time, above those at its beginning.
+/// Bytes that `work` leaves in use, and the peak during `work`, both relative to its beginning.
 pub fn measured<T>(work: impl FnOnce() -> T) -> (usize, usize, T) {
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);

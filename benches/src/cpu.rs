@@ -12,7 +12,7 @@ use crate::measure::cpu_time;
 pub struct Cpu;
 
 impl Cpu {
-    /// Criterion on this clock, short enough to be run often.
+    /// Criterion with this clock, configured to run briefly.
     pub fn criterion() -> Criterion<Self> {
         Criterion::default()
             .with_measurement(Self)

@@ -38,7 +38,7 @@ impl Runs {
     }
 }
 
-/// A controller that makes a Secret for each of so many ConfigMaps, which the test creates.
+/// A controller that creates a Secret for each of a number of ConfigMaps, which the test creates.
 fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explore {
     let requests = Arc::clone(requests);
     explore(async move |cluster: &TestCluster| {

@@ -83,7 +83,7 @@ impl Watched {
         watched
     }
 
-    /// Watchers of a namespace in which nothing happens.
+    /// Watchers of a namespace without changes.
     pub fn idle(watchers: usize) -> Self {
         let watched = Self::empty();
         for at in 0..watchers {
@@ -129,7 +129,7 @@ impl Watched {
         }))
     }
 
-    /// Commits changes that nobody waits for.
+    /// Commits changes without watchers.
     pub fn commit(&self, changes: usize) -> Duration {
         let _guard = self.runtime.enter();
         let maps: Vec<_> = (0..changes).map(|_| objects::config_map("changed")).collect();

@@ -19,7 +19,7 @@ const ROUNDS: usize = 5;
 /// A plot: its file, title, axis and lines.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// The name of its file, without `.svg`.
+    /// Name of the file of the plot, without `.svg`.
     pub file: &'static str,
     /// Over it.
     pub title: &'static str,
@@ -34,7 +34,7 @@ pub struct Plot {
 /// The files of all plots, without `.svg`.
 pub const FILES: [&str; 5] = ["objects", "watchers", "managers", "crds", "memory"];
 
-/// The plot of one of [`FILES`], up to so many objects; `churn` is the program of that name.
+/// The plot of one of [`FILES`], up to a maximum number of objects; `churn` is the program of that name.
 pub fn plot(file: &'static str, most: usize, churn: &Path) -> Plot {
     let (title, axis, lines) = match file {
         "objects" => ("Beside many objects of 5 KB", "objects", objects_there(most)),
@@ -85,7 +85,7 @@ fn memory(churn: &Path) -> Vec<Series> {
     ]
 }
 
-/// 1, 10, 100 … up to the most.
+/// 1, 10, 100 … up to the maximum.
 fn sizes(most: usize, limit: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |it| Some(it * 10)).take_while(move |it| *it <= most.min(limit))
 }

@@ -23,7 +23,7 @@ pub struct Ours {
     pub storage: Storage,
     /// Set if managed fields are cut.
     pub strips: bool,
-    /// Handlers that look at the key.
+    /// Handlers that read the key.
     pub handlers: usize,
     /// Set if each handler decodes the Pod.
     pub decodes: bool,
@@ -127,7 +127,7 @@ pub fn kube_runtime(pods: usize, changes: usize, strips: bool) -> Times {
     })
 }
 
-/// Keeps an informer's cache of so many Pods, for a look at the memory.
+/// Keeps an informer's cache of a number of Pods, so that its memory can be inspected.
 pub fn held(mirror: &Mirror, ours: Ours) -> Lister<Pod> {
     runtime().block_on(async {
         let informer = informer(mirror, ours);

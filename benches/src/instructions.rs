@@ -21,7 +21,7 @@ pub const PATHS: [&str; 12] = [
     "whole controller test",
 ];
 
-/// Numbers of repetitions; one-time costs of the first are left out by taking the difference.
+/// Numbers of repetitions; taking their difference excludes one-time costs.
 const TIMES: [u64; 2] = [20, 60];
 
 /// Counts the instructions of one pass over a path by `program`, which is `write`. `None` without valgrind.
@@ -51,7 +51,7 @@ pub fn tools() -> Vec<String> {
     programs.map(|it| version(it).unwrap_or_else(|| unknown(it))).to_vec()
 }
 
-/// A path that takes more than it did.
+/// A path that takes more instructions than before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
     /// Its name.
@@ -62,7 +62,8 @@ pub struct Regression {
     pub now: u64,
 }
 
-/// Returns the paths that take more than `tolerance` (0.05 is 5 %) above their earlier count. New paths are ignored.
+/// Returns the paths that take more instructions than before, by more than `tolerance` (0.05 is 5 %). New paths are
+/// ignored.
 pub fn regressions(before: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>, tolerance: f64) -> Vec<Regression> {
     let regression = |(path, &now): (&String, &u64)| {
         let before = *before.get(path)?;

@@ -1,4 +1,4 @@
-//! A server of one list and one watch with everything encoded beforehand, so that a measurement is of its client.
+//! A server with one list and one watch, both encoded beforehand, so that a benchmark measures only its client.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -58,7 +58,7 @@ impl Mirror {
         }
     }
 
-    /// A client of it.
+    /// Returns a client of this server.
     pub fn client(&self) -> Client {
         let mirror = self.clone();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {

@@ -1,4 +1,4 @@
-//! The objects that are measured, as JSON: a ConfigMap of 200 bytes and a Pod of 5 KB as a Deployment makes them.
+//! The measured objects as JSON: a ConfigMap of 200 bytes, and a Pod of 5 KB as created by a Deployment.
 
 use serde_json::{Map, Value, json};
 
@@ -86,7 +86,7 @@ fn pod_spec() -> Value {
     })
 }
 
-/// The same Pod as a server holds it while it runs, 5 KB of JSON: with its status and the owners of its fields.
+/// The same Pod while it runs, as a server stores it: 5 KB of JSON with status and managed fields.
 pub fn running_pod(name: &str) -> Value {
     let mut pod = pod(name);
     pod["status"] = json!({

@@ -15,7 +15,7 @@ use crate::measure::cpu_time;
 use crate::objects;
 use crate::requests::runtime;
 
-/// CPU time of a whole test, `times` times, each in its own runtime: a server, a controller, `parents` ConfigMaps
+/// CPU time of a complete test, `times` times, each in its own runtime: a server, a controller, `parents` ConfigMaps
 /// and a Secret for each. Answers the requests of one run, too.
 pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
     let start = cpu_time();
@@ -57,7 +57,7 @@ async fn converge(server: &ApiServer, count: usize) {
     }
 }
 
-/// A controller that makes a Secret for each ConfigMap.
+/// A controller that creates a Secret for each ConfigMap.
 pub(crate) async fn parents(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let maps = factory.informer::<ConfigMap>().lister();

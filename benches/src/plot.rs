@@ -14,7 +14,7 @@ pub struct Series {
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 400.0;
 const MARGIN: f64 = 60.0;
-/// Room for the names of the lines, right of the plot.
+/// Space for the names of the lines, right of the plot.
 const LEGEND: f64 = 230.0;
 const COLOURS: [&str; 6] = ["#1b6ca8", "#c8553d", "#2a9d4a", "#8a4fb5", "#b8860b", "#555555"];
 

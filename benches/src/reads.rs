@@ -1,4 +1,4 @@
-//! Reads of many objects, from the server as a function: its own part, without a client's.
+//! Reads of many objects by calling the server directly: its own costs, without a client.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ pub enum Peer {
 /// The function called in each reconcile.
 type Work = Arc<dyn Fn() + Send + Sync>;
 
-/// Returns a counter up to `count`, and a notification of its end.
+/// Returns a counter up to `count`, and a notification that it was reached.
 fn countdown(count: usize) -> (Work, Arc<Notify>) {
     let (left, all) = (AtomicUsize::new(count), Arc::new(Notify::new()));
     let reached = Arc::clone(&all);
@@ -123,7 +123,7 @@ async fn queued_ours(count: usize, concurrency: usize) -> Duration {
     cpu_time() - start
 }
 
-/// kube-runtime's applier hands an object of its store to the reconciler, so there is one of each key.
+/// kube-runtime's applier passes an object of its store to the reconciler, so each key has one.
 async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
     let (store, mut writer) = reflector::store::<Pod>();
     let mut keys = Vec::with_capacity(count);

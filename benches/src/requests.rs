@@ -26,7 +26,7 @@ pub fn runtime() -> Runtime {
         .expect("a runtime without I/O can be built")
 }
 
-/// A server and a client of it.
+/// A server and its client.
 #[derive(Debug)]
 pub struct Bench {
     /// Runs the client.
@@ -237,7 +237,7 @@ impl Bench {
         })
     }
 
-    /// A server-side apply of a Pod's template fields, one annotation changed.
+    /// A server-side apply of a Pod's template fields, with one annotation changed.
     pub fn apply_pod(&mut self, count: usize) -> Duration {
         let patches: Vec<_> = (0..count)
             .map(|at| {

@@ -1,4 +1,4 @@
-//! Writes to the server as a function, without a client: from a request's bytes to the last byte of its answer.
+//! Writes by calling the server directly, without a client: from the bytes of a request to the last byte of its answer.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ fn configuration(name: &str, manager: usize, at: usize) -> Value {
     pod
 }
 
-/// Builds an apply of one of many managers to a ConfigMap: its own field.
+/// Builds the apply of one of many managers to a ConfigMap, with its own field.
 fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"},
@@ -143,7 +143,7 @@ impl Bench {
         })
     }
 
-    /// The same in a namespace with a quota and 500 Pods, which the quota counts as well.
+    /// The same in a namespace with a quota and 500 Pods, which the quota also counts.
     pub fn serve_create_under_quota(&mut self, count: usize) -> Duration {
         let guard = self.runtime.enter();
         self.server = ApiServer::builder().resource_quota_controller().start();
@@ -239,7 +239,7 @@ impl Bench {
         request("PATCH", &path, APPLY, pod)
     }
 
-    /// A server-side apply of a Pod, one annotation changed.
+    /// A server-side apply of a Pod, with one annotation changed.
     pub fn serve_apply_pod(&mut self, count: usize) -> Duration {
         self.serve_all(count, |at| {
             let mut pod = objects::pod("applied");

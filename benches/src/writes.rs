@@ -1,4 +1,4 @@
-//! Writes that make the server think: strategic patches, fields of many owners, CustomResourceDefinitions.
+//! Expensive writes: strategic patches, fields of many owners, CustomResourceDefinitions.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Something to be published.
+/// A document to be published.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "example.com",
@@ -44,7 +44,7 @@ pub const FINALIZER: &str = "example.com/register";
 /// The ConfigMap with an entry for each published Document.
 pub const REGISTER: &str = "register";
 
-/// Reasons for which a Document could not be reconciled.
+/// Reasons why a Document could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request failed.
@@ -82,7 +82,7 @@ async fn reconcile(document: Arc<Document>, client: Arc<Client>) -> Result<Actio
     .map_err(|err| Box::new(err).into())
 }
 
-/// The ConfigMap, the entry, the status: in this order, so that nothing is announced that is not there.
+/// Writes the ConfigMap, the entry and the status in this order, so that everything announced exists.
 async fn publish(document: &Document, documents: &Api<Document>, maps: &Api<ConfigMap>) -> Result<Action, Error> {
     let (name, params) = (document.name_any(), PatchParams::apply("publisher").force());
     let map = json!({
@@ -100,13 +100,13 @@ async fn publish(document: &Document, documents: &Api<Document>, maps: &Api<Conf
     Ok(Action::requeue(Duration::from_secs(3600)))
 }
 
-/// The owned ConfigMap is the garbage collector's; the register is nobody's but ours.
+/// The garbage collector deletes the owned ConfigMap; only this controller removes the entry from the register.
 async fn withdraw(document: &Document, maps: &Api<ConfigMap>) -> Result<Action, Error> {
     enter(&document.name_any(), None, maps).await?;
     Ok(Action::await_change())
 }
 
-/// Reads the register, changes one entry, and writes it back: somebody else may have written in the meantime.
+/// Reads the register, changes one entry, and writes it back: another client may have written in the meantime.
 async fn enter(name: &str, title: Option<&str>, maps: &Api<ConfigMap>) -> Result<(), Error> {
     let found = maps.get_opt(REGISTER).await?;
     let is_new = found.is_none();

@@ -50,7 +50,7 @@ const QUOTAS: (u32, u32) = (512, 10_240);
 ///
 /// # Errors
 ///
-/// If the address is taken, the files hold no certificate, or as [`Manager::run`].
+/// If the address is in use or the files do not contain a certificate, or as [`Manager::run`].
 pub async fn run(client: Client, address: SocketAddr) -> Result<(), informer::Error> {
     let manager = Manager::new(client);
     let certificates = CertWatcher::new("certs/tls.crt", "certs/tls.key")?.metrics(&manager.metrics());
@@ -66,7 +66,7 @@ pub async fn run(client: Client, address: SocketAddr) -> Result<(), informer::Er
 ///
 /// # Errors
 ///
-/// If the versions do not fit together.
+/// If the versions cannot be merged.
 pub fn definition() -> Result<CustomResourceDefinition, MergeError> {
     merge_crds(vec![Mailbox::crd(), v1alpha1::Mailbox::crd()], "v1")
 }
@@ -75,7 +75,7 @@ pub fn definition() -> Result<CustomResourceDefinition, MergeError> {
 ///
 /// # Errors
 ///
-/// If a type has two of one kind.
+/// If a type has two webhooks of the same kind.
 pub fn webhooks() -> Result<Webhooks, informer::Error> {
     let webhooks = Webhooks::new()
         .mutate::<Mailbox>(with_quota)?

@@ -38,7 +38,7 @@ pub struct WebStatus {
     /// Number of replicas that are ready.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// `Ready`: all replicas are.
+    /// `Ready`: all replicas are ready.
     #[serde(default)]
     #[schemars(schema_with = "any_objects")]
     pub conditions: Vec<Condition>,

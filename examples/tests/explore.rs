@@ -1,5 +1,5 @@
-//! The controllers of the examples, explored: under every fault they reach the same end state. The one of README.md is
-//! explored in `readme.rs`.
+//! The controllers of the examples, explored: under every fault they reach the same end state. `readme.rs` explores the
+//! controller of README.md.
 
 use examples::document::{self, Document, REGISTER, document};
 use examples::web::{self, Web, web};
@@ -65,7 +65,7 @@ fn nothing_breaks_the_operator(#[values(On::Informer, On::KubeRuntime)] on: On) 
         .run();
 }
 
-/// A Document is published, changed and withdrawn; the register loses nothing of the other's.
+/// A Document is published, changed and withdrawn; the register keeps the entry of the other Document.
 #[test]
 fn nothing_breaks_the_publisher() {
     explore(async |cluster: &TestCluster| {

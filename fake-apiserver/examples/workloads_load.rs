@@ -1,5 +1,5 @@
-//! 5,000 Pods owned by 500 ReplicaSets owned by 50 Deployments: what the controllers need to roll them out, and to take
-//! them away again in the background and in the foreground: CPU time, wall time, requests, and the most memory.
+//! 5,000 Pods owned by 500 ReplicaSets owned by 50 Deployments: CPU time, wall time, requests and peak memory of
+//! rolling them out, and of deleting them in the background and in the foreground.
 //!
 //! `cargo run --release -p fake-apiserver --example workloads_load [DEPLOYMENTS]`
 
@@ -109,14 +109,14 @@ async fn left(server: &ApiServer) -> Anything<usize> {
     Ok(count)
 }
 
-/// Time that the processor has spent on this thread, the only one that works; 0 where that cannot be told.
+/// CPU time of this thread, the only one that works; 0 if it cannot be read.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// A Deployment that is paused, so that it keeps the sets it has.
+/// A paused Deployment, which keeps its ReplicaSets.
 fn deployment(name: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
@@ -175,7 +175,7 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> Any
     Ok(serde_json::from_slice(answer.body())?)
 }
 
-/// Memory of the process at most so far, in MiB; 0 where that cannot be told.
+/// Peak memory of the process so far, in MiB; 0 if it cannot be read.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -39,7 +39,7 @@ const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Options by which boot worlds differ.
+/// Options that change the initial objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     rbac: bool,

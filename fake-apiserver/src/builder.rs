@@ -42,7 +42,7 @@ impl ApiServer {
         Self::builder().start()
     }
 
-    /// A server to be configured.
+    /// Builder for an [`ApiServer`].
     pub fn builder() -> ApiServerBuilder {
         ApiServerBuilder::default()
     }

@@ -46,7 +46,7 @@ impl ObjectRule {
         let result = result?;
         result
             .as_bool()
-            .ok_or_else(|| format!("the result is no bool, but of the type {}", result.type_name()))
+            .ok_or_else(|| format!("the result is not a bool, but of the type {}", result.type_name()))
     }
 }
 
@@ -67,7 +67,7 @@ impl FieldPath {
             .and_then(|it| it.strip_suffix('}'))
             .unwrap_or(inner);
         if matches!(inner, "" | "." | "$") {
-            return Err(format!("{text:?} names no field"));
+            return Err(format!("{text:?} does not name a field"));
         }
         let path = match inner.starts_with(['.', '$', '[']) {
             true => JsonPath::parse(inner),
@@ -96,7 +96,7 @@ mod tests {
     #[case::a_missing_object("gone == null", Ok(true))]
     #[case::quantities("quantity(object.spec.size).isLessThan(quantity('2Gi'))", Ok(true))]
     #[case::a_missing_field("object.spec.other == 1", Err("no such key: other"))]
-    #[case::another_type("object.spec.replicas", Err("the result is no bool, but of the type int"))]
+    #[case::another_type("object.spec.replicas", Err("the result is not a bool, but of the type int"))]
     fn rules_are_evaluated_with_their_variables(#[case] rule: &str, #[case] expected: Result<bool, &str>) {
         let names = [("object", false), ("items", true), ("gone", false)];
         let rule = ObjectRule::parse(rule, names).expect("the rule is valid");
@@ -135,7 +135,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::an_open_bracket("{.a[0}", r#""{.a[0}": unterminated array"#)]
-    #[case::nothing("{}", r#""{}" names no field"#)]
+    #[case::nothing("{}", r#""{}" does not name a field"#)]
     fn invalid_paths_are_refused(#[case] path: &str, #[case] error: &str) {
         assert_eq!(FieldPath::parse(path).err().as_deref(), Some(error));
     }

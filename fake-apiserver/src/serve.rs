@@ -219,7 +219,7 @@ fn concerns_one_connection(err: &io::Error) -> bool {
     )
 }
 
-/// The life of one connection.
+/// Serves one connection until it ends.
 async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service: impl HttpService, stop: Stop) {
     // A watch event is a small write that must not wait for the next one.
     if let Err(err) = stream.set_nodelay(true) {

@@ -230,8 +230,8 @@ impl ApiServer {
         self.endpoints.registry.writer.compact(self.resource_version());
     }
 
-    /// Answers calls of webhooks and requests for aggregated API servers to `host` by a service in this process from
-    /// now on, as [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) does from the start.
+    /// Answers calls of webhooks and requests for aggregated API servers to `host` with a service in this process from
+    /// now on; [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) does so from the start.
     pub fn answer_webhooks<S>(&self, host: &str, service: S)
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -241,9 +241,9 @@ impl ApiServer {
         self.endpoints.registry.routes_changed();
     }
 
-    /// Calls webhooks of `host` at an address from now on, as
-    /// [`ApiServerBuilder::webhook_address`](crate::ApiServerBuilder::webhook_address) does from the start. The host
-    /// `*` is every service without an address of its own.
+    /// Calls webhooks of `host` at an address from now on;
+    /// [`ApiServerBuilder::webhook_address`](crate::ApiServerBuilder::webhook_address) does so from the start. The host
+    /// `*` matches every service without its own address.
     pub fn webhook_address(&self, host: &str, address: std::net::SocketAddr) {
         self.options.routes.resolve(host, address);
     }

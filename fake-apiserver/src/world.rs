@@ -420,7 +420,9 @@ impl ApiServer {
                 let key = Key::new(&namespace, &name);
                 registry.take_out(&row, &key).map_err(|status| fail(status.message))
             }
-            WatchEventKind::Bookmark | WatchEventKind::Error => Err(fail(format!("{} changes nothing", kind.as_str()))),
+            WatchEventKind::Bookmark | WatchEventKind::Error => {
+                Err(fail(format!("{} events cannot be applied", kind.as_str())))
+            }
         }
     }
 

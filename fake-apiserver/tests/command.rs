@@ -128,12 +128,12 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
 #[case::no_address(&["--listen", "here"], "--listen")]
 #[case::no_number(&["--seed", "x"], "--seed")]
 #[case::no_token(&["--control", "--control-token="], "--control-token")]
-#[case::no_worker(&["--workers", "gc,gx"], "there is no worker \"gx\"; there are gc, namespace, ")]
+#[case::no_worker(&["--workers", "gc,gx"], "unknown worker \"gx\"; known are gc, namespace, ")]
 #[case::no_user(&["--token", "s3cret"], "--token")]
 #[case::an_empty_group(&["--token", "s3cret=jane:"], "--token")]
 #[case::no_mode(&["--authorization", "abac"], "--authorization")]
 #[case::no_version(&["--kubernetes-version", "1.32"],
-    "Kubernetes \"1.32\" is not served here; there are 1.33 to 1.37")]
+    "Kubernetes \"1.32\" is not supported here; supported are 1.33 to 1.37")]
 fn wrong_usage_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2));

@@ -215,7 +215,7 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
 #[case::a_gate_to_come(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
 #[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta would change gates")]
 #[case::an_alpha_api(&["--runtime-config=resource.k8s.io/v1alpha3=true"], "--runtime-config: resource.k8s.io/v1alpha3 is")]
-#[case::a_retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is no retired API")]
+#[case::a_retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the retired APIs")]
 #[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
 #[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]
 #[case::headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"], "--requestheader-client-ca-file")]

@@ -138,7 +138,7 @@ async fn sent(server: &ApiServer, method: &str, path: &str, content_type: &str, 
     (answer.status().as_u16(), answer.headers().clone(), allocated)
 }
 
-/// The allocated bytes of a request on a server of its own.
+/// The bytes allocated for a request on a separate server.
 async fn cost(measured: &Measured, code: u16) -> u64 {
     let server = ApiServer::start();
     server.load([definition()]).expect("the definition is valid");

@@ -1,5 +1,5 @@
 //! Lists and watches agree with a model that records everything: random writes by several clients, with watchers that
-//! start at any revision, and compactions. `HOSTILE_TIMES=50` tries 50 times as much.
+//! start at any revision, and compactions. `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
 
 #[path = "hostile/ask.rs"]
 #[allow(dead_code, reason = "the tests of hostile clients use the rest")]

@@ -1,5 +1,5 @@
 //! Tests of the garbage collector and the namespace controller: random ownership compared with a naive model, and rules
-//! that are not covered by recorded answers. `HOSTILE_TIMES=50` tries 50 times as much.
+//! that are not covered by recorded answers. `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
 
 #[path = "hostile/trial.rs"]
 mod trial;

@@ -64,8 +64,8 @@ impl Jitter {
 /// less than this number of reads.
 const LOOKS: u32 = 256;
 
-/// Returns a seed for users without one: a random one, so that the replicas of a program do not return to a server at
-/// the same instant. While tokio's clock is paused it is always 0, so that a test is repeatable.
+/// Returns a seed for users without one: a random one, so that the replicas of a program do not retry at the same
+/// instant. While tokio's clock is paused it is always 0, so that a test is repeatable.
 fn drawn_seed() -> u64 {
     let first = Instant::now();
     if (0..LOOKS).all(|_| Instant::now() == first) {

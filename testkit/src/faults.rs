@@ -32,7 +32,7 @@ use crate::lock::lock;
 use crate::report::fail;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Builder of a fault: an effect, restricted to some requests. Without restrictions it strikes every request of every
+/// Builder of a fault: an effect, restricted to some requests. Without restrictions it affects every request of every
 /// controller. See the [module](self).
 #[derive(Clone, Debug)]
 #[must_use = "a fault is only described until it is injected"]
@@ -276,8 +276,8 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// Returns the number of requests struck. If a fault matches no request and its `hits` are never read, it is listed
-    /// at the end of the test.
+    /// Returns the number of requests affected. If a fault matches no request and its `hits` are never read, it is
+    /// listed at the end of the test.
     pub fn hits(&self) -> u64 {
         self.is_asked.store(true, Ordering::Relaxed);
         self.guard.hits()
@@ -315,7 +315,7 @@ impl Injections {
         lock(&self.0).iter().filter(is_idle).map(said).collect()
     }
 
-    /// Returns the reason why a fault could not strike: its resource was never served.
+    /// Returns the reason why a fault could not take effect: its resource was never served.
     pub(crate) fn unserved(&self, server: &ApiServer) -> Option<String> {
         let injections = lock(&self.0);
         let mut waiting = injections.iter().filter(|it| it.waits_for.is_some()).peekable();
@@ -334,7 +334,7 @@ impl fmt::Display for Injections {
         for it in lock(&self.0).iter() {
             writeln!(
                 f,
-                "injected {}: struck {} requests",
+                "injected {}: affected {} requests",
                 it.what,
                 it.hits.load(Ordering::Relaxed)
             )?;
@@ -345,7 +345,7 @@ impl fmt::Display for Injections {
 
 impl TestCluster {
     /// Makes requests fail from now on; see [`faults`](self). If several faults match a request, the one injected first
-    /// strikes.
+    /// applies.
     ///
     /// # Panics
     ///

@@ -128,12 +128,12 @@ impl TestCluster {
         }
     }
 
-    /// Waits until nothing is left to do.
+    /// Waits until no work is left.
     async fn rest(&self, place: &'static Location<'static>) -> Checked<()> {
         self.rest_since(place, Instant::now()).await
     }
 
-    /// Waits until nothing is left to do, in a cluster that has been quiet since this moment.
+    /// Waits until no work is left, in a cluster that has been quiet since this moment.
     async fn rest_since(&self, place: &'static Location<'static>, quiet_since: Instant) -> Checked<()> {
         let journal = self.server.journal();
         let (began, first) = (Instant::now(), journal.total());

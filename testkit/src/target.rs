@@ -17,7 +17,7 @@ pub struct ObjectId {
     pub api_version: String,
     /// `kind`
     pub kind: String,
-    /// Namespace. `None` if the test did not set one: then `default`, if the kind is namespaced.
+    /// Namespace. If the test did not set a namespace: `default` for namespaced kinds.
     pub namespace: Option<String>,
     /// Name.
     pub name: String,

@@ -109,8 +109,8 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<
     Ok(Action::await_change())
 }
 
-/// Deletes the object made for a source that is gone, and makes the one for a source that exists. Both are right only
-/// if the list of sources is: after a restart, an old list makes it delete an object that is in use.
+/// Deletes the object created for a source that no longer exists, and creates one for each existing source. Both are
+/// correct only if the list of sources is: after a restart, a stale list makes it delete an object that is in use.
 async fn follow(client: Client) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let mut sources = watcher::Config::default().labels("role=source").any_semantic();
@@ -257,8 +257,7 @@ fn stale_list_after_a_crash_is_found_after_few_plans() {
     assert!(plans <= 40, "{plans} plans\n{report}");
 }
 
-/// With a network of their own, runs at once listen on the same port. Where that is not permitted, the reason is
-/// reported.
+/// With private networks, concurrent runs listen on the same port. Where that is not permitted, the reason is reported.
 #[cfg(target_os = "linux")]
 #[test]
 fn runs_with_private_networks_share_no_ports() {

@@ -1,4 +1,4 @@
-//! The same operations with kube-fake-client, as far as it has them: a line each, the name and the nanoseconds.
+//! The same operations with kube-fake-client, as far as it supports them: one line each, with a name and nanoseconds.
 
 #[path = "../../src/measure.rs"]
 mod measure;

@@ -135,7 +135,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// A value as Go prints it in a field error: strings quoted as by `%q`, the rest as JSON.
+/// A value as Go prints it in a field error: strings quoted like `%q`, the rest as JSON.
 fn print_value(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
@@ -199,7 +199,7 @@ impl FieldErrors {
         self.0.iter()
     }
 
-    /// The errors in order, to be changed.
+    /// The errors in order, for changes.
     pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, FieldError> {
         self.0.iter_mut()
     }

@@ -28,7 +28,7 @@ pub enum KubernetesVersion {
 pub struct UnknownKubernetesVersion(String);
 
 impl KubernetesVersion {
-    /// All of them, the oldest first.
+    /// All versions, oldest first.
     pub const ALL: [Self; 5] = [Self::V1_33, Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
 
     /// Returns the minor number.
@@ -97,7 +97,7 @@ impl fmt::Display for UnknownKubernetesVersion {
         let [oldest, .., newest] = KubernetesVersion::ALL;
         write!(
             f,
-            "Kubernetes {:?} is not served here; there are {oldest} to {newest}",
+            "Kubernetes {:?} is not supported here; supported are {oldest} to {newest}",
             self.0
         )
     }

@@ -1,4 +1,4 @@
-//! The vocabulary: data only, without clock, lock or HTTP. It names no other layer.
+//! The vocabulary: data only, without clock, lock or HTTP. It depends on no other layer.
 
 pub mod kubernetes_version;
 pub mod resource;

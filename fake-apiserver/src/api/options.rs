@@ -371,7 +371,7 @@ pub struct DeleteOptions {
 /// `propagationPolicy`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationPolicy {
-    /// Dependents stay.
+    /// Dependents are kept.
     Orphan,
     /// Dependents are deleted after the owner.
     Background,

@@ -118,7 +118,7 @@ impl Printer {
         self.out.len()
     }
 
-    /// Returns the most levels that were open at a time.
+    /// Returns the maximum number of levels that were open at a time.
     pub(crate) fn deepest(&self) -> usize {
         self.deepest
     }

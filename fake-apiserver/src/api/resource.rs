@@ -89,7 +89,7 @@ pub struct ResourceInfo {
 pub struct SubresourceInfo {
     /// `status`, `scale`, …
     pub name: Text,
-    /// Group of the kind that it accepts and answers, if it is not the resource's own group (`autoscaling` for
+    /// Group of the kind that it accepts and returns, if it is not the resource's own group (`autoscaling` for
     /// `scale`).
     pub group: Text,
     /// Version of that kind.

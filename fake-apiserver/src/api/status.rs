@@ -248,7 +248,8 @@ impl Status {
         )
     }
 
-    /// 422 Invalid with one cause per error (rule A9). The message contains equal errors once, `causes` each of them.
+    /// 422 Invalid with one cause per error (rule A9). Equal errors occur once in the message, and once each in
+    /// `causes`.
     pub(crate) fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
         let list = errors.aggregate();
         Self::new(

@@ -82,7 +82,7 @@ impl ExecOutput {
         self
     }
 
-    /// The code it ends with. Default: 0.
+    /// Exit code of the command. Default: 0.
     pub fn exits_with(mut self, code: i32) -> Self {
         self.exit_code = code;
         self

@@ -30,7 +30,7 @@ impl IntoResponse for Answer {
     }
 }
 
-/// The reason for which a request is refused, and its status code.
+/// The reason why a request is refused, and its status code.
 pub(super) struct Refusal(StatusCode, String);
 
 impl Refusal {

@@ -6,7 +6,7 @@
 //! | `GET /_fake` | this list |
 //! | `GET /_fake/openapi.json` | the same as an OpenAPI document |
 //! | `POST /_fake/faults` | injects a [`FaultRule`](crate::faults::FaultRule); answers its number |
-//! | `GET /_fake/faults` | active faults, with the number of requests that each has struck |
+//! | `GET /_fake/faults` | active faults, with the number of requests that each has affected |
 //! | `DELETE /_fake/faults[/N]` | ends all faults, or one |
 //! | `GET /_fake/watches` | open watches, with the events that wait behind held ones |
 //! | `POST /_fake/watches` | controls matching watches: `{"on": {"resource": "pods"}, "do": "hold"}`; `"watch": 3` is one |

@@ -27,7 +27,7 @@ pub(super) struct Place<'a> {
     /// The name the certificate must have.
     pub(super) host: &'a str,
     pub(super) port: u16,
-    /// The address, if it is not the one of the name.
+    /// The address, if it differs from the address that the name resolves to.
     pub(super) address: Option<SocketAddr>,
 }
 

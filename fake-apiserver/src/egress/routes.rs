@@ -20,7 +20,7 @@ use crate::registry::webhook::transport::{Reply, Transport};
 /// The port of a URL without a port.
 const HTTPS_PORT: u16 = 443;
 
-/// Redirects that are followed, as by Go's client.
+/// Maximum number of redirects, as in Go's client.
 const REDIRECTS_MAX: usize = 10;
 
 /// Host of the address of all services that have none of their own.
@@ -141,7 +141,7 @@ impl Routes {
         self.tables().handlers.insert(host, handler);
     }
 
-    /// Answers for `host` by a service of the server itself, unless the test has set another route.
+    /// Answers calls to `host` with a service of the server itself, unless the test has set another route.
     pub(crate) fn answer_itself(&self, host: &str, handler: Handler) {
         self.tables().own.insert(host.to_owned(), handler);
     }
@@ -151,7 +151,7 @@ impl Routes {
         self.tables().gate = Some(gate);
     }
 
-    /// Calls `host` at an address. The host `*` is every service without an address of its own.
+    /// Calls `host` at an address. The host `*` matches every service without its own address.
     pub(crate) fn resolve(&self, host: &str, address: SocketAddr) {
         let host = host.trim_end_matches(":443").to_owned();
         self.tables().addresses.insert(host, address);

@@ -213,7 +213,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     }
 }
 
-/// Adds a value of a header; a name or value that is not valid is left out.
+/// Adds a value of a header; an invalid name or value is omitted.
 fn append(headers: &mut HeaderMap, name: &str, value: &str) {
     if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
         headers.append(name, value);

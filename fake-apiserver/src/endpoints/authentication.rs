@@ -89,7 +89,7 @@ fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>)
     Ok(())
 }
 
-/// Reason for which a request is not admitted.
+/// Reason why a request is not admitted.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// 400, 401 or 403.

@@ -105,7 +105,7 @@ impl Endpoints {
             }
             (Outcome::Instead(status), _) => Err(*status),
             (Outcome::Broken(broken), _) => Ok(broken::no_answer(broken)),
-            (Outcome::AsIs | Outcome::Truncated(_), None) => Err(Status::internal("nothing was done")),
+            (Outcome::AsIs | Outcome::Truncated(_), None) => Err(Status::internal("the request was not handled")),
         }
     }
 }

@@ -33,7 +33,7 @@ const KEY_SET: &str = "application/jwk-set+json";
 /// The address that `/api` reports; clients do not use it.
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
 
-/// A request for a document, and the facts that were determined before.
+/// A request for a document, with the facts that were determined before.
 #[derive(Debug)]
 struct Asked<'a> {
     server: &'a Arc<Endpoints>,

@@ -3,7 +3,7 @@
 //!
 //! As in Kubernetes 1.36, there are two ways to grant it. Constrained impersonation requires the verb
 //! `impersonate:<mode>` on the other user and `impersonate-on:<mode>:<verb>` on the request's target; the legacy way
-//! requires only `impersonate`. The former is checked first, and its refusal is the answer.
+//! requires only `impersonate`. Constrained impersonation is checked first, and its refusal is the answer.
 
 use http::HeaderMap;
 

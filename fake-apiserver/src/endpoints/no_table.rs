@@ -29,7 +29,7 @@ pub(crate) enum Columns<'a> {
     Custom(&'a [PrinterColumn]),
 }
 
-/// The part of its object that a row holds.
+/// The part of the object that a row contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IncludeObject;
 

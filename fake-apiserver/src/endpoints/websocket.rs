@@ -407,7 +407,7 @@ impl Channels {
     }
 }
 
-/// Closes in order: waits for the client to agree.
+/// Closes the connection cleanly: waits for the client's closing message.
 async fn close(mut socket: WebSocketStream<Box<dyn Stream>>) {
     if socket.send(normal_end()).await.is_ok() {
         while let Some(Ok(_)) = socket.next().await {}

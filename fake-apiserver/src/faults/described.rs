@@ -11,7 +11,7 @@ use super::{Fault, Seen, Verdict, When};
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 
-/// A fault as data. Without restrictions it strikes every request for a resource.
+/// A fault as data. Without restrictions it affects every request for a resource.
 ///
 /// ```
 /// use fake_apiserver::faults::FaultRule;
@@ -33,7 +33,7 @@ pub struct FaultRule {
     /// To which requests.
     #[serde(default)]
     pub on: RequestFilter,
-    /// Number of matching requests that pass before the first is struck.
+    /// Number of matching requests that pass before the first one is affected.
     #[serde(default)]
     pub skip: u64,
     /// Maximum number of requests that the fault applies to; unlimited if `None`.
@@ -45,7 +45,7 @@ pub struct FaultRule {
     pub probability: Option<f64>,
 }
 
-/// Effect on a request that is struck.
+/// Effect on an affected request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[non_exhaustive]
@@ -153,7 +153,7 @@ impl Failure {
 }
 
 impl FaultRule {
-    /// A rule that strikes every request.
+    /// A rule that affects every request.
     pub fn new(effect: Effect) -> Self {
         Self {
             effect,
@@ -247,7 +247,7 @@ pub(crate) struct Described {
     pub(crate) seed: u64,
     /// Number of matching requests so far.
     seen: u64,
-    /// Requests that were struck so far.
+    /// Number of requests affected so far.
     struck: u64,
 }
 
@@ -261,7 +261,7 @@ impl Described {
         }
     }
 
-    /// Returns `true` if chance strikes the `n`-th request. Each rule has its own sequence of draws, so that another
+    /// Returns `true` if the `n`-th request is drawn. Each rule has its own sequence of draws, so that another
     /// rule affects neither uids nor the draws of this rule.
     fn is_drawn(&self, n: u64) -> bool {
         let Some(probability) = self.rule.probability else {

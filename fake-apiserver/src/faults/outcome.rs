@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
     Broken(Broken),
 }
 
-/// Faults that are still undecided for a request, and the faults that have struck it so far.
+/// Faults that are still undecided for a request, and the faults that have affected it so far.
 #[derive(Debug, Default)]
 pub(crate) struct Struck {
     /// The verdict on its answer.

@@ -49,7 +49,7 @@ pub trait Fault: Send {
         let _ = watch;
     }
 
-    /// Returns `true` if the rule never strikes again, as after its last time. The control API shows it.
+    /// Returns `true` if the rule applies to no further request, as after its last time. The control API shows it.
     fn is_spent(&self) -> bool {
         false
     }
@@ -77,7 +77,7 @@ struct Installed {
 struct Rule {
     fault: Box<dyn Fault>,
     description: String,
-    /// Number of requests struck.
+    /// Number of requests affected.
     hits: Arc<AtomicU64>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct RuleSummary {
     pub(crate) id: u64,
     pub(crate) description: String,
     pub(crate) hits: u64,
-    /// Set if the rule never strikes again.
+    /// Set if the rule applies to no further request.
     pub(crate) is_spent: bool,
 }
 
@@ -176,7 +176,7 @@ impl FaultGuard {
         self.id
     }
 
-    /// Returns the number of requests struck.
+    /// Returns the number of requests affected.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }

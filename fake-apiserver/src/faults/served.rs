@@ -11,14 +11,14 @@ const TYPOS: usize = 2;
 /// Maximum number of names that are proposed.
 const PROPOSED: usize = 3;
 
-/// Reason for which a filter cannot match any request.
+/// Reason why a filter cannot match any request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unserved {
     /// The resource or the verb does not exist in this version of Kubernetes.
     #[error("{0}")]
     Never(String),
     /// The resource is not served now, but a CustomResourceDefinition may add it.
-    #[error("no resource {0} is served; if it is a custom one, its definition must come first")]
+    #[error("no resource {0} is served; a custom resource must be defined first")]
     NotYet(String),
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::api::status::Status;
 
-/// Time at which a fault strikes: before a request is handled or after.
+/// Time at which a fault takes effect: before a request is handled or after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum When {

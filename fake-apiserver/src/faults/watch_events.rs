@@ -19,7 +19,7 @@ pub enum WatchEventKind {
 }
 
 impl WatchEventKind {
-    /// Its name in the stream.
+    /// The event's `type` in the stream.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -41,7 +41,7 @@ impl WatchEventKind {
 /// Content that a test injects into a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Injected {
-    /// An event, true or not.
+    /// An event, whether or not it reflects the stored objects.
     Event(WatchEventKind, Value),
     /// A bookmark at the last delivered version.
     Bookmark,

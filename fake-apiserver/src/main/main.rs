@@ -31,7 +31,7 @@ use clap::Parser as _;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The program, by the name under which it was called.
+/// The program, selected by the name under which it was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Personality {
     FakeApiserver,

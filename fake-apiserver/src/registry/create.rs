@@ -145,7 +145,9 @@ impl Registry {
                 written.converted(&self.reader, row).await
             }
             Err(StoreError::Exists(existing)) => Err(self.exists(request, &object, &existing)),
-            Err(StoreError::NotFound | StoreError::Stale) => Err(Status::internal("a create found nothing to create")),
+            Err(StoreError::NotFound | StoreError::Stale) => {
+                Err(Status::internal("unexpected storage error on create"))
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::{Revision, Stored};
 /// One write to a resource.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// The revision of the write; a delete has its own.
+    /// The revision of the write; a delete has its own revision.
     pub(crate) revision: Revision,
     /// The object before; `None` if the write created it.
     pub(crate) previous: Option<Arc<Stored>>,

@@ -142,7 +142,7 @@ mod tests {
     proptest! {
         /// Compared with a `BTreeMap`: the same objects, ranges and counts after any writes; copies are unaffected.
         #[test]
-        fn sorted_map_behaves_like_a_btree_map(writes in prop::collection::vec((any::<bool>(), 0u16..600), 0..1500), cut in 0u16..600) {
+        fn equals_a_btree_map(writes in prop::collection::vec((any::<bool>(), 0u16..600), 0..1500), cut in 0u16..600) {
             let mut sorted = Sorted::default();
             let mut model = BTreeMap::new();
             let mut copy = None;

@@ -111,7 +111,7 @@ pub enum Tone {
     /// It succeeded.
     #[default]
     Ok,
-    /// A read that found nothing, or a conflict: answers that a controller must expect.
+    /// A read of a missing object, or a conflict: answers that a controller must expect.
     Refused,
     /// The request failed, or its answer was lost.
     Failed,
@@ -152,7 +152,7 @@ pub struct Step {
     /// Set if a worker of the server performed it.
     #[serde(skip_serializing_if = "is_false")]
     pub is_worker: bool,
-    /// Set if an injected fault strikes here.
+    /// Set if an injected fault affects this step.
     #[serde(skip_serializing_if = "is_false")]
     pub is_fault: bool,
     /// `resourceVersion` of the server after the step.
@@ -216,7 +216,7 @@ pub struct Log {
 pub struct Version {
     /// Its `resourceVersion`.
     pub revision: u64,
-    /// Index of the step that wrote it, if it was one of the run.
+    /// Index of the step that wrote it, if a step of the run did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<usize>,
     /// The client or worker that wrote it; empty if it could not be determined.

@@ -39,7 +39,7 @@ pub(crate) enum EventType {
 }
 
 impl EventType {
-    /// Its name in the stream.
+    /// The event's `type` in the stream.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",

@@ -286,7 +286,7 @@ impl<'a> Api<'a> {
         media_type: Option<&'static str>,
         body: &Value,
     ) -> Result<Bytes, RequestFailure> {
-        let invalid = |error: &dyn std::fmt::Display| RequestFailure::new(format!("{path} is no path: {error}"));
+        let invalid = |error: &dyn std::fmt::Display| RequestFailure::new(format!("{path} is not a path: {error}"));
         let text = if body.is_null() {
             Vec::new()
         } else {
@@ -331,7 +331,7 @@ impl<'a> Api<'a> {
 
 fn read(body: &[u8]) -> Result<Object, RequestFailure> {
     let map = serde_json::from_slice(body)
-        .map_err(|error| RequestFailure::new(format!("an answer is no object: {error}")))?;
+        .map_err(|error| RequestFailure::new(format!("the answer is not an object: {error}")))?;
     Ok(Object(map))
 }
 

@@ -95,7 +95,7 @@ pub enum Worker {
 
 /// A name that is not the name of a worker.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("there is no worker {word:?}; there are {}", Worker::words())]
+#[error("unknown worker {word:?}; known are {}", Worker::words())]
 pub struct UnknownWorker {
     word: String,
 }

@@ -1,4 +1,4 @@
-//! Webhooks with invalid answers: each is a failed call with a text that describes the problem, and nothing panics.
+//! Webhooks with invalid answers: each call fails with a text that describes the problem, and nothing panics.
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;

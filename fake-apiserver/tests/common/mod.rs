@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-/// The command to be run with these arguments.
+/// Returns the command with these arguments.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fake-apiserver"));
     command.args(args).stdin(Stdio::null());

@@ -242,7 +242,7 @@ pub(crate) fn is_awaited(body: &Value, condition: &Value) -> bool {
     }
 }
 
-/// Masks a field that a step excludes from the comparison; `*` stands for every key or item.
+/// Masks a field that a step excludes from the comparison; `*` matches every key or item.
 pub(crate) fn mask(value: &mut Value, path: &[&str]) {
     let Some((head, rest)) = path.split_first() else {
         return;

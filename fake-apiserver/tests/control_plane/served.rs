@@ -67,7 +67,7 @@ async fn sent(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16
     (code, serde_json::from_str(&text).unwrap_or_default())
 }
 
-/// A version with the types of another returns the same objects under its own name.
+/// A version that shares its types with another one returns the same objects under its own name.
 #[rstest]
 #[case::beta(
     ("resource.k8s.io", "v1beta2", "v1"),
@@ -144,7 +144,7 @@ fn unknown_retired_apis_are_refused_by_name() {
     let refused = ApiServer::builder()
         .retired_apis(["apiextensions.k8s.io/v1beta1"])
         .map(drop);
-    let why = "apiextensions.k8s.io/v1beta1 is no retired API that is served here, which are autoscaling/v2beta2, \
+    let why = "apiextensions.k8s.io/v1beta1 is not one of the retired APIs that are supported here: autoscaling/v2beta2, \
                batch/v1beta1, policy/v1beta1";
     assert_eq!(refused, Err(why.to_owned()));
 }

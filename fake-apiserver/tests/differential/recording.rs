@@ -54,7 +54,7 @@ pub(crate) struct Request {
     pub(crate) method: String,
     #[serde(rename = "p")]
     pub(crate) path: String,
-    /// Absent means JSON; empty omits the header.
+    /// If absent, JSON; if empty, the header is omitted.
     #[serde(rename = "t")]
     content_type: Option<String>,
     #[serde(rename = "h", default)]
@@ -127,7 +127,7 @@ impl Request {
     }
 }
 
-/// A path and query, percent-encoded as by the recorder.
+/// A path and query, percent-encoded like the recorder does.
 fn encoded(path: &str) -> String {
     let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"/?&=%:;,+*!()'$@~-._".contains(&byte);
     path.bytes()

@@ -1,5 +1,5 @@
 //! For any request, the server answers as Kubernetes would: it never panics, never answers 500, and keeps its state.
-//! `HOSTILE_TIMES=50` makes the random tests try 50 times as much.
+//! `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
 
 mod ask;
 mod bounds;

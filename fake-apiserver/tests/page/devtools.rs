@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::Message;
 /// Time limit of one command. Tests wait for conditions inside the page, with a single command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A page in its own browser.
+/// A page in a separate browser.
 #[derive(Debug)]
 pub(crate) struct Tab {
     child: Child,

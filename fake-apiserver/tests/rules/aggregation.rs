@@ -80,7 +80,7 @@ async fn with_wardle() -> (ApiServer, Received) {
     (server, received)
 }
 
-/// The condition `Available`, after all tasks have had their turn.
+/// The condition `Available`, after all tasks have run.
 async fn available(server: &ApiServer, group: &str) -> (Value, Value) {
     for _ in 0..20 {
         tokio::task::yield_now().await;

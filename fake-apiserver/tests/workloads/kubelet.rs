@@ -1,4 +1,4 @@
-//! Scheduler and kubelet: the life of one Pod.
+//! Scheduler and kubelet: the life cycle of one Pod.
 
 use std::time::Duration;
 

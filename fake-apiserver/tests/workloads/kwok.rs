@@ -1,4 +1,4 @@
-//! Stages of KWOK, which replace the kubelet's own life of Pods and Nodes.
+//! Stages of KWOK, which replace the kubelet's own life cycle of Pods and Nodes.
 
 use fake_apiserver::{PodScript, PodSelector};
 use rstest::rstest;

@@ -107,7 +107,7 @@ impl FakeSource {
         self.shared.changed.notify_waiters();
     }
 
-    /// Makes lists fail with this status from now on; `None` ends this.
+    /// Fails lists with this status from now on; `None` restores them.
     pub fn fail_lists(&self, status: Option<Status>) {
         self.lock().list_error = status;
     }

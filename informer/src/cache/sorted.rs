@@ -27,8 +27,8 @@ struct Node<T> {
     parts: Vec<Arc<T>>,
 }
 
-/// A run of objects. A search scans the hashes, which are contiguous, and then reads one object; without hashes it
-/// would wait for memory at every step.
+/// Several consecutive objects. A search scans the hashes, which are contiguous, and then reads one object; without
+/// hashes it would wait for memory at every step.
 struct Chunk<K> {
     hashes: Vec<u32>,
     objects: Vec<CachedObject<K>>,
@@ -132,7 +132,7 @@ impl<K> Sorted<K> {
     }
 }
 
-/// Splits items into runs of three quarters of a node, so that each has room for more.
+/// Splits items into chunks of three quarters of a node, so that each has space for more.
 fn in_runs<T>(items: Vec<T>) -> Vec<Vec<T>> {
     let mut rest = items.into_iter();
     let runs = std::iter::from_fn(|| {

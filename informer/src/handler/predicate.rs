@@ -65,7 +65,7 @@ pub mod predicates {
 
     use super::{Cacheable, Event, Predicate};
 
-    /// Passes updates only if they change `metadata.generation`, which for most types means the desired state.
+    /// Passes updates only if they change `metadata.generation`, which for most types means the spec.
     pub fn generation_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| {
             event

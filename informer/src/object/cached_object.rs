@@ -101,7 +101,7 @@ impl<K> CachedObject<K> {
         &self.record.resource_version
     }
 
-    /// Returns `metadata.generation`, which for most types counts the changes of the desired state. Some types lack it.
+    /// Returns `metadata.generation`, which for most types counts the changes of the spec. Some types lack it.
     pub fn generation(&self) -> Option<i64> {
         self.record.generation
     }
@@ -159,7 +159,7 @@ impl<K: Cacheable> CachedObject<K> {
         let invalid = |err| Error::decode("an object", err);
         let (header, object) = Header::read_whole(text).map_err(invalid)?;
         if !text[object.len()..].trim().is_empty() {
-            return Err(Error::refused("an object: there is data after it"));
+            return Err(Error::refused("an object: unexpected data after it"));
         }
         Self::read(header.key(), object, &header, &Keep::default())
     }

@@ -342,7 +342,7 @@ mod tests {
                     prop_assert_eq!((scanned.metadata, text), (parsed.metadata, whole));
                 }
                 (Ok(scanned), Ok(None)) => prop_assert!(false, "there is more to come after {:?}", scanned),
-                (Ok(scanned), Err(err)) => prop_assert!(false, "{:?} is no JSON: {}", scanned, err),
+                (Ok(scanned), Err(err)) => prop_assert!(false, "{:?} is not JSON: {}", scanned, err),
                 (Err(Stop::Ended), Ok(Some(parsed))) => prop_assert!(false, "it ends after {:?}", parsed),
                 (Err(_), Ok(_) | Err(_)) => {}
             }

@@ -5,7 +5,7 @@
 //! doubt, but is rarely called. The scanner takes half the instructions of `serde_json`'s own way to skip a value, and
 //! two thirds of its time.
 
-/// Reasons for which a scan stopped.
+/// Reasons why a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The text ends before the value does.

@@ -11,7 +11,7 @@ use super::ready::SlotId;
 /// Due time of a key, and a unique number: of two keys with the same instant, the older is first.
 pub(super) type Due = (Instant, u64);
 
-/// Keys by due time. A key that was brought forward leaves a void entry behind; their number is at most the number of
+/// Keys by due time. A key that was moved forward leaves a void entry behind; their number is at most the number of
 /// valid ones plus [`VOID`].
 #[derive(Debug, Default)]
 pub(super) struct DelayQueue {

@@ -567,7 +567,7 @@ impl<T: Clone + Eq + Hash> Drop for Seat<'_, T> {
 /// A key for a worker. Other workers do not receive it until this is dropped, which corresponds to client-go's `Done`.
 pub struct WorkItem<T: Clone + Eq + Hash> {
     key: T,
-    /// `None` once the key was given back.
+    /// `None` after the key was returned.
     slot: Option<SlotId>,
     priority: i32,
     /// Set if the rate limiter may have failures of the key.
@@ -588,10 +588,10 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         self.priority
     }
 
-    /// Gives the key back and waits for the next one, as dropping it and [`WorkQueue::get`] do. Cheaper than the two:
-    /// the queue is locked once, and reads the clock once for its metrics.
+    /// Returns the key and waits for the next one, like dropping it and calling [`WorkQueue::get`]. Cheaper than the
+    /// two: the queue is locked once, and reads the clock once for its metrics.
     ///
-    /// The future may be dropped at any time; the key is then given back.
+    /// The future may be dropped at any time; the key is then returned to the queue.
     pub async fn next(self) -> Option<Self> {
         self.next_at(None).await
     }
@@ -617,7 +617,7 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         self.taken
     }
 
-    /// Gives the key back and takes the next one; returns `false` if there is none.
+    /// Returns the key and takes the next one; returns `false` if there is none.
     fn exchange(&mut self, now: Option<Instant>) -> bool {
         let mut state = self.inner.state();
         let now = now.or_else(|| state.now_for_metrics());

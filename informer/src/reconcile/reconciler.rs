@@ -88,7 +88,7 @@ where
 
 /// Result of a successful reconcile (controller-runtime's `Result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it says when the key is worked on again"]
+#[must_use = "it determines when the key is reconciled again"]
 pub struct Action {
     pub(super) then: Then,
     pub(super) priority: Option<i32>,

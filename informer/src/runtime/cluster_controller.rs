@@ -120,9 +120,11 @@ impl ClusterControllerBuilder {
     ///
     /// If the controller watches nothing, `for_` is called twice, or `owns` precedes it. Also see [`Manager::add`].
     pub fn complete(self, reconciler: impl Reconciler<ClusterKey>) -> Result<(), Error> {
-        let fault = self
-            .fault
-            .or_else(|| self.watches.is_empty().then(|| "there is nothing to watch".to_owned()));
+        let fault = self.fault.or_else(|| {
+            self.watches
+                .is_empty()
+                .then(|| "the controller has nothing to watch".to_owned())
+        });
         if let Some(fault) = fault {
             return Err(Error::refused(format!("controller of clusters: {fault}")));
         }

@@ -161,9 +161,7 @@ impl Clusters {
                 return Err(Error::refused(format!("cluster {name:?}: the manager has stopped")));
             }
             if state.clusters.contains_key(&name) {
-                return Err(Error::refused(format!(
-                    "cluster {name:?}: there is already one with this name"
-                )));
+                return Err(Error::refused(format!("cluster {name:?} is already engaged")));
             }
             state.clusters.insert(name, cluster.clone());
             (state.recipes.clone(), state.phase == Phase::Running)

@@ -275,7 +275,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     pub fn build(self, reconciler: impl Reconciler<R>) -> Result<Controller<R>, Error> {
         let mut faults = self.faults;
         if self.watches.is_empty() && self.sources.is_empty() {
-            faults.push("there is nothing to watch: `for_`, `watches` or `source` is missing".to_owned());
+            faults.push("the controller has nothing to watch: `for_`, `watches` or `source` is missing".to_owned());
         }
         if let Some(fault) = faults.first() {
             return Err(Error::refused(format!("controller {:?}: {fault}", self.name)));
@@ -334,7 +334,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 }
 
-/// Returns the object that a key names; empty for a key of the user's own type.
+/// Returns the object that a key names; empty for a key of a custom type.
 fn parts_of(key: &dyn Any) -> KeyParts<'_> {
     match key.downcast_ref::<ClusterKey>() {
         Some(key) => KeyParts {

@@ -165,7 +165,7 @@ impl Sink {
     }
 }
 
-/// Reasons for which an event is not written.
+/// Reasons why an event is not written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DropReason {
     /// Too many are pending, or the writer has stopped.

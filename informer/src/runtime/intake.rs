@@ -47,7 +47,7 @@ pub(super) struct Intake<R: RequestKey> {
     pub(super) shard: Option<Arc<ShardKeys<R>>>,
     /// Set if a trigger makes the controller reconcile all keys again.
     pub(super) replays: Option<Replays<R>>,
-    /// Time for which a key of an event waits for further events.
+    /// Time that the key of an event is delayed to wait for further events.
     pub(super) debounce: Duration,
     pub(super) panics: Arc<EventPanics>,
 }

@@ -67,7 +67,7 @@ impl RetryPolicy {
 ///
 /// # Errors
 ///
-/// The last conflict if every attempt fails with one; any other error at once.
+/// The last conflict if every attempt fails with a conflict; any other error immediately.
 pub async fn retry_on_conflict<T, E, F, Fut>(policy: RetryPolicy, mut update: F) -> Result<T, Error>
 where
     F: FnMut() -> Fut,

@@ -415,7 +415,7 @@ impl Webhooks {
 
     fn add(&mut self, path: String, decide: Deciding) -> Result<String, Error> {
         if self.endpoints.iter().any(|it| it.path == path) {
-            return Err(Error::refused(format!("webhooks: there is already one at {path}")));
+            return Err(Error::refused(format!("webhooks: the path {path} is already in use")));
         }
         self.endpoints.push(Endpoint {
             path: path.clone(),

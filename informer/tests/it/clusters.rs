@@ -86,7 +86,7 @@ async fn key_is_reconciled_in_its_own_cluster() {
     let err = clusters
         .engage("west", west.client())
         .expect_err("the cluster name is used");
-    assert_eq!(err.to_string(), "cluster \"west\": there is already one with this name");
+    assert_eq!(err.to_string(), "cluster \"west\" is already engaged");
 }
 
 #[tokio::test(start_paused = true)]

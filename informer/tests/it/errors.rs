@@ -35,7 +35,7 @@ const PREDICATES: &[(&str, Predicate)] = &[
     ("gated", errors::is_gated),
 ];
 
-/// Returns the names of the predicates that hold.
+/// Returns the names of the predicates that return `true`.
 fn kinds(err: &(dyn StdError + 'static)) -> Vec<&'static str> {
     let holding = PREDICATES.iter().filter(|(_, holds)| holds(err));
     holding.map(|(name, _)| *name).collect()

@@ -1,4 +1,4 @@
-//! A type with versions, admission and a controller, over TLS, with kubectl in front of it.
+//! A type with versions, admission and a controller, over TLS, used with kubectl.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

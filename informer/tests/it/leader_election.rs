@@ -1,4 +1,4 @@
-//! Leader election: of several replicas one acts, and another takes over.
+//! Leader election: one of several replicas leads, and another takes over.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Replica {
     outcome: Arc<Mutex<Option<ElectionOutcome>>>,
 }
 
-/// Acts of all replicas in order: `+a` when `a` begins, `-a` when it ends.
+/// Starts and ends of all replicas in order: `+a` when `a` begins to lead, `-a` when it ends.
 #[derive(Clone, Default)]
 struct Acts(Arc<Mutex<Vec<(Instant, String)>>>);
 
@@ -361,7 +361,7 @@ async fn inconsistent_times_are_refused(#[case] lease: u64, #[case] renew: u64, 
     assert!(err.contains(why), "{err}");
 }
 
-/// Many replicas and many faults: two replicas never act at the same time, and one acts in the end.
+/// Many replicas and many faults: two replicas never lead at the same time, and one leads in the end.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn two_replicas_never_lead_at_once(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {

@@ -1,4 +1,4 @@
-//! Waits of a running process: caches that are requested late or receive nothing, and shutdowns that do not end.
+//! Waits of a running process: caches that are requested late or receive nothing, and shutdowns that hang.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -424,7 +424,7 @@ async fn dynamic_type_can_be_validated_and_paths_are_unique() {
         .expect_err("the webhook path is used");
     assert_eq!(
         err.to_string(),
-        "webhooks: there is already one at /validate--v1-configmap"
+        "webhooks: the path /validate--v1-configmap is already in use"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The rules of the work queue: client-go's, or with priorities controller-runtime's.
+//! The rules of the work queue: client-go's by default, and controller-runtime's with priorities.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Returns all ready keys, each done before the next one.
+/// Returns all ready keys, each completed before the next one.
 fn drain<T: Clone + Eq + std::hash::Hash>(queue: &WorkQueue<T>) -> Vec<T> {
     std::iter::from_fn(|| queue.try_get().map(|work| work.key().clone())).collect()
 }

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Something to be published.
+/// A document to be published.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "example.com",
@@ -31,7 +31,7 @@ pub struct DocumentSpec {
 /// The state of a Document.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct DocumentStatus {
-    /// There is a ConfigMap of it.
+    /// The ConfigMap of the document exists.
     pub published: bool,
 }
 

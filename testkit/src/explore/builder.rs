@@ -241,7 +241,7 @@ impl Explore {
     /// If `number` is 0 or greater than `of`.
     pub fn shard(mut self, number: u64, of: u64) -> Self {
         let shard = Shard::parse(&format!("{number}/{of}"));
-        self.shard = shard.unwrap_or_else(|| panic!("there is no part {number} of {of}"));
+        self.shard = shard.unwrap_or_else(|| panic!("part {number} of {of} does not exist"));
         self
     }
 

@@ -20,7 +20,7 @@ use crate::explore::parts::MustHold;
 pub(crate) struct Check {
     /// The name in reports.
     pub(crate) name: String,
-    /// Must hold all the time.
+    /// Must always hold.
     always: Option<Rule>,
     /// Must hold at the end of every run, after the last fault, within `within`.
     eventually: Option<Rule>,
@@ -138,7 +138,7 @@ impl Check {
             it.starts_with(|it: char| it.is_ascii_alphabetic()) && it.chars().all(is_letter)
         };
         if let Some(wrong) = self.variables.keys().find(|it| !is_name(it)) {
-            return Some(format!("variables: {wrong:?} is no name of letters and digits"));
+            return Some(format!("variables: {wrong:?} is not a name of letters and digits"));
         }
         match self.variables() {
             Err(wrong) => Some(wrong),

@@ -134,7 +134,7 @@ impl Scenario {
     }
 }
 
-/// A command as a check. It reaches the server at an address of its own.
+/// A command as a check. It reaches the server at a separate address.
 fn command(line: &str, directory: &Path, folder: &Path) -> Box<parts::Ask> {
     let (line, directory, folder) = (line.to_owned(), directory.to_owned(), folder.to_owned());
     Box::new(move |cluster| {

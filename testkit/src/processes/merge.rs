@@ -35,7 +35,7 @@ impl Shards {
         let of = reports.first().map_or(0, |(shard, ..)| shard.of);
         if let Some((shard, file, _)) = reports.iter().find(|(shard, ..)| shard.of != of) {
             return Err(format!(
-                "{file}: it is of shard {shard}, and other reports of one in {of}"
+                "{file}: shard {shard} belongs to another division than the reports of shards in {of}"
             ));
         }
         for (number, pair) in (1..).zip(reports.windows(2)) {
@@ -103,7 +103,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::one_is_missing(&["1/3", "3/3"], "the report of shard 2/3 is missing")]
-    #[case::another_division(&["1/2", "2/3"], "1.json: it is of shard 2/3, and other reports of one in 2")]
+    #[case::another_division(&["1/2", "2/3"], "1.json: shard 2/3 belongs to another division than the reports of shards in 2")]
     #[case::one_twice(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
     #[case::no_shard(&["all"], "0.json: it is not a report of a shard, made by --shard and --json")]
     fn incomplete_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Network {
-    /// The network of this machine. A program that listens on a fixed port runs in one run only.
+    /// The network of this machine. A program that listens on a fixed port can only be in one run at a time.
     #[default]
     Host,
     /// A network for each run, which contains a loopback interface only, so that fixed ports are free in every run. The

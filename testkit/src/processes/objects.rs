@@ -31,7 +31,7 @@ pub(crate) struct Named {
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'a> {
     pub(crate) cluster: &'a TestCluster,
-    /// The user, if it is no administrator.
+    /// The user, unless it is an administrator.
     pub(crate) user: Option<&'a str>,
     /// Added to configurations of webhooks.
     pub(crate) trust: &'a Trust,
@@ -153,7 +153,7 @@ impl Access<'_> {
         Ok(self.apply_at(&format!("{collection}/{name}"), MANAGER, &object).await?)
     }
 
-    /// Applies an object at its path, with a manager of its fields.
+    /// Applies an object at its path, with a separate field manager.
     pub(crate) async fn apply_at(self, path: &str, manager: &str, object: &Value) -> Result<(), Refused> {
         let path = format!("{path}?fieldManager={manager}&force=true");
         let sent = self.send(Method::PATCH, &path, "application/apply-patch+yaml", Some(object));

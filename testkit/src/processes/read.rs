@@ -152,13 +152,13 @@ impl Scenario {
     fn wrong_names(&self) -> Option<String> {
         if let Some(unknown) = self.faults.iter().find(|it| Faults::of_name(it).is_none()) {
             return Some(format!(
-                "faults: there is no kind {unknown:?}; there are {}",
+                "faults: unknown kind {unknown:?}; known are {}",
                 Faults::names().join(", ")
             ));
         }
         let unknown = self.without.iter().find(|it| Oracle::of_name(it).is_none())?;
         Some(format!(
-            "without: there is no oracle {unknown:?}; there are {}",
+            "without: unknown oracle {unknown:?}; known are {}",
             Oracle::names().join(", ")
         ))
     }

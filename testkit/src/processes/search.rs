@@ -378,7 +378,7 @@ impl Exploration<'_> {
         self.options.stop.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// The expected time of a later run. It waits for most of its steps more shortly than the references.
+    /// The expected time of a later run. Most of its waits are shorter than those of the references.
     fn expected(&self, reference: &Reference, quiet: Duration) -> Duration {
         let waits = u32::try_from(reference.milestones.len()).unwrap_or(u32::MAX);
         let idle = self.runner.scenario.quiet.0.saturating_mul(waits.saturating_add(1));

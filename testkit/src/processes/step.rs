@@ -24,7 +24,7 @@ pub(crate) struct Step {
     pub(crate) object: Option<Value>,
     /// A patch of an object.
     pub(crate) patch: Option<Patch>,
-    /// A change of the object as it is now, as `kubectl edit` makes it.
+    /// A change of the current object, as made by `kubectl edit`.
     pub(crate) edit: Option<Edit>,
     /// A number of replicas.
     pub(crate) scale: Option<Scale>,

@@ -178,7 +178,7 @@ impl Step {
     }
 }
 
-/// Adds fields to an object, the given ones first.
+/// Adds fields to an object, in front of its own fields.
 fn merge(object: &mut Value, fields: &Value) {
     match (object, fields) {
         (Value::Object(object), Value::Object(fields)) => {
@@ -197,7 +197,7 @@ async fn edited(directory: &Path, line: &str, object: &Value) -> Result<Value, S
     match <[load::Manifest; 1]>::try_from(read) {
         Ok([manifest]) => Ok(manifest.object),
         Err(read) => Err(format!(
-            "the output of `{line}` has {} objects, and not one",
+            "the output of `{line}` has {} objects instead of one",
             read.len()
         )),
     }

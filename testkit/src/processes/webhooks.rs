@@ -37,7 +37,7 @@ const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
 /// Host of the webhooks of every Service.
 const ANY_SERVICE: &str = "*";
 
-/// The certificate of all webhooks of a scenario; none if no controller serves webhooks.
+/// The certificate of all webhooks of a scenario; `None` if no controller serves webhooks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
     /// The authority as PEM in base64, for `caBundle`.
@@ -147,7 +147,7 @@ impl Trust {
         })
     }
 
-    /// Adds the authority to a configuration of webhooks that are served by Services and have none.
+    /// Adds the CA bundle to webhook configurations that refer to Services and have none.
     pub(crate) fn add_to(&self, object: &mut Value) {
         if self.files.is_none() || !is_configuration(object) {
             return;
@@ -207,7 +207,7 @@ impl Served {
         }
     }
 
-    /// Makes the calls of all webhooks pass the exploration, as calls of the controller that serves them.
+    /// Routes the calls of all webhooks through the exploration, as calls of the controller that serves them.
     pub(crate) fn gate(self, server: &ApiServer, hooks: &Arc<dyn Hooks>) {
         if self.0.is_empty() {
             return;

@@ -1,5 +1,5 @@
 //! crossplane/crossplane#1910 and reddit/achilles-sdk#71: an object gets a generated name, which is written down
-//! afterwards. Where that fails, nothing refers to the object, and the next attempt makes another one.
+//! afterwards. If that fails, nothing refers to the object, and the next attempt creates another one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::support::{Reconciled, api, custom, ensure, operator, volume};
 
 const REFERENCE: &str = "example.com/resource-ref";
 
-/// Writes the name of the composed resource down, by a PUT that meets conflicts.
+/// Records the name of the composed resource, with a PUT that meets conflicts.
 async fn refer(mut parent: ConfigMap, client: &Client, name: String) -> Reconciled {
     parent.annotations_mut().insert(REFERENCE.to_owned(), name);
     let parents = api::<ConfigMap>(client);
@@ -22,7 +22,7 @@ async fn refer(mut parent: ConfigMap, client: &Client, name: String) -> Reconcil
     done.map(drop)
 }
 
-/// The fix of both: the name is chosen and written down first.
+/// The fix of both: the name is chosen and recorded first.
 async fn choose_first(parent: &ConfigMap, client: &Client) -> Reconciled {
     let Some(name) = parent.annotations().get(REFERENCE) else {
         let name = format!("{}-{}", parent.name_any(), parent.uid().unwrap_or_default());
@@ -51,7 +51,7 @@ async fn compose(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reco
     refer(ConfigMap::clone(&parent), &client, composed.name_any()).await
 }
 
-/// As crossplane: the composite may be written to by others in the meantime.
+/// Like crossplane: others may write to the composite in the meantime.
 pub(crate) async fn contended(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("composite", move |client| {
         operator(client, move |parent, client| compose(parent, client, is_fixed))

@@ -1,4 +1,4 @@
-//! Faults only strike the requests that they select.
+//! Faults only affect the requests that they select.
 
 use std::time::Duration;
 

@@ -144,14 +144,14 @@ fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     for part in [
         "the seed was 7; SEED=7 repeats the run",
         "has returned; an error that it returned is lost",
-        "injected 409 Conflict on update configmaps, once: struck 0 requests",
+        "injected 409 Conflict on update configmaps, once: affected 0 requests",
         "POST   /api/v1/namespaces/default/configmaps  201",
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
 }
 
-/// A test that fails in the way selected by an environment variable; the next test runs it.
+/// A test that fails in the way selected by an environment variable, started by the next test.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn failure_has_the_line_of_the_call(cluster: TestCluster) {

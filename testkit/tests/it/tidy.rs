@@ -109,8 +109,8 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["api", "registry", "server", "watch"]),
 ];
 
-/// The rooms that each room of `fake-apiserver/src/registry` may name, from the bottom up. The files next to the rooms
-/// are the verbs, which may name all rooms; rooms may name `request`.
+/// The rooms on which each room of `fake-apiserver/src/registry` may depend, from the bottom up. The files next to the
+/// rooms are the verbs, which may depend on all rooms; rooms may depend on `request`.
 const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("cel", &["types"]),
@@ -197,7 +197,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
     ("Timestamp::now", &[]),
 ];
 
-/// Crates that a crate may not name.
+/// Crates on which a crate may not depend.
 const CRATE_WORDS: &[(&str, &[&str])] = &[
     ("fake-apiserver", &["informer::", "testkit::"]),
     ("informer", &["fake_apiserver", "testkit::"]),

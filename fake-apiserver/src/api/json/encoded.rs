@@ -204,7 +204,7 @@ mod tests {
         ) {
             if let Some((len, levels)) = encoded_len(&text, 127) {
                 let Some(Value::Object(map)) = read(&text[..len]).map(|it| it.value) else {
-                    return Err(TestCaseError::fail("an encoding is no object"));
+                    return Err(TestCaseError::fail("an encoding is not an object"));
                 };
                 prop_assert_eq!(printed(&map), (text[..len].to_owned(), levels));
             }

@@ -49,7 +49,7 @@ enum View<'a, V> {
     Many(&'a BTreeMap<SmolStr, V>),
 }
 
-/// The entries to be changed.
+/// The entries, for changes.
 enum ViewMut<'a, V> {
     Few(&'a mut Vec<(SmolStr, V)>),
     Many(&'a mut BTreeMap<SmolStr, V>),
@@ -253,7 +253,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// The value of a key, to be changed.
+    /// The value of a key, for changes.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut V> {
         if !self.may_lead(key) {
             return None;
@@ -316,7 +316,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// The entries in the order of their keys, with values to be changed.
+    /// The entries in the order of their keys, with values for changes.
     pub(crate) fn iter_mut(&mut self) -> IterMut<'_, V> {
         match self.view_mut() {
             ViewMut::Few(few) => IterMut::Few(few.iter_mut()),
@@ -324,13 +324,13 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// The values in the order of their keys, to be changed.
+    /// The values in the order of their keys, for changes.
     pub(crate) fn values_mut(&mut self) -> impl ExactSizeIterator<Item = &mut V> {
         self.iter_mut().map(|(_, value)| value)
     }
 }
 
-/// The place of a key in a sorted slice.
+/// The position of a key in a sorted slice.
 fn place<V>(few: &[(SmolStr, V)], key: &str) -> Option<usize> {
     if few.len() <= SCANNED_MAX {
         return few.iter().position(|(it, _)| it.as_str() == key);
@@ -427,7 +427,7 @@ impl<V> DoubleEndedIterator for Iter<'_, V> {
 
 impl<V> ExactSizeIterator for Iter<'_, V> {}
 
-/// The entries of a map, with values to be changed.
+/// The entries of a map, with values for changes.
 #[derive(Debug)]
 pub(crate) enum IterMut<'a, V> {
     Few(std::slice::IterMut<'a, (SmolStr, V)>),

@@ -128,7 +128,7 @@ impl Value {
         }
     }
 
-    /// The list, to be changed.
+    /// Returns the list for changes, if the value is one.
     pub(crate) fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Self::Array(items) => Some(items),
@@ -144,7 +144,7 @@ impl Value {
         }
     }
 
-    /// The object, to be changed.
+    /// Returns the object for changes, if the value is one.
     pub(crate) fn as_object_mut(&mut self) -> Option<&mut Map> {
         match self {
             Self::Object(map) => Some(map),
@@ -235,7 +235,7 @@ fn index(step: &str) -> Option<usize> {
     if is_padded { None } else { step.parse().ok() }
 }
 
-/// A place in a value: the name of a field, or an index.
+/// A step into a value: the name of a field, or an index.
 pub(crate) trait Place {
     /// The value there.
     fn of(self, value: &Value) -> Option<&Value>;

@@ -114,7 +114,7 @@ impl FieldTerm {
     }
 }
 
-/// The parts between commas that no backslash escapes.
+/// The parts between commas that are not escaped by a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;

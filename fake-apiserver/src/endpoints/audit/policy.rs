@@ -36,7 +36,7 @@ pub struct AuditPolicy {
     omit_managed_fields: bool,
 }
 
-/// Reason for which a policy is refused.
+/// Reason why a policy is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditPolicyError(String);
 

@@ -233,7 +233,7 @@ fn check_dry_run(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<(), S
     Ok(())
 }
 
-/// Reason for which a webhook refused a request.
+/// Reason why a webhook refused a request.
 enum Failure {
     /// The call failed or the response is invalid; failurePolicy applies.
     Call(String),

@@ -31,7 +31,7 @@ impl Authorization {
         tracing::debug!("aggregated ClusterRoles do not come to rest after a write of {cause}");
     }
 
-    /// One round; whether something changed.
+    /// Runs one round; returns `true` if something changed.
     fn aggregate_round(&self, rbac: &Rbac, row: &Row) -> bool {
         let everything = KeyRange::of(None);
         let snapshot = self.reader.store.snapshot(CLUSTER_ROLES);

@@ -10,7 +10,7 @@ const TABLE: &str = include_str!("bootstrap.txt");
 /// The label with which a ClusterRole is aggregated into `admin`, `edit` or `view`.
 const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// All of them, ready to be stored.
+/// Returns all of them, ready to be stored.
 pub(crate) fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     for line in TABLE.lines() {

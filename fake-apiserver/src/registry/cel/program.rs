@@ -124,13 +124,13 @@ impl ProgramOutcome {
         self.0.kind().to_owned()
     }
 
-    /// Converts the value to JSON, or returns the reason for which it cannot.
+    /// Converts the value to JSON, or returns the reason why it cannot.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
         // JSON repeats the parts that the value shares.
         if eval::weight(&self.0, JSON_MAX) > JSON_MAX {
             return Err("the result is too large".to_owned());
         }
-        to_json(&self.0).ok_or_else(|| "the result is no JSON".to_owned())
+        to_json(&self.0).ok_or_else(|| "the result is not JSON".to_owned())
     }
 }
 

@@ -202,8 +202,8 @@ impl CustomResource {
         format!("{}/{}/{names}", crd.uid(), generation_of(crd))
     }
 
-    /// Reason for which objects cannot be converted to a version that is not served. Versions that the spec does not
-    /// list are refused, as by `crConverter` of k8s.io/apiextensions-apiserver.
+    /// Reason why objects cannot be converted to a version that is not served. Versions that the spec does not
+    /// list are refused, as in `crConverter` of k8s.io/apiextensions-apiserver.
     pub(crate) fn no_version(&self, api_version: &str) -> NoVersion {
         let of_group = api_version
             .strip_prefix(&*self.storage.row.group)

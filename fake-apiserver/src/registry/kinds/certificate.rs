@@ -209,7 +209,7 @@ fn validate_request(object: &Object, old: Option<&Object>, errors: &mut FieldErr
     }
 }
 
-/// `validateCSR`, but for the signature.
+/// `validateCSR`, except for the signature.
 fn request_error(request: &str) -> Option<String> {
     match pem_blocks(request).next() {
         Some(block) if block.kind == "CERTIFICATE REQUEST" => certificate_request_error(&block.der),

@@ -153,7 +153,7 @@ pub(crate) trait Strategy: Sync + Send {
         false
     }
 
-    /// Returns the reason for which this object may not be deleted: the rest of `<resource> "<name>" is forbidden: …`.
+    /// Returns the reason why this object may not be deleted: the rest of `<resource> "<name>" is forbidden: …`.
     fn forbids_deletion(&self, _object: &Object, _plugins: PluginSet) -> Option<String> {
         None
     }

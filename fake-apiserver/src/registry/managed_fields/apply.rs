@@ -147,7 +147,7 @@ fn check_conflicts(
     }
 }
 
-/// Reason for which an apply did not succeed.
+/// Reason why an apply did not succeed.
 enum Failure {
     Conflicts(Vec<Conflict>),
     Other(Status),

@@ -56,7 +56,7 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, I
     Ok(state.document.into())
 }
 
-/// Reason for which a patch cannot be applied, with the text of Go's library.
+/// Reason why a patch cannot be applied, with the text of Go's library.
 #[derive(Debug)]
 pub(crate) enum Inapplicable {
     /// A value differs from the one in a test operation.
@@ -73,7 +73,7 @@ impl From<Inapplicable> for String {
     }
 }
 
-/// Returns the reason for which an operation cannot be applied to a document.
+/// Returns the reason why an operation cannot be applied to a document.
 fn why_not(document: &Document, operation: &Operation) -> Inapplicable {
     let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
     let (op, path, from) = (text("op"), text("path"), text("from"));

@@ -16,7 +16,7 @@ const OTHER_GROUPS: [&str; 2] = ["internal.apiserver.k8s.io", "storagemigration.
 /// The built-in resources that differ from the default: group, version and plural.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Enablement {
-    /// Those that are not served.
+    /// APIs that are not served.
     off: BTreeSet<Resource>,
     /// Served resources of versions that are off by default.
     on: BTreeSet<Resource>,
@@ -77,7 +77,7 @@ impl Enablement {
             let resources = optional(|it, _| is_it(it));
             if resources.is_empty() {
                 return Err(format!(
-                    "{name} is no retired API that is served here, which are {}",
+                    "{name} is not one of the retired APIs that are supported here: {}",
                     retired_names()
                 ));
             }

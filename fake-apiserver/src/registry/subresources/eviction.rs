@@ -227,7 +227,7 @@ impl Spent<'_> {
     }
 }
 
-/// Returns the reason for which a budget refuses further evictions.
+/// Returns the reason why a budget refuses further evictions.
 fn exhausted(budget: &Object) -> String {
     let name = budget.name();
     let conditions = value_at(budget, &["status", "conditions"]).and_then(Value::as_array);

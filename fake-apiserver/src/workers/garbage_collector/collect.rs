@@ -18,7 +18,7 @@ struct Classified {
     waiting: Vec<String>,
 }
 
-/// Reason for which the owners of an object cannot be classified.
+/// Reason why the owners of an object cannot be classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Undecided {
     /// An owner's kind is not served at present.

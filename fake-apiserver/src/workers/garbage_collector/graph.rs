@@ -17,7 +17,7 @@ pub(super) struct Graph {
     nodes: BTreeMap<NodeId, Node>,
     /// Looked up, never iterated.
     ids: HashMap<Box<str>, NodeId>,
-    /// By the uid of the owner, which may not exist. Looked up, never iterated.
+    /// By the uid of the owner, which may be missing. Looked up, never iterated.
     owned: HashMap<String, Owned>,
     /// Objects with an owner of an unserved kind.
     unknown: BTreeSet<NodeId>,

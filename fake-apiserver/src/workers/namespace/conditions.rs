@@ -1,4 +1,4 @@
-//! The conditions of a namespace that is being deleted: the reasons for which it still exists.
+//! The conditions of a namespace that is being deleted: the reasons why it still exists.
 
 use std::collections::BTreeMap;
 

@@ -291,8 +291,8 @@ fn roll(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan
     }
 }
 
-/// Creates new Pods next to old ones, on as many nodes at once as `maxSurge` allows, and at once next to Pods that are
-/// not available. [`Update::surplus`] then deletes the old ones.
+/// Creates new Pods next to old ones: on as many nodes at a time as `maxSurge` allows, and immediately next to Pods
+/// that are not available. [`Update::surplus`] then deletes the old ones.
 fn roll_by_surge(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
     if Cursor::root(update.set).text("spec.updateStrategy.type") == "OnDelete" {
         return;

@@ -19,12 +19,12 @@ pub(super) struct Executor<'a> {
     pub(super) recorder: &'a mut Recorder,
     /// The object of the plan, as last read or written.
     pub(super) latest: Option<(Target, Object)>,
-    /// Reason for which an object could not be created or deleted, for the Event of its owner.
+    /// Reason why an object could not be created or deleted, for the Event of its owner.
     pub(super) refused: Option<String>,
 }
 
 impl Executor<'_> {
-    /// Sends the writes in order. The first failure ends it.
+    /// Sends the writes in order. The first failure ends the plan.
     pub(super) async fn run(
         &mut self,
         writes: Vec<Write>,

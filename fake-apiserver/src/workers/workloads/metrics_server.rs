@@ -23,7 +23,7 @@ const RESOURCES: [&str; 2] = ["cpu", "memory"];
 /// The time over which usage is measured; scripts report a constant one.
 const WINDOW: &str = "15s";
 
-/// Answers a GET of a path below the group's version. The code of a failure is that of its Status.
+/// Answers a GET of a path below the group's version. The code of a failure is the code of its Status.
 pub(crate) fn answer(registry: &Registry, kubelet: &Kubelet, path: &str, query: Option<&str>) -> (u16, Value) {
     let root = format!("/apis/{GROUP}/{VERSION}");
     let Some(rest) = path.strip_prefix(&root) else {

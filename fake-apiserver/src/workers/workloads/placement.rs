@@ -118,7 +118,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Returns the reason for which a node is not allowed, in the scheduler's words.
+    /// Returns the reason why a node is not allowed, in the scheduler's words.
     pub(crate) fn refusal(&self, node: &Object) -> Option<Refused> {
         let why = self.reason(node)?;
         Some(Refused {

@@ -6,7 +6,7 @@ use super::sees::Sees;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The reason for which a Pod does not fit, in the scheduler's words.
+/// The reason why a Pod does not fit, in the scheduler's words.
 pub(crate) const NO_FREE_PORTS: &str = "node(s) didn't have free ports for the requested pod ports";
 
 /// A port of a Node: address, protocol and number.

@@ -1,5 +1,5 @@
 //! The scheduler: assigns Pods to nodes by names, selectors, taints, affinity, topology spread, host ports, claims and
-//! resources, and preempts Pods of lower priority. Among the nodes that fit, it takes the one that meets most
+//! resources, and preempts Pods of lower priority. Among the nodes that fit, it selects the one that meets most
 //! preferences, then the one with the fewest Pods, then the first by name.
 
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
     plan
 }
 
-/// Reasons for which no node fits a Pod.
+/// Reasons why no node fits a Pod.
 struct Unfit<'a> {
     reasons: String,
     preemption: String,
@@ -160,7 +160,7 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
     })
 }
 
-/// Returns the reason for which a node does not fit a Pod.
+/// Returns the reason why a node does not fit a Pod.
 fn refusal(pod: &Object, node: &Object) -> Option<String> {
     let cordoned = Cursor::root(node).flag("spec.unschedulable") == Some(true);
     let tolerates_cordon = tolerates(

@@ -1,4 +1,4 @@
-//! `ListReader` and `Lines`: parse the objects in an answer one by one while it arrives. Each object is read once, and
+//! `ListReader` and `Lines`: parse the objects of an answer one by one while it arrives. Each object is read once, and
 //! only unread bytes of the answer are kept.
 
 use std::borrow::Cow;
@@ -122,7 +122,7 @@ impl ListReader {
     pub(crate) fn finish(mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<ListEnd, Error> {
         self.read(true, item)?;
         let fault = match self.place {
-            Place::End if self.buffer.peek().is_some() => "there is data after its end",
+            Place::End if self.buffer.peek().is_some() => "unexpected data after its end",
             Place::End if !self.is_list => "not a list",
             Place::End => return Ok(self.end),
             Place::Begin | Place::Name | Place::Value(_) | Place::Items | Place::AfterValue => "it is incomplete",

@@ -12,7 +12,7 @@ use crate::{Error, ResourceVersion};
 /// Default page size, if pages are requested.
 const PAGE_SIZE: u32 = 500;
 
-/// Factor between the time limit of a page that keeps arriving and the time limit of a silent one.
+/// Factor between the time limit of a silent page and the time limit of a page that keeps arriving.
 const PAGE_SLACK: u32 = 5;
 
 /// The objects of a list that arrived in pages.

@@ -17,8 +17,8 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     }
     /// Replaces the contents by a list, as of `version`.
     fn replace(&self, objects: Vec<CachedObject<K>>, version: ResourceVersion);
-    /// Replaces the contents by a list with some objects that could not be decoded. They exist in their states in the
-    /// store, so handlers must not receive deletions of them. Default: adds the [known](Self::known) states to the
+    /// Replaces the contents by a list with some objects that could not be decoded. The store still has earlier states
+    /// of them, so handlers must not receive deletions of them. Default: adds the [known](Self::known) states to the
     /// list.
     fn replace_keeping(&self, mut objects: Vec<CachedObject<K>>, unread: Vec<Unread>, version: ResourceVersion) {
         let known = unread.iter().filter_map(|it| it.known(self.known(&it.key).as_ref()));

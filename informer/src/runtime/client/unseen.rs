@@ -52,7 +52,7 @@ impl Known {
         Write::merge(&mut written.writes, write);
     }
 
-    /// Returns the first write to an object that the cache has not received. Drops the others.
+    /// Returns the first write to an object that the cache has not received. Drops the writes that it has received.
     fn first_of(&mut self, key: &ObjectKey, cache: &impl CacheState) -> Option<Write> {
         let written = self.objects.get_mut(key)?;
         written.writes.retain(|write| !cache.has_seen(write));

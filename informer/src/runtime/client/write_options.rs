@@ -38,7 +38,7 @@ impl WriteOptions {
     pub(super) fn apply(&self, key: &ObjectKey) -> Result<PatchParams, Error> {
         if self.field_owner.is_none() {
             return Err(Error::refused(format!(
-                "apply of {key}: the client has no field owner, which `field_owner` sets"
+                "apply of {key}: the client has no field owner; set one with `field_owner`"
             )));
         }
         Ok(PatchParams {

@@ -20,14 +20,14 @@ use crate::runtime::request_key::RequestKey;
 const MEMORY: u32 = 4;
 
 /// Shares the keys of controllers between replicas: one replica works on each key, and a replica that joins, leaves,
-/// crashes or is cut off moves its own share of the keys only. Clones share one membership.
+/// crashes or is disconnected only moves its own share of the keys. Clones share one membership.
 ///
 /// Every replica finds the others by their Leases: its account needs all verbs on Leases in the namespace except
 /// `deletecollection`. The owner of a key is a function of its text and the members (rendezvous hashing), the same for
 /// all controllers of a `Sharding`. No two replicas work on one key at a time:
 ///
-/// - A key changes hands after the work on it has ended: its old owner then releases it in its Lease, and the new owner
-///   waits for this. A reconcile that does not end delays only its own key, and is dropped after the
+/// - A key moves to another replica after the work on it has ended: its old owner then releases it in its Lease, and
+///   the new owner waits for this. A reconcile that does not end delays only its own key, and is dropped after the
 ///   [`hand_over_timeout`](ShardingConfig::hand_over_timeout). The metrics `sharding_handing_over_keys` and
 ///   `sharding_awaited_keys` count such keys, and [`check`](Self::check) lists them.
 /// - The keys of a replica that crashed are taken over when its Lease expires, after 15 to 20 s.

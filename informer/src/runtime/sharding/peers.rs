@@ -53,7 +53,7 @@ pub(super) struct Ended {
 }
 
 impl Peers {
-    /// Returns an empty group with this usual duration of Leases.
+    /// Returns an empty group with this default duration of Leases.
     pub(super) fn new(usual: Duration) -> Self {
         Self {
             peers: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! `Gate`: decides which faults strike each message of a run, according to its plan, and records the messages.
+//! `Gate`: decides which faults affect each message of a run, according to its plan, and records the messages.
 //!
 //! Its input is requests, answers and events as data. It does not send anything and does not wait.
 
@@ -32,7 +32,7 @@ const CULPRITS: usize = 4;
 #[cfg(all(feature = "processes", unix))]
 const OUTPUT_LINES: usize = 1_000;
 
-/// Minimum delay for which a request counts as held. In real time every request takes a moment.
+/// Minimum delay for which a request counts as held. In real time every request takes some time.
 const HELD: Duration = Duration::from_millis(1);
 
 /// The gate of one run.
@@ -211,7 +211,7 @@ impl Gate {
         Arc::new(Life::new(client, number))
     }
 
-    /// Increments the count of a point and returns the faults that strike there.
+    /// Increments the count of a point and returns the faults at it.
     pub(crate) fn actions(&self, state: &mut State, stem: String) -> (String, Vec<Action>) {
         let count = match state.counts.get_mut(&stem) {
             Some(count) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::faults::{Effects, Fault, Kind, OnAnswer, OnRequest, Value};
 
-/// A fault and its value, which strikes at a point.
+/// A fault and its value, at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Action {
     pub(crate) fault: Fault,

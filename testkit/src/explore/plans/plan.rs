@@ -10,7 +10,7 @@ use super::action::Action;
 use super::faults::{OnRun, Struck};
 use super::point::{Point, escaped, given, words};
 
-/// A fault and the point at which it strikes.
+/// A fault and the point at which it takes effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Perturbation {
     pub(crate) point: Point,

@@ -1,4 +1,4 @@
-//! Points: the places at which faults strike, in text form.
+//! Points: the places at which faults take effect, in text form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +25,8 @@ pub(crate) fn given(name: &str) -> Cow<'_, str> {
     percent_decode_str(name).decode_utf8_lossy()
 }
 
-/// A place between a client and the server at which a fault may strike: the n-th message of its kind about an object.
+/// A place between a client and the server at which a fault may take effect: the n-th message of its kind about an
+/// object.
 ///
 /// Its text is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`. A point refers to an
 /// object and not to a position in the run, so it stays valid when messages arrive in another order.

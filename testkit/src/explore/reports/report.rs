@@ -126,7 +126,8 @@ impl Report {
     }
 
     /// Lists places where the scenario tests less than it appears to: controllers that cannot be crashed because they
-    /// were started by [`TestCluster::run`](crate::TestCluster::run), and injected faults that did not strike.
+    /// were started by [`TestCluster::run`](crate::TestCluster::run), and injected faults that did not match any
+    /// request.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -79,7 +79,7 @@ pub(crate) type Look = dyn Fn(&TestCluster) -> Result<(), String> + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct Check {
     pub(crate) name: String,
-    /// Name of its oracle in reports, if it is not the common one.
+    /// Name of its oracle in reports, if it differs from the default.
     pub(crate) oracle: Option<&'static str>,
     /// Set if it must hold after every write; otherwise it must hold at least once in all runs.
     pub(crate) must_always: bool,

@@ -21,7 +21,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// The quiet of a cluster after the last wait of its scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Quiet {
-    /// The run is equal to the reference, which has settled, because it was not struck by a fault.
+    /// The run is equal to the reference, which has settled, because no fault affected it.
     Over,
     /// It began at this moment, or earlier.
     Since(Instant),
@@ -93,7 +93,8 @@ impl Harness {
         }
     }
 
-    /// Returns `true` if the run is where the reference was at the end of this wait, and nothing more is expected.
+    /// Returns `true` if the run is in the state of the reference at the end of this wait, and nothing more is
+    /// expected.
     pub(super) fn is_where_the_reference_was(&self) -> bool {
         let (nth, is_over) = {
             let state = self.gate.state();
@@ -144,7 +145,7 @@ impl Harness {
             .any(is_open)
     }
 
-    /// Returns `true` if the run is equal to the reference so far: its faults strike messages that were not sent.
+    /// Returns `true` if the run is equal to the reference so far: the messages of its faults were not sent.
     fn is_unaffected(&self) -> bool {
         let plan = &self.gate.plan;
         let strike_messages = plan.faults.iter().all(|it| {

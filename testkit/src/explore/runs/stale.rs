@@ -42,8 +42,8 @@ pub(crate) fn stale(gate: &Gate, life: &Life, about: &Request, uri: &mut http::U
     })
 }
 
-/// Makes a list return the state before the last changes of its resource that are no changes of status. The watch that
-/// follows is silent for a while.
+/// Makes a list return the state before the last changes of its resource other than changes of the status. The watch
+/// that follows is silent for a while.
 pub(super) fn rewind(gate: &Gate, life: &Life, about: &Request, uri: &mut http::Uri, changes: u8, lag: Duration) {
     let all = gate.server.changes_after(gate.base).into_iter();
     let is_of_spec = |change: &StoredChange| {
@@ -57,7 +57,8 @@ pub(super) fn rewind(gate: &Gate, life: &Life, about: &Request, uri: &mut http::
     *uri = exactly_at(uri, revision);
 }
 
-/// Returns `true` for creations, deletions, and changes that increment the generation, as the mark of a deletion does.
+/// Returns `true` for creations, deletions, and changes that increment the generation, such as setting the deletion
+/// timestamp.
 fn changes_spec(change: &StoredChange) -> bool {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return true;

@@ -11,7 +11,7 @@ pub(crate) const SLOW: Duration = Duration::from_secs(3600);
 /// Longest window of a fault that is not shortened in real time: a restart, or a retry.
 const SHORT_WINDOW: Duration = Duration::from_secs(1);
 
-/// Time for which a process is down at least.
+/// Minimum time for which a process is down.
 const SHORT_DOWN: Duration = Duration::from_millis(100);
 
 /// Bounds of waiting in the runs of an exploration.

@@ -70,7 +70,7 @@ fn start<'scope>(
     });
 }
 
-/// Makes all runs of a source. A search that is spent waits for the runs in progress, and confirms their failures.
+/// Makes all runs of a source. A completed search waits for the runs in progress, and confirms their failures.
 fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
     let Jobs { run, confirm, .. } = *jobs;
     let (done, arrivals) = channel::<thread::Result<Arrived>>();

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Coverage {
     /// Number of runs, excluding reference runs.
     pub schedules: u64,
-    /// Number of messages of the reference run at which a fault could strike, and the number of writes among them.
+    /// Number of messages of the reference run at which a fault could take effect, and the number of writes among them.
     pub points: u64,
     /// See `points`.
     pub write_points: u64,

@@ -26,7 +26,7 @@ const COMPARING: [&str; 4] = [
 ];
 
 /// Returns a note if a failing run, in which the test continued during a fault, ends like a run without faults: like a
-/// run in which the struck controller starts late, or like one in which it receives the changes made during the fault
+/// run in which the affected controller starts late, or like one in which it receives the changes made during the fault
 /// at once, unless the last change requires the missing results.
 pub(crate) fn depends_on_the_first(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;

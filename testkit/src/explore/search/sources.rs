@@ -247,7 +247,7 @@ impl Work for Parts<'_, '_> {
 }
 
 /// Returns the pairs of a tried fault and one that is possible after it. Pairs of two likely faults without repetitions
-/// are first, and among equals, one pair of each first fault is before its next.
+/// are first; among equals, each first fault contributes one pair before any contributes its next.
 pub(super) fn paired(tried: &[Tried], are_wanted: impl Fn(&Tried, &Candidate) -> bool) -> Vec<(&Tried, &Candidate)> {
     let mut order = Vec::new();
     for (place, one) in tried.iter().enumerate() {

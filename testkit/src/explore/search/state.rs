@@ -148,7 +148,7 @@ impl Search<'_> {
         }
     }
 
-    /// Lists the faults that are possible after the faults of a plan have struck.
+    /// Lists the faults that are possible after the faults of a plan.
     pub(super) fn continued(&self, plan: Plan, last_fault: &Candidate, outcome: &Outcome) -> Tried {
         let last = plan.faults.last().map(|it| it.point.as_str()).unwrap_or_default();
         let from = outcome.trace.iter().position(|step| step.point == last);

@@ -290,7 +290,7 @@ fn twin_of_a_planted_bug_passes(
     is_silent(scenario(start, true));
 }
 
-/// Renews a certificate that is valid for a minute: when half of it is over, or when it is.
+/// Renews a certificate that is valid for a minute: after half of that time, or when it has expired.
 async fn renew(client: Client, every: Duration) {
     let maps = api::<ConfigMap>(&client);
     loop {

@@ -99,7 +99,7 @@ fn objects_with_generated_names_are_interchangeable() {
     });
 }
 
-/// Copies the names of all custom resources into one, in the order of a reflector's cache.
+/// Copies the names of all custom resources into one object, in the order of a reflector's cache.
 async fn collect(client: Client) {
     let (store, writer) = kube::runtime::reflector::store();
     let parents = watcher(api::<ConfigMap>(&client), watcher::Config::default());

@@ -1,7 +1,7 @@
-//! No circles: the files of each crate name each other in one direction only.
+//! No circles: the dependencies between the files of each crate have one direction.
 //!
-//! A file names another by a path, as `crate::storage::Key` names `storage/key.rs` through the `pub use` of
-//! `storage/mod.rs`. A file may also name the head of a folder that it is in, which names it in turn.
+//! A file depends on another through a path, as `crate::storage::Key` refers to `storage/key.rs` through the `pub use`
+//! of `storage/mod.rs`. A file may also depend on the `mod.rs` of a folder that it is in, which depends on it in turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 

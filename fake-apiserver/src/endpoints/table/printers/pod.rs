@@ -216,7 +216,7 @@ fn last_termination(status: Field<'_>) -> Option<Timestamp> {
     status.at("lastState.terminated.finishedAt").time()
 }
 
-/// Returns the reason for which a container ended: its reason, else its signal or exit code.
+/// Returns the reason why a container ended: its reason, else its signal or exit code.
 fn ended(terminated: Field<'_>) -> String {
     match (terminated.at("reason").text(), terminated.at("signal").int()) {
         ("", 0) => format!("ExitCode:{}", terminated.at("exitCode").int()),

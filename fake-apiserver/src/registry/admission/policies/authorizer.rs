@@ -17,7 +17,7 @@ use crate::registry::types::names;
 /// The map key that identifies an authorizer; users cannot write it.
 const AUTHORIZER: &str = "\u{0}authorizer";
 
-/// Parts of a check that were given so far.
+/// Parts of a check that are set so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Nothing,

@@ -164,7 +164,7 @@ impl Admission {
     }
 }
 
-/// Reason for which a policy refused a request.
+/// Reason why a policy refused a request.
 enum Failure {
     /// A failure that failurePolicy can ignore.
     Policy(String),
@@ -181,7 +181,7 @@ impl From<String> for Failure {
 /// Merges an apply configuration into the object by its type. Fields that identify the object cannot be applied.
 fn apply(row: &Row, object: Value, applied: Value) -> Result<Value, String> {
     let (Value::Object(mut object), Value::Object(applied)) = (object, applied) else {
-        return Err("the result is no object".to_owned());
+        return Err("the result is not an object".to_owned());
     };
     for field in ["apiVersion", "kind"] {
         if applied.contains_key(field) {

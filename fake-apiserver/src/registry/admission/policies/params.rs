@@ -18,7 +18,7 @@ pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
     Some((kind.text("apiVersion").to_owned(), kind.text("kind").to_owned()))
 }
 
-/// Returns the parameters for a request, or the reason for which required ones are missing.
+/// Returns the parameters for a request, or the reason why required ones are missing.
 pub(super) fn find(
     reader: &Reader,
     kind: Option<&ParamKind>,

@@ -25,7 +25,7 @@ impl Parsed {
     }
 }
 
-/// Reason for which a string is not an expression.
+/// Reason why a string is not an expression.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// It does not match the grammar.

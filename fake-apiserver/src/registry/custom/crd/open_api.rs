@@ -133,7 +133,7 @@ fn unsupported_keyword(node: &Cursor<'_>) -> Option<String> {
 struct Place<'a> {
     is_root: bool,
     in_metadata: bool,
-    /// Reason for which a default is forbidden here.
+    /// Reason why a default is forbidden here.
     forbids_default: Option<&'a str>,
 }
 

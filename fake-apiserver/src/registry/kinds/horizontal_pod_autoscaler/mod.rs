@@ -120,7 +120,7 @@ fn cpu_metric(percentage: Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-/// Returns `true` if a list is absent; an empty one was chosen, and is refused.
+/// Returns `true` if a list is absent; an empty list was set explicitly, and is refused.
 fn is_unset(map: &Map, field: &str) -> bool {
     map.get(field).is_none_or(Value::is_null)
 }

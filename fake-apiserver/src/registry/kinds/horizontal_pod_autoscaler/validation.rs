@@ -17,7 +17,7 @@ const METRIC_TYPES: [(&str, &str); 5] = [
     ("Pods", "pods"),
     ("Resource", "resource"),
 ];
-/// The sources in the order in which they are checked; only the first one is.
+/// The sources in the order in which they are checked; only the first one that is set is checked.
 const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 const WINDOW_MAX: i64 = 3_600;
 const PERIOD_MAX: i64 = 1_800;
@@ -29,7 +29,7 @@ enum Group {
     Any,
     /// Also versions of the core group.
     MayBeCore,
-    /// Those with a group.
+    /// Only versions with a group.
     Named,
 }
 

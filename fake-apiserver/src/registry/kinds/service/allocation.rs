@@ -320,7 +320,7 @@ fn allocate_cluster_ip(
     Ok(())
 }
 
-/// Reason for which a Service without a name gets no address: the IPAddress would refer to it.
+/// Reason why a Service without a name gets no address: the IPAddress would refer to it.
 fn nameless(ip: &str) -> String {
     format!("IPAddress.networking.k8s.io \"{ip}\" is invalid: spec.parentRef.name: Required value")
 }

@@ -37,7 +37,9 @@ impl std::str::FromStr for ClusterRange {
     /// Parses a range as kube-apiserver does in `--service-cluster-ip-range`; only IPv4.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').ok_or("there is no prefix length")?;
-        let address: Ipv4Addr = address.parse().map_err(|_| format!("{address:?} is no IPv4 address"))?;
+        let address: Ipv4Addr = address
+            .parse()
+            .map_err(|_| format!("{address:?} is not an IPv4 address"))?;
         let prefix: u32 = prefix.parse().map_err(|_| format!("{prefix:?} is no prefix length"))?;
         // Within the sizes that kube-apiserver accepts, and with room for two Services.
         if !(12..=30).contains(&prefix) {

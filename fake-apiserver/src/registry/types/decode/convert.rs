@@ -126,7 +126,7 @@ pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&M
     };
     match shape.structure() {
         Some(structure) => it.structure(structure, object),
-        None => it.end(format!("{} is no object", shape.go_type())),
+        None => it.end(format!("{} is not an object", shape.go_type())),
     }
     it.finish()
 }

@@ -9,7 +9,7 @@ const KEPT_SECONDS: i64 = 3_600;
 /// Memory of one autoscaler.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Time of the next look.
+    /// Time of the next check.
     pub(super) next: Option<Timestamp>,
     /// Numbers of replicas recommended by the metrics, oldest first.
     recommended: Vec<(Timestamp, i64)>,

@@ -24,7 +24,7 @@ pub(super) struct Counted<'a> {
     pub(super) pending: Vec<&'a Arc<Object>>,
     pub(super) completed: BTreeSet<i64>,
     pub(super) failed_indexes: BTreeSet<i64>,
-    /// Reason for which a rule of the failure policy ends the Job.
+    /// Reason why a rule of the failure policy ends the Job.
     pub(super) failed_by_rule: Option<String>,
 }
 

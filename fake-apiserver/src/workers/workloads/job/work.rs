@@ -77,7 +77,7 @@ impl Run<'_> {
         self.delete_pod(pod, plan);
     }
 
-    /// Deletes a Pod, which stays until it has been counted (Go's `deleteActivePods`).
+    /// Deletes a Pod, which remains until it has been counted (Go's `deleteActivePods`).
     pub(super) fn delete_pod(&self, pod: &Object, plan: &mut Plan) {
         let told = crate::workers::workloads::replica_set::told_of_deletion(Resource::Job, self.job, COMPONENT);
         plan.delete_and_tell(Resource::Pod, pod, Some(told));

@@ -13,7 +13,7 @@ use crate::workers::workloads::sees::Sees;
 /// Reason and message of a refused Pod.
 pub(super) type Rejection = (String, String);
 
-/// Returns the reason for which the kubelet of a Pod's Node does not run it. Pods that it has admitted stay admitted.
+/// Returns the reason why the kubelet of a Pod's Node does not run it. Pods that it has admitted stay admitted.
 pub(super) fn rejection(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<Rejection> {
     if is_admitted(pod) || is_finished(pod) || pod.is_terminating() {
         return None;

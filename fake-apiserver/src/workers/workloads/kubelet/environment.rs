@@ -12,7 +12,7 @@ use crate::workers::workloads::sees::Sees;
 /// Variables by their names; `None` is a value that is unknown here.
 type Variables = BTreeMap<String, Option<String>>;
 
-/// Returns the reason for which the path of a mount in its volume is invalid.
+/// Returns the reason why the path of a mount in its volume is invalid.
 pub(super) fn sub_path_error(pod: &Object, container: &Map, sees: &Sees<'_>) -> Option<String> {
     let mounts = || Cursor::root(container).maps("volumeMounts").map(Cursor::root);
     if mounts().all(|mount| mount.is_empty("subPathExpr") && mount.is_empty("subPath")) {

@@ -20,7 +20,7 @@ use crate::workers::workloads::sees::Sees;
 /// Seconds between two attempts of a resize for which the Node has no room.
 const RESIZE_RETRY: i64 = 10;
 
-/// Adds the Pods that the scheduler may place now, and the Pods of a Node that is new, lost or back.
+/// Adds the Pods that the scheduler may place now, and the Pods of a Node that is new, lost or recovered.
 pub(super) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     scheduler::concerns(change, cluster, add);
     if change.resource != Resource::Node || change.old.map(ready) == change.new.map(ready) {

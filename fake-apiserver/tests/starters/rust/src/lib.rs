@@ -1,1 +1,1 @@
-//! A crate with only one test: `tests/starts.rs`.
+//! A crate with a single test: `tests/starts.rs`.

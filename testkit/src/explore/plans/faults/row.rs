@@ -48,7 +48,7 @@ pub(crate) enum Names {
     Fixed,
 }
 
-/// Description of the message that a fault strikes.
+/// Description of the message that a fault affects.
 pub(crate) struct Struck<'a> {
     pub(crate) client: &'a str,
     pub(crate) verb: &'a str,

@@ -69,7 +69,7 @@ pub(crate) struct Try {
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) request: &'a Request,
-    /// Set if another fault has struck before.
+    /// Set if another fault has taken effect before.
     pub(crate) is_second: bool,
     /// Set if the client can notice that the request arrived late.
     pub(crate) may_be_late: bool,

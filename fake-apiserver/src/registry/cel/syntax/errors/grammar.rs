@@ -100,7 +100,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edge {
     Free(usize),
-    /// Takes one of these tokens.
+    /// Consumes one of these tokens.
     Token(Tokens, usize),
     /// Enters a rule with an operator precedence, and then continues at a state.
     Rule(usize, u32, usize),
@@ -319,7 +319,7 @@ impl Grammar {
         self.states.len() - 1
     }
 
-    /// Adds a way through a part from a state to another.
+    /// Adds a path through a part, from one state to another.
     fn part(&mut self, part: &Part, rule: usize, from: usize, to: usize) {
         match part {
             Part::Token(tokens) => self.states[from].edges.push(Edge::Token(*tokens, to)),

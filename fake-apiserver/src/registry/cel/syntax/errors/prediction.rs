@@ -22,7 +22,7 @@ pub(super) struct Frame {
 #[derive(Clone, Debug)]
 struct Way {
     state: usize,
-    /// The edge it began with.
+    /// The edge with which the path begins.
     choice: usize,
     stack: Stack,
     /// Set if the path has left the rule in which the choice is made.
@@ -121,7 +121,7 @@ impl Search<'_> {
         self.close(way, is_full, ways, seen);
     }
 
-    /// Adds the states with tokens that a way leads to.
+    /// Adds the states with tokens that a path leads to.
     fn close(&self, way: Way, is_full: bool, ways: &mut Vec<Way>, seen: &mut Vec<Way>) {
         if seen.iter().any(|it| it.is_same(&way)) {
             return;

@@ -167,7 +167,7 @@ impl Parser<'_> {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
 
-    /// Takes one of some tokens.
+    /// Consumes one of several tokens.
     fn take(&mut self, wanted: Tokens) -> Result<(), Failure> {
         if self.kind(0) & wanted != 0 {
             self.matched();
