@@ -1,7 +1,8 @@
 //! Memory of a server with objects that change for half an hour. Prints one line, `minutes TAB bytes`, for the memory
 //! in use after a number of minutes. `churn objects` changes 425 objects; `churn workers` repeatedly rolls out 40 Pods.
 //!
-//! The bounds are the defaults of the command with `--control`. The minutes are virtual, the memory is the process's.
+//! The bounds are the defaults of the command with `--control`. The minutes are virtual; the memory is the memory of
+//! the process.
 
 #![expect(clippy::print_stdout, reason = "the growth program reads it")]
 

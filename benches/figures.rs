@@ -19,7 +19,7 @@ struct Line {
     name: &'static str,
     found: f64,
     target: f64,
-    /// The name of the same among the peer's figures.
+    /// Name of the corresponding figure of kube-fake-client.
     peer: &'static str,
     unit: Unit,
 }

@@ -207,7 +207,7 @@ fn index() {
     );
 }
 
-/// Objects as a list brings them.
+/// Objects as they arrive in a list.
 fn list(pods: usize, version: u64) -> Vec<CachedObject<Pod>> {
     let decode = |at| CachedObject::decode(&pod_text(at, version)).expect("the object can be decoded");
     (0..pods).map(decode).collect()

@@ -19,7 +19,7 @@ use crate::requests::runtime;
 /// Configuration of an informer.
 #[derive(Clone, Copy, Debug)]
 pub struct Ours {
-    /// In which form it keeps Pods.
+    /// Form in which Pods are stored.
     pub storage: Storage,
     /// Set if managed fields are cut.
     pub strips: bool,
@@ -38,7 +38,7 @@ pub struct Times {
     pub changes: Duration,
 }
 
-/// An informer of so many Pods and changes.
+/// An informer with a number of Pods and changes.
 pub fn ours(pods: usize, changes: usize, ours: Ours) -> Times {
     let mirror = Mirror::new(pods);
     let lines = mirror.changes(changes, 2);
@@ -94,7 +94,7 @@ pub fn informer(mirror: &Mirror, ours: Ours) -> SharedInformer<Pod> {
         .expect("the options have no duplicates")
 }
 
-/// The same of kube-runtime's watcher and reflector.
+/// The same for kube-runtime's watcher and reflector.
 pub fn kube_runtime(pods: usize, changes: usize, strips: bool) -> Times {
     let mirror = Mirror::new(pods);
     let lines = mirror.changes(changes, 2);
@@ -140,7 +140,7 @@ pub fn held(mirror: &Mirror, ours: Ours) -> Lister<Pod> {
     })
 }
 
-/// The same of kube-runtime.
+/// The same for kube-runtime.
 pub fn held_by_kube_runtime(mirror: &Mirror, strips: bool) -> reflector::Store<Pod> {
     runtime().block_on(async {
         let (store, writer) = reflector::store::<Pod>();

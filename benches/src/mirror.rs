@@ -32,7 +32,7 @@ fn encoded(number: usize, version: u64) -> String {
 }
 
 impl Mirror {
-    /// A server of so many Pods.
+    /// A server with a number of Pods.
     pub fn new(count: usize) -> Self {
         let (lines, watch) = unbounded();
         Self {

@@ -91,7 +91,7 @@ pub fn first_list(peer: Peer, count: usize) -> Duration {
     })
 }
 
-/// CPU time for `count` keys that wait and are reconciled, so many at a time; without a cache.
+/// CPU time for `count` waiting keys that are reconciled, a number of them at a time; without a cache.
 pub fn queued(peer: Peer, count: usize, concurrency: usize) -> Duration {
     match peer {
         Peer::Informer => runtime().block_on(queued_ours(count, concurrency)),

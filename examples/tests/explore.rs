@@ -13,7 +13,7 @@ use testkit::explore::explore;
 use testkit::objects::config_map;
 use testkit::{TestCluster, Worker};
 
-/// Of each exploration: a few seconds without optimization.
+/// Budget of each exploration: a few seconds without optimization.
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 100 } else { 2_000 };
 
 #[derive(Clone, Copy, Debug)]

@@ -56,7 +56,7 @@ impl KeptSnapshots {
         number
     }
 
-    /// The state of a number, unless it was dropped.
+    /// Returns the state with this number, unless it was dropped.
     pub(crate) fn get(&self, number: u64) -> Option<Snapshot> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.1.get(&number).map(|it| it.state.clone())

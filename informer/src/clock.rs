@@ -70,7 +70,7 @@ impl Clock {
         }
     }
 
-    /// Returns the current time in seconds, as in most fields.
+    /// Returns the current time in whole seconds, as most fields contain it.
     pub fn time(&self) -> Time {
         let seconds = Timestamp::from_second(self.now().as_second());
         Time(seconds.unwrap_or(Timestamp::MAX))

@@ -40,7 +40,7 @@ enum Kind {
     Fenced(String),
     /// The lease was lost.
     LostLeadership(String),
-    /// A cache has not received an own write in time.
+    /// A cache has not received a write of this process in time.
     Gated(String),
     /// An invalid use of the library, with a description.
     Refused(String),
@@ -120,7 +120,7 @@ impl Error {
         errors::is_lost_leadership(self)
     }
 
-    /// A cache has not received an own write in time.
+    /// A cache has not received a write of this process in time.
     pub fn is_gated(&self) -> bool {
         errors::is_gated(self)
     }

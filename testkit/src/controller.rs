@@ -117,9 +117,9 @@ impl TestCluster {
         running
     }
 
-    /// Runs a controller that can be restarted. `controller` creates it from a client with the name `name`.
-    /// [`Running::restart`] calls the function again with a new client; so does [`explore`](crate::explore), which
-    /// crashes controllers at every write and event.
+    /// Runs a controller that can be restarted. `controller` is called with a client named `name`. [`Running::restart`]
+    /// calls the function again with a new client; so does [`explore`](crate::explore), which crashes controllers at
+    /// every write and event.
     ///
     /// ```
     /// # use testkit::TestCluster;

@@ -24,7 +24,7 @@ use kube::{Client, ResourceExt};
 use rstest::rstest;
 use serde_json::Value;
 
-/// The variable that makes the test `controller` a controller.
+/// Environment variable that turns the test `controller` into a controller.
 const CONTROLLER: &str = "DRYDOCK_TEST_CONTROLLER";
 
 /// A directory that is removed at the end.

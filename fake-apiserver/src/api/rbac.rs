@@ -72,7 +72,7 @@ impl Attributes<'_> {
 /// One rule of a Role or ClusterRole, as `rbac/v1.PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyRule {
-    /// Verbs; `*` is all.
+    /// Verbs; `*` matches all.
     pub verbs: Vec<String>,
     /// API groups; `*` matches all, an empty string is the core group.
     pub api_groups: Vec<String>,
@@ -126,7 +126,7 @@ impl PolicyRule {
         [Self::resources(["*"], ["*"], ["*"]), Self::paths(["*"], ["*"])]
     }
 
-    /// The rules of a Role or ClusterRole. Fields of a wrong type read as absent.
+    /// The rules of a Role or ClusterRole. Fields of a wrong type count as absent.
     pub fn all_of(role: &serde_json::Map<String, serde_json::Value>) -> Vec<Self> {
         let rules = role.get("rules").cloned().map(Value::from);
         Self::of_role(&rules.map(|rules| ("rules", rules)).into_iter().collect())

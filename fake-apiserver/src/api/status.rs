@@ -46,7 +46,7 @@ pub struct StatusDetails {
     /// UID of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// One entry a single error.
+    /// One entry per error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
     /// Seconds to wait before another try; also the `Retry-After` header.

@@ -26,8 +26,8 @@ const REDIRECTS_MAX: usize = 10;
 /// Host of the address of all services that have none of their own.
 const ANY_SERVICE: &str = "*";
 
-/// Makes a call, or prevents it. It receives the host, the path and the call, which it may await; an error fails the
-/// call with this text.
+/// Makes a call or refuses it. It receives the host, the path and the call, which it may await; an error fails the call
+/// with this text.
 pub(crate) type Gate =
     dyn for<'a> Fn(&'a str, &'a str, BoxFuture<'a, ()>) -> BoxFuture<'a, Result<(), String>> + Send + Sync;
 
@@ -73,7 +73,7 @@ struct Tables {
     handlers: BTreeMap<String, Handler>,
     /// Hosts with another address than DNS returns.
     addresses: BTreeMap<String, SocketAddr>,
-    /// The server's own services, which others take precedence over. A copy of the routes lacks them.
+    /// The server's own services, which others take precedence over. Copies of the routes do not contain them.
     own: BTreeMap<String, Handler>,
     /// The certificate that this server shows to aggregated API servers.
     #[cfg(feature = "serve")]

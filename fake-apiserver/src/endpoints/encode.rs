@@ -126,7 +126,7 @@ fn view(
 
 /// Source of the columns of an object's Table. A subresource may return an object of another kind.
 pub(crate) enum RowColumns {
-    /// Of a built-in kind.
+    /// The columns of a built-in kind.
     Builtin(String, String),
     /// Of a CRD.
     Custom(Vec<PrinterColumn>),

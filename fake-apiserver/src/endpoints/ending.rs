@@ -89,7 +89,7 @@ async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>
     response
 }
 
-/// The labels of a request that is counted; only admitted requests are.
+/// The metric labels of a request; `None` if it is not counted, such as a request that was not admitted.
 fn labels(call: &Call, response: &Response<Body>) -> Option<Labels> {
     match &call.info {
         _ if !call.is_admitted => None,

@@ -61,7 +61,7 @@ use metrics::Metrics;
 /// The server as a function from requests to answers.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
-    /// Meaning of the verbs.
+    /// Implements the verbs.
     pub(crate) registry: Registry,
     /// Injected faults.
     pub(crate) faults: Faults,

@@ -30,7 +30,7 @@ use crate::api::status::Status;
 pub struct FaultRule {
     /// Effect of the rule.
     pub effect: Effect,
-    /// To which requests.
+    /// Requests to which it applies.
     #[serde(default)]
     pub on: RequestFilter,
     /// Number of matching requests that pass before the first one is affected.

@@ -25,8 +25,8 @@ pub struct RequestFilter {
     /// These verbs; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verbs: Vec<Verb>,
-    /// This plural (`pods`), which may name a group (`deployments.apps`) and a subresource (`pods/status`). Without the
-    /// latter all its subresources match, too.
+    /// Plural name (`pods`), optionally with a group (`deployments.apps`) and a subresource (`pods/status`). Without a
+    /// subresource, requests for all its subresources match as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     /// Requests in this namespace.

@@ -1,4 +1,4 @@
-//! Meaning of the verbs. `Registry` is the only entry from HTTP to state. It depends on storage, watch and the
+//! Implements the verbs. `Registry` is the only entry from HTTP to state. It depends on storage, watch and the
 //! vocabulary, and not on HTTP.
 
 #![cfg_attr(

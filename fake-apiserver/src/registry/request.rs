@@ -184,6 +184,6 @@ pub(crate) struct Conditions<'a> {
     pub(crate) user: Option<&'a UserInfo>,
     /// Set for a dry run.
     pub(crate) dry_run: bool,
-    /// Facts of the body that the decoded object lacks.
+    /// Facts about the body that the decoded object does not contain.
     pub(crate) hidden: &'a Hidden,
 }

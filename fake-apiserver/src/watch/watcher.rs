@@ -31,7 +31,7 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 pub(crate) struct WatchStart {
     /// The storage name of the resource.
     pub(crate) resource: Arc<str>,
-    /// Selects changes.
+    /// Selects the delivered changes.
     pub(crate) filter: Filter,
     /// The state to send as ADDED events first; the watch continues from its revision.
     pub(crate) initial: Option<ResourceSnapshot>,

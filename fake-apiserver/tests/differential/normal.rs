@@ -37,7 +37,7 @@ static TEXTS: LazyLock<Texts> = LazyLock::new(|| {
     }
 });
 
-/// Fields of `/version`, and of the server's address.
+/// Fields of `/version` and of the server's address, which always differ.
 const OF_THE_SERVER: [&str; 12] = [
     "gitCommit",
     "buildDate",

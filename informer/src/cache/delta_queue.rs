@@ -23,8 +23,8 @@ pub enum QueueOrder {
     /// The order of arrival (client-go's `RealFIFO`, its default): lists, resyncs and bookmarks are one delta each.
     #[default]
     Arrival,
-    /// By object (client-go's `DeltaFIFO`): all waiting changes of an object are applied at the position of the first
-    /// of them. Two consecutive deletions are merged.
+    /// By object (client-go's `DeltaFIFO`): all waiting changes of an object are applied at the position of its first
+    /// change. Two consecutive deletions are merged.
     ByObject,
 }
 

@@ -399,7 +399,7 @@ impl<K: Cacheable> Queue<K> {
     }
 }
 
-/// Merged events, at most one for each object, in the order of the first of each.
+/// Merged events, at most one per object, in the order of the first event of each object.
 struct Merged<K> {
     next: u64,
     places: BTreeMap<ObjectKey, u64>,

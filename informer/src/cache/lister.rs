@@ -142,8 +142,9 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.version()
     }
 
-    /// Waits until the cache is at `version` or later, in order to read one's own writes. A version that cannot be
-    /// compared counts as reached when the version of the cache changes. It waits indefinitely if the cache stops.
+    /// Waits until the cache is at `version` or later, so that a read includes the caller's own writes. A version that
+    /// cannot be compared counts as reached when the version of the cache changes. It waits indefinitely if the cache
+    /// stops.
     pub async fn reached(&self, version: &ResourceVersion) {
         let now = self.resource_version();
         let is_reached = |at: &ResourceVersion| match at.partial_cmp(version) {

@@ -13,7 +13,7 @@ use super::ready::{Entry, Ready, SlotId, Ticket};
 /// Slots of unused keys are kept for reuse, up to this number and half of all slots.
 const IDLE_SLOTS: usize = 4096;
 
-/// No ticket: the key is not in line.
+/// No ticket: the key is not queued.
 const NONE: Ticket = 0;
 
 /// The order in which keys are returned, and the effect of adding a key that is already in the queue.
@@ -27,7 +27,7 @@ pub(super) enum Discipline {
 
 /// The keys of a queue, with the state of each.
 ///
-/// A key is in line at most once and with a worker at most once. A key that is added while a worker has it is returned
+/// A key is queued at most once, and at most one worker has it. A key that is added while a worker has it is returned
 /// again afterwards, once, however often it was added.
 #[derive(Debug)]
 pub(super) struct Pending<T> {
@@ -39,7 +39,7 @@ pub(super) struct Pending<T> {
     delayed: DelayQueue,
     /// The last ticket, and the last number of a delay.
     last: u64,
-    /// Number of keys that are in line or will be when their worker is done.
+    /// Number of keys that are queued, or will be when their worker is done.
     in_line: usize,
     /// Number of these keys that wait for their worker to be done.
     locked: usize,
@@ -54,18 +54,18 @@ struct Slot<T> {
     /// The key to return. It is moved from the last add, so that it need not be cloned for the worker. `None` if the
     /// key is neither ready nor delayed.
     key: Option<T>,
-    /// Not [`NONE`] if the key waits for a worker: in line, or for its worker to be done.
+    /// Not [`NONE`] if the key is queued, or will be when its worker is done.
     ticket: Ticket,
-    /// Priority of the key in line, or of its delay.
+    /// Priority of the queued key, or of its delay.
     priority: i32,
     /// Set if it became due while a worker had it.
     is_passed: bool,
     is_processing: bool,
     /// Set if the rate limiter may have failures of the key.
     is_limited: bool,
-    /// Time at which the key is put in line.
+    /// Time at which the key is queued.
     due: Option<Due>,
-    /// For metrics: when it was put in line, and when a worker received it.
+    /// For metrics: the times at which it was queued, and at which a worker received it.
     added: Option<Instant>,
     taken: Option<Instant>,
 }
@@ -77,7 +77,7 @@ pub(super) struct Taken<T> {
     pub(super) slot: SlotId,
     pub(super) priority: i32,
     pub(super) is_limited: bool,
-    /// Time at which it was handed out, if times are measured.
+    /// Time at which a worker received it, if times are measured.
     pub(super) at: Option<Instant>,
 }
 
@@ -128,7 +128,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         !self.delayed.is_empty()
     }
 
-    /// Puts a key in line. `now` is only needed for metrics.
+    /// Queues a key. `now` is only needed for metrics.
     pub(super) fn add(&mut self, key: T, priority: i32, now: Option<Instant>) -> SlotId {
         let slot = self.slot_of(key);
         if let Some(stats) = &mut self.stats {
@@ -152,7 +152,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         slot.is_limited = false;
     }
 
-    /// Puts a key in line at `at`; if it is already delayed, at the earlier of the two instants.
+    /// Queues a key at `at`; if it is already delayed, at the earlier of the two instants.
     ///
     /// With priorities, a key is ready or delayed, never both: a ready key stays ready.
     pub(super) fn add_at(&mut self, key: T, priority: i32, at: Instant) -> SlotId {
@@ -189,7 +189,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         id
     }
 
-    /// Puts the keys in line that are due at `now`.
+    /// Queues the keys that are due at `now`.
     pub(super) fn promote(&mut self, now: Instant) {
         loop {
             let slots = &self.slots;
@@ -287,7 +287,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         ages.fold((0.0, 0.0), |(sum, oldest), age| (sum + age, f64::max(oldest, age)))
     }
 
-    /// Returns the number of keys in line, by priority.
+    /// Returns the number of queued keys, by priority.
     pub(super) fn depths(&self) -> std::collections::BTreeMap<i32, usize> {
         let mut depths = std::collections::BTreeMap::from([(0, 0)]);
         for slot in self.slots.iter().filter(|slot| slot.ticket != NONE) {
@@ -296,7 +296,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         depths
     }
 
-    /// Puts a key in line, unless it is already in line.
+    /// Queues a key, unless it is already queued.
     fn enter(&mut self, id: SlotId, priority: i32, now: Option<Instant>) {
         let slot = &mut self.slots[id as usize];
         match self.discipline {

@@ -324,7 +324,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         state.pending.in_line()
     }
 
-    /// Returns `true` if no key is in line.
+    /// Returns `true` if no key is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -572,7 +572,7 @@ pub struct WorkItem<T: Clone + Eq + Hash> {
     priority: i32,
     /// Set if the rate limiter may have failures of the key.
     is_limited: bool,
-    /// Time at which the queue handed it out, if the queue measures times.
+    /// Time at which a worker received it, if the queue measures times.
     taken: Option<Instant>,
     inner: Arc<Inner<T>>,
 }
@@ -583,7 +583,7 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         &self.key
     }
 
-    /// Returns the priority with which the key was in line.
+    /// Returns the priority that the key had in the queue.
     pub fn priority(&self) -> i32 {
         self.priority
     }
@@ -612,7 +612,7 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         WorkQueue(Arc::clone(&self.inner)).wait().await
     }
 
-    /// Time at which the queue handed it out; `None` if the queue does not measure times.
+    /// Time at which a worker received it; `None` if the queue does not measure times.
     pub(crate) fn taken(&self) -> Option<Instant> {
         self.taken
     }

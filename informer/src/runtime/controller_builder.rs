@@ -156,7 +156,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Sets the number of keys worked on at a time. Default 1.
+    /// Sets the maximum number of keys that are reconciled concurrently. Default 1.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.workers.concurrency = concurrency;
         self

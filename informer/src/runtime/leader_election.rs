@@ -150,15 +150,16 @@ struct Observed {
     claim: Claim,
     /// Set if this process holds it.
     is_mine: bool,
-    /// Time of the claim on the clock of this process. An own claim counts from the time at which it was sent, because
-    /// other processes may count from then on; the claim of another process counts from its first observation.
+    /// Time of the claim on the clock of this process. A claim of this process counts from the time at which it was
+    /// sent, because other processes may count from then on; a claim of another process counts from its first
+    /// observation.
     at: Instant,
 }
 
 /// The source of an observed Lease.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// The answer to an own claim that was sent at this time.
+    /// The answer to a claim of this process that was sent at this time.
     Claimed(Instant),
     Read,
 }
@@ -404,7 +405,7 @@ impl LeaderElector {
         }
     }
 
-    /// Writes an own claim into the Lease, and creates the Lease if it is missing.
+    /// Claims the Lease for this process, and creates it if it is missing.
     async fn claim(&self, lease: Option<Lease>) -> Result<bool, Error> {
         let Inner {
             lock, holder, config, ..
@@ -506,7 +507,7 @@ impl State {
         self.claimed_at().is_some()
     }
 
-    /// Returns the time at which the last successful own claim was sent.
+    /// Returns the time at which the last successful claim of this process was sent.
     fn claimed_at(&self) -> Option<Instant> {
         self.observed.as_ref().filter(|it| it.is_mine).map(|it| it.at)
     }

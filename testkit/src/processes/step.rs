@@ -314,7 +314,7 @@ pub(crate) fn shown(value: &Value) -> String {
 }
 
 impl Awaited {
-    /// Evaluates the condition. The error describes the object as it is.
+    /// Evaluates the condition. The error describes the current object.
     pub(crate) fn holds(&self, name: &str, object: Option<&Value>) -> Result<(), String> {
         let object = match (self, object) {
             (Self::Absent, None) => return Ok(()),

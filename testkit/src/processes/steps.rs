@@ -125,7 +125,7 @@ impl Step {
         Ok(())
     }
 
-    /// Changes an object as it is read, unless it is written in between.
+    /// Reads an object and changes it, unless another client writes it in between.
     async fn edit(&self, edit: &Edit, directory: &Path, access: Access<'_>) -> Result<(), String> {
         let named = named(access.cluster, &edit.object, self.namespace())?;
         let path = named.path("");

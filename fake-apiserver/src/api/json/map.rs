@@ -39,7 +39,7 @@ pub(crate) struct SortedMap<V> {
 enum Entries<V> {
     Few(Vec<(SmolStr, V)>),
     Many(Box<BTreeMap<SmolStr, V>>),
-    /// Nobody has changed it.
+    /// It was not changed.
     Text(Arc<Encoded<SortedMap<V>>>),
 }
 

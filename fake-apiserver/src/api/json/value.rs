@@ -80,7 +80,7 @@ impl Value {
         matches!(self, Self::Object(_))
     }
 
-    /// Returns the boolean, if the value is one.
+    /// Returns the value as a boolean; `None` for other types.
     pub(crate) fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(it) => Some(*it),
@@ -88,7 +88,7 @@ impl Value {
         }
     }
 
-    /// Returns the integer, if the value is one and fits the type.
+    /// Returns the value as an integer; `None` for other types, and if it does not fit.
     pub(crate) fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Number(number) => number.as_i64(),
@@ -96,7 +96,7 @@ impl Value {
         }
     }
 
-    /// Returns the integer, if the value is one and not negative.
+    /// Returns the value as an unsigned integer; `None` for other types and negative numbers.
     pub(crate) fn as_u64(&self) -> Option<u64> {
         match self {
             Self::Number(number) => number.as_u64(),
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    /// Returns the number, if the value is one.
+    /// Returns the value as a number; `None` for other types.
     pub(crate) fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Number(number) => number.as_f64(),
@@ -112,7 +112,7 @@ impl Value {
         }
     }
 
-    /// Returns the string, if the value is one.
+    /// Returns the value as a string; `None` for other types.
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -120,7 +120,7 @@ impl Value {
         }
     }
 
-    /// Returns the list, if the value is one.
+    /// Returns the value as a list; `None` for other types.
     pub(crate) fn as_array(&self) -> Option<&Vec<Value>> {
         match self {
             Self::Array(items) => Some(items),
@@ -128,7 +128,7 @@ impl Value {
         }
     }
 
-    /// Returns the list for changes, if the value is one.
+    /// Returns the value as a mutable list; `None` for other types.
     pub(crate) fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Self::Array(items) => Some(items),
@@ -136,7 +136,7 @@ impl Value {
         }
     }
 
-    /// Returns the object, if the value is one.
+    /// Returns the value as an object; `None` for other types.
     pub(crate) fn as_object(&self) -> Option<&Map> {
         match self {
             Self::Object(map) => Some(map),
@@ -144,7 +144,7 @@ impl Value {
         }
     }
 
-    /// Returns the object for changes, if the value is one.
+    /// Returns the value as a mutable object; `None` for other types.
     pub(crate) fn as_object_mut(&mut self) -> Option<&mut Map> {
         match self {
             Self::Object(map) => Some(map),

@@ -13,7 +13,7 @@ pub use policy::{AuditPolicy, AuditPolicyError};
 pub(crate) use record::Record;
 pub(crate) use requests::{begin, sent, unauthenticated};
 
-/// A policy, and the receiver of lines.
+/// The audit policy, and the receiver of the events.
 #[derive(Clone)]
 pub(crate) struct Audit {
     pub(crate) policy: Arc<AuditPolicy>,

@@ -24,7 +24,7 @@ enum Action {
     Replace,
     Patch,
     Delete,
-    /// A request that is forwarded, by its HTTP method.
+    /// Forwards a request with this HTTP method.
     Connect(&'static str),
 }
 

@@ -20,7 +20,7 @@ pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 pub(crate) enum RequestOptions<'a> {
     /// Options of a create, including PUT and apply requests that create.
     Create(&'a WriteOptions),
-    /// Of PUT, PATCH and apply.
+    /// Options of PUT, PATCH and apply.
     Update(&'a WriteOptions),
     /// Options of a delete or of the deletion of a collection.
     Delete(&'a DeleteOptions),

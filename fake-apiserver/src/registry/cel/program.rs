@@ -106,7 +106,7 @@ impl ProgramOutcome {
         }
     }
 
-    /// Returns the string, if the value is one.
+    /// Returns the value as a string; `None` for other types.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.0 {
             CelValue::String(text) => Some(text),

@@ -16,7 +16,7 @@ const NANOSECONDS: i64 = 1_000_000_000;
 /// A moment, with the offset from UTC in its text. Comparisons ignore the offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
-    /// Seconds since 1970, in [`SECONDS`].
+    /// Seconds since 1970, within [`SECONDS`].
     seconds: i64,
     /// The nanoseconds within the second.
     nanoseconds: i32,

@@ -177,7 +177,7 @@ pub(super) struct RuleScope {
 }
 
 impl RuleScope {
-    /// Of expressions about a request.
+    /// Names for expressions about a request.
     pub(super) fn of_requests(version: KubernetesVersion, has_params: bool) -> Self {
         let names = cel::requests::Names::of_requests(version, has_params);
         Self { names }

@@ -1,4 +1,4 @@
-//! CSIDrivers, as `ValidateCSIDriver` and `ValidateCSIDriverUpdate` of `pkg/apis/storage/validation` check them.
+//! CSIDrivers; follows `ValidateCSIDriver` and `ValidateCSIDriverUpdate` of `pkg/apis/storage/validation`.
 
 use std::collections::BTreeSet;
 

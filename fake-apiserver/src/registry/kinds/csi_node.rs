@@ -1,4 +1,4 @@
-//! CSINodes, as `ValidateCSINode` and `ValidateCSINodeUpdate` of `pkg/apis/storage/validation` check them.
+//! CSINodes; follows `ValidateCSINode` and `ValidateCSINodeUpdate` of `pkg/apis/storage/validation`.
 
 use std::collections::BTreeSet;
 

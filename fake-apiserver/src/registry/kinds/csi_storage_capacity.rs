@@ -1,5 +1,5 @@
-//! CSIStorageCapacities, as `ValidateCSIStorageCapacity` and `ValidateCSIStorageCapacityUpdate` of
-//! `pkg/apis/storage/validation` check them.
+//! CSIStorageCapacities; follows `ValidateCSIStorageCapacity` and `ValidateCSIStorageCapacityUpdate` of
+//! `pkg/apis/storage/validation`.
 
 use super::facts::Facts;
 use super::pod::warnings::deprecated_node_label;

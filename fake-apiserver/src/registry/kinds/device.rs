@@ -1,5 +1,5 @@
 //! The checks that the kinds of `resource.k8s.io` share, and DeviceClasses, as `pkg/apis/resource/validation` has them
-//! (`ValidateDeviceClass`). Of CEL expressions in selectors only syntax and names are checked.
+//! (`ValidateDeviceClass`). For CEL expressions in selectors, only syntax and names are checked.
 
 use std::collections::BTreeSet;
 

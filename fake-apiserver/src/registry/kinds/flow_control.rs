@@ -1,5 +1,5 @@
-//! FlowSchemas and PriorityLevelConfigurations, as `ValidateFlowSchema` and `ValidatePriorityLevelConfiguration` of
-//! `pkg/apis/flowcontrol/validation` check them.
+//! FlowSchemas and PriorityLevelConfigurations; follows `ValidateFlowSchema` and `ValidatePriorityLevelConfiguration`
+//! of `pkg/apis/flowcontrol/validation`.
 
 use std::collections::BTreeSet;
 

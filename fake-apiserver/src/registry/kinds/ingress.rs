@@ -1,5 +1,5 @@
-//! Ingresses, as `ValidateIngressCreate`, `ValidateIngressUpdate` and `ValidateIngressStatusUpdate` of
-//! `pkg/apis/networking/validation` check them.
+//! Ingresses; follows `ValidateIngressCreate`, `ValidateIngressUpdate` and `ValidateIngressStatusUpdate` of
+//! `pkg/apis/networking/validation`.
 
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};

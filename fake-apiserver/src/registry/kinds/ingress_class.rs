@@ -1,5 +1,4 @@
-//! IngressClasses, as `ValidateIngressClass` and `ValidateIngressClassUpdate` of `pkg/apis/networking/validation` check
-//! them.
+//! IngressClasses; follows `ValidateIngressClass` and `ValidateIngressClassUpdate` of `pkg/apis/networking/validation`.
 
 use super::facts::{Facts, Generation};
 use super::ingress::validate_reference;

@@ -1,5 +1,5 @@
-//! Leases and LeaseCandidates (rule R8), as `ValidateLease` and `ValidateLeaseCandidate` of
-//! `pkg/apis/coordination/validation` check them.
+//! Leases and LeaseCandidates (rule R8); follows `ValidateLease` and `ValidateLeaseCandidate` of
+//! `pkg/apis/coordination/validation`.
 
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};

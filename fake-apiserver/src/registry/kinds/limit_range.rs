@@ -1,4 +1,4 @@
-//! LimitRanges, as `ValidateLimitRange` of `pkg/apis/core/validation` checks them.
+//! LimitRanges; follows `ValidateLimitRange` of `pkg/apis/core/validation`.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! NetworkPolicies, as `ValidateNetworkPolicy` and `ValidateNetworkPolicyUpdate` of `pkg/apis/networking/validation`
-//! check them.
+//! NetworkPolicies; follows `ValidateNetworkPolicy` and `ValidateNetworkPolicyUpdate` of
+//! `pkg/apis/networking/validation`.
 
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};

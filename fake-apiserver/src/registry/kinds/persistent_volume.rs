@@ -1,5 +1,5 @@
-//! PersistentVolumes, as `ValidatePersistentVolume` and `ValidatePersistentVolumeUpdate` of
-//! `pkg/apis/core/validation` check them.
+//! PersistentVolumes; follows `ValidatePersistentVolume` and `ValidatePersistentVolumeUpdate` of
+//! `pkg/apis/core/validation`.
 
 use super::device::check_driver_name;
 use super::persistent_volume_claim::{check_basic, protect, validate_access_modes};

@@ -1,5 +1,5 @@
-//! PersistentVolumeClaims, as `ValidatePersistentVolumeClaim`, `ValidatePersistentVolumeClaimUpdate` and
-//! `ValidatePersistentVolumeClaimStatusUpdate` of `pkg/apis/core/validation` check them.
+//! PersistentVolumeClaims; follows `ValidatePersistentVolumeClaim`, `ValidatePersistentVolumeClaimUpdate` and
+//! `ValidatePersistentVolumeClaimStatusUpdate` of `pkg/apis/core/validation`.
 
 use super::facts::Facts;
 use super::pod::validate_claim_spec;

@@ -1,5 +1,5 @@
-//! PriorityClasses, as `ValidatePriorityClass` and `ValidatePriorityClassUpdate` of `pkg/apis/scheduling/validation`
-//! check them.
+//! PriorityClasses; follows `ValidatePriorityClass` and `ValidatePriorityClassUpdate` of
+//! `pkg/apis/scheduling/validation`.
 
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};

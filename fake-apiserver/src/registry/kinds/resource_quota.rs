@@ -1,5 +1,5 @@
-//! ResourceQuotas, as `ValidateResourceQuota`, `ValidateResourceQuotaUpdate` and `ValidateResourceQuotaStatusUpdate` of
-//! `pkg/apis/core/validation` check them.
+//! ResourceQuotas; follows `ValidateResourceQuota`, `ValidateResourceQuotaUpdate` and
+//! `ValidateResourceQuotaStatusUpdate` of `pkg/apis/core/validation`.
 
 use super::facts::Facts;
 use super::pod::resources::{validate_quantity_value, validate_resource_name};

@@ -1,5 +1,4 @@
-//! ResourceSlices, as `ValidateResourceSlice` and `ValidateResourceSliceUpdate` of `pkg/apis/resource/validation` check
-//! them.
+//! ResourceSlices; follows `ValidateResourceSlice` and `ValidateResourceSliceUpdate` of `pkg/apis/resource/validation`.
 
 use super::device::{check_driver_name, check_items, check_qualified_name, check_set, check_taint};
 use super::pod::validate_node_selector;

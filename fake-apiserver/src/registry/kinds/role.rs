@@ -1,4 +1,4 @@
-//! Roles and ClusterRoles, as `ValidateRole` and `ValidateClusterRole` of `pkg/apis/rbac/validation` check them.
+//! Roles and ClusterRoles; follows `ValidateRole` and `ValidateClusterRole` of `pkg/apis/rbac/validation`.
 
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};

@@ -1,5 +1,5 @@
-//! RoleBindings and ClusterRoleBindings, as `ValidateRoleBinding` and `ValidateClusterRoleBinding` of
-//! `pkg/apis/rbac/validation` check them.
+//! RoleBindings and ClusterRoleBindings; follows `ValidateRoleBinding` and `ValidateClusterRoleBinding` of
+//! `pkg/apis/rbac/validation`.
 
 use super::facts::Facts;
 use super::metadata::invalid_printed;

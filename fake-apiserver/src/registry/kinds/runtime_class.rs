@@ -1,4 +1,4 @@
-//! RuntimeClasses, as `ValidateRuntimeClass` and `ValidateRuntimeClassUpdate` of `pkg/apis/node/validation` check them.
+//! RuntimeClasses; follows `ValidateRuntimeClass` and `ValidateRuntimeClassUpdate` of `pkg/apis/node/validation`.
 
 use std::collections::BTreeSet;
 

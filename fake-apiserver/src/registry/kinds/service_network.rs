@@ -1,5 +1,5 @@
-//! IPAddresses and ServiceCIDRs, as `ValidateIPAddress`, `ValidateServiceCIDR` and their twins for updates in
-//! `pkg/apis/networking/validation` check them.
+//! IPAddresses and ServiceCIDRs; follows `ValidateIPAddress`, `ValidateServiceCIDR` and their counterparts for updates
+//! in `pkg/apis/networking/validation`.
 
 use super::facts::Facts;
 use super::plain::restore_metadata;

@@ -1,5 +1,4 @@
-//! StorageClasses, as `ValidateStorageClass` and `ValidateStorageClassUpdate` of `pkg/apis/storage/validation` check
-//! them.
+//! StorageClasses; follows `ValidateStorageClass` and `ValidateStorageClassUpdate` of `pkg/apis/storage/validation`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! VolumeAttachments and VolumeAttributesClasses, as `ValidateVolumeAttachment`, `ValidateVolumeAttributesClass` and
-//! their twins for updates in `pkg/apis/storage/validation` check them.
+//! VolumeAttachments and VolumeAttributesClasses; follows `ValidateVolumeAttachment`, `ValidateVolumeAttributesClass`
+//! and their counterparts for updates in `pkg/apis/storage/validation`.
 
 use super::device::check_driver_name;
 use super::facts::Facts;

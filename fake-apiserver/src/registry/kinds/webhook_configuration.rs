@@ -1,6 +1,6 @@
-//! MutatingWebhookConfigurations and ValidatingWebhookConfigurations, as `ValidateMutatingWebhookConfiguration`,
-//! `ValidateValidatingWebhookConfiguration` and their twins for updates in
-//! `pkg/apis/admissionregistration/validation` check them.
+//! MutatingWebhookConfigurations and ValidatingWebhookConfigurations; follows `ValidateMutatingWebhookConfiguration`,
+//! `ValidateValidatingWebhookConfiguration` and their counterparts for updates in
+//! `pkg/apis/admissionregistration/validation`.
 
 use std::collections::BTreeSet;
 

@@ -109,7 +109,7 @@ struct Diff<'a> {
 }
 
 impl<'a> Diff<'a> {
-    /// Hangs this difference under `element`.
+    /// Inserts this difference below `element`.
     fn attach(self, changes: &mut Changes<'a>, element: Element<'a>) {
         changes.has_unknown_item |= self.has_unknown_item;
         let touched = self.touched.member || !self.touched.children.is_empty();

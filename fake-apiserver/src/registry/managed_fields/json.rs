@@ -91,7 +91,7 @@ pub(super) fn fit(schema: SchemaRef<'_>, fields: &Map) -> bool {
 /// Writes sets.
 struct Writer {
     out: Printer,
-    /// Room for keys.
+    /// Capacity for keys.
     key: String,
 }
 

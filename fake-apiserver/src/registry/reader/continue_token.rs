@@ -36,7 +36,7 @@ pub(crate) enum At {
 /// A decoded token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Continue {
-    /// At which state.
+    /// State at which the list continues.
     pub(crate) at: At,
     /// The first key that may follow, relative to the list's prefix, so that a token also works in another namespace.
     pub(crate) start: String,

@@ -80,7 +80,7 @@ impl Reader {
         }
     }
 
-    /// The served resources as they are now.
+    /// The currently served resources.
     pub(crate) fn scheme(&self) -> Arc<Scheme> {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -59,7 +59,7 @@ impl Items {
     }
 }
 
-/// Condition that a watch waits for before it begins.
+/// Condition that must hold before a watch begins.
 #[derive(Debug)]
 pub(crate) enum WatchPlan {
     /// It can start.

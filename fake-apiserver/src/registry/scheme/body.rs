@@ -24,7 +24,7 @@ pub(crate) struct Decoded {
     pub(crate) object: Object,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
-    /// Facts of the body that the decoded object lacks.
+    /// Facts about the body that the decoded object does not contain.
     pub(crate) hidden: Hidden,
 }
 

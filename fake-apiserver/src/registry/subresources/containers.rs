@@ -1,4 +1,4 @@
-//! The containers of a Pod that requests for logs and connections name.
+//! Finds the container that a request for logs or a connection selects.
 
 use super::value_at;
 use crate::api::json::Value;

@@ -88,7 +88,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the Scale from which a write starts.
+    /// Returns the Scale to which a write is applied.
     fn live(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),

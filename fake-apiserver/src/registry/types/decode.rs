@@ -26,7 +26,7 @@ pub(crate) use zero::ROOT_KEYWORDS;
 /// Prefix of the errors of documents without a readable kind.
 const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
 
-/// The kind a path takes.
+/// The kind that a path accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     /// API group; empty for core.

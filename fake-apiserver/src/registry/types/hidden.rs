@@ -1,4 +1,4 @@
-//! `Hidden`: facts of a body that the decoded object lacks, but Go's values contain.
+//! `Hidden`: facts about a body that Go's values contain, but the decoded object does not.
 
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::Value;
@@ -12,7 +12,7 @@ pub(crate) struct Hidden {
     /// Top-level fields from which an empty list or map was omitted. `reflect.DeepEqual` distinguishes it from nil;
     /// storage does not.
     emptied: Vec<&'static str>,
-    /// The empty lists, maps and bytes of the body with their paths. Errors show them as they are, and absent ones as
+    /// The empty lists, maps and bytes of the body with their paths. Errors show them unchanged, and absent ones as
     /// `null`.
     empty_values: Vec<(FieldPath, Value)>,
     /// Set if the labels are the template's by default: both are the same map in Go, so that an addition to one is in

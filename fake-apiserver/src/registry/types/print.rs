@@ -15,7 +15,7 @@ struct Entry<'a> {
     shape: Option<&'static Shape>,
 }
 
-/// Writes typed values; it keeps the entries of the structs that it is within.
+/// Writes typed values; contains the entries of the enclosing structs.
 pub(crate) struct TypedPrinter<'a> {
     entries: Vec<Entry<'a>>,
 }

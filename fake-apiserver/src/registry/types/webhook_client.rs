@@ -17,7 +17,7 @@ pub(crate) fn validate_client(client: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateWebhookService`, which is given the name for the namespace and the namespace for the name.
+/// `ValidateWebhookService`, which Go calls with name and namespace exchanged.
 fn validate_service(service: &Cursor<'_>, errors: &mut FieldErrors) {
     for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
         if service.text(field).is_empty() {

@@ -18,7 +18,7 @@ const REMEMBERED: usize = 4096;
 const BURST: u32 = 25;
 const REFILL_SECONDS: i64 = 300;
 
-/// Treatment of a note.
+/// Result of recording a note.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Recorded {
     /// A new Event.

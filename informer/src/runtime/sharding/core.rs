@@ -27,7 +27,7 @@ pub(super) trait Participant: Send + Sync {
 /// Permission of a replica, and the keys it works on.
 pub(super) struct Core {
     state: Mutex<State>,
-    /// Notified when work on a key that moves ends.
+    /// Notified when the work on a moving key ends.
     pub(super) ended: Notify,
     /// Notified when the deadline or the permission changes.
     changed: Notify,

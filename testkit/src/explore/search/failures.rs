@@ -71,7 +71,7 @@ impl Failures {
         self.found.is_empty()
     }
 
-    /// Returns `true` if the search for failures ends after so many schedules.
+    /// Returns `true` if the search for failures ends after this number of schedules.
     pub(crate) fn are_enough(&self, schedules: u64) -> bool {
         self.found.len() >= self.most || self.until.is_some_and(|until| schedules >= until)
     }

@@ -109,7 +109,7 @@ pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
         || certificates::concerns(group, resource)
 }
 
-/// Counts an accepted write.
+/// Charges an accepted write to the quotas.
 pub(super) fn charge_quota(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
     if !resource_quota::is_used(&admission.reader) || !admission.setup.plugins.has(Plugin::ResourceQuota) {
         return Ok(());

@@ -40,7 +40,7 @@ pub(crate) struct Meter {
     spent: u64,
     limit: u64,
     work: u64,
-    /// Lists without an order of items. The variables keep them alive.
+    /// Lists without an order of items. The variables of the evaluation keep them alive.
     unordered: Unordered,
 }
 

@@ -6,7 +6,7 @@ use super::sizes::size;
 use crate::registry::cel::costs;
 use crate::registry::cel::objects::Value as CelValue;
 
-/// Cost of a call with its arguments, the target of a method first. `result` is `None` if the call failed.
+/// Cost of a call; the target of a method is the first argument. `result` is `None` if the call failed.
 pub(super) fn price(name: &str, is_method: bool, args: &[CelValue], result: Option<&CelValue>) -> u64 {
     let sizes = |index: usize| args.get(index).map_or(0, size);
     let made = || result.map_or(1, size);

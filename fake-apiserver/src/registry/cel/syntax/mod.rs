@@ -26,7 +26,7 @@ pub(crate) struct Dialect {
 }
 
 impl Dialect {
-    /// Of rules and policies that are already stored, which may come from any version.
+    /// The dialect of rules and policies that are already stored, which may come from any version.
     pub(crate) const STORED: Self = Self {
         binds: false,
         libraries: u8::MAX,

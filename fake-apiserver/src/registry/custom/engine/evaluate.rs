@@ -73,7 +73,7 @@ pub(in super::super) struct Operands<'a> {
     old: Option<ValueView<'a>>,
     /// `self`, and its lists without an order.
     converted: OnceCell<Converted>,
-    /// The same of `oldSelf`.
+    /// The same for `oldSelf`.
     converted_old: OnceCell<Converted>,
 }
 

@@ -290,7 +290,7 @@ pub(super) fn validate_image_spaces(container: &Cursor<'_>, errors: &mut FieldEr
     }
 }
 
-/// Checks that ports of a pod in the host's network are the same on both sides.
+/// Checks that each host port of a pod in the host's network equals its container port.
 pub(super) fn validate_host_network(spec: &Cursor<'_>, is_pod: bool, errors: &mut FieldErrors) {
     if spec.flag("hostNetwork") != Some(true) {
         return;

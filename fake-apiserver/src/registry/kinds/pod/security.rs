@@ -10,7 +10,7 @@ use crate::api::json::Value;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::default_value;
 
-/// The numbers of users and groups.
+/// Range of valid user and group ids.
 pub(super) const IDS: (i64, i64) = (0, 2_147_483_647);
 
 /// Prefixes of the sysctls of System V IPC.

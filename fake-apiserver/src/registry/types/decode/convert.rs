@@ -37,7 +37,7 @@ pub(super) enum Step {
     Index(usize),
 }
 
-/// Values that do not fit their types; never empty.
+/// Values of wrong types; never empty.
 pub(super) struct Misfits(Vec<Misfit>);
 
 /// Parts that a conversion removed from an object.
@@ -49,7 +49,7 @@ pub(super) struct Removed {
     pub(super) hidden: Hidden,
 }
 
-/// A value that does not fit its type.
+/// A value of the wrong type.
 struct Misfit {
     /// The path of the value.
     path: Vec<Step>,
@@ -113,7 +113,7 @@ pub(super) struct Converter<'a> {
     opaque_from: usize,
     level: usize,
     removed: Removed,
-    /// The values that do not fit.
+    /// The values of wrong types.
     misfits: Vec<Misfit>,
 }
 

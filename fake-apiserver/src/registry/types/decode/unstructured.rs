@@ -108,7 +108,7 @@ fn wrapped(number: f64) -> i64 {
     }
 }
 
-/// Go's kind of a value in a tree.
+/// Name of Go's `reflect.Kind` for a value of an unstructured object.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

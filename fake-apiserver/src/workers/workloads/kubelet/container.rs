@@ -32,7 +32,7 @@ pub(super) struct Container<'a> {
     pub(super) spec: &'a Map,
     /// Waiting reason before it may start.
     pub(super) waits_for: &'static str,
-    /// Its runtime and its exit code.
+    /// Runtime and exit code of the container.
     pub(super) runs_for: Option<Duration>,
     pub(super) exit_code: i32,
 }

@@ -374,7 +374,7 @@ impl Grammar {
         }
     }
 
-    /// Adds a loop of any number of turns.
+    /// Adds a loop of any number of iterations.
     fn turns(&mut self, parts: &[Part], rule: usize, from: usize, to: usize) {
         let entry = self.free(Kind::Loop, rule, from);
         let kind = if parts.len() > 1 { Kind::Choice } else { Kind::Plain };

@@ -18,7 +18,7 @@ pub(super) struct Frame {
     pub(super) outer: Stack,
 }
 
-/// A way through the grammar.
+/// A path through the grammar.
 #[derive(Clone, Debug)]
 struct Way {
     state: usize,

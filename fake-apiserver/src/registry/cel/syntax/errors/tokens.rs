@@ -17,7 +17,7 @@ pub(super) struct Placed {
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     text: &'a str,
-    /// The tokens, of which the last is the end.
+    /// The tokens; the last one marks the end.
     pub(super) tokens: Vec<Placed>,
     /// The bytes of invalid parts.
     wrong: Vec<Range<usize>>,
