@@ -51,7 +51,7 @@ impl Mirror {
         (0..count).map(line).collect()
     }
 
-    /// Tells the watch.
+    /// Sends lines to the watch.
     pub fn push(&self, lines: Vec<Bytes>) {
         for line in lines {
             self.lines.unbounded_send(line).expect("the watch is open");

@@ -23,7 +23,7 @@ use crate::snapshot::{KeptSnapshots, Snapshot};
 use crate::tls::ServiceAccountKeys;
 use crate::workers::{Kubelet, PodScript, PodSelector, Worker};
 
-/// Options of an [`ApiServer`]. Everything has a default.
+/// Options of an [`ApiServer`]. All options have defaults.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct ApiServerBuilder {

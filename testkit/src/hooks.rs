@@ -39,7 +39,7 @@ pub(crate) trait Restart: Send + Sync {
     fn crash(&self);
     fn restart(&self);
 
-    /// Stops it where it is, until `thaw`. Only processes can be stopped.
+    /// Pauses it until `thaw` is called. Only processes can be stopped.
     fn freeze(&self) {}
 
     fn thaw(&self) {}

@@ -257,7 +257,7 @@ fn stale_list_after_a_crash_is_found_after_few_plans() {
     assert!(plans <= 40, "{plans} plans\n{report}");
 }
 
-/// With private networks, concurrent runs listen on the same port. Where that is not permitted, the reason is reported.
+/// With private networks, concurrent runs listen on the same port. If that is not permitted, the reason is reported.
 #[cfg(target_os = "linux")]
 #[test]
 fn runs_with_private_networks_share_no_ports() {

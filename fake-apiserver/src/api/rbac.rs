@@ -6,7 +6,7 @@ use std::fmt;
 use super::field::quote;
 use crate::api::json::{Map, Value};
 
-/// Attributes of a request for authorisation, as Kubernetes' `authorizer.Attributes`.
+/// Attributes of a request for authorization, like Kubernetes' `authorizer.Attributes`.
 ///
 /// ```
 /// use fake_apiserver::api::rbac::{Attributes, PolicyRule};

@@ -204,7 +204,7 @@ impl Reader<'_> {
         (self.level <= LEVELS_MAX).then_some(())
     }
 
-    /// The string that has begun.
+    /// The string that is being parsed.
     fn string(&mut self) -> Option<SmolStr> {
         let start = self.at;
         let mut has_escapes = false;

@@ -6,7 +6,7 @@ use std::fmt;
 /// A string that is either in the generated table or owned by a CRD's row.
 pub type Text = Cow<'static, str>;
 
-/// A resource in any version. Its `Display` has the format of errors: `pods`, `deployments.apps`.
+/// A resource in any version. Its `Display` has the format used in errors: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     /// API group; empty for core.
@@ -25,7 +25,7 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// A kind in any version. Its `Display` has the format of errors: `Pod`, `Deployment.apps`.
+/// A kind in any version. Its `Display` has the format used in errors: `Pod`, `Deployment.apps`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind {
     /// API group; empty for core.

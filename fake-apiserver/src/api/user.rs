@@ -82,7 +82,7 @@ impl UserInfo {
         }
     }
 
-    /// The user of all requests if authorisation is off.
+    /// The user of all requests if authorization is off.
     pub fn admin() -> Self {
         Self::new("system:admin", [MASTERS])
     }

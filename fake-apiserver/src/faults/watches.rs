@@ -94,7 +94,7 @@ impl OpenWatch {
         &self.shared.client
     }
 
-    /// The test's end.
+    /// Returns the handle that the test uses.
     pub(crate) fn handle(&self) -> WatchHandle {
         WatchHandle {
             shared: Arc::clone(&self.shared),

@@ -186,7 +186,7 @@ impl Registry {
         }
     }
 
-    /// Everything between naming and admission.
+    /// All steps between naming and admission.
     fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object, hidden: &Hidden) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();

@@ -50,7 +50,7 @@ struct State {
     history: VecDeque<Change>,
     /// Changes up to this version were removed.
     forgotten: u64,
-    /// Watches of an earlier epoch are over.
+    /// Watches of an earlier epoch have ended.
     epoch: u64,
     list_error: Option<Status>,
 }

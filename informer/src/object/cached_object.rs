@@ -59,7 +59,7 @@ struct Record<K> {
 /// The decoded form of an object that is not stored in typed form.
 enum Decoded<K> {
     Nothing,
-    /// Kept alive by its holders.
+    /// Kept alive by the holders of the decoded object.
     Lent(Weak<K>),
     /// Kept for future handlers.
     Kept(Arc<K>),

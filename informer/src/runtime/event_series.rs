@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::events::v1::Event;
 use tokio::time::Instant;
 
-/// Silence after which a series is over.
+/// Silence after which a series has ended.
 pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
 
 /// Maximum number of recorded series and of sources; above it the one with the longest silence is dropped.

@@ -1,9 +1,9 @@
 //! `LeaderElector`: lets one of several processes act at a time.
 //!
-//! A leader that is cut off keeps acting until its renew deadline, and for a moment longer on a machine that was
-//! suspended for longer than the lease. Writes of a [fenced](LeaderElector::fenced) client are then refused before they
-//! are sent, but a write that was already sent can still arrive. Operations that must never happen twice need an
-//! additional check.
+//! A disconnected leader keeps acting until its renew deadline, and for a moment longer on a machine that was suspended
+//! for longer than the lease. Writes of a [fenced](LeaderElector::fenced) client are then refused before they are sent,
+//! but a write that was already sent can still arrive. Operations that must never happen twice need an additional
+//! check.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

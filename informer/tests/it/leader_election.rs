@@ -16,7 +16,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A process that takes part.
+/// A process that takes part in the election.
 struct Replica {
     elector: LeaderElector,
     cancel: CancellationToken,

@@ -90,7 +90,7 @@ impl Drop for Working {
     }
 }
 
-/// A process that takes part.
+/// A process that takes part in the election.
 struct Replica {
     sharding: Sharding,
     running: Running,

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Environment variable that marks the process that receives the signals.
 const CHILD: &str = "INFORMER_SIGNALS_CHILD";
 
-/// The process from its parent's view.
+/// The child process, as its parent controls it.
 struct Process {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,

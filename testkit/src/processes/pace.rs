@@ -28,7 +28,7 @@ const SHARE_PERCENT: u32 = 50;
 #[derive(Debug)]
 pub(crate) struct Pace {
     usage: Arc<Usage>,
-    /// Number that the scenario demands.
+    /// Number that the scenario sets.
     fixed: Option<usize>,
     /// Number until enough runs have ended.
     first: usize,

@@ -226,7 +226,7 @@ async fn each_manager_applies_its_own_fields(cluster: &TestCluster, is_healthy: 
     made(cluster).await;
 }
 
-/// Returns the names of all sources, page by page. The bug takes a failed page for the end.
+/// Returns the names of all sources, page by page. The bug treats a failed page as the end of the list.
 async fn sources(maps: &Api<ConfigMap>, is_healthy: bool) -> kube::Result<Vec<String>> {
     let (mut names, mut next) = (Vec::new(), None);
     loop {

@@ -33,7 +33,7 @@ impl<M> Encoded<M> {
         &self.text
     }
 
-    /// Levels of objects.
+    /// Number of nested levels of objects.
     pub(crate) fn levels(&self) -> usize {
         self.levels
     }

@@ -74,8 +74,8 @@ impl<V: PartialEq> PartialEq for SortedMap<V> {
     }
 }
 
-/// The bit of a key. It depends on the first four bytes up to a dot, so that a dotted path has the bit of its first
-/// step.
+/// The bit that represents a key. It depends on the first four bytes up to a dot, so that a dotted path has the bit of
+/// its first step.
 fn mark(way: &str) -> u64 {
     let bytes = way.as_bytes();
     let head = bytes.first_chunk().copied().unwrap_or_else(|| {
@@ -308,7 +308,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// The entry at a key, which may be vacant.
+    /// The entry of a key, which may be vacant.
     pub(crate) fn entry(&mut self, key: impl Into<SmolStr>) -> Entry<'_, V> {
         Entry {
             map: self,

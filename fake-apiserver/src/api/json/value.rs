@@ -157,7 +157,7 @@ impl Value {
         place.of(self)
     }
 
-    /// Like `get`, mutable.
+    /// Like `get`, for changes.
     pub(crate) fn get_mut(&mut self, place: impl Place) -> Option<&mut Value> {
         place.of_mut(self)
     }
@@ -176,7 +176,7 @@ impl Value {
         })
     }
 
-    /// Like `pointer`, mutable.
+    /// Like `pointer`, for changes.
     pub(crate) fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Value> {
         steps(pointer)?.try_fold(self, |value, step| match value {
             Self::Object(map) => map.get_mut(&step),
@@ -237,9 +237,9 @@ fn index(step: &str) -> Option<usize> {
 
 /// A step into a value: the name of a field, or an index.
 pub(crate) trait Place {
-    /// The value there.
+    /// Returns the value at this step.
     fn of(self, value: &Value) -> Option<&Value>;
-    /// The same, mutable.
+    /// The same, for changes.
     fn of_mut(self, value: &mut Value) -> Option<&mut Value>;
     /// Returns the value at a place for changes: creates missing fields, and replaces nulls by objects. Panics in the
     /// same cases as `serde_json`.

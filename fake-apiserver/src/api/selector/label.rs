@@ -30,7 +30,7 @@ pub struct LabelSelector {
 pub struct LabelRequirement {
     key: String,
     operator: LabelOperator,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     values: Vec<String>,
     /// The value as a number, for `>` and `<`.
     number: i64,

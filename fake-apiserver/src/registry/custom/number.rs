@@ -9,7 +9,8 @@ use crate::api::json::Value;
 /// Error of a number.
 #[derive(Debug, PartialEq)]
 pub(super) enum Problem {
-    /// The number, or a bound of the schema, does not fit the type. The text lacks the path at its end.
+    /// The number, or a bound of the schema, does not fit the type. The text does not contain the path yet, which
+    /// follows it.
     Range(String),
     /// It violates a bound; contains the text after `<path> in body `.
     Bound(String),

@@ -477,7 +477,7 @@ impl Gate {
         state.windows_end = state.windows_end.max(end);
     }
 
-    /// Cuts off a client.
+    /// Disconnects a client.
     pub(crate) fn pause(&self, client: &Arc<str>, time: Duration) {
         self.lasts(time);
         self.state().paused.insert(Arc::clone(client), Instant::now() + time);

@@ -58,7 +58,7 @@ pub(crate) fn read(method: &Method, uri: &Uri) -> Option<Request> {
     })
 }
 
-/// A request for discovery or the version. Its path replaces an object's name.
+/// A request for discovery or the version. Its path is used instead of an object's name.
 fn of_discovery(path: &str) -> Request {
     Request {
         object: format!("/{}", escaped(path.trim_start_matches('/'))),

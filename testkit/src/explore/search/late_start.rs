@@ -87,7 +87,7 @@ pub(crate) fn depends_on_the_first(runs: &Runs<'_>, plan: &Plan, failed: &Outcom
 enum Faultless {
     /// The controller starts after this time.
     Late(Duration),
-    /// The controller is cut off between these times.
+    /// The controller is disconnected between these times.
     CutOff([Duration; 2]),
 }
 

@@ -16,7 +16,7 @@ const SYNTAX: [char; 13] = ['|', '>', '<', '(', ')', '{', '}', '*', '?', '#', '!
 pub(super) struct KnownRun {
     pub(super) time: Duration,
     pub(super) exit_code: i32,
-    /// Output until the end.
+    /// The complete output.
     pub(super) output: String,
     /// Length of the output before the first `sleep`.
     pub(super) at_once: usize,
