@@ -40,7 +40,7 @@ impl Watched {
         }
     }
 
-    /// Watchers without their bodies.
+    /// Registered watchers whose streams are not read.
     pub fn by_watchers(watchers: usize) -> Self {
         let mut watched = Self::empty();
         watched.watchers = watchers;

@@ -50,7 +50,7 @@ impl ObjectRule {
     }
 }
 
-/// A path to a field, as `kubectl wait --for=jsonpath=` takes it.
+/// A path to a field, in the syntax of `kubectl wait --for=jsonpath=`.
 #[derive(Clone, Debug)]
 pub struct FieldPath(JsonPath);
 

@@ -59,7 +59,7 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// Maximum size of the head of a request, as in kube-apiserver; larger ones are answered 431.
 const HEADER_BYTES: u32 = 1 << 20;
 
-/// Maximum number of headers of a request; more are answered 431. The API server bounds their bytes only.
+/// Maximum number of headers of a request; more are answered 431. kube-apiserver only limits their total size.
 const HEADERS_MAX: usize = 2000;
 
 /// Maximum number of concurrent requests (mostly watches) on an HTTP/2 connection; further ones wait for one to end.

@@ -220,7 +220,7 @@ impl FaultBuilder {
     }
 
     /// Executes the request and replaces only its answer, so that the client does not learn about its write.
-    /// Controllers meet this if a connection breaks, or a server restarts, at the wrong moment.
+    /// Controllers receive such answers if a connection breaks, or a server restarts, at the wrong moment.
     ///
     /// ```
     /// # use testkit::{Verb, faults};

@@ -74,7 +74,7 @@ impl Watches {
         })
     }
 
-    /// Keeps watches of this namespace only. Watches of all namespaces do not match.
+    /// Only keeps watches of this namespace. Watches of all namespaces do not match.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         self.filtered(&RequestFilter {

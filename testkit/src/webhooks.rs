@@ -94,7 +94,7 @@ impl TestCluster {
     }
 }
 
-/// The beginning of a certificate, `-----BEGIN CERTIFICATE-----`. Nothing else of it is checked.
+/// The beginning of a certificate, `-----BEGIN CERTIFICATE-----`. The server does not check the rest of it.
 const CA_BUNDLE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==";
 
 /// Returns each `clientConfig` of a configuration.

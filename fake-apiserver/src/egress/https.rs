@@ -1,4 +1,4 @@
-//! TLS to a webhook or an aggregated API server: its certificate is verified by `caBundle` only.
+//! TLS to a webhook or an aggregated API server: only `caBundle` verifies its certificate.
 
 use std::sync::Arc;
 

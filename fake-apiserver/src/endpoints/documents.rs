@@ -51,7 +51,7 @@ struct Asked<'a> {
     remote: &'a [RemoteVersion],
 }
 
-/// The answer of a document.
+/// Answer to a request for a document.
 type Answer = Result<Response<Body>, Status>;
 
 /// Answers a path that does not name a resource.

@@ -226,7 +226,7 @@ impl WatchHandle {
 
 /// Content of the watch.
 impl WatchHandle {
-    /// Delivers an event to this watch only. The state is not changed, so the event may be false.
+    /// Delivers an event to only this watch. The state is not changed, so the event may be false.
     pub fn send(&self, kind: WatchEventKind, object: serde_json::Value) {
         self.put(Injected::Event(kind, object.into()));
     }

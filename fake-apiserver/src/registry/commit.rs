@@ -1,5 +1,5 @@
-//! Commits of the verbs. Each notifies the parts that it concerns: CRDs, Roles, the configuration of admission, the
-//! server's own controllers.
+//! Commits the writes of the verbs. Each notifies the parts that it concerns: CRDs, Roles, the configuration of
+//! admission, the server's own controllers.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::object::Cacheable;
 
 /// Options of the informer of one type (controller-runtime's `cache.ByObject`); options that are not set are the
-/// factory's. [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object) takes it.
+/// factory's. Passed to [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object).
 ///
 /// ```
 /// use informer::Storage;

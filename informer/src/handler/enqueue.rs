@@ -45,7 +45,8 @@ impl<K, R, M: ToKeys<K, R>> ToKeys<K, R> for std::sync::Arc<M> {
 pub struct Enqueued<R = ObjectKey> {
     /// The key to add to the queue.
     pub key: R,
-    /// Set if nothing changed: the event is from the initial list, or a resync. A queue with priorities takes it later.
+    /// Set if nothing changed: the event is from the initial list, or a resync. Queues with priorities process it
+    /// later.
     pub is_replay: bool,
 }
 

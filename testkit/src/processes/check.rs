@@ -30,7 +30,7 @@ pub(crate) struct Check {
     object: Option<String>,
     /// All objects of a `RESOURCE`, such as `pods`, are the variable `objects`, a list.
     objects: Option<String>,
-    /// Labels of the objects in `objects`, as `kubectl get -l` takes them: `app=web,tier!=cache`.
+    /// Labels of the objects in `objects`, in the syntax of `kubectl get -l`: `app=web,tier!=cache`.
     selector: Option<String>,
     /// More variables: `RESOURCE/NAME` is an object or `null`, and `RESOURCE` a list.
     #[serde(default)]

@@ -160,8 +160,8 @@ impl Access<'_> {
         sent.await.map(drop)
     }
 
-    /// Sends a request of the test, again if the server cannot take it at the moment. The error has the answer's reason
-    /// and message.
+    /// Sends a request of the test, and retries it if the server cannot handle it at the moment. The error has the
+    /// answer's reason and message.
     pub(crate) async fn send(
         self,
         method: Method,

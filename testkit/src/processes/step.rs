@@ -95,8 +95,8 @@ pub(crate) struct Scale {
 pub(crate) struct Wait {
     /// `RESOURCE/NAME`
     pub(crate) object: String,
-    /// The condition as `kubectl wait --for` takes it: `condition=Ready`, `jsonpath={.status.phase}=Running`, `create`
-    /// or `delete`.
+    /// The condition in the syntax of `kubectl wait --for`: `condition=Ready`, `jsonpath={.status.phase}=Running`,
+    /// `create` or `delete`.
     #[serde(rename = "for")]
     pub(crate) kubectl: Option<String>,
     /// A condition of its status: `Ready`, or `Ready=False`. One of an older generation of the object does not count.

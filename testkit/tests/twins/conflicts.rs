@@ -137,7 +137,7 @@ async fn labels_of_others_stay(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Counts the parents. The bug adds one for each parent that is new since its start.
+/// Counts the parents. The bug adds one for each parent that was created since its start.
 async fn count_is_taken_from_the_state(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let mut shared = cx.get::<Secret>("shared").await?.ok_or(Error::NotYet("no secret"))?;

@@ -232,7 +232,7 @@ fn is_annotation_key(key: &str) -> bool {
     key.contains('/') && names::is_qualified_name(key)
 }
 
-/// The namespace of a request; a Namespace is in the namespace of its own name.
+/// The namespace of a request; the namespace of a Namespace is its own name.
 fn namespace_of(row: &Row, asked: &str, own: &str, name: &str) -> String {
     if row.info.group.is_empty() && row.info.resource == "namespaces" {
         return name.to_owned();

@@ -44,7 +44,7 @@ struct Binding {
     rules: Result<Arc<[PolicyRule]>, String>,
 }
 
-/// A role that a binding refers to, and that is not there.
+/// A role that a binding refers to, but that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RoleMissing {
     /// `role` or `clusterrole`, which is how the server names the resource here.

@@ -114,7 +114,7 @@ impl Strategy for Namespace {
     }
 }
 
-/// `validateFinalizerName`; a Namespace's own finalizers are reported without their index, except by `/finalize`.
+/// `validateFinalizerName`; errors of a Namespace's own finalizers omit the index, except for `/finalize`.
 fn validate_finalizer(name: &Cursor<'_>, errors: &mut FieldErrors) {
     labels::validate_key(name, errors);
     metadata::validate_finalizer_name(name.as_text(), || name.path(), errors);

@@ -6,7 +6,7 @@ use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::registry::types::edit::copy_field;
 
-/// A strategy that consists of facts only.
+/// A strategy that only consists of facts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain(pub(crate) Facts);
 

@@ -55,7 +55,8 @@ pub(crate) trait Strategy: Sync + Send {
         false
     }
 
-    /// Rewrites an object of any served version as `api_version`. The versions of most kinds differ in name only.
+    /// Rewrites an object of any served version as `api_version`. The versions of most kinds only differ in their
+    /// names.
     fn convert(&self, object: &mut Object, api_version: &str) {
         if object.api_version() != api_version {
             object.insert("apiVersion".into(), api_version.into());

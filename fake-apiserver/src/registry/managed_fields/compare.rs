@@ -337,7 +337,7 @@ fn diff_items<'a>(schema: SchemaRef<'_>, old: &'a [Value], new: &'a [Value]) -> 
     changes
 }
 
-/// Items of one element. More than one on a side are duplicates, which are owned together.
+/// Items of one element. Several items on one side are duplicates, which are owned together.
 fn diff_group<'a>(
     items: SchemaRef<'_>,
     left: &[(Element<'a>, &'a Value)],

@@ -59,7 +59,7 @@ pub(super) fn prune_dropped(
     changed
 }
 
-/// The set of one node.
+/// Returns a set with one node.
 fn one(node: Node<'_>) -> FieldSet<'_> {
     let mut set = FieldSet::new();
     set.push(node.element, node.member, node.children);

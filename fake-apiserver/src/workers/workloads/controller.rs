@@ -39,7 +39,7 @@ pub(crate) enum Sender {
 /// Plans the work for an object.
 #[derive(Clone, Copy)]
 pub(crate) enum Sync {
-    /// Depends on the objects only.
+    /// Only depends on the objects.
     Objects(fn(&Object, &Sees<'_>) -> Plan),
     /// Depends on the objects and on the memory of the nodes.
     Nodes(fn(&Object, &Sees<'_>, &mut Nodes) -> Plan),
@@ -61,7 +61,7 @@ impl Changed<'_> {
 }
 
 impl WorkloadController {
-    /// Returns a controller that reacts to changes of its own objects only.
+    /// Returns a controller that only reacts to changes of its own objects.
     pub(crate) const fn new(resource: Resource, account: &'static str, sync: fn(&Object, &Sees<'_>) -> Plan) -> Self {
         Self {
             resource,

@@ -111,7 +111,7 @@ pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &st
 }
 
 /// Sets a condition in a list: replaces it in its place if the status changes, and leaves it unchanged if status and
-/// reason are equal. The time of transition changes with the status only.
+/// reason are equal. The time of transition only changes with the status.
 pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: Map) {
     let kind = Cursor::root(&condition).text("type").to_owned();
     let place = conditions

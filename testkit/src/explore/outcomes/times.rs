@@ -134,8 +134,8 @@ pub(crate) fn is_time(text: &str) -> bool {
     text.len() >= "2000-01-01T00:00:00Z".len() && text.as_bytes()[4] == b'-' && text.parse::<Timestamp>().is_ok()
 }
 
-/// Time around the creation of an object in which a time in its name refers to that moment. A name may contain the
-/// beginning of a period.
+/// Time around the creation of an object in which a time in its name refers to that moment. A name may also contain the
+/// start of the current period, such as the full hour.
 pub(crate) const NEAR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Characters between the parts of a time: `2026-11-28-04-43`, `20261128t0443`.

@@ -1,5 +1,5 @@
 //! Runs in real time. They take different times, so results are handled in the order of arrival, and the next run
-//! begins at once. Failures are confirmed in the order of their plans, so that the report depends on the outcomes only.
+//! begins at once. Failures are confirmed in the order of their plans, so that the report only depends on the outcomes.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

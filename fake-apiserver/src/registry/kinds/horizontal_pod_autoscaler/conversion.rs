@@ -95,7 +95,7 @@ const SOURCES: [Source; 5] = [
     },
 ];
 
-/// Names of a behavior's fields in the annotation, which contains the server's internal type.
+/// Names of the fields of a behavior in the annotation, which contains the server's internal type.
 const RULE_FIELDS: [(&str, &str); 4] = [
     ("StabilizationWindowSeconds", "stabilizationWindowSeconds"),
     ("SelectPolicy", "selectPolicy"),

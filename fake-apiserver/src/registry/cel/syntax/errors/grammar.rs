@@ -85,13 +85,13 @@ pub(super) enum Kind {
     Plain,
     /// Before alternatives.
     Choice,
-    /// Before the first iteration of a loop with at least one.
+    /// Before the first iteration of a loop with at least one iteration.
     FirstTurn,
     /// Before each iteration of a loop; the other edge leaves the loop.
     Loop,
     /// After an iteration of such a loop.
     LoopBack,
-    /// After an iteration of a loop with at least one; the other edge leaves the loop.
+    /// After an iteration of a loop with at least one iteration; the other edge leaves the loop.
     LaterTurn,
     RuleEnd,
 }
