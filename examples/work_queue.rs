@@ -50,7 +50,7 @@ async fn work(queue: WorkQueue<ObjectKey>, pods: Lister<Pod>) {
         match print(&key, &pods).await {
             Ok(()) => queue.forget(&key),
             Err(why) if queue.num_requeues(&key) < MAX_RETRIES => {
-                println!("{}: {why}, once more", *key);
+                println!("{}: {why}, retrying", *key);
                 queue.add_rate_limited(key.key().clone());
             }
             Err(why) => {
@@ -64,7 +64,7 @@ async fn work(queue: WorkQueue<ObjectKey>, pods: Lister<Pod>) {
 async fn print(key: &ObjectKey, pods: &Lister<Pod>) -> Result<(), &'static str> {
     tokio::time::sleep(Duration::from_millis(20)).await;
     match pods.get(key) {
-        _ if key.name() == "unlucky" => Err("it fails"),
+        _ if key.name() == "unlucky" => Err("the work fails"),
         Some(pod) => {
             println!("{key} is at version {}", pod.resource_version());
             Ok(())

@@ -92,7 +92,7 @@ async fn refusal(serving: &Serving, path: &str, protocols: &str) -> (u16, String
             let text = status["message"].as_str().unwrap_or_default().to_owned();
             (response.status().as_u16(), text)
         }
-        other => panic!("it is not refused: {other:?}"),
+        other => panic!("the connection is not refused: {other:?}"),
     }
 }
 
@@ -132,7 +132,7 @@ async fn each_event_of_a_watch_is_a_message() {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         server.load([map]).expect("the object is a ConfigMap");
         let Some(Ok(Message::Text(event))) = socket.next().await else {
-            panic!("an event is text");
+            panic!("the event is not a text message");
         };
         let event: Value = serde_json::from_str(&event).expect("the text is valid JSON");
         assert_eq!(event["type"], "ADDED");
@@ -286,7 +286,7 @@ async fn forwarded_ports_begin_with_their_numbers() {
     let mut seen = Vec::new();
     while seen.len() < 6 {
         let Some(Ok(Message::Binary(bytes))) = socket.next().await else {
-            panic!("it goes on")
+            panic!("the socket does not deliver a binary message")
         };
         seen.push(bytes.to_vec());
     }

@@ -280,7 +280,7 @@ async fn p2_a_connection_is_reviewed_before_its_object_is_looked_up(
     assert_eq!(answer.failure(), (400, text));
     let seen = seen.lock().expect("the lock is not poisoned");
     let [request] = seen.as_slice() else {
-        panic!("asked {} times", seen.len())
+        panic!("the closure was called {} times", seen.len())
     };
     assert_eq!(request.operation, Operation::Connect);
     assert_eq!(

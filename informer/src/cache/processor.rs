@@ -35,8 +35,8 @@ pub(crate) struct Processor<K> {
     order: QueueOrder,
 }
 
-/// Computes the index values of the objects in a batch and of the objects that they replace. The functions are the
-/// user's, and there may be many objects, so other tasks run in the meantime.
+/// Computes the index values of the objects in a batch and of the objects that they replace. Index
+/// functions may be slow, and there may be many objects, so other tasks run in the meantime.
 pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Indexer<K>) -> IndexValues<K> {
     let mut values = indexer.index_values();
     if values.is_void() {

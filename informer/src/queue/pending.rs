@@ -51,7 +51,7 @@ pub(super) struct Pending<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The key to return. It is moved from the last add, so that it need not be cloned for the worker. `None` if the
+    /// The key to return. Contains the key of the last add, so that it need not be cloned for the worker. `None` if the
     /// key is neither ready nor delayed.
     key: Option<T>,
     /// Not [`NONE`] if the key is queued, or will be when its worker is done.

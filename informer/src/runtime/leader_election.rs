@@ -183,7 +183,8 @@ impl LeaderElector {
     ///
     /// # Errors
     ///
-    /// Unless lease duration > renew deadline > 1.2 × retry period > 0.
+    /// If the identity is empty, the lease duration (in whole seconds) is not at least a second longer than the renew
+    /// deadline, or the renew deadline is not longer than 1.2 times the retry period, which must not be zero.
     pub fn new(lock: LeaseLock, config: LeaderElectionConfig) -> Result<Self, Error> {
         config.validate()?;
         let state = State {

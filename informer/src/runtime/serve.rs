@@ -57,10 +57,10 @@ impl Server {
         })
     }
 
-    /// Protects `/metrics` by the API server (controller-runtime's `WithAuthenticationAndAuthorization`): a TokenReview
-    /// identifies the user of the bearer token, and a SubjectAccessReview checks that the user may `get` the path.
-    /// Permissions are cached for a minute, refusals for half a minute. Health and readiness stay open, since the
-    /// kubelet sends no token.
+    /// Protects `/metrics` with the API server (controller-runtime's `WithAuthenticationAndAuthorization`): a
+    /// TokenReview identifies the user of the bearer token, and a SubjectAccessReview checks that the user may `get`
+    /// the path. Permissions are cached for a minute, refusals for half a minute. Health and readiness stay open, since
+    /// the kubelet sends no token.
     #[must_use]
     pub fn authorize(mut self, client: &Client) -> Self {
         self.access = Some(Arc::new(Access::new(client)));

@@ -220,7 +220,7 @@ async fn a_handler_that_fails_or_panics_receives_the_next_event(cluster: TestClu
         async fn on_add(&self, object: &CachedObject<ConfigMap>, _: bool) -> Result<(), HandlerError> {
             self.0.push(object.key().name().to_owned());
             assert_ne!(object.key().name(), "a", "a test of panics");
-            Err("never content".into())
+            Err("the handler always fails".into())
         }
     }
     let (told, other) = (Told::default(), Told::default());

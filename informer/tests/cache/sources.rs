@@ -200,8 +200,8 @@ async fn every_storage_returns_the_same_objects(#[case] storage: Storage) {
 }
 
 #[rstest]
-#[case::fails(|| Err("not this one"))]
-#[case::panics(|| panic!("not this one"))]
+#[case::fails(|| Err("the object is refused"))]
+#[case::panics(|| panic!("the object is refused"))]
 #[tokio::test(start_paused = true)]
 async fn untransformable_object_is_dropped_and_others_are_kept(#[case] refuse: fn() -> Result<(), &'static str>) {
     let source = FakeSource::new();

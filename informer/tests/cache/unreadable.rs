@@ -24,11 +24,11 @@ fn is_last(map: &ConfigMap) -> bool {
 #[rstest]
 #[case::not_of_its_type(serde_json::json!(7), |it: Maps| it.storage(Storage::Typed))]
 #[case::refused(serde_json::json!({"last": "yes"}), |it: Maps| it.transform(|map| match is_last(map) {
-    true => Err("not this one"),
+    true => Err("the object is refused"),
     false => Ok(()),
 }))]
 #[case::panics(serde_json::json!({"last": "yes"}), |it: Maps| it.transform(|map: &mut ConfigMap| {
-    assert!(!is_last(map), "not this one");
+    assert!(!is_last(map), "the object is refused");
     Ok::<_, std::convert::Infallible>(())
 }))]
 #[tokio::test(start_paused = true)]
@@ -69,7 +69,13 @@ fn typed() -> Bad {
 
 fn refused() -> Bad {
     (serde_json::json!({"last": "yes"}), |it| {
-        it.transform(|map| if is_last(map) { Err("not this one") } else { Ok(()) })
+        it.transform(|map| {
+            if is_last(map) {
+                Err("the object is refused")
+            } else {
+                Ok(())
+            }
+        })
     })
 }
 

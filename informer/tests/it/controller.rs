@@ -150,9 +150,9 @@ async fn deletion_found_by_a_relist_is_reconciled() {
 }
 
 #[rstest]
-#[case::error(&[5, 10, 20, 40], |_: &Request| Err("it fails".into()))]
+#[case::error(&[5, 10, 20, 40], |_: &Request| Err("the reconcile fails".into()))]
 #[case::back_off(&[5, 10, 20, 40], |_: &Request| Ok(Action::back_off()))]
-#[case::panic(&[5, 10, 20, 40], |_: &Request| panic!("it panics"))]
+#[case::panic(&[5, 10, 20, 40], |_: &Request| panic!("the reconcile panics"))]
 #[case::requeue(&[3000, 3000, 3000, 3000], |_: &Request| Ok(Action::requeue(Duration::from_secs(3))))]
 #[case::terminal(&[], |_: &Request| Err(ReconcileError::terminal("it is hopeless")))]
 #[case::requeue_forgets(&[5, 60_000, 5, 60_000], |it: &Request| match it.failures {
@@ -465,7 +465,7 @@ async fn action_can_change_the_priority_permanently(
     cluster.create(config_map("a")).await;
     let (calls, _stop) = run(&cluster, configure, |request| match request.id {
         1 => Ok(Action::requeue(Duration::from_secs(1)).with_priority(7)),
-        2 => Err("it keeps what it has".into()),
+        2 => Err("the reconcile fails".into()),
         _ => Ok(Action::await_change()),
     });
     cluster.advance(Duration::from_secs(5)).await;

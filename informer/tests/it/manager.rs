@@ -167,12 +167,12 @@ async fn runnable_that_fails_stops_the_manager() {
         .expect("the runnable is accepted");
     let fails = run_when_leader("fails", |_| async {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        Err("it broke".into())
+        Err("the runnable failed".into())
     });
     manager.add(fails).expect("the runnable is accepted");
     start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(10)).await;
-    assert_eq!(log.take(), ["+always", "-always", "fails: it broke"]);
+    assert_eq!(log.take(), ["+always", "-always", "fails: the runnable failed"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,13 +266,16 @@ async fn runnable_that_panics_stops_the_manager() {
     manager
         .add(log.task(always, "always"))
         .expect("the runnable is accepted");
-    let panics = |_: Request| async { panic!("it is too much") as Result<Action, ReconcileError> };
+    let panics = |_: Request| async { panic!("the reconcile panicked") as Result<Action, ReconcileError> };
     let controller = manager.controller("maps").for_::<ConfigMap>().propagate_panics();
     controller.complete(panics).expect("the controller is complete");
     cluster.create(config_map("m")).await;
     start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(10)).await;
-    assert_eq!(log.take(), ["+always", "-always", "maps: panic: it is too much"]);
+    assert_eq!(
+        log.take(),
+        ["+always", "-always", "maps: panic: the reconcile panicked"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -186,13 +186,13 @@ async fn a_failure_during_cache_sync_stops_the_manager() {
     manager.lister::<Widget>();
     let fails = run_always("server", |_| async {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        Err("it broke".into())
+        Err("the server failed".into())
     });
     manager
         .add(Other(fails, RunnableGroup::Server, false))
         .expect("the runnable is accepted");
     let end = ended(&cluster, &manager).await;
-    assert_eq!(end, Some((Err("server: it broke".to_owned()), 3)));
+    assert_eq!(end, Some((Err("server: the server failed".to_owned()), 3)));
 }
 
 #[rstest]

@@ -1,4 +1,4 @@
-//! The machine's clocks. Runs do not depend on them.
+//! The machine's clocks, on which the results of runs do not depend.
 
 use std::time::Duration;
 

@@ -177,7 +177,7 @@ async fn skewed_clock_moves_the_times_of_leases(
         .expect("the watch opens")
         .boxed();
     let Some(Ok(WatchEvent::Added(told))) = events.next().await else {
-        panic!("it is told of the Lease");
+        panic!("the watch does not deliver the Lease");
     };
     assert_eq!(renewed(&told), TIME);
 }

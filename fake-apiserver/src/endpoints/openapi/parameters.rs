@@ -37,7 +37,7 @@ pub(super) const WRITE: [(&str, &str); 3] = [
     ("fieldManager", "string"),
     ("fieldValidation", "string"),
 ];
-/// Parameters of `pods/exec`; the parameters of `attach` start with the second.
+/// Parameters of `pods/exec`; `attach` has the same except for the first.
 const EXEC: [(&str, &str); 6] = [
     ("command", "string"),
     ("container", "string"),

@@ -62,7 +62,7 @@ impl Resource {
     /// The resources that are cached: all except Events, which are only written.
     pub(crate) const WATCHED: &[Self] = match Self::ALL {
         [watched @ .., Self::Event] => watched,
-        _ => panic!("Events come last"),
+        _ => panic!("Event is not the last resource"),
     };
 
     /// The resource with this name in storage, if its objects are cached.

@@ -41,7 +41,7 @@ struct State {
     without: Option<Instant>,
     /// Keys in progress by their places.
     active: HashMap<u64, Active, RandomState>,
-    /// Replicas that still hold keys of this one, with the keys and the time when the wait began.
+    /// Other replicas that still hold keys of this replica, with the keys and the time when the wait began.
     awaited: BTreeMap<(Arc<str>, Held), Instant>,
     /// Time for which a reconcile may continue after its key has moved.
     hand_over_timeout: Duration,

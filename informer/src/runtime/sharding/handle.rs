@@ -64,8 +64,9 @@ impl Sharding {
     ///
     /// # Errors
     ///
-    /// If the times do not satisfy lease duration > renew deadline ≥ twice the retry period, a name is invalid, the
-    /// manager already has a `Sharding` of this name, or it has stopped.
+    /// If the lease duration is not in whole seconds and at least a second longer than the renew deadline, the renew
+    /// deadline is shorter than twice the retry period, the retry period is zero, a name is invalid, the manager
+    /// already has a `Sharding` of this name, or it has stopped.
     pub fn new(manager: &Manager, config: ShardingConfig) -> Result<Self, Error> {
         config.validate()?;
         let me = Arc::from(config.identity.as_str());
