@@ -25,6 +25,7 @@ twins! {
     port_is_chosen_once: "idempotence", "configmaps default/web";
     url_contains_the_stored_password: "generated values", "secrets default/web data.password";
     runner_has_a_random_name: "end state", "secrets default/";
+    lock_with_a_random_name_is_deleted: "creates and deletes", "secrets default/web-* was created 2 times";
     token_is_drawn_from_hash_keys: "generated values", "data.token";
     webhook_gets_the_stored_certificate: "generated values", "data.caBundle";
     pods_have_the_hash_of_the_password: "generated values", "data.checksum";
@@ -239,6 +240,32 @@ async fn runner_has_a_random_name(cluster: &TestCluster, is_healthy: bool) {
             }
         };
         cx.annotate(&parent, "runner", &name).await?;
+        done()
+    });
+    made(cluster).await;
+}
+
+/// Holds a lock with a random name while it works. The bug never looks for a lock that it already holds.
+async fn lock_with_a_random_name_is_deleted(cluster: &TestCluster, is_healthy: bool) {
+    OPERATOR.start(cluster, move |parent, cx| async move {
+        // The cache may be older than the last write.
+        let Some(parent) = cx.get::<ConfigMap>(&parent.name_any()).await? else {
+            return done();
+        };
+        if annotation(&parent, "done") == "yes" {
+            return done();
+        }
+        let locks = cx.list::<Secret>(&format!("of={}", parent.name_any())).await?;
+        let is_held = is_healthy && !locks.is_empty();
+        if !is_held && annotation(&parent, "done").is_empty() {
+            let name = format!("{}-{:x}", parent.name_any(), fastrand::u32(..));
+            cx.create_secret(&parent, &name, json!({})).await?;
+        }
+        cx.annotate(&parent, "done", "almost").await?;
+        for lock in cx.list::<Secret>(&format!("of={}", parent.name_any())).await? {
+            cx.delete::<Secret>(&lock.name_any()).await?;
+        }
+        cx.annotate(&parent, "done", "yes").await?;
         done()
     });
     made(cluster).await;

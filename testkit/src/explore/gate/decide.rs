@@ -13,7 +13,7 @@ use fake_apiserver::{ApiServer, Verb};
 use tokio::time::Instant;
 
 use super::life::{Life, Shown};
-use crate::explore::outcomes::{Bodies, DELETES_BY_NAME, HOT_LOOP, Judged, Milestone, Violation, Wrote};
+use crate::explore::outcomes::{Bodies, DELETES_BY_NAME, HOT_LOOP, Judged, Milestone, Uids, Violation, Wrote};
 use crate::explore::plans::{Action, OnAnswer, OnCall, OnEvent, OnRequest, Plan, escaped, given};
 use crate::explore::trace::{Delivery, Outcome, Request, STEP, Step, What, timeless, without_task_ids};
 use crate::lock::lock;
@@ -68,8 +68,8 @@ pub(crate) struct State {
     /// Messages caused by the server's workers, which do not count for a hot loop.
     pub(crate) allowed: u64,
     /// Uids of the objects that controllers created, by object; objects with generated names are keyed by their prefix.
-    pub(crate) created: BTreeMap<String, BTreeSet<String>>,
-    pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) created: Uids,
+    pub(crate) deleted: Uids,
     pub(crate) coverage: BTreeSet<u64>,
     /// Number of times each controller ended by itself and was restarted.
     pub(crate) ended: BTreeMap<Arc<str>, u32>,

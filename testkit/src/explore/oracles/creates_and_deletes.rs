@@ -1,21 +1,18 @@
 //! No object is created or deleted more often than in the reference.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow};
-use crate::explore::outcomes::{NEAR, timed};
+use crate::explore::outcomes::{NEAR, Uids, grouped, timed};
 use crate::templates::Templates;
 
 pub(super) const ROW: OracleRow = OracleRow {
     name: "creates and deletes",
     looks: Looks::AtTheEnd(check),
 };
-
-/// The uids of created or deleted objects, by the names of the objects.
-type Uids = BTreeMap<String, BTreeSet<String>>;
 
 fn check(facts: &Facts<'_>) -> Option<String> {
     let reference = facts.reference?;
@@ -40,13 +37,8 @@ fn check(facts: &Facts<'_>) -> Option<String> {
 /// Groups objects with generated names. Leaves out objects with a time of the run in their names: a run that takes
 /// longer has more of them.
 fn counted(all: &Uids, templates: &Templates, [from, to]: [Timestamp; 2]) -> Uids {
-    let mut counted = Uids::new();
-    for (key, uids) in all {
-        let has_time = key.rsplit('/').next().and_then(|name| timed(name, from, to)).is_some();
-        if !has_time {
-            let key = templates.key(key).unwrap_or_else(|| key.clone());
-            counted.entry(key).or_default().extend(uids.iter().cloned());
-        }
-    }
-    counted
+    let has_time = |key: &str| key.rsplit('/').next().and_then(|name| timed(name, from, to)).is_some();
+    let without = all.iter().filter(|(key, _)| !has_time(key));
+    let without = without.map(|(key, uids)| (key.clone(), uids.clone())).collect();
+    grouped(&without, templates)
 }

@@ -33,7 +33,7 @@ pub(crate) use leaves::leaves;
 pub(crate) use left_behind::left_behind;
 pub(crate) use milestone::{Milestone, Passed};
 pub(crate) use nondeterminism::Nondeterminism;
-pub(crate) use outcome::{Outcome, Reference, Returned, Wrote};
+pub(crate) use outcome::{Outcome, Reference, Returned, Uids, Wrote, grouped};
 pub(crate) use recorded::{Bodies, Recorded};
 pub(crate) use times::{ForeignTime, NEAR, OTHER_CLOCK, foreign_times, timed};
 pub(crate) use unordered::by_keys;

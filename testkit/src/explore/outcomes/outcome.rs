@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::doing::Doing;
 use super::end_state::EndState;
 use super::generated::Generated;
@@ -13,9 +15,23 @@ use super::violation::Violation;
 use crate::explore::plans::Plan;
 use crate::explore::trace::Step;
 use crate::mask::Mask;
+use crate::templates::Templates;
 
 /// Objects and fields that returned to an earlier value, with a description.
 pub(crate) type Returned = BTreeMap<(String, String), String>;
+
+/// The uids of created or deleted objects, by the names of the objects.
+pub(crate) type Uids = BTreeMap<String, BTreeSet<String>>;
+
+/// Returns the uids with one key for all objects whose names match a template.
+pub(crate) fn grouped(all: &Uids, templates: &Templates) -> Uids {
+    let mut grouped = Uids::new();
+    for (key, uids) in all {
+        let key = templates.key(key).unwrap_or_else(|| key.clone());
+        grouped.entry(key).or_default().extend(uids.iter().cloned());
+    }
+    grouped
+}
 
 /// A line that a controller wrote to its standard output or error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +76,8 @@ pub(crate) struct Outcome {
     pub(crate) faults_end: Option<Duration>,
     /// Fields that returned to an earlier value.
     pub(crate) returned: Returned,
-    pub(crate) created: BTreeMap<String, BTreeSet<String>>,
-    pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) created: Uids,
+    pub(crate) deleted: Uids,
     pub(crate) messages: u64,
     /// The clients that can be crashed.
     pub(crate) controllers: Vec<Arc<str>>,
@@ -89,6 +105,29 @@ pub(crate) struct Outcome {
     pub(crate) took: Duration,
     /// Bodies and tracing output, if the run was made for the report.
     pub(crate) recorded: Option<Recorded>,
+}
+
+impl Outcome {
+    /// Collects the differences from another run without faults: those of the end states, and the generated names of
+    /// objects that do not exist at the end.
+    pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
+        let mut mask = self.end.mask(&other.end, ignored, began);
+        for [one, others] in [[&self.created, &other.created], [&self.deleted, &other.deleted]] {
+            // Keys with `*` are those of names that the server generates.
+            let only = |one: &'_ Uids, others: &Uids| {
+                let keys = one
+                    .keys()
+                    .filter(|key| !key.contains('*') && !others.contains_key(*key));
+                keys.cloned().collect::<Vec<String>>()
+            };
+            let (one, others) = (only(one, others), only(others, one));
+            mask.templates.add(Templates::between(
+                one.iter().map(String::as_str),
+                others.iter().map(String::as_str),
+            ));
+        }
+        mask
+    }
 }
 
 /// The run without faults.

@@ -14,8 +14,8 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
     let nothing = Plan::default();
     let (mut first, again, nondeterminism) = twice(config, world, &nothing)?;
     let other = run(config, world, &nothing, Role::Other, None);
-    let mut mask = first.end.mask(&other.end, &config.ignored, config.began);
-    mask.add(first.end.mask(&again.end, &[], config.began));
+    let mut mask = first.mask(&other, &config.ignored, config.began);
+    mask.add(first.mask(&again, &[], config.began));
     first.notes.extend(other.notes);
     rest(config, world, &nothing, &config.ignored, (&mut first, &mut mask));
     let mut milestones = std::mem::take(&mut first.milestones);
@@ -107,7 +107,7 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
         return Err(Box::new(first));
     }
     let other = run(config, world, &nothing, Role::Other, None);
-    let mut mask = first.end.mask(&other.end, &config.ignored, config.began);
+    let mut mask = first.mask(&other, &config.ignored, config.began);
     rest(config, world, &nothing, &config.ignored, (&mut first, &mut mask));
     Ok(Reference {
         plan: nothing,

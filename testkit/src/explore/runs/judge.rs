@@ -185,7 +185,7 @@ fn made(config: &Config, world: &World, plan: &Plan, took: &mut Duration) -> Res
         .cloned()
         .chain(COUNTERS.map(str::to_owned))
         .collect();
-    let mut mask = first.end.mask(&other.end, &ignored, config.began);
+    let mut mask = first.mask(&other, &ignored, config.began);
     baseline::rest(config, world, plan, &ignored, (&mut first, &mut mask));
     *took += first.took + other.took;
     Ok(Reference {

@@ -10,10 +10,11 @@ use super::config::{Config, Role};
 use super::run::run;
 use super::timing::Timing;
 use super::world::World;
-use crate::explore::outcomes::{Finding, Generated, Milestone, Outcome, Reference};
+use crate::explore::outcomes::{Finding, Generated, Milestone, Outcome, Reference, Uids, grouped};
 use crate::explore::plans::Plan;
 use crate::explore::trace::{BOOKMARK, LEASES, Step, What};
 use crate::mask::Mask;
+use crate::templates::Templates;
 
 /// Divisor of long windows of faults in real time.
 const SHORTENS: u32 = 3;
@@ -76,8 +77,10 @@ pub(crate) fn real_reference(
     let mut mask = Mask::of(&config.ignored);
     let mut milestones = std::mem::take(&mut first.milestones);
     let mut generated: Option<Generated> = None;
+    let mut created = vec![std::mem::take(&mut first.created)];
+    let mut deleted = vec![std::mem::take(&mut first.deleted)];
     for other in others {
-        mask.add(first.end.mask(&other.end, &config.ignored, config.began));
+        mask.add(first.mask(&other, &config.ignored, config.began));
         let found = Generated::of(&first.end, &other.end, &mask, &config.ignored);
         generated = Some(generated.map_or_else(|| found.clone(), |it| it.common(&found)));
         let mut states = other.milestones.into_iter();
@@ -85,19 +88,15 @@ pub(crate) fn real_reference(
             .into_iter()
             .map(|it| Milestone::common(it, states.next(), &config.ignored, config.began))
             .collect();
-        for (known, more) in [(&mut first.created, other.created), (&mut first.deleted, other.deleted)] {
-            for (key, uids) in more {
-                let known = known.entry(key).or_default();
-                if uids.len() > known.len() {
-                    *known = uids;
-                }
-            }
-        }
+        created.push(other.created);
+        deleted.push(other.deleted);
         first.returned.extend(other.returned);
         first.held.extend(other.held);
         first.messages = first.messages.max(other.messages);
         first.took = first.took.max(other.took);
     }
+    first.created = most(&created, &mask.templates);
+    first.deleted = most(&deleted, &mask.templates);
     let reference = Reference {
         plan: nothing,
         generated: generated.unwrap_or_default(),
@@ -106,6 +105,18 @@ pub(crate) fn real_reference(
         milestones: milestones.into(),
     };
     Ok((reference, learnt.clamp(QUIET[0], QUIET[1].min(quiet.max(QUIET[0])))))
+}
+
+/// Returns the uids of each object in the run that has most of them. Objects with generated names are one group.
+fn most(runs: &[Uids], templates: &Templates) -> Uids {
+    let mut most = Uids::new();
+    for (key, uids) in runs.iter().flat_map(|it| grouped(it, templates)) {
+        let known = most.entry(key).or_default();
+        if uids.len() > known.len() {
+            *known = uids;
+        }
+    }
+    most
 }
 
 /// Returns the longest pause between two messages of a run that is shorter than `quiet`. In longer pauses the run had
