@@ -87,6 +87,10 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Registers that the test begins to wait for a condition.
     fn test_waits(&self);
 
+    /// Registers that the test waited for a condition longer than its limit, because of a fault.
+    #[cfg(all(feature = "processes", unix))]
+    fn test_waited(&self, time: Duration);
+
     /// Returns `true` if a fault is active although the test has continued.
     fn is_overlapped(&self) -> bool;
 

@@ -167,8 +167,8 @@ fn controller() {
             (name == "listening").then(|| std::net::TcpListener::bind("127.0.0.1:8383").expect("the port is free"));
         let context = Arc::new((client.clone(), name != "buggy"));
         let sources = watcher::Config::default().labels("role=source");
-        let on_error =
-            |_: Arc<ConfigMap>, _: &kube::Error, _: Arc<(Client, bool)>| Action::requeue(Duration::from_millis(300));
+        let retries_after = Duration::from_millis(if name == "patient" { 4_500 } else { 300 });
+        let on_error = move |_: Arc<ConfigMap>, _: &kube::Error, _: Arc<(Client, bool)>| Action::requeue(retries_after);
         Controller::new(Api::<ConfigMap>::default_namespaced(client), sources)
             .run(reconcile, on_error, context)
             .for_each(|_| async {})
@@ -218,6 +218,22 @@ fn correct_controller_passes_every_crash() {
     assert_eq!(output.status.code(), Some(0), "{report}");
     assert!(report.contains("no failure found"), "{report}");
     assert!(report.contains("runs/s"), "{report}");
+}
+
+#[test]
+fn condition_that_holds_soon_after_the_limit_of_its_wait_is_slow_in_a_run_with_a_fault() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "patient");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let yaml = yaml.replace(
+        "faults: [crashes]\n",
+        "    wait: {object: configmaps/web-second, timeout: 4s}\nfaults: [errors]\n",
+    );
+    let path = directory.write("patient.yaml", &yaml).display().to_string();
+    let output = drydock(&["explore", &path, "--plans", "4"]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
+    assert!(report.contains("the state was not right until"), "{report}");
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl Runner {
         match &step.wait {
             Some(wait) => {
                 hooks.test_waits();
-                step.wait_for(wait, cluster).await
+                step.wait_for(wait, cluster, &**hooks).await
             }
             None if step.pause.is_some() => Ok(()),
             None => {

@@ -109,7 +109,8 @@ pub(crate) struct Wait {
     /// The object must not exist.
     #[serde(default)]
     pub(crate) absent: bool,
-    /// Time within which the condition must hold. Default 60s.
+    /// Time within which the condition must hold. Default 60s. In a run with a fault, a condition that holds within
+    /// another half of this time counts as slow, not as wrong.
     #[serde(default = "default_timeout")]
     pub(crate) timeout: Time,
 }

@@ -15,6 +15,7 @@ use super::objects::{Access, PATCHES, Refused, named};
 use super::scenario::Scenario;
 use super::step::{Edit, Patch, Step, Wait};
 use super::webhooks::Trust;
+use crate::hooks::Hooks;
 use crate::test_cluster::TestCluster;
 
 /// Interval at which the condition of a step is checked.
@@ -160,18 +161,27 @@ impl Step {
         }
     }
 
-    /// Waits for the condition of the step. The error is a text for the report.
-    pub(crate) async fn wait_for(&self, wait: &Wait, cluster: &TestCluster) -> Result<(), String> {
+    /// Waits for the condition of the step. After a fault it may take longer, which is recorded. The error is a text for
+    /// the report.
+    pub(crate) async fn wait_for(&self, wait: &Wait, cluster: &TestCluster, hooks: &dyn Hooks) -> Result<(), String> {
         let began = Instant::now();
+        let limit = wait.timeout.0;
         let awaited = wait.awaited()?;
         loop {
             let held = match named(cluster, &wait.object, self.namespace()) {
                 Ok(named) => awaited.holds(&wait.object, named.read(cluster).await.as_ref()),
                 Err(unknown) => Err(unknown),
             };
-            let Err(why) = held else { return Ok(()) };
-            if began.elapsed() >= wait.timeout.0 {
-                return Err(format!("after {:?} {why}", wait.timeout.0));
+            let waited = began.elapsed();
+            let Err(why) = held else {
+                if waited > limit {
+                    hooks.test_waited(waited);
+                }
+                return Ok(());
+            };
+            let bound = hooks.faults_end().map_or(limit, |_| limit * 3 / 2);
+            if waited >= bound {
+                return Err(format!("after {bound:?} {why}"));
             }
             sleep(LOOK_AGAIN).await;
         }

@@ -108,8 +108,8 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Collects the differences from another run without faults: those of the end states, and the generated names of
-    /// objects that do not exist at the end.
+    /// Collects the differences of the end states of two runs without faults, and the generated names of objects that do
+    /// not exist at the end.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = self.end.mask(&other.end, ignored, began);
         for [one, others] in [[&self.created, &other.created], [&self.deleted, &other.deleted]] {

@@ -73,6 +73,12 @@ impl Hooks for Harness {
         self.gate.state().waited += 1;
     }
 
+    #[cfg(all(feature = "processes", unix))]
+    fn test_waited(&self, time: Duration) {
+        let mut state = self.gate.state();
+        state.late_step = state.late_step.max(Some(time));
+    }
+
     fn is_overlapped(&self) -> bool {
         self.gate.is_overlapped()
     }
