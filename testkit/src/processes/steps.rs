@@ -161,8 +161,8 @@ impl Step {
         }
     }
 
-    /// Waits for the condition of the step. After a fault it may take longer, which is recorded. The error is a text for
-    /// the report.
+    /// Waits for the condition of the step. After a fault it may take longer, which is recorded. The error is a text
+    /// for the report.
     pub(crate) async fn wait_for(&self, wait: &Wait, cluster: &TestCluster, hooks: &dyn Hooks) -> Result<(), String> {
         let began = Instant::now();
         let limit = wait.timeout.0;

@@ -23,7 +23,7 @@ pub(crate) type Returned = BTreeMap<(String, String), String>;
 /// The uids of created or deleted objects, by the names of the objects.
 pub(crate) type Uids = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the uids with one key for all objects whose names match a template.
+/// Returns the uids with one key for all names that match the same template.
 pub(crate) fn grouped(all: &Uids, templates: &Templates) -> Uids {
     let mut grouped = Uids::new();
     for (key, uids) in all {
@@ -108,8 +108,8 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Collects the differences of the end states of two runs without faults, and the generated names of objects that do
-    /// not exist at the end.
+    /// Collects the differences of the end states of two runs without faults, and the generated names of objects that
+    /// do not exist at the end.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = self.end.mask(&other.end, ignored, began);
         for [one, others] in [[&self.created, &other.created], [&self.deleted, &other.deleted]] {
