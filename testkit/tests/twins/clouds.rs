@@ -8,7 +8,7 @@ use testkit::explore::ExternalError;
 use testkit::objects::config_map;
 
 use crate::support::{
-    Context, Error, FINALIZER, OPERATOR, again, annotation, done, field, has_finalizer, is_deleted, plain,
+    Context, Error, FINALIZER, OPERATOR, again, annotation, done, field, has_finalizer, is_deleted, now, plain,
 };
 
 twins! {
@@ -25,6 +25,7 @@ twins! {
     resize_is_retried: "end state", "cloud web";
     two_controllers_share_a_cloud: "end state", "cloud";
     answer_is_checked_by_a_read: "end state", "cloud";
+    attempts_are_counted_in_the_object: "end state", "configmaps default/web metadata.annotations.phase";
 }
 
 async fn made(cluster: &TestCluster) {
@@ -314,6 +315,34 @@ async fn answer_is_checked_by_a_read(cluster: &TestCluster, is_healthy: bool) {
             cx.annotate(&parent, "machine", "made").await?;
         }
         done()
+    });
+    made(cluster).await;
+}
+
+/// Records the attempts and the time of the next one, with jitter. The bug gives up at the second attempt.
+async fn attempts_are_counted_in_the_object(cluster: &TestCluster, is_healthy: bool) {
+    OPERATOR.start(cluster, move |parent, cx| async move {
+        if matches!(annotation(&parent, "phase"), "Done" | "Failed") {
+            return done();
+        }
+        let attempts: u32 = annotation(&parent, "attempts").parse().unwrap_or(0);
+        let next: i64 = annotation(&parent, "next").parse().unwrap_or(0);
+        let now = now().as_second();
+        if let Ok(left @ 1..) = u64::try_from(next - now) {
+            return again(left);
+        }
+        let annotations = match cx.cloud.create(&parent.name_any(), json!({})).await {
+            Ok(()) | Err(ExternalError::AlreadyExists(_)) => json!({"phase": "Done", "attempts": null, "next": null}),
+            Err(_) if !is_healthy && attempts > 0 => json!({"phase": "Failed"}),
+            Err(_) => {
+                let pause = (2_i64 << attempts.min(6)) + i64::from(fastrand::u8(0..3));
+                json!({"attempts": (attempts + 1).to_string(), "next": (now + pause).to_string()})
+            }
+        };
+        let metadata = json!({"annotations": annotations, "resourceVersion": parent.resource_version()});
+        cx.merge::<ConfigMap>(&parent.name_any(), json!({"metadata": metadata}))
+            .await?;
+        again(1)
     });
     made(cluster).await;
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::life::{Life, Shown};
 use crate::explore::outcomes::{Bodies, DELETES_BY_NAME, HOT_LOOP, Judged, Milestone, Uids, Violation, Wrote};
-use crate::explore::plans::{Action, OnAnswer, OnCall, OnEvent, OnRequest, Plan, escaped, given};
+use crate::explore::plans::{Action, OnAnswer, OnEvent, OnRequest, Plan, escaped, given};
 use crate::explore::trace::{Delivery, Outcome, Request, STEP, Step, What, timeless, without_task_ids};
 use crate::lock::lock;
 use crate::test_cluster::TEST_CLIENT;
@@ -58,6 +58,8 @@ pub(crate) struct State {
     counts: BTreeMap<String, u32>,
     paused: BTreeMap<Arc<str>, Instant>,
     lagging: BTreeMap<(Arc<str>, String), Instant>,
+    /// Ends of the outages of external systems, by client and system.
+    pub(super) outages: BTreeMap<(String, String), Instant>,
     lives: BTreeMap<Arc<str>, u32>,
     pub(crate) violations: Vec<Violation>,
     /// End of the last fault that has begun.
@@ -121,17 +123,6 @@ pub(crate) struct Ticket {
     pub(crate) index: usize,
     /// Effects before the request reaches the server, and after it has completed.
     pub(crate) before: Vec<OnRequest>,
-    pub(crate) after: Vec<OnAnswer>,
-}
-
-/// A registered call outside of the API.
-pub(crate) struct CallTicket {
-    /// Index of its step in the trace.
-    pub(crate) index: usize,
-    /// Number of its controller's life.
-    pub(crate) life: u32,
-    /// Effects before and after the call.
-    pub(crate) before: Vec<OnCall>,
     pub(crate) after: Vec<OnAnswer>,
 }
 
@@ -531,47 +522,6 @@ impl Gate {
         }
     }
 
-    /// Registers a client's call outside of the API.
-    pub(crate) fn call(&self, client: &str, name: &str, object: &str) -> CallTicket {
-        let truth = self.server.resource_version();
-        let at = self.started.elapsed();
-        let life = self.life_of(client);
-        let mut state = self.state();
-        state.messages += 1;
-        let (point, actions) = self.actions(&mut state, format!("{client}:call:{name}:{}", escaped(object)));
-        let index = state.trace.len();
-        state.trace.push(Step {
-            at,
-            client: client.into(),
-            life,
-            what: What::Call {
-                name: name.to_owned(),
-                object: object.to_owned(),
-                outcome: Outcome::Broken,
-            },
-            view: truth,
-            truth,
-            point,
-        });
-        CallTicket {
-            index,
-            life,
-            before: effects(&actions, |it| it.effects().call),
-            after: effects(&actions, |it| it.effects().answer),
-        }
-    }
-
-    /// Records that a call has completed.
-    pub(crate) fn called(&self, index: usize) {
-        if let Some(Step {
-            what: What::Call { outcome, .. },
-            ..
-        }) = self.state().trace.get_mut(index)
-        {
-            *outcome = Outcome::Unseen;
-        }
-    }
-
     /// Records a create or delete of a controller.
     pub(crate) fn done(&self, life: &Life, request: &Request, created: bool, shown: &Shown, has_precondition: bool) {
         let base = request.resource.split('/').next().unwrap_or_default();
@@ -607,7 +557,7 @@ impl Gate {
 }
 
 /// Returns the effects at one point of attack.
-fn effects<E>(actions: &[Action], at: impl Fn(&Action) -> Option<E>) -> Vec<E> {
+pub(super) fn effects<E>(actions: &[Action], at: impl Fn(&Action) -> Option<E>) -> Vec<E> {
     actions.iter().filter_map(at).collect()
 }
 

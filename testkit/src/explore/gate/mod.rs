@@ -1,12 +1,14 @@
 //! The gate of a run: it decides which faults take effect, and records the messages.
 
 mod decide;
+mod calls;
 mod messages;
 mod life;
 mod owners;
 mod pages;
 
-pub(crate) use decide::{CallTicket, Gate};
+pub(crate) use calls::CallTicket;
+pub(crate) use decide::Gate;
 pub(crate) use life::{Life, Shown};
 pub(crate) use messages::{Answer, Line, REVISION, contains, look_inside, name_in, read};
 pub(crate) use owners::Deletion;

@@ -17,7 +17,8 @@ pub const fn crashes() -> Faults {
 
 /// Fails requests: with 409 if the request names a version of the object, as after a concurrent write; with 410 for
 /// watches, for continued lists and for lists of an exact revision; with 429 and 500; by losing the answer to a
-/// completed request; and by leaving the request without an answer for 30 s, whether or not it completed.
+/// completed request; and by leaving the request without an answer for 30 s, whether or not it completed. Also fails
+/// calls outside of the API, once or for 12 s.
 pub const fn errors() -> Faults {
     Faults(2)
 }

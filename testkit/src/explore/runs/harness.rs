@@ -201,6 +201,7 @@ impl Harness {
                     self.gate.lasts(time);
                     sleep(time).await;
                 }
+                OnCall::Outage(time) => self.gate.disconnect(client, name, time),
                 OnCall::Fail => return Err(Unreachable),
             }
         }

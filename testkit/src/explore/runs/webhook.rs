@@ -38,6 +38,7 @@ impl Harness {
                     self.gate.lasts(time);
                     sleep(time).await;
                 }
+                OnCall::Outage(time) => self.gate.disconnect(&client, WEBHOOK, time),
                 OnCall::Fail => return Err(REFUSED.to_owned()),
             }
         }

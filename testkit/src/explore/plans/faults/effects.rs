@@ -90,6 +90,8 @@ pub(crate) enum OnCall {
     Crash(Duration),
     Fail,
     Wait(Duration),
+    /// All calls of the system fail for this time.
+    Outage(Duration),
 }
 
 /// Effect on a whole run.

@@ -3,7 +3,7 @@
 use super::row::FaultRow;
 use super::{
     conflict, crash, cut, delay, drop_bookmark, early, fail, freeze, half_open, hold, large_versions, late, lose,
-    pause, restart, rewind, server_restart, silence, skew, small_pages, stale, twice,
+    outage, pause, restart, rewind, server_restart, silence, skew, small_pages, stale, twice,
 };
 
 /// Generates the enum, its list and the lookup of rows from one list.
@@ -36,6 +36,8 @@ pub(crate) enum Fault {
     CrashAfter => crash::AFTER,
     /// The server answers with an HTTP status and does not execute the request.
     Fail => fail::ROW,
+    /// The external system is unreachable for a time.
+    Outage => outage::ROW,
     /// Another client writes the object first, so that the server refuses a request that names the earlier version
     /// (409).
     Conflict => conflict::ROW,

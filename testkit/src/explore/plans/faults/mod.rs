@@ -8,6 +8,7 @@ mod effects;
 mod tried;
 mod crash;
 mod fail;
+mod outage;
 mod conflict;
 mod lose;
 mod silence;
