@@ -23,7 +23,7 @@ twins! {
     transition_time_changes_with_the_status: "idempotence", "apps.example.com default/web";
     parts_are_counted_anew: "end state", "apps.example.com default/web status.parts";
     generation_is_observed_after_the_work: "end state", "secrets default/web";
-    each_manager_applies_its_own_fields: "idempotence", "configmaps default/shared";
+    each_manager_applies_its_own_fields: "idempotence", "it restores data.east, which west had overwritten";
     list_is_read_to_its_end: "end state", "secrets default/copy-";
 }
 

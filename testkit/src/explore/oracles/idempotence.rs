@@ -1,17 +1,25 @@
 //! A restart after all work is done changes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fake_apiserver::StoredChange;
+use serde_json::Value;
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Restarted};
-use crate::explore::outcomes::has_time_in_name;
+use crate::explore::outcomes::{has_time_in_name, leaves};
 use crate::explore::plans::given;
-use crate::explore::trace::Step;
+use crate::explore::trace::{Step, What};
 
 /// Maximum number of writes that are listed.
 const SHOWN: usize = 5;
+
+/// Fields of the metadata that the server sets with each write.
+const SERVER: [&str; 3] = [
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.resourceVersion",
+];
 
 pub(super) const ROW: OracleRow = OracleRow {
     name: "idempotence",
@@ -34,10 +42,44 @@ fn check(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     };
     let changed = facts.end_state().written_after(restarted.revision).join(", ");
     Some(format!(
-        "after a restart with all work done, {} changed {changed}: {}",
+        "after a restart with all work done, {} changed {changed}: {}{}",
         given(restarted.client),
-        writes.join(", ")
+        writes.join(", "),
+        overwritten(facts, restarted).unwrap_or_default()
     ))
+}
+
+/// Describes a field that the restarted controller has restored after another client had overwritten it.
+fn overwritten(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
+    let changes = facts.gate.server.changes_after(facts.gate.base);
+    let (earlier, later): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.revision <= restarted.revision);
+    let state = facts.gate.state();
+    let writer = |revision: u64| {
+        let mut steps = state.trace.iter().filter(|it| &*it.client != restarted.client);
+        let is_writer = |step: &&Step| matches!(&step.what, What::Request(it) if it.wrote == Some(revision));
+        steps.find(is_writer).map(|it| given(&it.client))
+    };
+    later.into_iter().find_map(|change| {
+        let ([before, after], object) = (contents(change)?, change.object()?);
+        let mut restored = after.iter().filter(|(path, value)| before.get(*path) != Some(value));
+        restored.find_map(|(path, value)| {
+            let mut of_object = earlier.iter().rev();
+            let client = of_object.find_map(|it| {
+                let [before, after] =
+                    contents(it).filter(|_| it.object().is_some_and(|it| it.uid() == object.uid()))?;
+                let is_lost = before.get(path) == Some(value) && after.get(path) != Some(value);
+                writer(it.revision).filter(|_| is_lost)
+            })?;
+            Some(format!("; it restores {path}, which {client} had overwritten"))
+        })
+    })
+}
+
+/// Returns the fields of an object before and after a change, except for those of the server.
+fn contents(change: &StoredChange) -> Option<[BTreeMap<String, Value>; 2]> {
+    let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
+    let is_left_out = |path: &str| SERVER.contains(&path);
+    Some([before, after].map(|it| leaves(it.value(), &is_left_out)))
 }
 
 /// Returns `true` if the controller only replaced objects with a time in their names, and the state is the same but for
