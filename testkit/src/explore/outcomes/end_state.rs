@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::derived::Deciders;
 use super::difference::Difference;
 use super::identities::{Identities, Keys, Referent, Which, resource};
-use super::pair::Pair;
+use super::pair::{Pair, UNEXPECTED};
 use super::permutations::take_permuted;
 use super::sameness::owners;
 use super::times::{is_time, machine_since, times_within};
@@ -278,20 +278,16 @@ impl EndState {
         })
     }
 
-    /// Returns `true` if each difference of `found` is shared by two other states: `same` has the same difference, and
-    /// `like` differs in that field or in the whole object. `same` may only have more differences if those of `found`
-    /// are missing or unexpected objects: fields that differ may contradict each other.
-    pub(crate) fn are_shared(&self, found: &Self, mask: &Mask, [same, like]: [&Self; 2]) -> bool {
-        let [all, same, like] = [found, same, like].map(|it| self.differences(it, mask));
-        let are_whole = all.iter().all(|it| it.path.is_empty());
-        let are_few = are_whole || all.len() == same.len();
-        are_few
-            && all.iter().all(|it| {
-                let mut in_same = same.iter().filter(|other| other.key == it.key);
-                let mut in_like = like.iter().filter(|other| other.key == it.key);
-                in_same.any(|other| other.path == it.path && other.text == it.text)
-                    && in_like.any(|other| other.path == it.path || other.path.is_empty())
-            })
+    /// Returns `true` if `found` only lacks objects that two other states lack as well, and has everything that `last`
+    /// has: names with numbers in sequence do not show which object is missing.
+    pub(crate) fn lacks_the_same(&self, found: &Self, mask: &Mask, [merged, last]: [&Self; 2]) -> bool {
+        let [missing, of_merged, of_last] = [found, merged, last].map(|it| self.differences(it, mask));
+        let is_shared = |it: &Difference| {
+            let is_same = |other: &Difference| other.key == it.key && other.path.is_empty() && other.text == it.text;
+            it.path.is_empty() && [&of_merged, &of_last].iter().all(|all| all.iter().any(is_same))
+        };
+        let is_more = |it: &Difference| it.path.is_empty() && it.text.starts_with(UNEXPECTED);
+        missing.iter().all(is_shared) && last.differences(found, mask).iter().all(is_more)
     }
 
     /// Lists the differences of `found`, one line per field; empty if there are none.

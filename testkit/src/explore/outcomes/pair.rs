@@ -17,6 +17,9 @@ use crate::text::shortened;
 /// Maximum number of characters shown of a value.
 const VALUE_CHARS: usize = 200;
 
+/// Description of an object that only the other state has.
+pub(crate) const UNEXPECTED: &str = "unexpected";
+
 /// Fields of the metadata that always differ between runs, or that only count writes.
 const OWN: [&str; 4] = ["resourceVersion", "creationTimestamp", "managedFields", "generation"];
 
@@ -249,7 +252,7 @@ fn stands_elsewhere(object: &Value, path: &str, value: &Value, places: &BTreeSet
 pub(crate) fn number(expected: usize, found: usize) -> String {
     match (expected, found) {
         (1, 0) => "missing".to_owned(),
-        (0, 1) => "unexpected".to_owned(),
+        (0, 1) => UNEXPECTED.to_owned(),
         _ => format!("expected {expected} objects, found {found}"),
     }
 }

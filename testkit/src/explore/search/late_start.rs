@@ -67,12 +67,12 @@ pub(crate) fn depends_on_the_first(runs: &Runs<'_>, plan: &Plan, failed: &Outcom
             let merged = made(Faultless::CutOff(missed));
             let reference = &runs.reference.outcome.end;
             let others = [&merged, &last].map(rested);
-            if merged.is_complete && reference.are_shared(&failed.end, &runs.reference.mask, others) {
+            if merged.is_complete && reference.lacks_the_same(&failed.end, &runs.reference.mask, others) {
                 let [from, until] = missed.map(|it| it.as_secs_f64());
                 return Some(format!(
-                    "the end state depends on the changes that {} observes: the differences are the same in a run \
-                     without faults in which {} observes the changes between {from:.3} s and {until:.3} s at once, and \
-                     its last input does not require them (to replay: EXPLORE_REPLAY='{plan}')",
+                    "the end state depends on the changes that {} observes: it lacks the same objects in a run without \
+                     faults in which {} observes the changes between {from:.3} s and {until:.3} s at once, and its \
+                     last input does not require them (to replay: EXPLORE_REPLAY='{plan}')",
                     given(client),
                     given(client)
                 ));
