@@ -288,8 +288,8 @@ impl TestCluster {
             let at = match entry {
                 Entry::Request(request) if is_lease_write(request) => return,
                 Entry::Request(request) if is_failure(request) => request.answered,
-                // A write that changes nothing takes no revision.
-                Entry::Request(request) if done.count > 0 && self.is_progress(request) => request.answered,
+                // A write that changes nothing does not count.
+                Entry::Request(request) if done.count > 0 && self.is_progress(request, done) => request.answered,
                 Entry::Event(event) if event.kind == "BOOKMARK" => return,
                 Entry::Event(event) if self.work.is_beside(&event.group, &event.resource) => return,
                 Entry::Event(event) if done.beside.contains(&event.revision) => return,
@@ -304,8 +304,8 @@ impl TestCluster {
         (last.or_else(|| unseen.then(Instant::now)), total)
     }
 
-    fn is_progress(&self, request: &RecordedRequest) -> bool {
-        let is_beside = |info: &RequestInfo| self.work.is_beside(&info.group, &info.resource);
+    fn is_progress(&self, request: &RecordedRequest, done: &Done) -> bool {
+        let is_beside = |info: &RequestInfo| self.work.is_beside(&info.group, &info.resource) || !done.may_be_of(info);
         request.is_write() && !request.info.as_ref().is_some_and(is_beside)
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fake_apiserver::{ApiServer, StoredChange};
+use fake_apiserver::api::request_info::RequestInfo;
+use fake_apiserver::{ApiServer, StoredChange, StoredObject};
 use serde_json::Value;
 
 use crate::mask::Mask;
@@ -34,6 +35,20 @@ pub(crate) struct Done {
     pub(crate) count: u64,
     /// Revisions of the other changes.
     pub(crate) beside: BTreeSet<u64>,
+    /// Group, resource, namespace and name of the objects with changes that count.
+    changed: BTreeSet<[String; 4]>,
+}
+
+impl Done {
+    /// Returns `true` if a write may have made one of the changes: its object has changed, or it names none.
+    pub(crate) fn may_be_of(&self, info: &RequestInfo) -> bool {
+        let object = [&*info.group, &*info.resource, &info.namespace, &info.name].map(str::to_owned);
+        info.name.is_empty() || self.changed.contains(&object)
+    }
+}
+
+fn identity(object: &StoredObject) -> [String; 4] {
+    [object.group(), object.resource(), object.namespace(), object.name()].map(str::to_owned)
 }
 
 impl Work {
@@ -49,16 +64,23 @@ impl Work {
     /// Returns the changes after a revision. Changes that are no longer in the history count.
     pub(crate) fn since(&self, server: &ApiServer, after: u64) -> Done {
         let all = server.resource_version().saturating_sub(after);
-        let beside: BTreeSet<u64> = match all {
-            0 => BTreeSet::new(),
-            _ => {
-                let changes = server.changes_after(after).into_iter();
-                changes.filter(|it| !self.counts(it)).map(|it| it.revision).collect()
-            }
+        let (mut beside, mut changed) = (BTreeSet::new(), BTreeSet::new());
+        let changes = if all > 0 {
+            server.changes_after(after)
+        } else {
+            Vec::new()
         };
+        for change in changes {
+            if self.counts(&change) {
+                changed.extend(change.object().map(identity));
+            } else {
+                beside.insert(change.revision);
+            }
+        }
         Done {
             count: all.saturating_sub(beside.len() as u64),
             beside,
+            changed,
         }
     }
 

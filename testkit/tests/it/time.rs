@@ -165,6 +165,31 @@ async fn loop_without_a_wait_is_reported() {
     assert!(message.contains("/pods/web-0 by \"kube-rs\": 404"), "{message}");
 }
 
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn writes_without_effect_next_to_a_change_of_another_object_do_not_count(cluster: TestCluster) {
+    cluster.create(config_map("a").data("same", "1")).await;
+    let client = cluster.client();
+    cluster.run(async move {
+        loop {
+            patch_map(&client, "same", 1).await;
+            sleep(Duration::from_secs(3)).await;
+        }
+    });
+    let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(cluster.client());
+    cluster.run(async move {
+        sleep(Duration::from_secs(1)).await;
+        let patch = Patch::Merge(json!({"metadata": {"name": "b"}, "data": {"once": "1"}}));
+        let applied = maps.patch("b", &PatchParams::default(), &patch).await;
+        applied.expect("it exists");
+        std::future::pending::<()>().await;
+    });
+    cluster.create(config_map("b")).await;
+    let began = Instant::now();
+    cluster.settle().await;
+    assert_eq!(began.elapsed(), Duration::from_millis(6_100));
+}
+
 /// The controller reads its own write at once and writes again, forever.
 #[rstest]
 #[tokio::test(start_paused = true)]
