@@ -171,13 +171,20 @@ fn hash_in_name(object: &StoredObject) -> Option<String> {
     ends.next().map(str::to_owned)
 }
 
-/// Returns the `generateName` of an object; `None` if its name was given.
+/// Returns the `generateName` of an object; `None` if its name was given, or counts the Pods of a StatefulSet.
 pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
     // The text is searched first, since decoding is expensive.
     static FIELD: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\"generateName\":"));
     FIELD.find(object.stored_bytes())?;
     let prefix = object.value()["metadata"]["generateName"].as_str()?.to_owned();
-    object.name().starts_with(&prefix).then_some(prefix)
+    let rest = object.name().strip_prefix(&prefix)?;
+    (!is_ordinal(rest)).then_some(prefix)
+}
+
+/// Returns `true` for the end of the name of a StatefulSet's Pod, which has a `generateName` as well. Generated names
+/// end with five characters.
+fn is_ordinal(rest: &str) -> bool {
+    (1..5).contains(&rest.len()) && rest.bytes().all(|it| it.is_ascii_digit())
 }
 
 impl Identities {

@@ -20,6 +20,9 @@ const VALUE_CHARS: usize = 200;
 /// Description of an object that only the other state has.
 pub(crate) const UNEXPECTED: &str = "unexpected";
 
+/// Objects that the controllers of workloads make from the workload.
+const REVISIONS: &str = "controllerrevisions.apps ";
+
 /// Fields of the metadata that always differ between runs, or that only count writes.
 const OWN: [&str; 4] = ["resourceVersion", "creationTimestamp", "managedFields", "generation"];
 
@@ -133,11 +136,16 @@ impl<'a> Pair<'a> {
         let state = self.states[side];
         let mut object = kept.object.value();
         state.hide_choices(key, &mut object);
+        name_generation(&mut object);
         let Some(metadata) = object["metadata"].as_object_mut() else {
             return object;
         };
         for field in OWN.iter().chain(&["uid"]) {
             metadata.remove(*field);
+        }
+        if key.starts_with(REVISIONS) {
+            // Copied when the revision is made, before or after the owner's next change.
+            metadata.remove("annotations");
         }
         if let Some(time) = metadata.get_mut("deletionTimestamp") {
             *time = "is set".into();
@@ -201,6 +209,22 @@ impl<'a> Pair<'a> {
         });
         numbered.collect()
     }
+}
+
+/// Replaces the generation of an object in its status, which counts changes of the spec: it differs between runs.
+fn name_generation(object: &mut Value) {
+    let generation = object["metadata"]["generation"].clone();
+    let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let name = |fields: &mut Map<String, Value>| {
+        let observed = fields.get_mut("observedGeneration").filter(|it| **it == generation);
+        observed.into_iter().for_each(|it| *it = "its own".into());
+    };
+    name(status);
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    let conditions = conditions.into_iter().flatten().filter_map(Value::as_object_mut);
+    conditions.for_each(name);
 }
 
 /// A field that differs.
@@ -346,5 +370,82 @@ fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec
                 ..Field::at(path.to_owned(), text)
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::TestCluster;
+    use crate::explore::outcomes::EndState;
+    use crate::mask::Mask;
+    use crate::objects::object;
+    use crate::work::Work;
+
+    async fn end(size: &str, annotations: serde_json::Value) -> EndState {
+        let cluster = TestCluster::start();
+        let revision = object("apps/v1", "ControllerRevision", "web-1")
+            .set("revision", 1)
+            .set("data", json!({"size": size}))
+            .set("metadata.annotations", annotations);
+        cluster.create(revision).await;
+        EndState::of(cluster.server(), 0, &Work::default())
+    }
+
+    async fn pod(name: &str) -> EndState {
+        let cluster = TestCluster::start();
+        cluster
+            .create(crate::objects::pod(name).set("metadata.generateName", "web-"))
+            .await;
+        EndState::of(cluster.server(), 0, &Work::default())
+    }
+
+    #[rstest::rstest]
+    #[case::generated("web-b7xzq", "web-k2w9d", true)]
+    #[case::ordinals("web-0", "web-1", false)]
+    #[tokio::test]
+    async fn names_that_end_with_an_ordinal_are_not_generated(
+        #[case] one: &str,
+        #[case] other: &str,
+        #[case] is_same: bool,
+    ) {
+        let (one, other) = (pod(one).await, pod(other).await);
+        assert_eq!(one.compare(&other, &Mask::default()).is_empty(), is_same);
+    }
+
+    /// A StatefulSet with a generation, and the generation that its controller has observed.
+    async fn web(generation: i64, observed: i64) -> EndState {
+        let cluster = TestCluster::start();
+        let web = || object("apps/v1", "StatefulSet", "web");
+        let spec = json!({
+            "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
+        });
+        cluster.create(web().set("spec", spec)).await;
+        for replicas in (1..generation).rev() {
+            cluster.patch(web(), json!({"spec": {"replicas": replicas + 1}})).await;
+        }
+        cluster.patch(web(), json!({"spec": {"replicas": 2}})).await;
+        cluster
+            .patch_status(web(), json!({"observedGeneration": observed, "replicas": 0}))
+            .await;
+        EndState::of(cluster.server(), 0, &Work::default())
+    }
+
+    #[tokio::test]
+    async fn observed_generation_is_compared_with_the_generation() {
+        let (two, three, old) = (web(2, 2).await, web(3, 3).await, web(3, 2).await);
+        assert_eq!(two.compare(&three, &Mask::default()), [""; 0]);
+        assert_ne!(two.compare(&old, &Mask::default()), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn annotations_of_a_revision_depend_on_the_time_of_its_creation() {
+        let early = end("1Gi", json!({})).await;
+        let late = end("1Gi", json!({"example.com/made": "yes"})).await;
+        let other = end("2Gi", json!({})).await;
+        assert_eq!(early.compare(&late, &Mask::default()), [""; 0]);
+        assert_ne!(early.compare(&other, &Mask::default()), [""; 0]);
     }
 }
