@@ -9,6 +9,10 @@ const OLD: &str = "apiextensions.k8s.io/v1beta1";
 /// The schema field that keeps undeclared fields.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
+/// The schema fields that make a list a map.
+const LIST_TYPE: &str = "x-kubernetes-list-type";
+const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
+
 /// Fields of the whole definition that in v1 are part of each version.
 const PER_VERSION: [&str; 2] = ["subresources", "additionalPrinterColumns"];
 
@@ -78,6 +82,11 @@ fn structural(schema: &mut Map<String, Value>, preserves: bool) {
     if preserves && is_object && !schema.contains_key("additionalProperties") {
         schema.insert(PRESERVE.to_owned(), true.into());
     }
+    if has_optional_key(schema) {
+        for field in [LIST_TYPE, LIST_KEYS] {
+            schema.remove(field);
+        }
+    }
     let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
     for (name, field) in fields.into_iter().flatten() {
         // The server defines the metadata of the whole object.
@@ -90,6 +99,19 @@ fn structural(schema: &mut Map<String, Value>, preserves: bool) {
             structural(inner, preserves);
         }
     }
+}
+
+/// Returns `true` if the items of a list may lack a key, which v1 refuses.
+fn has_optional_key(schema: &Map<String, Value>) -> bool {
+    let items = schema.get("items").unwrap_or(&Value::Null);
+    let required = items["required"].as_array();
+    let keys = schema.get(LIST_KEYS).and_then(Value::as_array);
+    let is_optional = |key: &Value| {
+        let property = key.as_str().map(|it| &items["properties"][it]);
+        let has_default = property.is_some_and(|it| it.get("default").is_some());
+        !has_default && !required.is_some_and(|it| it.contains(key))
+    };
+    keys.is_some_and(|it| it.iter().any(is_optional))
 }
 
 /// Moves the conversion webhook to its place in v1.
@@ -138,6 +160,18 @@ mod tests {
         }),
         json!([{"name": "v1", "served": true, "storage": true,
             "schema": {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}}}}}]),
+    )]
+    #[case::list_with_an_optional_key(
+        json!({"version": "v1", "preserveUnknownFields": false, "validation": {"openAPIV3Schema": {"properties": {
+            "ports": {"type": "array", LIST_TYPE: "map", LIST_KEYS: ["port", "protocol"],
+                "items": {"type": "object", "required": ["port"]}},
+            "names": {"type": "array", LIST_TYPE: "map", LIST_KEYS: ["name"],
+                "items": {"type": "object", "required": ["name"]}}}}}}),
+        json!([{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "ports": {"type": "array", "items": {"type": "object", "required": ["port"]}},
+                "names": {"type": "array", LIST_TYPE: "map", LIST_KEYS: ["name"],
+                    "items": {"type": "object", "required": ["name"]}}}}}}]),
     )]
     fn old_definitions_get_the_form_of_v1(#[case] spec: Value, #[case] versions: Value) {
         let converted = as_v1(definition(spec));
