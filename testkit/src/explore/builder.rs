@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -65,6 +66,7 @@ pub(crate) fn explore_planned(scenario: Scenario) -> Explore {
             inquiries: Arc::new([]),
             timing: Timing::VIRTUAL,
             stop: Arc::default(),
+            is_over: AtomicBool::default(),
             linger: None,
             within: Duration::from_secs(900),
             ignored: Vec::new(),

@@ -212,6 +212,14 @@ impl Step {
         format!("{}µs {} {what} @{}", self.at.as_micros(), self.point, self.view)
     }
 
+    /// Returns `true` if a request of this step has changed an object. A write without effect returns an earlier
+    /// version.
+    pub(crate) fn has_changed(&self, request: &Request) -> bool {
+        let is_done = matches!(request.outcome, Outcome::Answered(200..=299));
+        let is_delete = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
+        request.is_write() && is_done && (is_delete || request.wrote.is_some_and(|it| it > self.truth))
+    }
+
     /// Returns the class of a message: the verb or the kind of event, and the resource.
     pub(crate) fn class(&self) -> (&str, &str) {
         match &self.what {

@@ -136,6 +136,7 @@ impl Runner {
     ) -> Result<(), String> {
         step.act(&self.scenario, cluster, &self.trust, kubeconfig.map(PathBuf::as_path))
             .await?;
+        step.wait_until_deleted(self.scenario.within.0, cluster).await;
         match &step.wait {
             Some(wait) => {
                 hooks.test_waits();

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake_apiserver::{KubernetesVersion, Worker, load, random_token};
+use fake_apiserver::{KubernetesVersion, PodScript, PodSelector, Worker, load, random_token};
 use serde_json::{Value, json};
 
 use super::files::Folder;
@@ -32,6 +32,9 @@ use crate::work::Work;
 
 /// Time of a wait for a step without a fault, when all work is done.
 const SHORT_WAIT: Duration = Duration::from_millis(250);
+
+/// Time after which a Pod starts, in real time. The default of the server would be most of a run.
+const POD_STARTS: Duration = Duration::from_millis(200);
 
 /// Time after which a run fails if its cluster has not settled.
 const SETTLE_BOUND: Duration = Duration::from_secs(60);
@@ -133,6 +136,7 @@ impl Scenario {
             Some(words) if words.is_empty() => Vec::new(),
             Some(words) => Worker::parse_list(&words.join(",")).map_err(|err| err.to_string())?,
         };
+        let workers_start_pods = workers.contains(&Worker::Kubelet);
         let mut builder = TestCluster::builder().workers(workers);
         if cluster.rbac {
             builder = builder.rbac();
@@ -179,6 +183,10 @@ impl Scenario {
             let mut object = as_v1(manifest.object);
             trust.add_to(&mut object);
             builder = builder.manifest(object);
+        }
+        let starts = PodScript::default().starts_after(POD_STARTS);
+        if workers_start_pods {
+            builder = builder.pod_script(PodSelector::all(), starts);
         }
         for (pods, script) in self.pod_scripts()? {
             builder = builder.pod_script(pods, script);
@@ -239,6 +247,7 @@ impl Runner {
             inquiries: checks.inquiries.into(),
             timing: Timing::real(SCENARIO_BOUND, scenario.within.0 / 2),
             stop: Arc::clone(&options.stop),
+            is_over: AtomicBool::default(),
             linger: None,
             within: scenario.within.0,
             ignored: scenario.work().ignored,

@@ -161,6 +161,21 @@ impl Step {
         }
     }
 
+    /// Waits until the objects that the step deletes are gone, as `kubectl delete` does, for a time.
+    pub(crate) async fn wait_until_deleted(&self, time: Duration, cluster: &TestCluster) {
+        let began = Instant::now();
+        let objects = self.delete.iter().flat_map(|it| it.all());
+        for object in objects.filter(|_| self.refused.is_none()) {
+            // The step would have failed for an unknown resource.
+            let Ok(named) = named(cluster, object, self.namespace()) else {
+                continue;
+            };
+            while began.elapsed() < time && named.read(cluster).await.is_some() {
+                sleep(LOOK_AGAIN).await;
+            }
+        }
+    }
+
     /// Waits for the condition of the step. After a fault it may take longer, which is recorded. The error is a text
     /// for the report.
     pub(crate) async fn wait_for(&self, wait: &Wait, cluster: &TestCluster, hooks: &dyn Hooks) -> Result<(), String> {

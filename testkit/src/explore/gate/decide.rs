@@ -2,8 +2,7 @@
 //!
 //! Its input is requests, answers and events as data. It does not send anything and does not wait.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,12 +54,16 @@ pub(crate) struct State {
     pub(crate) trace: Vec<Step>,
     /// The named steps of the workload, in the order in which they began.
     pub(crate) steps: Vec<String>,
-    counts: BTreeMap<String, u32>,
+    pub(super) counts: BTreeMap<String, u32>,
     paused: BTreeMap<Arc<str>, Instant>,
     lagging: BTreeMap<(Arc<str>, String), Instant>,
     /// Ends of the outages of external systems, by client and system.
     pub(super) outages: BTreeMap<(String, String), Instant>,
     lives: BTreeMap<Arc<str>, u32>,
+    /// Number of named steps of the scenario that have begun, or that the plan skips.
+    pub(crate) step: usize,
+    /// Points without their numbers of the messages of this step.
+    pub(crate) in_step: HashSet<String>,
     pub(crate) violations: Vec<Violation>,
     /// End of the last fault that has begun.
     pub(crate) windows_end: Option<Instant>,
@@ -101,6 +104,8 @@ pub(crate) struct State {
     pub(crate) is_void: bool,
     /// Set if the reference lacks the state to compare the end with.
     pub(crate) is_unjudged: bool,
+    /// Set if a wrong state was judged early.
+    pub(crate) is_hasty: bool,
     /// Descriptions of values that were assigned to objects in another order than in the reference.
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
@@ -200,31 +205,6 @@ impl Gate {
             *number
         };
         Arc::new(Life::new(client, number))
-    }
-
-    /// Increments the count of a point and returns the faults at it.
-    pub(crate) fn actions(&self, state: &mut State, stem: String) -> (String, Vec<Action>) {
-        let count = match state.counts.get_mut(&stem) {
-            Some(count) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                state.counts.insert(stem.clone(), 1);
-                1
-            }
-        };
-        let mut point = stem;
-        // Writing to a String does not fail.
-        let _ = write!(point, "#{count}");
-        let struck = self.plan.faults.iter().filter(|it| it.point == point);
-        let actions: Vec<Action> = struck.map(|it| it.action).collect();
-        if !actions.is_empty() {
-            // A fault without a duration is over at once.
-            state.windows_end = state.windows_end.max(Some(Instant::now()));
-            state.faults_begin.get_or_insert(self.started.elapsed());
-        }
-        (point, actions)
     }
 
     /// Counts a message. Returns `true` if it exceeds a limit, which is reported as a hot loop.

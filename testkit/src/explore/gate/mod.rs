@@ -2,6 +2,7 @@
 
 mod decide;
 mod calls;
+mod points;
 mod messages;
 mod life;
 mod owners;

@@ -59,6 +59,8 @@ pub(crate) struct Outcome {
     pub(crate) waited: usize,
     /// Set if the reference lacked the state to compare the end with.
     pub(crate) is_unjudged: bool,
+    /// Set if a wrong state was judged early.
+    pub(crate) is_hasty: bool,
     /// Number of waits of the scenario before the failure of an assertion that did not wait for the end of the faults.
     pub(crate) void_at: Option<usize>,
     /// The wait from which the scenario waited for the end of the faults, in order to evaluate a failed assertion

@@ -8,10 +8,10 @@ mod faults;
 
 pub(crate) use action::Action;
 pub(crate) use faults::{
-    Fault, Kind, LARGE, LONG, Names, OnAnswer, OnCall, OnEvent, OnRequest, OnRun, SHORT, SMALL_PAGE, Seen, Try,
+    Fault, Kind, LARGE, LONG, Names, OnAnswer, OnCall, OnEvent, OnRequest, OnRun, SHORT, SMALL_PAGE, Seen, Try, Value,
 };
 #[cfg(all(feature = "processes", unix))]
 pub(crate) use kinds::of_processes;
 pub use kinds::{Faults, clock_skew, crashes, delays, errors, overlaps, pauses, stale_watches, variants};
 pub(crate) use plan::Plan;
-pub(crate) use point::{Point, escaped, given};
+pub(crate) use point::{Point, escaped, first_in_step, given};

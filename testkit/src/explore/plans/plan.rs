@@ -158,6 +158,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::in_a_namespace("lose@b:patch:pods:shop/a#2", "patch pods shop/a (number 2)")]
+    #[case::of_a_step("lose@b:patch:pods:shop/a#step2", "patch pods shop/a (the first in step 2)")]
     #[case::of_the_cluster("lose@b:patch:nodes:/a#1", "patch nodes a")]
     #[case::a_generated_name("lose@b:create:pods:shop/#1", "create pods in shop")]
     #[case::of_the_cluster_whose_name_is_made("lose@b:create:nodes:/#1", "create nodes")]

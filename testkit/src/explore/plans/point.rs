@@ -32,6 +32,14 @@ pub(crate) fn given(name: &str) -> Cow<'_, str> {
 /// object and not to a position in the run, so it stays valid when messages arrive in another order.
 pub(crate) type Point = String;
 
+/// Returns the point of the first message of its kind about an object in a named step of the scenario, counted from 1.
+/// In real time, the number of messages before it differs between runs.
+pub(crate) fn first_in_step(stem: &str, step: usize) -> Point {
+    format!("{stem}#{IN_STEP}{step}")
+}
+
+const IN_STEP: &str = "step";
+
 /// Description of the parts of a point.
 pub(crate) struct Words<'a> {
     pub(crate) client: Cow<'a, str>,
@@ -49,7 +57,10 @@ pub(crate) fn words<'a>(point: &'a str, names: &BTreeMap<Point, String>) -> Word
     let (object, nth) = parts.next().unwrap_or_default().rsplit_once('#').unwrap_or_default();
     let nth = match nth {
         "1" | "" => String::new(),
-        nth => format!(" (number {nth})"),
+        nth => match nth.strip_prefix(IN_STEP) {
+            Some(step) => format!(" (the first in step {step})"),
+            None => format!(" (number {nth})"),
+        },
     };
     let what = match (verb, object.split_once('/')) {
         ("call", _) if object.is_empty() => format!("{}{nth}", given(resource)),

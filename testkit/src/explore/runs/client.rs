@@ -130,7 +130,6 @@ where
         }
     };
     harness.check();
-    // Each of these effects ends this function.
     if let Some(effect) = ticket.after.first() {
         match *effect {
             OnAnswer::Crash(down) => {
@@ -142,6 +141,7 @@ where
                 gate.outcome(&life, ticket.index, Outcome::Broken);
                 return Err(broken());
             }
+            OnAnswer::Wait(time) => harness.wait(time).await,
         }
     }
     if let Some(until) = gate.paused(&life.client) {

@@ -43,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) timing: Timing,
     /// Set by another thread to end all runs.
     pub(crate) stop: Arc<AtomicBool>,
+    /// Set when the search is over: runs that try plans end.
+    pub(crate) is_over: AtomicBool,
     /// Called at the end of each run, when its cluster still exists.
     pub(crate) linger: Option<Linger>,
     /// Time from the last fault within which the end state must be right.
@@ -143,6 +145,9 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Usual,
+    /// A run in real time that may end before the last chance of the controllers: if nothing changes in a wrong state,
+    /// or if the search is over. Its failure is confirmed by usual runs.
+    Tried,
     /// A usual run with bodies and tracing output recorded.
     Shown,
     /// The reference with other uids and another time of day.

@@ -27,6 +27,8 @@ pub(crate) struct Harness {
     pub(crate) gate: Gate,
     /// Action at the end of each `settle`.
     pub(crate) mode: Mode,
+    /// Set if a wrong state without changes is judged early.
+    pub(crate) is_hasty: bool,
     /// Set if steps are compared with the reference.
     pub(crate) compares: bool,
     /// Time within which the state of a step must become right.
@@ -50,6 +52,7 @@ impl Harness {
         let wait = Wait::at(gate.base);
         Self {
             gate,
+            is_hasty: false,
             compares: config.oracles.has(Oracle::EndState),
             checks: Arc::clone(&config.checks),
             inquiries: Arc::clone(&config.inquiries),
@@ -223,6 +226,7 @@ impl Harness {
                     self.wait(time).await;
                     return Err(Unreachable);
                 }
+                OnAnswer::Wait(time) => self.wait(time).await,
             }
         }
         Ok(())

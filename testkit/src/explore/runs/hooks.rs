@@ -92,6 +92,11 @@ impl Hooks for Harness {
     }
 
     fn step_begins(&self, name: &str, place: &str) -> bool {
+        {
+            let mut state = self.gate.state();
+            state.step += 1;
+            state.in_step.clear();
+        }
         if self.gate.skips(name) {
             return false;
         }

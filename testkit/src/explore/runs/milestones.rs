@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::config::Mode;
 use super::harness::Harness;
+use super::hasty::Still;
 use crate::explore::oracles::Oracle;
 use crate::explore::outcomes::{EndState, Milestone, Passed, left_behind};
 use crate::mask::Mask;
@@ -111,7 +112,7 @@ impl Harness {
             return;
         }
         let began = Instant::now();
-        let (mut looked_at, mut differences) = (None, Vec::new());
+        let (mut looked_at, mut differences, mut still) = (None, Vec::new(), Still::default());
         loop {
             // Skip the expensive comparison while nothing changes.
             let revision = self.revision();
@@ -127,7 +128,7 @@ impl Harness {
                 }
                 return;
             }
-            if waited >= self.within + self.timing.slow {
+            if waited >= self.within + self.timing.slow || self.is_hopeless(&mut still) {
                 let end = self.end_state();
                 let left = left_behind(expected, &self.gate.state().trace, &end);
                 let headline =

@@ -12,6 +12,7 @@ mod hooks;
 mod milestones;
 mod wait;
 mod early;
+mod hasty;
 mod client;
 mod answer;
 mod watch;

@@ -129,7 +129,7 @@ fn longest_pause(outcome: &Outcome, quiet: Duration) -> Duration {
     // Old clients write a ConfigMap of the same name with each Lease.
     let locks: BTreeSet<String> = leases.collect();
     let counts = |step: &&Step| match &step.what {
-        What::Request(request) => request.is_write() && !locks.contains(&request.named()),
+        What::Request(request) => step.has_changed(request) && !locks.contains(&request.named()),
         What::Event { kind, object, .. } => kind != BOOKMARK && !locks.contains(object),
         What::Call { .. } | What::Note(_) => false,
     };
@@ -143,4 +143,39 @@ fn longest_pause(outcome: &Outcome, quiet: Duration) -> Duration {
         last = Some(step.at);
     }
     longest
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_apiserver::Verb;
+
+    use super::*;
+    use crate::explore::trace;
+
+    fn write(at: u64, wrote: u64) -> Step {
+        let mut request = trace::Request::new(Verb::Update, "pods");
+        (request.wrote, request.outcome) = (Some(wrote), trace::Outcome::Answered(200));
+        Step {
+            at: Duration::from_secs(at),
+            client: Arc::from("operator"),
+            life: 1,
+            what: What::Request(request),
+            view: 0,
+            truth: 4,
+            point: String::new(),
+        }
+    }
+
+    #[test]
+    fn writes_without_effect_end_no_pause() {
+        let pause = |wrote: u64| {
+            let outcome = Outcome {
+                trace: vec![write(1, 5), write(3, wrote)],
+                ..Outcome::default()
+            };
+            longest_pause(&outcome, Duration::from_secs(10))
+        };
+        assert_eq!(pause(6), Duration::from_secs(2));
+        assert_eq!(pause(4), Duration::ZERO);
+    }
 }

@@ -15,6 +15,7 @@ use super::digest::digest;
 use super::doings::doings;
 use super::early::Quiet;
 use super::harness::Harness;
+use super::hasty::Still;
 use super::milestones::{STEADY, StepIsWrong};
 use super::notes;
 use super::world::{Variant, World};
@@ -72,7 +73,7 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
 const fn seed_of(role: Role) -> u64 {
     match role {
         Role::Other | Role::OtherResting => 1 << 32,
-        Role::Usual | Role::Shown | Role::Waiting | Role::Resting => 0,
+        Role::Usual | Role::Tried | Role::Shown | Role::Waiting | Role::Resting => 0,
     }
 }
 
@@ -91,7 +92,7 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
         if !config.timing.is_real {
             return run.await;
         }
-        match select(run, std::pin::pin!(stopped(config))).await {
+        match select(run, std::pin::pin!(stopped(config, role))).await {
             Either::Left((outcome, _)) => outcome,
             // The run is not judged.
             Either::Right(_) => Outcome::default(),
@@ -99,9 +100,10 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
     })
 }
 
-/// Waits until all runs must end.
-async fn stopped(config: &Config) {
-    while !config.stop.load(Ordering::Relaxed) {
+/// Waits until runs of this role must end.
+async fn stopped(config: &Config, role: Role) {
+    let is_over = || role == Role::Tried && config.is_over.load(Ordering::Relaxed);
+    while !config.stop.load(Ordering::Relaxed) && !is_over() {
         sleep(LOOK_FOR_STOP).await;
     }
 }
@@ -117,8 +119,8 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
     let is_large = plan.has(OnRun::LargeVersions);
     let variant = match (role, is_large) {
         (Role::Other | Role::OtherResting, _) => Variant::Other,
-        (Role::Usual | Role::Shown | Role::Waiting | Role::Resting, true) => Variant::Large,
-        (Role::Usual | Role::Shown | Role::Waiting | Role::Resting, false) => Variant::Usual,
+        (Role::Usual | Role::Tried | Role::Shown | Role::Waiting | Role::Resting, true) => Variant::Large,
+        (Role::Usual | Role::Tried | Role::Shown | Role::Waiting | Role::Resting, false) => Variant::Usual,
     };
     let mode = match (role, reference) {
         (Role::Waiting, _) => Mode::Wait,
@@ -127,7 +129,9 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
     };
     let (cluster, harness) = world.cluster(variant, config.timing.is_real, |server| {
         let gate = Gate::new(server, plan.clone(), limit, config.oracles.has(Oracle::DeletesByName));
-        Harness::new(gate, config, reference, mode)
+        let mut harness = Harness::new(gate, config, reference, mode);
+        harness.is_hasty = role == Role::Tried;
+        harness
     });
     let cluster = Arc::new(cluster);
     let _clocks = (!config.has_machine_clock).then(|| virtual_clock::start(cluster.server().now()));
@@ -156,7 +160,7 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
     run.restarts(plan).await;
     let rested = match role {
         Role::Resting | Role::OtherResting => run.rested(&end).await,
-        Role::Usual | Role::Shown | Role::Other | Role::Waiting => None,
+        Role::Usual | Role::Tried | Role::Shown | Role::Other | Role::Waiting => None,
     };
     let mut outcome = run.outcome(end, role == Role::Other);
     outcome.rested = rested;
@@ -280,6 +284,7 @@ impl Run<'_> {
     async fn converge(&self) -> (EndState, Option<Duration>) {
         let (mut quiet_since, mut quiet_at, mut wrong) = (None, None, None);
         let (mut looked_at, mut known): (Option<((u64, u64), EndState)>, _) = (None, None);
+        let mut still = Still::default();
         loop {
             let is_quiet = match self.harness.quiet_since() {
                 Some(Quiet::Over) if looked_at.is_none() => true,
@@ -324,7 +329,8 @@ impl Run<'_> {
             if is_late && wrong.is_none() {
                 wrong = Some(why.clone());
             }
-            if !is_quiet || is_busy || waited >= self.config.within + self.config.timing.slow {
+            let is_hopeless = self.harness.is_hopeless(&mut still);
+            if !is_quiet || is_busy || is_hopeless || waited >= self.config.within + self.config.timing.slow {
                 let (oracle, why) = wrong.unwrap_or(why);
                 self.gate.violation(oracle, why);
                 return (end, None);
@@ -459,6 +465,7 @@ impl Run<'_> {
             milestones: std::mem::take(&mut state.milestones),
             waited: state.waited,
             is_unjudged: state.is_unjudged,
+            is_hasty: state.is_hasty,
             void_at: state.is_void.then_some(state.waited),
             patient_from: self.gate.plan.patient_from,
             permuted: std::mem::take(&mut state.permuted),

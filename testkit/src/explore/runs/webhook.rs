@@ -55,6 +55,10 @@ impl Harness {
                 self.wait(*time).await;
                 Err(LOST.to_owned())
             }
+            Some(OnAnswer::Wait(time)) => {
+                self.wait(*time).await;
+                Ok(())
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::thread::Scope;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(super) struct Jobs<'a> {
     /// Returns the number of runs to make at once.
     pub(super) at_once: &'a dyn Fn() -> usize,
     pub(super) is_stopped: &'a dyn Fn() -> bool,
+    /// Set when the search is over: runs in progress end.
+    pub(super) is_over: &'a AtomicBool,
     pub(super) run: &'a (dyn Fn(&Plan) -> Outcome + Sync),
     /// Confirms a failure, and minimises it within a time.
     pub(super) confirm: &'a (dyn Fn(&Plan, &Outcome, Duration) -> Confirmation + Sync),
@@ -50,7 +53,8 @@ impl Runs<'_> {
         let jobs = Jobs {
             at_once: &self.at_once,
             is_stopped: &|| self.is_stopped(),
-            run: &|plan| self.one(plan),
+            is_over: &self.config.is_over,
+            run: &|plan| self.tried(plan),
             confirm: &|plan, outcome, limit| confirm(self, plan, outcome, limit),
         };
         as_they_come(&jobs, work)
@@ -70,7 +74,8 @@ fn start<'scope>(
     });
 }
 
-/// Makes all runs of a source. A completed search waits for the runs in progress, and confirms their failures.
+/// Makes all runs of a source. A completed search waits for the runs in progress, and confirms their failures, until
+/// its time is over; then it ends the runs, and waits for the confirmation in progress.
 fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
     let Jobs { run, confirm, .. } = *jobs;
     let (done, arrivals) = channel::<thread::Result<Arrived>>();
@@ -79,9 +84,21 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
         let mut confirming = None;
         let mut stop = None;
         loop {
+            let remaining = work.judge().remaining();
+            if stop.is_some() && remaining.is_zero() {
+                jobs.is_over.store(true, Ordering::Relaxed);
+                for Doubtful { plan, outcome, .. } in std::mem::take(&mut doubtful).into_values() {
+                    if let Some(violation) = outcome.violations.first() {
+                        work.judge().unconfirmed(plan, violation.clone());
+                    }
+                }
+            }
             let (made, most) = work.judge().made();
             let room = usize::try_from(most.saturating_sub(made)).unwrap_or(usize::MAX);
+            // Further runs would be in vain if the next failure is confirmed.
+            let is_decisive = (confirming.is_some() || !doubtful.is_empty()) && work.judge().needs_one();
             while stop.is_none()
+                && !is_decisive
                 && doubtful.len() < DOUBTFUL_MAX
                 && begun.len() < room
                 && begun.len() + usize::from(confirming.is_some()) < (jobs.at_once)().max(1)
@@ -114,13 +131,25 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
             if begun.is_empty() && confirming.is_none() {
                 return stop.map_or(Ok(()), Err);
             }
-            let arrived = arrivals.recv();
-            let arrived = arrived.unwrap_or_else(|err| panic!("the threads of the exploration are gone: {err}"));
+            let is_over = jobs.is_over.load(Ordering::Relaxed);
+            let time = if is_over { Duration::MAX } else { remaining };
+            let arrived = match arrivals.recv_timeout(time) {
+                Ok(arrived) => arrived,
+                Err(RecvTimeoutError::Timeout) => {
+                    stop = stop.or(Some(Stop::Spent));
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => panic!("the threads of the exploration are gone"),
+            };
             let handled = match arrived.unwrap_or_else(|payload| resume_unwind(payload)) {
                 Arrived::Run(place, outcome) => {
                     let Some((plan, about)) = begun.remove(&place) else {
                         continue;
                     };
+                    if is_over {
+                        // The run may have ended early.
+                        continue;
+                    }
                     let handled = work.done(plan.clone(), about, &outcome);
                     if !outcome.violations.is_empty() {
                         let made = work.judge().made().0;
@@ -144,6 +173,7 @@ mod tests {
     use std::sync::mpsc::Receiver;
 
     use super::*;
+    use crate::explore::machine::WallClock;
     use crate::explore::outcomes::Violation;
     use crate::explore::plans::{Action, Fault, SHORT};
     use crate::explore::search::confirm::Confirmed;
@@ -155,7 +185,10 @@ mod tests {
         plans: std::vec::IntoIter<Plan>,
         handled: Vec<String>,
         confirmed: Vec<String>,
+        unconfirmed: Vec<String>,
         most: u64,
+        time: Duration,
+        clock: WallClock,
         tell: Sender<String>,
     }
 
@@ -195,6 +228,18 @@ mod tests {
             Duration::ZERO
         }
 
+        fn remaining(&self) -> Duration {
+            self.time.saturating_sub(self.clock.elapsed())
+        }
+
+        fn needs_one(&self) -> bool {
+            false
+        }
+
+        fn unconfirmed(&mut self, plan: Plan, _: Violation) {
+            self.unconfirmed.push(name(&plan));
+        }
+
         fn confirmed(&mut self, confirmation: Confirmation, made: u64) -> Result<(), Stop> {
             if let Confirmed::FirstCome(plan) = confirmation.result {
                 self.confirmed.push(format!("{plan} of {made}"));
@@ -204,8 +249,8 @@ mod tests {
     }
 
     /// Makes runs of the plans `0` to `3`, two at once, of which `1` and `2` fail. The run `0` ends when the result of
-    /// this plan has been handled.
-    fn explored(last: &str, most: u64) -> Numbered {
+    /// this plan has been handled, or when the search is over.
+    fn explored(last: &str, most: u64, time: Duration) -> Numbered {
         let action = Action {
             fault: Fault::CrashAfter,
             value: SHORT,
@@ -217,13 +262,22 @@ mod tests {
             plans: plans.into_iter(),
             handled: Vec::new(),
             confirmed: Vec::new(),
+            unconfirmed: Vec::new(),
             most,
+            time,
+            clock: WallClock::start(),
             tell,
         };
+        let is_over = AtomicBool::new(false);
         let run = |plan: &Plan| {
             let mut outcome = Outcome::default();
             match name(plan).as_str() {
-                "0" => while lock(&told).recv().expect("the sender is open") != last {},
+                "0" => {
+                    let told = lock(&told);
+                    while !is_over.load(Ordering::Relaxed) && told.try_recv().ok().as_deref() != Some(last) {
+                        thread::yield_now();
+                    }
+                }
                 "1" | "2" => outcome.violations.push(Violation::new("it", String::new())),
                 _ => {}
             }
@@ -232,31 +286,43 @@ mod tests {
         let jobs = Jobs {
             at_once: &|| 2,
             is_stopped: &|| false,
+            is_over: &is_over,
             run: &run,
             confirm: &|plan, _, _| Confirmation {
                 result: Confirmed::FirstCome(name(plan)),
                 took: Duration::ZERO,
             },
         };
-        assert!(as_they_come(&jobs, &mut work).is_ok());
+        let is_spent = as_they_come(&jobs, &mut work).is_err();
+        assert_eq!(is_spent, is_over.into_inner());
         work
     }
 
+    const LONG: Duration = Duration::from_secs(3600);
+
     #[test]
     fn slow_run_does_not_delay_the_results_of_others() {
-        let work = explored("3", 4);
+        let work = explored("3", 4, LONG);
         assert_eq!(work.handled, ["1", "2", "3", "0"]);
     }
 
     #[test]
     fn failures_are_confirmed_in_the_order_of_their_plans_after_earlier_runs() {
-        let work = explored("3", 4);
+        let work = explored("3", 4, LONG);
         assert_eq!(work.confirmed, ["1 of 1", "2 of 2"]);
     }
 
     #[test]
     fn no_more_runs_begin_than_the_budget_permits() {
-        let work = explored("1", 2);
+        let work = explored("1", 2, LONG);
         assert_eq!(work.handled, ["1", "0"]);
+    }
+    #[test]
+    fn runs_in_progress_end_with_the_time_and_failures_remain_unconfirmed() {
+        let work = explored("never", 4, Duration::from_millis(1));
+        assert_eq!(work.confirmed, [""; 0]);
+        assert!(!work.handled.contains(&"0".to_owned()), "{:?}", work.handled);
+        let failed = work.handled.iter().filter(|it| ["1", "2"].contains(&it.as_str()));
+        assert_eq!(work.unconfirmed.len(), failed.count());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::explore::outcomes::Outcome;
+use crate::explore::outcomes::{Outcome, Violation};
 use crate::explore::plans::{Plan, given};
 use crate::explore::runs::Config;
 
@@ -20,6 +20,8 @@ pub(crate) struct Asides {
     permuted: Option<(Vec<String>, Plan)>,
     /// Description of the first end state that depends on the order of arrival.
     pub(crate) first_come: Option<String>,
+    /// Failures that there was no time to confirm, oldest first.
+    pub(crate) unconfirmed: Vec<(Plan, Violation)>,
     /// Number of plans that were not examined, because they failed like other plans.
     pub(crate) repeated: u64,
     /// Resources and paths of fields that are excluded from comparisons, because they differed in only some runs of a
@@ -64,6 +66,13 @@ impl Asides {
         });
         let first_come = self.first_come.iter().cloned();
         let repeated = (self.repeated > 0).then(|| format!("{} more plans fail with the same message", self.repeated));
+        let unconfirmed = self.unconfirmed.first().map(|(plan, violation)| {
+            let count = match self.unconfirmed.len() {
+                1 => "a plan that failed once was".to_owned(),
+                more => format!("{more} plans that failed once were"),
+            };
+            format!("{count} not repeated, because the time was over; the first: {violation} (to replay: EXPLORE_REPLAY='{plan}')")
+        });
         let unsteady = (!self.unsteady.is_empty()).then(|| {
             let fields = self
                 .unsteady
@@ -79,6 +88,7 @@ impl Asides {
             .chain(permuted)
             .chain(first_come)
             .chain(repeated)
+            .chain(unconfirmed)
             .collect()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fake_apiserver::Verb;
 
-use crate::explore::plans::{Action, Fault, Faults, Kind, LONG, Plan, Point, SHORT, Seen, Try};
+use crate::explore::plans::{Action, Fault, Faults, Kind, LONG, Plan, Point, SHORT, Seen, Try, first_in_step};
 use crate::explore::runs::Timing;
 use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, STEP, Step, What};
 use crate::test_cluster::TEST_CLIENT;
@@ -23,6 +23,8 @@ pub(crate) struct Candidate {
     pub(crate) point: Point,
     /// Set if the test does not wait for the end of the fault.
     pub(crate) is_early: bool,
+    /// A fault that always follows this one.
+    pub(crate) then: Option<(Action, Point)>,
 }
 
 impl Candidate {
@@ -36,10 +38,14 @@ impl Candidate {
 
     /// Returns the plan with only this fault.
     pub(crate) fn plan(&self) -> Plan {
-        match self.is_early {
+        let plan = match self.is_early {
             // The last fault of a plan is the one that further faults follow.
             true => Plan::single(TEST_CLIENT, Action::EARLY).and(&self.point, self.action),
             false => Plan::single(&self.point, self.action),
+        };
+        match &self.then {
+            Some((action, point)) => plan.and(point, *action),
+            None => plan,
         }
     }
 }
@@ -77,6 +83,7 @@ pub(crate) fn candidates(
 ) -> Vec<Candidate> {
     let (mut all, mut known) = (Vec::new(), HashSet::new());
     let late = Late::of(trace);
+    let points = if timing.is_real { points(trace) } else { Vec::new() };
     let mut scenario_step = trace[..from].iter().filter(|it| begins_step(it)).count();
     for (at, step) in trace.iter().enumerate().skip(from) {
         scenario_step += usize::from(begins_step(step));
@@ -88,7 +95,10 @@ pub(crate) fn candidates(
             changes: users.changes(request.base(), scenario_step),
         };
         // In virtual time there are enough runs, but the same message of another step may be a repetition.
-        let class = (step.class(), if timing.is_real { scenario_step } else { 0 });
+        let class = match timing.is_real {
+            true => (step.class(), written(step), scenario_step),
+            false => (step.class(), String::new(), 0),
+        };
         for fault in Fault::ALL {
             for Try { rank, value, .. } in tries(*fault, step, &seen) {
                 let mut action = Action { fault: *fault, value };
@@ -100,12 +110,13 @@ pub(crate) fn candidates(
                 }
                 if faults.has(action.kind()) && (can_crash || !action.is_crash()) {
                     all.push(Candidate {
-                        is_repeat: !known.insert((action, &step.client, class)),
+                        is_repeat: !known.insert((action, &step.client, class.clone())),
                         rank,
                         at,
                         action,
-                        point: step.point.clone(),
+                        point: points.get(at).unwrap_or(&step.point).clone(),
                         is_early: false,
+                        then: None,
                     });
                 }
             }
@@ -124,6 +135,7 @@ pub(crate) fn candidates(
                 },
                 point: it.point,
                 is_early: false,
+                then: None,
             })
         });
         all.extend(whole.filter(|it| faults.has(it.action.kind())));
@@ -143,8 +155,32 @@ pub(crate) fn candidates(
     all
 }
 
+/// Returns the points of a trace; those of first messages in a step after the first one do not count earlier messages.
+pub(super) fn points(trace: &[Step]) -> Vec<Point> {
+    let (mut in_step, mut number) = (HashSet::new(), 0);
+    let named = trace.iter().map(|step| {
+        if begins_step(step) {
+            number += 1;
+            in_step.clear();
+        }
+        match step.point.rsplit_once('#') {
+            Some((stem, _)) if in_step.insert(stem) && number > 1 => first_in_step(stem, number),
+            _ => step.point.clone(),
+        }
+    });
+    named.collect()
+}
+
+/// Returns the name of an object that a request creates or deletes: each of them is a state of its own.
+fn written(step: &Step) -> String {
+    match &step.what {
+        What::Request(it) if it.made_from.is_none() && matches!(it.verb, Verb::Create | Verb::Delete) => it.named(),
+        What::Request(_) | What::Event { .. } | What::Call { .. } | What::Note(_) => String::new(),
+    }
+}
+
 /// Returns `true` for the note at the beginning of a named step of the scenario.
-fn begins_step(step: &Step) -> bool {
+pub(super) fn begins_step(step: &Step) -> bool {
     &*step.client == TEST_CLIENT && matches!(&step.what, What::Note(note) if note.starts_with(STEP))
 }
 
@@ -152,7 +188,7 @@ fn begins_step(step: &Step) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     /// Number of the step, from 1, and resource of each change; a deletion is listed twice.
-    changes: Vec<(usize, String)>,
+    pub(super) changes: Vec<(usize, String)>,
 }
 
 impl Users {
@@ -175,7 +211,7 @@ impl Users {
     }
 
     /// Number of changes of a resource up to a step.
-    fn changes(&self, resource: &str, until: usize) -> usize {
+    pub(super) fn changes(&self, resource: &str, until: usize) -> usize {
         let made = self.changes.iter();
         made.filter(|(step, of)| *step <= until && of == resource).count()
     }

@@ -31,6 +31,9 @@ pub(crate) enum Confirmed {
     FirstCome(String),
     /// The failure does not recur. The fields that differed from the reference are excluded from comparisons.
     Unsure(Nondeterminism, BTreeSet<(String, String)>),
+    /// The state became right later. The fields that differed are excluded from comparisons, since every further plan
+    /// would need as long.
+    Slow(BTreeSet<(String, String)>),
     /// The search has been stopped.
     Stopped,
 }
@@ -61,11 +64,14 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     if let Some(note) = depends_on_the_first(runs, plan, outcome) {
         return Confirmed::FirstCome(note);
     }
-    let recurrence = recurrence(runs, plan, &violation, took);
+    let (recurrence, again) = recurrence(runs, plan, &violation, took);
     if runs.is_stopped() {
         return Confirmed::Stopped;
     }
     let (failed, made) = recurrence;
+    if outcome.is_hasty && failed == 1 {
+        return Confirmed::Slow(outcome.unlike.clone());
+    }
     if !is_certain(recurrence, config.timing.allows_miss) {
         let what = match config.timing.is_real {
             true => format!("{violation}, in {failed} of {made} runs of the same plan"),
@@ -80,7 +86,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
         };
         return Confirmed::Unsure(Nondeterminism::new(plan, &what), unlike);
     }
-    let shrunk = shrink::shrink(config, world, reference, plan, violation, limit);
+    let shrunk = shrink::shrink(config, world, reference, (plan, again), violation, limit);
     let Shrunk {
         plan,
         outcome,
@@ -108,8 +114,14 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     Confirmed::Failure(finding)
 }
 
-/// Makes more runs of a plan that has failed once. Returns the number of failures and of runs.
-fn recurrence(runs: &Runs<'_>, plan: &Plan, violation: &Violation, took: &mut Duration) -> (u32, u32) {
+/// Makes more runs of a plan that has failed once. Returns the number of failures and of runs, and in real time one of
+/// the failing runs.
+fn recurrence(
+    runs: &Runs<'_>,
+    plan: &Plan,
+    violation: &Violation,
+    took: &mut Duration,
+) -> ((u32, u32), Option<Outcome>) {
     let fails = |outcome: &Outcome| {
         outcome
             .violations
@@ -117,12 +129,13 @@ fn recurrence(runs: &Runs<'_>, plan: &Plan, violation: &Violation, took: &mut Du
             .is_some_and(|it| it.oracle == violation.oracle)
     };
     let timing = runs.config.timing;
-    let (mut failed, mut made) = (1, 1);
+    let (mut failed, mut made, mut failing) = (1, 1, None);
     if timing.is_real {
         // The runs mostly wait.
         let outcomes = runs.at_the_same_time(plan, CONFIRMATIONS);
         failed += outcomes.iter().filter(|it| fails(it)).count() as u32;
         made += CONFIRMATIONS;
+        failing = outcomes.into_iter().find(fails);
     }
     let most = if timing.allows_miss {
         2 * CONFIRMATIONS
@@ -140,7 +153,7 @@ fn recurrence(runs: &Runs<'_>, plan: &Plan, violation: &Violation, took: &mut Du
         failed += u32::from(fails(&again));
         made += 1;
     }
-    (failed, made)
+    ((failed, made), failing)
 }
 
 /// Returns `true` if a failure occurred in all runs, or in all but one if that is permitted.

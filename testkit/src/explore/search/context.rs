@@ -8,7 +8,7 @@ use std::thread;
 use super::candidates::{Candidate, Users, candidates};
 use crate::explore::outcomes::{Outcome, Reference};
 use crate::explore::plans::{Faults, Plan};
-use crate::explore::runs::{Config, World, judged};
+use crate::explore::runs::{Config, Role, World, judged, run};
 
 /// Shared context of all runs of a search.
 pub(crate) struct Runs<'a> {
@@ -38,6 +38,11 @@ impl Runs<'_> {
     /// Makes the run of a plan on this thread.
     pub(crate) fn one(&self, plan: &Plan) -> Outcome {
         judged(self.config, self.world, plan, &self.reference).0
+    }
+
+    /// Makes the run of a plan in real time, which ends with the search.
+    pub(crate) fn tried(&self, plan: &Plan) -> Outcome {
+        run(self.config, self.world, plan, Role::Tried, Some(&self.reference))
     }
 
     /// Makes several runs of one plan at once.

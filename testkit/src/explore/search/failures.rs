@@ -76,6 +76,11 @@ impl Failures {
         self.found.len() >= self.most || self.until.is_some_and(|until| schedules >= until)
     }
 
+    /// Returns `true` if one more failure ends the search.
+    pub(crate) fn needs_one(&self) -> bool {
+        self.found.len() + 1 >= self.most
+    }
+
     /// Returns the failures in the order in which they were found.
     #[cfg(all(feature = "processes", unix))]
     pub(crate) fn into_found(self) -> Vec<Finding> {

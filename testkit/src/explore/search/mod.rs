@@ -4,6 +4,7 @@ mod order;
 mod sources;
 mod candidates;
 mod turns;
+mod shapes;
 mod in_order;
 mod as_they_come;
 mod state;

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::candidates::{Candidate, early};
+use super::candidates::{Candidate, Users, early};
 use super::context::Runs;
 use super::random::Random;
+use super::shapes::{is_aside, locks, stale_restarts, unobserved};
 use super::sources::{SECONDS, SWARM_FAULTS, are_likeliest, are_likeliest_in_real_time, paired};
 use super::state::{Search, Tried};
 use super::turns::in_turns;
@@ -15,7 +16,7 @@ use crate::explore::outcomes::Outcome;
 use crate::explore::plans::{Action, Kind, OnRun, Plan};
 use crate::explore::runs::sequence;
 use crate::explore::specs::{BACK, Spec, is_late};
-use crate::explore::trace::{LEASES, Step, What};
+use crate::explore::trace::{Step, What};
 use crate::test_cluster::TEST_CLIENT;
 
 /// Highest rank of a likely fault. Likely faults are tried first, and combined with each change of a spec before two
@@ -31,12 +32,18 @@ impl Search<'_> {
         let most = SECONDS / singles.len().max(1);
         let is_real = self.runs.config.timing.is_real;
         let trace = &reference.outcome.trace;
-        let is_first = |it: &Candidate| is_likely(it) && !(is_real && is_aside(trace, it));
+        let asides = if is_real { Some(locks(trace)) } else { None };
+        let is_first =
+            |it: &Candidate| is_likely(it) && !asides.as_ref().is_some_and(|locks| is_beside(trace, it, locks));
         let (mut first, others): (Vec<_>, Vec<_>) = singles.into_iter().partition(is_first);
         let (mut first_overlaps, other_overlaps): (Vec<_>, Vec<_>) = overlaps.into_iter().partition(is_first);
         if is_real {
-            first = in_turns(first, trace);
-            first_overlaps = in_turns(first_overlaps, trace);
+            let users = Users::of(&reference.outcome);
+            let hidden = unobserved(trace, &first_overlaps, &users);
+            first_overlaps.retain(|it| !hidden.contains(it));
+            let restarts = self.stale_restarts(&reference.outcome, &users);
+            first = in_turns(first, [restarts, hidden], trace);
+            first_overlaps = in_turns(first_overlaps, [Vec::new(), Vec::new()], trace);
         }
         let parts = [&first, &others, &first_overlaps, &other_overlaps];
         self.kinds.possible = parts.iter().flat_map(|it| it.iter()).map(Candidate::kind).collect();
@@ -65,6 +72,14 @@ impl Search<'_> {
         self.orders(&tried)?;
         self.coverage.is_whole = !self.is_cut;
         self.swarm(tried)
+    }
+
+    /// Lists the restarts against an old state of the objects of users, if their kinds of faults are chosen.
+    fn stale_restarts(&self, reference: &Outcome, users: &Users) -> Vec<Candidate> {
+        match self.faults.has(Kind::Crash) && self.faults.has(Kind::Process) {
+            true => stale_restarts(&reference.trace, &reference.controllers, users, self.runs.config.timing),
+            false => Vec::new(),
+        }
     }
 
     /// Returns the same faults with a test that continues during them, if the test waits for the cluster at all.
@@ -205,10 +220,13 @@ fn is_likely(candidate: &Candidate) -> bool {
     !candidate.is_repeat && candidate.rank <= LIKELY
 }
 
-/// Returns `true` for messages about Leases and Events.
-fn is_aside(trace: &[Step], candidate: &Candidate) -> bool {
-    let resource = trace.get(candidate.at).map_or("", |it| it.class().1);
-    matches!(resource, LEASES | "events" | "events.events.k8s.io")
+/// Returns `true` for messages about Leases, Events, and objects that older clients write together with a Lease.
+fn is_beside(trace: &[Step], candidate: &Candidate, locks: &BTreeSet<String>) -> bool {
+    trace.get(candidate.at).is_some_and(|it| match &it.what {
+        What::Request(request) => is_aside(request.base()) || locks.contains(&request.named()),
+        What::Event { resource, object, .. } => is_aside(resource) || locks.contains(object),
+        What::Call { .. } | What::Note(_) => false,
+    })
 }
 
 /// Returns the field of a change.

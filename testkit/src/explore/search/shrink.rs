@@ -1,7 +1,7 @@
 //! Minimises a failure: fewer faults, shorter durations, a shorter workload. Each attempt is run again before it
 //! counts.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +28,12 @@ pub(crate) struct Shrunk {
 }
 
 /// Returns the smallest plan with the same violation that was found within a limit of processor time, and its run.
+/// `known` is a failing run of the plan, if runs take too long to be repeated.
 pub(crate) fn shrink(
     config: &Config,
     world: &World,
     reference: &Arc<Reference>,
-    plan: &Plan,
+    (plan, known): (&Plan, Option<Outcome>),
     violation: Violation,
     limit: Duration,
 ) -> Shrunk {
@@ -48,7 +49,23 @@ pub(crate) fn shrink(
         let same = outcome.violations.first().filter(|it| it.oracle == violation.oracle);
         same.cloned().map(|violation| (outcome, violation, reference))
     };
-    let attempt = |plan: &Plan| (spent.get() < limit).then(|| made(plan)).flatten();
+    let is_kept = known.is_some();
+    let first = known.and_then(|it| {
+        let same = it
+            .violations
+            .first()
+            .filter(|it| it.oracle == violation.oracle)
+            .cloned()?;
+        Some((it, same, Arc::clone(reference)))
+    });
+    let last = RefCell::new(first);
+    let attempt = |plan: &Plan| {
+        let attempted = (spent.get() < limit).then(|| made(plan)).flatten()?;
+        if is_kept {
+            *last.borrow_mut() = Some(attempted);
+        }
+        Some(())
+    };
     let mut smallest = plan.clone();
     // The last fault is kept: without faults, the plan passes.
     while smallest.faults.len() > 1 {
@@ -88,7 +105,11 @@ pub(crate) fn shrink(
             smallest = shorter;
         }
     }
-    let (plan, outcome, violation, reference) = match made(&smallest) {
+    let smallest_run = match last.take() {
+        Some(run) => Some(run),
+        None => made(&smallest),
+    };
+    let (plan, outcome, violation, reference) = match smallest_run {
         Some((outcome, violation, reference)) => (smallest, outcome, violation, reference),
         // The failure was confirmed before, so the plan is reported as it was found.
         None => {

@@ -36,7 +36,7 @@ impl<'a> Search<'a> {
         runs.all(&mut Listed { search, plans, then })
     }
 
-    /// Tries single faults in real time: the first ones in turns with the likeliest pairs with them, then the later
+    /// Tries single faults in real time: the first ones, then the likeliest pairs with them, then the later
     /// ones. The later ones begin while some of the first ones are still running.
     pub(super) fn overlapping_parts(
         &mut self,
@@ -49,7 +49,6 @@ impl<'a> Search<'a> {
             first: shard.part(first.into_iter()).collect(),
             later: later.into_iter().flat_map(|it| shard.part(it.into_iter())).collect(),
             pairs: VecDeque::new(),
-            was_single: false,
             running: 0,
             begun: 0,
             most,
@@ -156,15 +155,13 @@ fn one_more_late<'t>(plan: &'t Plan, next: &'t [Candidate]) -> impl Iterator<Ite
     late.map(|it| (plan.and(&it.point, it.action), it.clone()))
 }
 
-/// Single faults in two parts, and the likeliest pairs of the first part. A pair can be tried when its first fault has
-/// been tried; single faults and pairs take turns.
+/// Single faults in two parts, and between them the likeliest pairs of the first part. A pair can be tried when its
+/// first fault has been tried.
 struct Parts<'s, 'a> {
     search: &'s mut Search<'a>,
     first: VecDeque<Candidate>,
     pairs: VecDeque<Plan>,
     later: VecDeque<Candidate>,
-    /// Set if the last plan of the first part was a single fault.
-    was_single: bool,
     /// Number of single faults of the first part that are running.
     running: usize,
     /// Number of single faults that have begun.
@@ -195,14 +192,13 @@ impl Work for Parts<'_, '_> {
     type About = Part;
 
     fn next(&mut self) -> Option<(Plan, Part)> {
-        let is_pair = self.was_single || self.first.is_empty();
-        if is_pair && let Some(plan) = self.pairs.pop_front() {
-            self.was_single = false;
+        if self.first.is_empty()
+            && let Some(plan) = self.pairs.pop_front()
+        {
             return Some((plan, Part::Pair));
         }
         self.begun += 1;
         if let Some(candidate) = self.first.pop_front() {
-            self.was_single = true;
             self.running += 1;
             return Some((candidate.plan(), Part::First(self.begun, candidate)));
         }
@@ -270,7 +266,9 @@ pub(super) fn are_likeliest(first: &Tried, second: &Candidate) -> bool {
 /// Returns `true` for pairs that are tried before the less likely single faults in real time. Fewer runs are possible
 /// there, and therefore old states of objects that users have changed are tried first.
 pub(super) fn are_likeliest_in_real_time(first: &Tried, second: &Candidate) -> bool {
-    are_likeliest(first, second) && second.action.fault == Fault::Rewind
+    let are_restarts =
+        first.plan.faults.len() == 1 && first.kind == Kind::Crash && second.action.fault == Fault::Rewind;
+    are_restarts && are_likeliest(first, second)
 }
 
 /// Random mutations of plans that reached a new state.

@@ -134,6 +134,10 @@ impl Search<'_> {
                 self.runs.reference.ignore(&unlike);
                 self.asides.unsteady.extend(unlike);
             }
+            Confirmed::Slow(unlike) => {
+                self.runs.reference.ignore(&unlike);
+                self.asides.unsteady.extend(unlike);
+            }
             Confirmed::Stopped => {}
         }
     }
@@ -184,10 +188,24 @@ impl Judge for Search<'_> {
         let is_real = self.runs.config.timing.is_real;
         let limit = time / SHRINKING[usize::from(is_real)];
         match (is_real, self.failures.is_empty()) {
-            // The failures of a search that has ended are reported as they were found.
-            (true, _) if self.is_spent().is_err() => Duration::ZERO,
-            (true, _) | (false, true) => limit,
-            (false, false) => limit.min(time.saturating_sub(self.coverage.processor_time)),
+            (false, true) => limit,
+            (true, _) | (false, false) => limit.min(self.remaining()),
+        }
+    }
+
+    fn remaining(&self) -> Duration {
+        let Limits { time, clock, .. } = self.limits;
+        let spent = clock.map_or(self.coverage.processor_time, WallClock::elapsed);
+        time.saturating_sub(spent)
+    }
+
+    fn needs_one(&self) -> bool {
+        self.failures.needs_one()
+    }
+
+    fn unconfirmed(&mut self, plan: Plan, violation: Violation) {
+        if !self.failures.has(&violation) {
+            self.asides.unconfirmed.push((plan, violation));
         }
     }
 

@@ -42,6 +42,15 @@ pub(crate) trait Judge {
     /// Returns the limit of the time for minimising a failure.
     fn shrinking(&self) -> Duration;
 
+    /// Returns the time until the search ends.
+    fn remaining(&self) -> Duration;
+
+    /// Returns `true` if the search ends with the next confirmed failure.
+    fn needs_one(&self) -> bool;
+
+    /// Handles a failure that there is no time to confirm.
+    fn unconfirmed(&mut self, plan: Plan, violation: Violation);
+
     /// Handles a confirmation. The failure was one of this number of results.
     fn confirmed(&mut self, confirmation: Confirmation, made: u64) -> Result<(), Stop>;
 }

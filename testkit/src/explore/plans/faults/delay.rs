@@ -1,6 +1,6 @@
-//! `delay`: a message arrives later.
+//! `delay` and `slow-answer`: a message arrives later, or an answer.
 
-use super::effects::{Effects, OnCall, OnEvent, OnRequest};
+use super::effects::{Effects, OnAnswer, OnCall, OnEvent, OnRequest};
 use super::row::{FaultRow, Kind, Names};
 use super::tried::{INSTANT, LONG, SHORT, Tried, at};
 use super::value::Takes;
@@ -30,4 +30,28 @@ pub(super) const ROW: FaultRow = FaultRow {
         ..Effects::NONE
     },
     words: |it, time| format!("delay {} of {} by {:?}", it.what, it.client, time.time()),
+};
+
+pub(super) const ANSWER: FaultRow = FaultRow {
+    word: "slow-answer",
+    takes: Takes::Time,
+    kind: |_| Kind::Process,
+    names: Names::Message,
+    shows_old: false,
+    tried: Tried {
+        writes: &[at(2, LONG)],
+        ..Tried::NEVER
+    },
+    effects: |time| Effects {
+        answer: Some(OnAnswer::Wait(time.time())),
+        ..Effects::NONE
+    },
+    words: |it, time| {
+        format!(
+            "execute {} of {} and deliver the answer after {:?}",
+            it.what,
+            it.client,
+            time.time()
+        )
+    },
 };

@@ -64,6 +64,8 @@ pub(crate) enum OnAnswer {
     Crash(Duration),
     /// The connection breaks after this time.
     Break(Duration),
+    /// The answer is delivered after this time.
+    Wait(Duration),
 }
 
 /// Effect on an event that has not reached the client.

@@ -86,6 +86,8 @@ pub(crate) enum Fault {
     Freeze => freeze::ROW,
     /// The list returns the objects as they were before the last changes of their specs.
     Rewind => rewind::ROW,
+    /// The request completes, and its answer arrives after a time.
+    SlowAnswer => delay::ANSWER,
     /// The API server restarts before the request and is down for a time.
     ServerRestart => server_restart::ROW,
 }

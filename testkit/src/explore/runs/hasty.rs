@@ -1,0 +1,35 @@
+//! Early verdicts in real time: a run that tries a plan fails if nothing changes in a wrong state for a while. The
+//! usual runs that confirm the failure wait longer.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::harness::Harness;
+use crate::hooks::Hooks;
+
+/// Time after which a wrong state without any change is judged.
+const HOPELESS: Duration = Duration::from_secs(8);
+
+/// The last change of the cluster that a wait has seen: its revision, and the time at which it was seen.
+#[derive(Debug, Default)]
+pub(super) struct Still(Option<(u64, Instant)>);
+
+impl Harness {
+    /// Returns `true` if a run that tries a plan need not wait for a correct state any longer.
+    pub(super) fn is_hopeless(&self, still: &mut Still) -> bool {
+        if !self.is_hasty {
+            return false;
+        }
+        let (now, revision) = (Instant::now(), self.gate.server.resource_version());
+        let faults_end = self.gate.state().windows_end;
+        let (since, at) = *still.0.get_or_insert((revision, now));
+        if faults_end.is_some_and(|it| it > at) || self.work.since(&self.gate.server, since).count > 0 {
+            still.0 = Some((revision, now));
+            return false;
+        }
+        let is_hopeless = now.saturating_duration_since(at) >= HOPELESS && self.are_controllers_ready();
+        self.gate.state().is_hasty |= is_hopeless;
+        is_hopeless
+    }
+}
