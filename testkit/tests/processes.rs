@@ -327,7 +327,7 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 #[case::an_unknown_kind_of_fault(
     "controllers: [{name: a, command: [x]}]\nfaults: [floods]\nsteps: []",
     "faults",
-    "there are crashes"
+    "known are crashes"
 )]
 #[case::a_check_without_a_rule(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, object: pods/a}",
