@@ -48,6 +48,12 @@ pub(crate) trait Restart: Send + Sync {
     fn is_ready(&self) -> bool {
         true
     }
+
+    /// Returns the time for which its threads have run or waited for a processor, except for a wait that has not ended;
+    /// and whether one of them runs or waits now. Zero and `false` on systems that do not measure this.
+    fn busy(&self) -> (Duration, bool) {
+        (Duration::ZERO, false)
+    }
 }
 
 /// The second half of a call outside of the API, to be awaited after the call.
@@ -74,6 +80,9 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
 
     /// Returns `true` if no controller is being started.
     fn are_controllers_ready(&self) -> bool;
+
+    /// Returns [`Restart::busy`] for all controllers together.
+    fn controllers_busy(&self) -> (Duration, bool);
 
     /// Records that the controller `name` ended by itself; `back_off` is the pause before its restart, if there is one.
     fn controller_ended(&self, name: &str, how: &str, back_off: Option<Duration>);

@@ -22,6 +22,9 @@ const MESSAGES_EACH: u64 = 10;
 /// Number of further messages after which such a burst is checked again.
 const LOOK_AGAIN: u64 = 500;
 
+/// Time after the last activity up to which `settle` waits for processes that are busy.
+const BUSY: Duration = Duration::from_secs(10);
+
 /// The messages of one instant of virtual time.
 struct Burst {
     messages: u64,
@@ -144,10 +147,14 @@ impl TestCluster {
             self.server.resource_version(),
         );
         let (mut total, mut revision) = (first, at_first);
+        let mut acted = last;
         loop {
+            let (since, (busy, _)) = (Instant::now(), self.controllers_busy());
             if self.pass_or_expect(place, last + self.bounds.quiet).await? {
                 return Ok(());
             }
+            let (more, is_running) = self.controllers_busy();
+            let is_busy = is_running || more.saturating_sub(busy) * 4 > since.elapsed();
             let (moved, done): (_, Done);
             (done, revision) = (self.work.since(&self.server, revision), self.server.resource_version());
             (moved, total) = self.last_activity(total, &done);
@@ -167,12 +174,14 @@ impl TestCluster {
                     last = Instant::now();
                 }
                 (None, None) if !self.are_controllers_ready() => last = Instant::now(),
+                // A process that computes, or that waits for a processor, has not settled.
+                (None, None) if is_busy && acted.elapsed() < BUSY => last = Instant::now(),
                 (None, _) => return Ok(()),
                 (Some(_), Some(what)) => {
                     let fields = self.work.restless_fields(&self.server, at_first);
                     return Err(self.restless(Cause::Restless, place, &what, first, &fields));
                 }
-                (Some(at), None) => last = at,
+                (Some(at), None) => (last, acted) = (at, at),
             }
         }
     }
@@ -206,6 +215,11 @@ impl TestCluster {
 
     fn are_controllers_ready(&self) -> bool {
         self.hooks.as_ref().is_none_or(|hooks| hooks.are_controllers_ready())
+    }
+
+    fn controllers_busy(&self) -> (Duration, bool) {
+        let hooks = self.hooks.as_ref();
+        hooks.map_or((Duration::ZERO, false), |hooks| hooks.controllers_busy())
     }
 
     /// Lets this much virtual time pass. All timers within it fire in order.

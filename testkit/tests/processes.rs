@@ -101,12 +101,24 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<
         made.metadata.name = Some(format!("{}-{part}", map.name_any()));
         let exists = maps.get_opt(&made.name_any()).await?.is_some();
         if !exists {
+            if part == "second" && std::env::var(CONTROLLER).is_ok_and(|it| it == "computing") {
+                compute(Duration::from_secs(4));
+            }
             maps.create(&PostParams::default(), &made).await?;
         } else if !is_fixed {
             break;
         }
     }
     Ok(Action::await_change())
+}
+
+/// Uses a processor for this time, as a controller that decodes large answers does.
+#[expect(clippy::disallowed_methods, reason = "the controller is a process in real time")]
+fn compute(time: Duration) {
+    let until = std::time::Instant::now() + time;
+    while std::time::Instant::now() < until {
+        std::hint::spin_loop();
+    }
 }
 
 /// Deletes the object created for a source that no longer exists, and creates one for each existing source. Both are
@@ -234,6 +246,25 @@ fn condition_that_holds_soon_after_the_limit_of_its_wait_is_slow_in_a_run_with_a
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
     assert!(report.contains("the state was not right until"), "{report}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn process_that_computes_has_not_settled() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "computing");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let next = "  - wait: {object: configmaps/web-second, timeout: 0s}\nfaults: [crashes]\n";
+    let yaml = yaml.replace("faults: [crashes]\n", next);
+    let path = directory.write("computing.yaml", &yaml).display().to_string();
+    let output = drydock(&["explore", &path, "--plans", "1"]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}\n{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ use super::output::{is_panic, read_lines};
 use super::ready::is_answering;
 use super::reaper::{Reaper, kill};
 use super::scenario::{Controller, Ready};
-use super::usage::Usage;
+use super::usage::{Usage, busy};
 use crate::hooks::{Hooks, Restart};
 use crate::lock::lock;
 
@@ -191,6 +191,11 @@ impl Restart for Process {
     fn is_ready(&self) -> bool {
         let state = lock(&self.0.state);
         state.is_ready || state.is_over || state.failed.is_some()
+    }
+
+    fn busy(&self) -> (Duration, bool) {
+        let group = lock(&self.0.state).group;
+        group.map_or((Duration::ZERO, false), |it| busy(it.unsigned_abs()))
     }
 }
 

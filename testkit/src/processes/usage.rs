@@ -60,6 +60,28 @@ fn processor(path: &str) -> Option<Duration> {
     Some(Duration::from_millis(ticks * 1_000 / TICKS))
 }
 
+/// Returns the time for which the threads of a process have run or waited for a processor, and whether one of them does
+/// so now; zero and `false` without `/proc`.
+pub(crate) fn busy(process: u32) -> (Duration, bool) {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    let (mut nanoseconds, mut is_running) = (0, false);
+    for thread in threads.flatten() {
+        let read = |file| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        // Nanoseconds of running and of waiting, then the number of time slices.
+        let times = read("schedstat");
+        nanoseconds += times
+            .split_whitespace()
+            .take(2)
+            .filter_map(|it| it.parse::<u64>().ok())
+            .sum::<u64>();
+        // The state follows the name, which is in parentheses and may contain any character.
+        is_running |= read("stat")
+            .rsplit_once(") ")
+            .is_some_and(|(_, state)| state.starts_with('R'));
+    }
+    (Duration::from_nanos(nanoseconds), is_running)
+}
+
 /// Reads the peak memory of a process.
 fn memory(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;

@@ -57,6 +57,12 @@ impl Hooks for Harness {
         lock(&self.controllers).values().all(|it| it.is_ready())
     }
 
+    fn controllers_busy(&self) -> (Duration, bool) {
+        let controllers = lock(&self.controllers);
+        let all = controllers.values().map(|it| it.busy());
+        all.fold((Duration::ZERO, false), |sum, it| (sum.0 + it.0, sum.1 || it.1))
+    }
+
     fn controller_ended(&self, name: &str, how: &str, back_off: Option<Duration>) {
         self.gate.ended(name, how, back_off);
     }
