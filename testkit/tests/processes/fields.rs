@@ -384,7 +384,7 @@ checks:
         "webhooks",
         ", '${CERT_DIR}', '${PORT_WEBHOOK}'",
         &fields,
-        &["--plans", "6"],
+        &["--plans", "7"],
     );
     let report = &found.report;
     assert_eq!(found.code, Some(i32::from(expected.is_some())), "{report}");
@@ -393,7 +393,7 @@ checks:
     if expected.is_some() {
         assert_eq!(failure["oracle"], "always \"denied\"", "{report}");
     } else {
-        assert!(report.contains("6 of 6 single faults"), "{report}");
+        assert!(report.contains("7 of 7 single faults"), "{report}");
     }
 }
 

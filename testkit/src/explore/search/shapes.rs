@@ -146,7 +146,7 @@ fn is_old_list(request: &Request) -> bool {
     request.verb == Verb::List && request.may_be_stale && request.outcome != Outcome::Unseen
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "processes", unix))]
 mod tests {
     use std::time::Duration;
 
