@@ -281,7 +281,8 @@ fn stale_list_after_a_crash_is_found_after_few_plans() {
       kind: ConfigMap
       metadata: {name: web, labels: {role: source}}
 ";
-    let yaml = format!("{head}{again}faults: [crashes, processes]\n{tail}");
+    // All runs that have begun count as plans: on an idle machine 32 begin at once.
+    let yaml = format!("{head}{again}faults: [crashes, processes]\nparallel: 8\n{tail}");
     let path = directory.write("following.yaml", &yaml).display().to_string();
     let json = directory.0.join("report.json");
     let output = drydock(&["explore", &path, "--json", &json.display().to_string()]);
@@ -301,7 +302,7 @@ fn stale_list_after_a_crash_is_found_after_few_plans() {
         "{report}"
     );
     let plans = read["coverage"]["plans"].as_u64().expect("the value is a number");
-    assert!(plans <= 40, "{plans} plans\n{report}");
+    assert!(plans <= 30, "{plans} plans\n{report}");
 }
 
 /// With private networks, concurrent runs listen on the same port. If that is not permitted, the reason is reported.
