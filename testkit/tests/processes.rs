@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action;
 use kube::runtime::{Controller, watcher};
 use kube::{Client, ResourceExt};
@@ -101,7 +101,7 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<
         made.metadata.name = Some(format!("{}-{part}", map.name_any()));
         let exists = maps.get_opt(&made.name_any()).await?.is_some();
         if !exists {
-            if part == "second" && std::env::var(CONTROLLER).is_ok_and(|it| it == "computing") {
+            if part == "second" && is("computing") {
                 compute(Duration::from_secs(4));
             }
             maps.create(&PostParams::default(), &made).await?;
@@ -109,7 +109,16 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<
             break;
         }
     }
+    if is("tardy") && !map.annotations().contains_key("done") {
+        let done = Patch::Merge(serde_json::json!({"metadata": {"annotations": {"done": "yes"}}}));
+        maps.patch(&map.name_any(), &PatchParams::default(), &done).await?;
+    }
     Ok(Action::await_change())
+}
+
+/// Returns `true` in the process of this controller.
+fn is(controller: &str) -> bool {
+    std::env::var(CONTROLLER).is_ok_and(|it| it == controller)
 }
 
 /// Uses a processor for this time, as a controller that decodes large answers does.
@@ -179,7 +188,11 @@ fn controller() {
             (name == "listening").then(|| std::net::TcpListener::bind("127.0.0.1:8383").expect("the port is free"));
         let context = Arc::new((client.clone(), name != "buggy"));
         let sources = watcher::Config::default().labels("role=source");
-        let retries_after = Duration::from_millis(if name == "patient" { 4_500 } else { 300 });
+        let retries_after = Duration::from_millis(match &*name {
+            "patient" => 4_500,
+            "tardy" => 10_000,
+            _ => 300,
+        });
         let on_error = move |_: Arc<ConfigMap>, _: &kube::Error, _: Arc<(Client, bool)>| Action::requeue(retries_after);
         Controller::new(Api::<ConfigMap>::default_namespaced(client), sources)
             .run(reconcile, on_error, context)
@@ -246,6 +259,22 @@ fn condition_that_holds_soon_after_the_limit_of_its_wait_is_slow_in_a_run_with_a
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
     assert!(report.contains("the state was not right until"), "{report}");
+}
+
+/// A run of the search fails after 8 s without a change, and the runs that confirm it wait longer.
+#[test]
+fn fields_that_become_right_late_are_still_compared() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "tardy");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let yaml = yaml
+        .replace("[crashes]", "[errors]")
+        .replace("within: 3s", "within: 12s");
+    let path = directory.write("tardy.yaml", &yaml).display().to_string();
+    let output = drydock(&["explore", &path, "--plans", "8"]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
+    assert!(!report.contains("no longer compared"), "{report}");
 }
 
 #[cfg(target_os = "linux")]

@@ -67,6 +67,7 @@ pub(crate) fn explore_planned(scenario: Scenario) -> Explore {
             timing: Timing::VIRTUAL,
             stop: Arc::default(),
             is_over: AtomicBool::default(),
+            is_patient: AtomicBool::default(),
             linger: None,
             within: Duration::from_secs(900),
             ignored: Vec::new(),

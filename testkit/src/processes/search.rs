@@ -248,6 +248,7 @@ impl Runner {
             timing: Timing::real(SCENARIO_BOUND, scenario.within.0 / 2),
             stop: Arc::clone(&options.stop),
             is_over: AtomicBool::default(),
+            is_patient: AtomicBool::default(),
             linger: None,
             within: scenario.within.0,
             ignored: scenario.work().ignored,

@@ -45,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) stop: Arc<AtomicBool>,
     /// Set when the search is over: runs that try plans end.
     pub(crate) is_over: AtomicBool,
+    /// Set when a verdict was too early: later runs judge a wrong state after `within`.
+    pub(crate) is_patient: AtomicBool,
     /// Called at the end of each run, when its cluster still exists.
     pub(crate) linger: Option<Linger>,
     /// Time from the last fault within which the end state must be right.

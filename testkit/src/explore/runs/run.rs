@@ -130,7 +130,7 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
     let (cluster, harness) = world.cluster(variant, config.timing.is_real, |server| {
         let gate = Gate::new(server, plan.clone(), limit, config.oracles.has(Oracle::DeletesByName));
         let mut harness = Harness::new(gate, config, reference, mode);
-        harness.is_hasty = role == Role::Tried;
+        harness.is_hasty = role == Role::Tried && !config.is_patient.load(Ordering::Relaxed);
         harness
     });
     let cluster = Arc::new(cluster);

@@ -31,9 +31,8 @@ pub(crate) enum Confirmed {
     FirstCome(String),
     /// The failure does not recur. The fields that differed from the reference are excluded from comparisons.
     Unsure(Nondeterminism, BTreeSet<(String, String)>),
-    /// The state became right later. The fields that differed are excluded from comparisons, since every further plan
-    /// would need as long.
-    Slow(BTreeSet<(String, String)>),
+    /// The state became right later. Further runs wait for this.
+    Slow,
     /// The search has been stopped.
     Stopped,
 }
@@ -70,7 +69,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     }
     let (failed, made) = recurrence;
     if outcome.is_hasty && failed == 1 {
-        return Confirmed::Slow(outcome.unlike.clone());
+        return Confirmed::Slow;
     }
     if !is_certain(recurrence, config.timing.allows_miss) {
         let what = match config.timing.is_real {

@@ -1,6 +1,7 @@
 //! `Search`: the state of a search, which judges the results of its runs.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::asides::Asides;
@@ -134,10 +135,7 @@ impl Search<'_> {
                 self.runs.reference.ignore(&unlike);
                 self.asides.unsteady.extend(unlike);
             }
-            Confirmed::Slow(unlike) => {
-                self.runs.reference.ignore(&unlike);
-                self.asides.unsteady.extend(unlike);
-            }
+            Confirmed::Slow => self.runs.config.is_patient.store(true, Ordering::Relaxed),
             Confirmed::Stopped => {}
         }
     }
