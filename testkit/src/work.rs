@@ -35,20 +35,21 @@ pub(crate) struct Done {
     pub(crate) count: u64,
     /// Revisions of the other changes.
     pub(crate) beside: BTreeSet<u64>,
-    /// Group, resource, namespace and name of the objects with changes that count.
-    changed: BTreeSet<[String; 4]>,
+    /// Resource, namespace and name of the objects with changes that count. Without the group, because Events are
+    /// written in two groups and stored in one.
+    changed: BTreeSet<[String; 3]>,
 }
 
 impl Done {
     /// Returns `true` if a write may have made one of the changes: its object has changed, or it names none.
     pub(crate) fn may_be_of(&self, info: &RequestInfo) -> bool {
-        let object = [&*info.group, &*info.resource, &info.namespace, &info.name].map(str::to_owned);
+        let object = [&*info.resource, &info.namespace, &info.name].map(str::to_owned);
         info.name.is_empty() || self.changed.contains(&object)
     }
 }
 
-fn identity(object: &StoredObject) -> [String; 4] {
-    [object.group(), object.resource(), object.namespace(), object.name()].map(str::to_owned)
+fn identity(object: &StoredObject) -> [String; 3] {
+    [object.resource(), object.namespace(), object.name()].map(str::to_owned)
 }
 
 impl Work {
