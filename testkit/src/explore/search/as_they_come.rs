@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::thread::Scope;
 use std::time::Duration;
@@ -87,11 +87,7 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
             let remaining = work.judge().remaining();
             if stop.is_some() && remaining.is_zero() {
                 jobs.is_over.store(true, Ordering::Relaxed);
-                for Doubtful { plan, outcome, .. } in std::mem::take(&mut doubtful).into_values() {
-                    if let Some(violation) = outcome.violations.first() {
-                        work.judge().unconfirmed(plan, violation.clone());
-                    }
-                }
+                give_up(work, std::mem::take(&mut doubtful));
             }
             let (made, most) = work.judge().made();
             let room = usize::try_from(most.saturating_sub(made)).unwrap_or(usize::MAX);
@@ -133,30 +129,16 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
             }
             let is_over = jobs.is_over.load(Ordering::Relaxed);
             let time = if is_over { Duration::MAX } else { remaining };
-            let arrived = match arrivals.recv_timeout(time) {
-                Ok(arrived) => arrived,
-                Err(RecvTimeoutError::Timeout) => {
-                    stop = stop.or(Some(Stop::Spent));
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => panic!("the threads of the exploration are gone"),
+            let Some(arrived) = next(&arrivals, time) else {
+                stop = stop.or(Some(Stop::Spent));
+                continue;
             };
-            let handled = match arrived.unwrap_or_else(|payload| resume_unwind(payload)) {
-                Arrived::Run(place, outcome) => {
-                    let Some((plan, about)) = begun.remove(&place) else {
-                        continue;
-                    };
-                    if is_over {
-                        // The run may have ended early.
-                        continue;
-                    }
-                    let handled = work.done(plan.clone(), about, &outcome);
-                    if !outcome.violations.is_empty() {
-                        let made = work.judge().made().0;
-                        doubtful.insert(place, Doubtful { plan, outcome, made });
-                    }
-                    handled
-                }
+            let handled = match arrived {
+                Arrived::Run(place, outcome) => match begun.remove(&place) {
+                    // After the end of the search, the run may have ended early.
+                    Some((plan, about)) if !is_over => handle(work, (place, plan, about), outcome, &mut doubtful),
+                    _ => continue,
+                },
                 Arrived::Confirmation(confirmation) => match confirming.take() {
                     Some(made) => work.judge().confirmed(*confirmation, made),
                     None => Ok(()),
@@ -167,10 +149,42 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
     })
 }
 
+/// Waits for the next result; returns `None` when the time is over.
+fn next(arrivals: &Receiver<thread::Result<Arrived>>, time: Duration) -> Option<Arrived> {
+    match arrivals.recv_timeout(time) {
+        Ok(arrived) => Some(arrived.unwrap_or_else(|payload| resume_unwind(payload))),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => panic!("the threads of the exploration are gone"),
+    }
+}
+
+/// Reports failures that there is no time to confirm.
+fn give_up<W: Work>(work: &mut W, doubtful: BTreeMap<Place, Doubtful>) {
+    for Doubtful { plan, outcome, .. } in doubtful.into_values() {
+        if let Some(violation) = outcome.violations.first() {
+            work.judge().unconfirmed(plan, violation.clone());
+        }
+    }
+}
+
+/// Handles the result of a run, and keeps it if it fails.
+fn handle<W: Work>(
+    work: &mut W,
+    (place, plan, about): (Place, Plan, W::About),
+    outcome: Box<Outcome>,
+    doubtful: &mut BTreeMap<Place, Doubtful>,
+) -> Result<(), Stop> {
+    let handled = work.done(plan.clone(), about, &outcome);
+    if !outcome.violations.is_empty() {
+        let made = work.judge().made().0;
+        doubtful.insert(place, Doubtful { plan, outcome, made });
+    }
+    handled
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::mpsc::Receiver;
 
     use super::*;
     use crate::explore::machine::WallClock;

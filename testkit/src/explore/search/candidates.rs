@@ -101,13 +101,7 @@ pub(crate) fn candidates(
         };
         for fault in Fault::ALL {
             for Try { rank, value, .. } in tries(*fault, step, &seen) {
-                let mut action = Action { fault: *fault, value };
-                if let Some(window) = action.window() {
-                    action = action.lasting(match action.is_crash() {
-                        true => timing.down(window),
-                        false => timing.window(window),
-                    });
-                }
+                let action = in_time(Action { fault: *fault, value }, timing);
                 if faults.has(action.kind()) && (can_crash || !action.is_crash()) {
                     all.push(Candidate {
                         is_repeat: !known.insert((action, &step.client, class.clone())),
@@ -153,6 +147,15 @@ pub(crate) fn candidates(
         !it.action.is_crash() || trace.get(it.at).is_none_or(|step| crashes.insert(moment(step)))
     });
     all
+}
+
+/// Returns an action with a window that suits the time of its run.
+fn in_time(action: Action, timing: Timing) -> Action {
+    let Some(window) = action.window() else { return action };
+    action.lasting(match action.is_crash() {
+        true => timing.down(window),
+        false => timing.window(window),
+    })
 }
 
 /// Returns the points of a trace; those of first messages in a step after the first one do not count earlier messages.

@@ -59,52 +59,15 @@ pub(crate) fn shrink(
         Some((it, same, Arc::clone(reference)))
     });
     let last = RefCell::new(first);
-    let attempt = |plan: &Plan| {
-        let attempted = (spent.get() < limit).then(|| made(plan)).flatten()?;
-        if is_kept {
-            *last.borrow_mut() = Some(attempted);
+    let fails = |plan: &Plan| {
+        let attempted = (spent.get() < limit).then(|| made(plan)).flatten();
+        let is_failing = attempted.is_some();
+        if is_kept && is_failing {
+            *last.borrow_mut() = attempted;
         }
-        Some(())
+        is_failing
     };
-    let mut smallest = plan.clone();
-    // The last fault is kept: without faults, the plan passes.
-    while smallest.faults.len() > 1 {
-        let fewer = (0..smallest.faults.len()).find_map(|at| {
-            let mut fewer = smallest.clone();
-            fewer.faults.remove(at);
-            attempt(&fewer).map(|_| fewer)
-        });
-        match fewer {
-            Some(fewer) => smallest = fewer,
-            None => break,
-        }
-    }
-    for change in &plan.changes {
-        let mut fewer = smallest.clone();
-        fewer.changes.retain(|it| it != change);
-        if !fewer.is_empty() && attempt(&fewer).is_some() {
-            smallest = fewer;
-        }
-    }
-    for at in 0..smallest.faults.len() {
-        let action = smallest.faults[at].action;
-        // In real time the windows are short, and each attempt takes long.
-        let window = action.window().filter(|_| !config.timing.is_real);
-        let Some(window) = window else { continue };
-        let shorter = SHORTER.into_iter().filter(|it| *it < window).find_map(|time| {
-            let mut shorter = smallest.clone();
-            shorter.faults[at].action = action.lasting(time);
-            attempt(&shorter).map(|_| shorter)
-        });
-        smallest = shorter.unwrap_or(smallest);
-    }
-    for step in &reference.outcome.steps {
-        let mut shorter = smallest.clone();
-        shorter.skipped.push(step.clone());
-        if attempt(&shorter).is_some() {
-            smallest = shorter;
-        }
-    }
+    let smallest = smallest(plan, &reference.outcome.steps, config.timing.is_real, fails);
     let smallest_run = match last.take() {
         Some(run) => Some(run),
         None => made(&smallest),
@@ -124,4 +87,52 @@ pub(crate) fn shrink(
         reference,
         took: spent.get(),
     }
+}
+
+/// Returns the plan with fewer faults and changes, shorter durations and a shorter workload, as far as it still fails.
+fn smallest(plan: &Plan, steps: &[String], is_real: bool, fails: impl Fn(&Plan) -> bool) -> Plan {
+    let mut smallest = plan.clone();
+    // The last fault is kept: without faults, the plan passes.
+    while smallest.faults.len() > 1 {
+        let fewer = (0..smallest.faults.len()).map(|at| {
+            let mut fewer = smallest.clone();
+            fewer.faults.remove(at);
+            fewer
+        });
+        match fewer.collect::<Vec<Plan>>().into_iter().find(&fails) {
+            Some(fewer) => smallest = fewer,
+            None => break,
+        }
+    }
+    for change in &plan.changes {
+        let mut fewer = smallest.clone();
+        fewer.changes.retain(|it| it != change);
+        if !fewer.is_empty() && fails(&fewer) {
+            smallest = fewer;
+        }
+    }
+    for at in 0..smallest.faults.len() {
+        let action = smallest.faults[at].action;
+        // In real time the windows are short, and each attempt takes long.
+        let window = action.window().filter(|_| !is_real);
+        let Some(window) = window else { continue };
+        let shorter = SHORTER.into_iter().filter(|it| *it < window).map(|time| {
+            let mut shorter = smallest.clone();
+            shorter.faults[at].action = action.lasting(time);
+            shorter
+        });
+        smallest = shorter
+            .collect::<Vec<Plan>>()
+            .into_iter()
+            .find(&fails)
+            .unwrap_or(smallest);
+    }
+    for step in steps {
+        let mut shorter = smallest.clone();
+        shorter.skipped.push(step.clone());
+        if fails(&shorter) {
+            smallest = shorter;
+        }
+    }
+    smallest
 }
