@@ -77,8 +77,7 @@ pub(crate) fn real_reference(
     let mut mask = Mask::of(&config.ignored);
     let mut milestones = std::mem::take(&mut first.milestones);
     let mut generated: Option<Generated> = None;
-    let mut created = vec![std::mem::take(&mut first.created)];
-    let mut deleted = vec![std::mem::take(&mut first.deleted)];
+    let (mut created, mut deleted) = (vec![first.created.clone()], vec![first.deleted.clone()]);
     for other in others {
         mask.add(first.mask(&other, &config.ignored, config.began));
         let found = Generated::of(&first.end, &other.end, &mask, &config.ignored);
