@@ -17,6 +17,10 @@ thread_local! {
 
 /// The times at which a run began.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "the clocks of other systems are real")
+)]
 struct Clocks {
     began: Instant,
     /// Time of the server since 1970.
@@ -61,6 +65,7 @@ pub(crate) fn of_the_machine<T>(read: impl FnOnce() -> T) -> T {
 }
 
 /// Returns the clocks of the run and the virtual time since it began; `None` outside of runs.
+#[cfg(target_os = "linux")]
 fn clocks() -> Option<(Clocks, Duration)> {
     // Reading tokio's clock may call this function.
     let clocks = CLOCKS.try_with(Cell::take).ok()??;
