@@ -94,7 +94,7 @@ pub(crate) struct State {
     pub(crate) settled_at: u64,
     /// Set if the scenario is over.
     pub(crate) is_over: bool,
-    /// Set if the scenario made all of its steps.
+    /// Set if the scenario took all of its steps.
     pub(crate) is_complete: bool,
     /// Time of the first fault since the start of the run.
     pub(crate) faults_begin: Option<Duration>,

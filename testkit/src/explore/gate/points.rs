@@ -1,4 +1,4 @@
-//! The faults that strike at a message, by the point that names it.
+//! The faults at a message, by the point that names the message.
 
 use std::fmt::Write as _;
 

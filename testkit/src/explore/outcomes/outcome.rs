@@ -70,9 +70,9 @@ pub(crate) struct Outcome {
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
     pub(crate) unlike: BTreeSet<(String, String)>,
-    /// Set if the scenario made all of its steps.
+    /// Set if the scenario took all of its steps.
     pub(crate) is_complete: bool,
-    /// Time at which the first fault struck.
+    /// Time of the first fault since the start of the run.
     pub(crate) faults_begin: Option<Duration>,
     /// Time at which the last fault ended.
     pub(crate) faults_end: Option<Duration>,
@@ -115,7 +115,7 @@ impl Outcome {
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = self.end.mask(&other.end, ignored, began);
         for [one, others] in [[&self.created, &other.created], [&self.deleted, &other.deleted]] {
-            // Keys with `*` are those of names that the server generates.
+            // A key with `*` has a name that the server generates.
             let only = |one: &'_ Uids, others: &Uids| {
                 let keys = one
                     .keys()
