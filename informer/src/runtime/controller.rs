@@ -1,10 +1,14 @@
 //! `Controller`: caches → handlers → queue → workers.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{BoxFuture, Either, join_all, select};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -14,6 +18,7 @@ use super::later_watches::{Later, LaterWatches};
 use super::request_key::RequestKey;
 use super::runnable::{Runnable, RunnableGroup};
 use crate::cache::{SharedInformerFactory, late_caches};
+use crate::error::text_of_panic;
 use crate::queue::WorkQueue;
 use crate::reconcile::{BoxError, Gate};
 use crate::tasks::TaskGroup;
@@ -82,6 +87,22 @@ struct Running {
     removals: Vec<Box<dyn FnOnce() + Send>>,
     stop: CancellationToken,
     tasks: TaskGroup,
+    /// The panic of a source. The changes that it would have reported are lost, so the controller ends.
+    panic: watch::Sender<Option<String>>,
+}
+
+impl Running {
+    fn start(&self, source: BoxFuture<'static, ()>, span: tracing::Span) {
+        let noted = self.panic.clone();
+        let guarded = async move {
+            if let Err(panic) = AssertUnwindSafe(source).catch_unwind().await {
+                let panic = text_of_panic(&*panic);
+                tracing::error!(panic, "a source of keys panicked");
+                noted.send_replace(Some(panic.to_string()));
+            }
+        };
+        self.tasks.spawn(guarded.instrument(span));
+    }
 }
 
 impl Drop for Running {
@@ -126,7 +147,8 @@ impl<R: RequestKey> Controller<R> {
     ///
     /// # Errors
     ///
-    /// If the caches do not sync in time, or an informer was stopped.
+    /// If the caches do not sync in time, an informer was stopped, or a [source](super::ControllerBuilder::source) of
+    /// keys panicked.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
         let span = spans::controller(&self.parts.name);
         self.run_until(stop).instrument(span).await
@@ -140,16 +162,40 @@ impl<R: RequestKey> Controller<R> {
             Some(begun) => begun?,
         }
         let Parts {
+            name,
             intake,
             workers,
             stopping,
             later,
             ..
         } = self.parts;
-        if let Either::Right(((), workers)) = select(workers, std::pin::pin!(stop.cancelled())).await {
-            stopping.cancel();
-            intake.queue.shut_down();
-            workers.await;
+        let mut panicked = self.running.as_ref().map(|it| it.panic.subscribe());
+        let panicked = pin!(async {
+            match &mut panicked {
+                Some(panic) => panic
+                    .wait_for(Option::is_some)
+                    .await
+                    .map(|it| it.clone())
+                    .ok()
+                    .flatten(),
+                None => None,
+            }
+        });
+        match select(select(workers, panicked), pin!(stop.cancelled())).await {
+            Either::Left((Either::Left(((), _)), _)) => {}
+            Either::Left((Either::Right((panic, _)), _)) => {
+                stopping.cancel();
+                later.end();
+                let panic = panic.unwrap_or_default();
+                return Err(Error::refused(format!(
+                    "controller {name:?}: a source of keys: panic: {panic}"
+                )));
+            }
+            Either::Right(((), running)) => {
+                stopping.cancel();
+                intake.queue.shut_down();
+                running.await;
+            }
         }
         later.end();
         if let Some(mut running) = self.running.take() {
@@ -172,6 +218,7 @@ impl<R: RequestKey> Controller<R> {
             removals: Vec::new(),
             stop: CancellationToken::new(),
             tasks: TaskGroup::default(),
+            panic: watch::Sender::new(None),
         };
         let (mut names, mut syncing) = (Vec::new(), Vec::new());
         for watch in parts.watches.drain(..) {
@@ -182,9 +229,7 @@ impl<R: RequestKey> Controller<R> {
         }
         let span = spans::controller(&parts.name);
         for source in parts.sources.drain(..) {
-            running
-                .tasks
-                .spawn(source(parts.intake.clone(), running.stop.clone()).instrument(span.clone()));
+            running.start(source(parts.intake.clone(), running.stop.clone()), span.clone());
         }
         parts.factory.start();
         let all = timeout(parts.cache_sync_timeout, join_all(syncing))

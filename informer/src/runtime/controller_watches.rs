@@ -174,7 +174,8 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 
     /// Adds another source of keys (controller-runtime's `source.Func`): a function that adds to the queue until the
-    /// token is cancelled. Its keys are reconciled as soon as the caches have synced.
+    /// token is cancelled. Its keys are reconciled as soon as the caches have synced. If it panics, the controller ends
+    /// with an error.
     pub fn source<F, Fut>(mut self, source: F) -> Self
     where
         F: FnOnce(WorkQueue<R>, CancellationToken) -> Fut + Send + 'static,

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::error::text_of_panic;
 use crate::metrics::Metrics;
 use crate::reconcile::BoxError;
 
-/// A health check. Any `Fn() -> Result<(), BoxError>` implements it.
+/// A health check. Any `Fn() -> Result<(), BoxError>` implements it. A panic is a failure.
 pub trait Check: Send + Sync + 'static {
     /// Fails if the process is unhealthy.
     fn check(&self) -> Result<(), BoxError>;
@@ -99,7 +101,7 @@ impl Endpoints {
                 // The path itself always passes, as in controller-runtime.
                 None if name == "ping" => text(200, "ok"),
                 None => text(404, "404 page not found\n"),
-                Some(check) => match check.check() {
+                Some(check) => match outcome(&**check) {
                     Ok(()) => text(200, "ok"),
                     Err(err) => text(500, &format!("internal server error: {err}\n")),
                 },
@@ -121,6 +123,12 @@ impl Endpoints {
     }
 }
 
+/// Runs a check.
+fn outcome(check: &dyn Check) -> Result<(), BoxError> {
+    catch_unwind(AssertUnwindSafe(|| check.check()))
+        .unwrap_or_else(|panic| Err(format!("panic: {}", text_of_panic(&*panic)).into()))
+}
+
 /// Runs all checks of a path. The reason of a failure is only written to the log.
 fn all(path: &str, checks: &Checks, query: &str) -> EndpointResponse {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -133,7 +141,7 @@ fn all(path: &str, checks: &Checks, query: &str) -> EndpointResponse {
     for (name, check) in checks {
         if excluded.contains(&name.as_str()) {
             let _ = writeln!(body, "[+]{name} excluded: ok");
-        } else if let Err(error) = check.check() {
+        } else if let Err(error) = outcome(&**check) {
             tracing::warn!(path, check = name, %error, "health check failed");
             has_failed = true;
             let _ = writeln!(body, "[-]{name} failed: reason withheld");

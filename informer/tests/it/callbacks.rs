@@ -1,5 +1,6 @@
 //! Functions of the user that panic, hang, are slow or are cancelled: no change is lost, and others continue.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,8 +8,9 @@ use std::time::Duration;
 use informer::cache::{ApiListWatch, IndexFn, SharedInformer, SharedInformerFactory};
 use informer::handler::{AnyEvent, Event, HandlerError, HandlerFn, ResourceEventHandler, enqueue};
 use informer::metrics::Metrics;
+use informer::queue::RateLimiter;
 use informer::reconcile::{Action, ReconcileError, Request};
-use informer::runtime::{Controller, ControllerBuilder};
+use informer::runtime::{Controller, ControllerBuilder, Endpoints, Manager};
 use informer::{CachedObject, ObjectKey};
 use k8s_openapi::api::core::v1::ConfigMap;
 use rstest::rstest;
@@ -315,4 +317,113 @@ async fn panicking_informer_function_only_affects_its_object(#[case] panicking: 
         .map(|it| it.key().name().to_owned())
         .collect();
     assert_eq!(names, stored);
+}
+
+/// Adds a function that panics after ten seconds or at the first failure.
+type Ending = fn(ControllerBuilder<Manager>) -> ControllerBuilder<Manager>;
+
+async fn panic_later() {
+    sleep(Duration::from_secs(10)).await;
+    panic!("the function of the user panics");
+}
+
+fn source(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manager> {
+    builder.source(|_, _| panic_later())
+}
+
+fn two_sources(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manager> {
+    builder.source(|_, _| async {}).source(|_, _| panic_later())
+}
+
+fn stream(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manager> {
+    builder.stream(futures::stream::once(async {
+        panic_later().await;
+        ObjectKey::new("default", "a")
+    }))
+}
+
+fn trigger(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manager> {
+    builder.reconcile_all_on(futures::stream::once(panic_later()))
+}
+
+fn warmed_up(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manager> {
+    source(builder).warm_up()
+}
+
+struct PanickingLimiter;
+
+impl fmt::Debug for PanickingLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PanickingLimiter")
+    }
+}
+
+impl RateLimiter<ObjectKey> for PanickingLimiter {
+    fn when(&mut self, _: &ObjectKey) -> Duration {
+        panic!("the function of the user panics")
+    }
+
+    fn forget(&mut self, _: &ObjectKey) {}
+
+    fn num_requeues(&self, _: &ObjectKey) -> u32 {
+        0
+    }
+}
+
+fn rate_limiter(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manager> {
+    builder.rate_limiter(PanickingLimiter)
+}
+
+/// A controller cannot continue without its source of keys, nor with a key whose delay is unknown.
+#[rstest]
+#[case::source(source)]
+#[case::two_sources(two_sources)]
+#[case::stream(stream)]
+#[case::trigger(trigger)]
+#[case::warmed_up(warmed_up)]
+#[case::rate_limiter(rate_limiter)]
+#[tokio::test(start_paused = true)]
+async fn panicking_source_or_rate_limiter_ends_the_manager(#[case] ending: Ending) {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client());
+    let builder = ending(manager.controller("maps").for_::<ConfigMap>());
+    let reconcile = |_: Request| async { Err::<Action, _>(ReconcileError::from("not yet")) };
+    builder.complete(reconcile).expect("the controller is complete");
+    let ended: Arc<std::sync::Mutex<Option<String>>> = Arc::default();
+    let noted = Arc::clone(&ended);
+    cluster.run(async move {
+        let result = manager.run(std::future::pending()).await;
+        let err = result.expect_err("the manager ends with an error").to_string();
+        *noted.lock().expect("the lock is not poisoned") = Some(err);
+    });
+    cluster.advance(Duration::from_secs(5)).await;
+    assert_eq!(*ended.lock().expect("the lock is not poisoned"), None);
+    cluster.create(config_map("a")).await;
+    cluster.advance(Duration::from_secs(10)).await;
+    let ended = ended.lock().expect("the lock is not poisoned").clone();
+    let ended = ended.expect("the manager has ended");
+    assert!(
+        ended.contains("maps") && ended.contains("panic: the function of the user panics"),
+        "{ended}"
+    );
+}
+
+#[test]
+fn panicking_health_check_has_failed() {
+    let endpoints = Endpoints::new(&Metrics::new());
+    endpoints.add_readyz("good", || Ok(()));
+    endpoints.add_readyz("bad", || panic!("the function of the user panics"));
+    let all = endpoints.answer("/readyz", "");
+    assert_eq!(
+        (all.code, all.body.as_str()),
+        (500, "[-]bad failed: reason withheld\n[+]good ok\nreadyz check failed\n")
+    );
+    let bad = endpoints.answer("/readyz/bad", "");
+    assert_eq!(bad.code, 500);
+    assert!(
+        bad.body.contains("panic: the function of the user panics"),
+        "{}",
+        bad.body
+    );
+    assert_eq!(endpoints.answer("/readyz/good", "").code, 200);
 }
