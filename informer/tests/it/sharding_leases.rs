@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{Sharding, ShardingConfig};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use testkit::{TestCluster, Verb, faults};
+use tokio_util::sync::CancellationToken;
 
 use crate::sharding::{manager, seconds};
 
@@ -65,4 +67,26 @@ async fn replica_that_cannot_publish_its_lease_is_not_ready() {
     cluster.advance(seconds(10)).await;
     sharding.check().expect("the replica has joined");
     assert_eq!(*ended.lock().expect("the lock is not poisoned"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_of_a_leaving_replica_is_released_despite_an_unanswered_request() {
+    let cluster = TestCluster::start();
+    let manager = manager(&cluster, "a");
+    let sharding =
+        Sharding::new(&manager, ShardingConfig::new("default", "maps", "a")).expect("the durations are consistent");
+    let builder = manager.controller("maps").for_::<ConfigMap>().sharded(&sharding);
+    let reconcile = |_: Request| async { Ok::<_, ReconcileError>(Action::await_change()) };
+    builder.complete(reconcile).expect("the controller is complete");
+    let stop = CancellationToken::new();
+    let until = stop.clone();
+    cluster.run(async move { manager.run(until.cancelled()).await });
+    cluster.advance(seconds(20)).await;
+    let unanswered = cluster.inject(faults::no_answer().client("a").on(Verb::Update, "leases").once());
+    stop.cancel();
+    cluster.advance(seconds(12)).await;
+    assert_eq!(unanswered.hits(), 1);
+    let leases = cluster.list::<Lease>();
+    let holders = leases.iter().map(|it| it.spec.as_ref()?.holder_identity.as_deref());
+    assert_eq!(holders.collect::<Vec<_>>(), [Some("")]);
 }

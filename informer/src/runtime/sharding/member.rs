@@ -239,7 +239,7 @@ impl Member {
             self.doubts.push(view.clone());
             self.permit();
         }
-        let limit = (self.config.renew_deadline / 2).max(LEAST_REQUEST_TIMEOUT);
+        let limit = self.request_timeout();
         let answer = timeout(limit, self.lease.publish(&view)).await;
         let answer = match answer {
             Ok(Ok(lease)) => Ok(lease.metadata.resource_version.as_deref().map(ResourceVersion::from)),
@@ -275,6 +275,11 @@ impl Member {
         }
     }
 
+    /// Returns the time limit of a request for the Lease, of which several fit into the renew deadline.
+    fn request_timeout(&self) -> Duration {
+        (self.config.renew_deadline / 2).max(LEAST_REQUEST_TIMEOUT)
+    }
+
     fn after(&mut self, time: Duration) -> Instant {
         Instant::now() + self.jitter.prolong(time, JITTER_FACTOR)
     }
@@ -303,10 +308,14 @@ impl Member {
         if !self.lease.is_held() && self.doubts.is_empty() && self.claim.is_none() {
             return;
         }
-        let limit = Instant::now() + self.config.renew_deadline;
+        let until = Instant::now() + self.config.renew_deadline;
+        let limit = self.request_timeout();
         let leaving = async {
             loop {
-                match self.lease.give_up().await {
+                let answer = timeout(limit, self.lease.give_up()).await;
+                let answer =
+                    answer.unwrap_or_else(|_| Err(Error::unanswered(format!("lease {}", self.lease.key()), limit)));
+                match answer {
                     Ok(()) => return,
                     Err(err) if err.is_conflict() || err.code().is_none_or(|it| it == 429 || it >= 500) => {
                         tracing::debug!(error = %err, "the lease of this replica could not be released yet");
@@ -316,7 +325,7 @@ impl Member {
                 tokio::time::sleep(self.config.retry_period).await;
             }
         };
-        let _ = timeout_at(limit, leaving).await;
+        let _ = timeout_at(until, leaving).await;
     }
 }
 
