@@ -62,6 +62,11 @@ impl<K> Told<K> {
         }
         Arc::new(Self { event })
     }
+
+    #[cfg(test)]
+    pub(crate) fn event(&self) -> &Event<K> {
+        &self.event
+    }
 }
 
 impl<K> Drop for Told<K> {
@@ -324,7 +329,7 @@ impl<K: Cacheable> Listener<K> {
     }
 
     /// Returns the next items to deliver: all of them, or one if pending items may still be merged. `None` at the end.
-    async fn next(&self) -> Option<VecDeque<Item<K>>> {
+    pub(crate) async fn next(&self) -> Option<VecDeque<Item<K>>> {
         loop {
             {
                 let mut queue = self.lock();

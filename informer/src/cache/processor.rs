@@ -342,3 +342,70 @@ impl<K: Cacheable> Processor<K> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::PoisonError;
+
+    use futures::FutureExt;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::handler::HandlerFn;
+    use crate::interleave::interleave;
+    use crate::sync::Mutex;
+
+    fn map(number: u64) -> CachedObject<ConfigMap> {
+        let text = format!(
+            r#"{{"metadata": {{"name": "map-{number}", "resourceVersion": "{}"}}}}"#,
+            number + 1
+        );
+        CachedObject::decode(&text).expect("the object can be decoded")
+    }
+
+    /// Returns the names that the newest handler receives.
+    fn received(processor: &Processor<ConfigMap>) -> Vec<String> {
+        let listener = processor.listeners.last().expect("a handler was added");
+        let items = listener.next().now_or_never().flatten().unwrap_or_default();
+        let names = items.iter().flat_map(|item| match item {
+            Item::Event(told) => vec![told.event().object().key().to_string()],
+            Item::Replay(objects) => objects.iter().map(|it| it.key().to_string()).collect(),
+            Item::Resync(_) | Item::Synced => Vec::new(),
+        });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn new_handler_receives_each_object_from_the_store_or_as_an_event() {
+        for seed in 0..300 {
+            let indexer = Indexer::<ConfigMap>::new();
+            let processor = Mutex::new(Processor::new(vec![Scope::All], QueueOrder::Arrival));
+            let locked = || processor.lock().unwrap_or_else(PoisonError::into_inner);
+            let changes = || {
+                for number in 0..6 {
+                    let values = indexer.index_values();
+                    locked().process(vec![Delta::Added(map(number))], true, &indexer, values);
+                }
+            };
+            let handlers = || {
+                for name in ["one", "other"] {
+                    let handler = HandlerFn::new(|_: &Event<ConfigMap>| {});
+                    let (period, order) = (Duration::ZERO, HandlerQueue::Unbounded);
+                    locked().add(
+                        handler,
+                        std::future::pending(),
+                        name.to_owned(),
+                        period,
+                        order,
+                        &indexer,
+                    );
+                }
+            };
+            interleave(seed, vec![Box::new(changes), Box::new(handlers)]);
+            let expected: Vec<_> = (0..6).map(|it| format!("map-{it}")).collect();
+            assert_eq!(received(&locked()), expected, "with the seed {seed}");
+        }
+    }
+}

@@ -7,6 +7,8 @@ mod ready;
 mod delay_queue;
 mod pending;
 mod work_queue;
+#[cfg(test)]
+mod interleaved;
 mod rate_limiter;
 mod metrics;
 

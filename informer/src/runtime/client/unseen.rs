@@ -1,10 +1,11 @@
 //! `Unseen`: writes of a client that caches have not received yet.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::ObjectKey;
 use crate::reconcile::{CacheState, Write};
+use crate::sync::Mutex;
 
 /// Maximum number of objects of a type with recorded writes. Above it, the object with the oldest write is dropped, and
 /// a read may return a state from before that write.
@@ -144,11 +145,13 @@ mod tests {
 
     use super::*;
     use crate::ResourceVersion;
+    use crate::interleave::interleave;
     use crate::reconcile::{Collection, Written as Outcome};
 
     /// A cache at a version. It counts comparisons with writes.
+    #[derive(Default)]
     struct Cache {
-        at: u64,
+        at: AtomicUsize,
         looks: AtomicUsize,
     }
 
@@ -159,7 +162,7 @@ mod tests {
         }
 
         fn resource_version(&self, _: &ObjectKey) -> ResourceVersion {
-            ResourceVersion::from(self.at.to_string().as_str())
+            ResourceVersion::from(self.at.load(Ordering::Relaxed).to_string().as_str())
         }
 
         fn uid(&self, _: &ObjectKey) -> Option<String> {
@@ -179,6 +182,49 @@ mod tests {
         ObjectKey::new("default", &format!("pod-{number}"))
     }
 
+    #[test]
+    fn no_read_misses_a_remembered_write() {
+        let pods = Collection::new(None, "", "pods");
+        let write = |version: u64| Write {
+            collection: pods.clone(),
+            key: key(1),
+            labels: None,
+            at: Instant::now(),
+            what: Outcome::Version(ResourceVersion::from(version.to_string().as_str())),
+        };
+        for seed in 0..500 {
+            let (unseen, cache) = (Unseen::default(), Cache::default());
+            let receive = |version: usize| cache.at.store(version, Ordering::Relaxed);
+            let holds_back = |key: Option<&ObjectKey>| unseen.first(pods.resource(), key, &cache).is_some();
+            // Each task reads its own write. The answers to the writes of both arrive in another order.
+            let writer = |versions: [u64; 3]| {
+                for version in versions {
+                    unseen.remember(&[write(version)]);
+                    let has_received = || cache.at.load(Ordering::Relaxed) as u64 >= version;
+                    assert!(
+                        holds_back(Some(&key(1))) || has_received(),
+                        "{version}, with the seed {seed}"
+                    );
+                }
+            };
+            let reader = || {
+                for version in 11..=15 {
+                    receive(version);
+                    holds_back(None);
+                }
+            };
+            let (one, other) = ([11, 14, 13], [16, 12, 15]);
+            interleave(
+                seed,
+                vec![Box::new(|| writer(one)), Box::new(|| writer(other)), Box::new(reader)],
+            );
+            assert!(holds_back(None), "with the seed {seed}");
+            receive(16);
+            assert!(!holds_back(None), "with the seed {seed}");
+            assert!(unseen.lock().is_empty());
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn reads_only_check_writes_to_their_object() {
         let (unseen, pods) = (Unseen::default(), Collection::new(None, "", "pods"));
@@ -191,7 +237,7 @@ mod tests {
         };
         (0..5_000).for_each(|it| unseen.remember(&[write(it)]));
         let cache = |at| Cache {
-            at,
+            at: AtomicUsize::new(at),
             looks: AtomicUsize::new(0),
         };
         let behind = cache(5);
