@@ -6,7 +6,7 @@ use informer::cache::{QueueOrder, SharedInformer};
 use k8s_openapi::api::core::v1::ConfigMap;
 use rstest::rstest;
 
-use crate::script::{Answer, Script, ending, error_event, failing, lines, list, options, silent};
+use crate::script::{Answer, Script, ending, error_event, error_line, failing, lines, list, options, silent};
 use crate::support::stored;
 
 /// The requests after the first list.
@@ -234,4 +234,23 @@ async fn event_with_an_old_version_does_not_lower_the_version() {
     assert_eq!(stored(&informer), ["b@60"]);
     assert_eq!(informer.lister().resource_version().to_string(), "60");
     assert_eq!(informer.last_sync_resource_version().to_string(), "60");
+}
+
+/// An event that a server cannot read is an error, and events after it would hide its change
+/// (kubernetes/kubernetes#130898).
+#[rstest]
+#[case::throttled(429, "TooManyRequests", &["0.0 watch \"7\"", "0.8 watch \"7\""])]
+#[case::internal(500, "InternalError", &["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"7\""])]
+#[tokio::test(start_paused = true)]
+async fn events_after_an_error_are_ignored(#[case] code: u16, #[case] reason: &str, #[case] requests: &[&str]) {
+    let watch = Answer::Text(error_line(code, reason) + &lines(&[("ADDED", "c", 9), ("BOOKMARK", "", 10)]));
+    let (again, other) = (list(7, &[("a", 3)]), silent(&[]));
+    let answers = if code == 429 {
+        vec![watch, other]
+    } else {
+        vec![watch, again, other]
+    };
+    let (asked, stored, last) = after_a_list(2, answers).await;
+    assert_eq!(asked, requests);
+    assert_eq!((stored, last.as_str()), (vec!["a@3".to_owned()], "7"));
 }

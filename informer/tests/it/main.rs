@@ -27,6 +27,7 @@ mod waits;
 mod objects;
 mod conveniences;
 mod from_go;
+mod from_reports;
 mod from_kube_runtime;
 mod ported;
 #[cfg(feature = "serve")]
