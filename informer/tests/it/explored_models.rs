@@ -2,7 +2,8 @@
 //! of a few lines.
 //!
 //! By default the tests are small. With `DRYDOCK_EXPLORE=whole`, in a release build, all single faults are tried on
-//! more objects.
+//! more objects, and then other plans until the processor time of each test is over: three hours, or
+//! `DRYDOCK_EXPLORE_MINUTES`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -38,11 +39,14 @@ fn explored(schedules: u64, scenario: impl AsyncFn(&TestCluster) + Send + Sync +
         .ignore("data.by")
         .ignore("data.number")
         .without(Oracle::Idempotence)
-        .within(Duration::from_secs(300))
-        .budget(Duration::from_secs(3 * 3_600));
+        .within(Duration::from_secs(300));
     if is_whole() {
-        exploration.require_all_singles().run();
+        let minutes = std::env::var("DRYDOCK_EXPLORE_MINUTES").ok();
+        let minutes: u64 = minutes.and_then(|it| it.parse().ok()).unwrap_or(180);
+        let exploration = exploration.budget(Duration::from_secs(60 * minutes));
+        exploration.schedules(u64::MAX).require_all_singles().run();
     } else {
+        let exploration = exploration.budget(Duration::from_secs(3 * 3_600));
         exploration.schedules(schedules).run();
     }
 }
