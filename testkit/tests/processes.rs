@@ -6,6 +6,9 @@
 
 #[path = "processes/fields.rs"]
 mod fields;
+#[path = "processes/stubs.rs"]
+#[cfg(target_os = "linux")]
+mod stubs;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -179,6 +182,10 @@ fn controller() {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("the runtime can be built").block_on(async {
+        #[cfg(target_os = "linux")]
+        if name == "serving" {
+            return stubs::serve().await;
+        }
         let config = kube::Config::infer().await.expect("KUBECONFIG is set");
         let client = Client::try_from(config).expect("the configuration is valid");
         if name == "panicking" {
@@ -186,6 +193,10 @@ fn controller() {
         }
         if name == "webhooks" {
             fields::serve_webhooks().await;
+        }
+        #[cfg(target_os = "linux")]
+        if name == "calling" {
+            return stubs::call(client).await;
         }
         if name == "following" {
             return follow(client).await;
@@ -423,6 +434,28 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {exec: x}}",
     "line 4",
     "expected a rule in CEL, or `run`"
+)]
+#[case::stubs_without_a_private_network(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {stubs: [{pods: {}, port: 80, http: [{}]}]}",
+    "cluster.stubs",
+    "only with `network: private`"
+)]
+#[case::a_stub_without_a_program(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private\ncluster: {stubs: [{pods: {}, port: 80}]}",
+    "cluster.stubs[0]",
+    "either http or command is needed"
+)]
+#[case::an_answer_with_an_unknown_placeholder(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private
+cluster: {stubs: [{pods: {}, port: 80, http: [{body: 'I am ${POD}'}]}]}",
+    "cluster.stubs[0]: http[0].body",
+    "`${POD}` is not a known placeholder"
+)]
+#[case::an_answer_with_an_invalid_script(
+    "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private
+cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
+    "cluster.stubs[0]: http[0].script",
+    "unknown field `readyAfter`"
 )]
 #[case::two_checks_of_one_name(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {run: x}}\n  - {name: b, \

@@ -1,4 +1,6 @@
-//! `Network`: the network of the controllers of a run.
+//! `Network`: the networks of the controllers and of the simulated Pods of a run.
+
+use std::io;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,42 +12,119 @@ pub(crate) enum Network {
     /// The network of this machine. A program that listens on a fixed port can only be in one run at a time.
     #[default]
     Host,
-    /// A network for each run, which contains a loopback interface only, so that fixed ports are free in every run. The
-    /// addresses of Pods and Services lead to this interface. Needs Linux, `ip` of iproute2, and root or a user
-    /// namespace: `unshare --user --map-root-user drydock explore …`.
+    /// Networks for each run, so that fixed ports are free in every run: one for the controllers, which contains a
+    /// loopback interface, and one for Pods and Services, to which their addresses lead. The names of Services and Pods
+    /// are resolved as in a cluster. Needs Linux, `ip` of iproute2, and root or a user namespace: `unshare --user
+    /// --map-root-user drydock explore …`.
     Private,
 }
 
+/// The network of the Pods of a run, which is connected to the network of the controllers.
+#[derive(Debug)]
+pub(crate) struct PodNetwork(private::Namespaces);
+
 impl Network {
-    /// Moves this thread into the network. Sockets and processes that it makes from now on belong to it. The error is a
-    /// sentence for the report.
-    pub(crate) async fn enter(self) -> Result<(), String> {
+    /// Moves this thread into the network of the controllers. Sockets and processes that it makes from now on belong to
+    /// it. Returns the network of the Pods if it is a private one. The error is a sentence for the report.
+    pub(crate) async fn enter(self) -> Result<Option<PodNetwork>, String> {
         match self {
-            Self::Host => Ok(()),
-            Self::Private => private::enter().await,
+            Self::Host => Ok(None),
+            Self::Private => private::enter().await.map(|it| Some(PodNetwork(it))),
         }
+    }
+}
+
+impl PodNetwork {
+    /// Calls a function whose sockets belong to the network of the Pods. It must be called on the thread that entered
+    /// the network.
+    pub(crate) fn within<T>(&self, bind: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.0.within(bind)
     }
 }
 
 #[cfg(target_os = "linux")]
 mod private {
     use std::fs::File;
+    use std::io;
     use std::os::fd::AsFd;
     use std::process::Stdio;
 
     use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
     use tokio::io::{AsyncBufReadExt, BufReader};
-    use tokio::process::Command;
+    use tokio::process::{Child, Command};
 
-    /// Prepares a network with the addresses of Pods and Services, and keeps it until the input ends.
-    const PREPARE: &str = "ip link set lo up && ip route add local 10.244.0.0/16 dev lo &&
-        ip route add local 10.96.0.0/12 dev lo && echo && read -r end";
+    /// Shell script that prepares the network of the Pods: all addresses of Pods, Services and Nodes belong to it. It
+    /// waits until the input ends.
+    const PODS: &str = "ip -batch - <<. && echo && read -r end
+link set lo up
+route add local 10.244.0.0/16 dev lo
+route add local 10.0.0.0/16 dev lo
+route add local 172.18.0.0/16 dev lo
+route add local 169.254.20.10 dev lo
+.
+";
 
-    /// Moves this thread into a new network.
-    pub(super) async fn enter() -> Result<(), String> {
+    /// Shell script that prepares the network of the controllers and connects it to the network of the process `$1`.
+    const CONTROLLERS: &str = "set -e
+ip -batch - <<.
+link set lo up
+link add pods type veth peer name controllers netns $1
+address add 10.255.255.1/30 dev pods
+link set pods up
+.
+nsenter --net=/proc/$1/ns/net ip -batch - <<.
+address add 10.255.255.2/30 dev controllers
+link set controllers up
+.
+ip route add default via 10.255.255.2
+echo
+read -r end
+";
+
+    /// The networks of a run. They are removed when nothing uses them any more.
+    #[derive(Debug)]
+    pub(super) struct Namespaces {
+        pods: File,
+        controllers: File,
+    }
+
+    /// Moves this thread into a new network of controllers.
+    pub(super) async fn enter() -> Result<Namespaces, String> {
+        // The networks exist as long as these processes, until this process has opened them.
+        let (_pods, id) = prepare(PODS, "").await?;
+        let pods = network_of(&id)?;
+        let (_controllers, id) = prepare(CONTROLLERS, &id).await?;
+        let controllers = network_of(&id)?;
+        let networks = Namespaces { pods, controllers };
+        move_into(&networks.controllers).map_err(|err| failed(&err.to_string()))?;
+        Ok(networks)
+    }
+
+    impl Namespaces {
+        pub(super) fn within<T>(&self, bind: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+            move_into(&self.pods)?;
+            let bound = bind();
+            move_into(&self.controllers)?;
+            bound
+        }
+    }
+
+    fn move_into(network: &File) -> io::Result<()> {
+        Ok(move_into_thread_name_spaces(
+            network.as_fd(),
+            ThreadNameSpaceType::NETWORK,
+        )?)
+    }
+
+    fn network_of(process: &str) -> Result<File, String> {
+        File::open(format!("/proc/{process}/ns/net")).map_err(|err| failed(&err.to_string()))
+    }
+
+    /// Runs a script in a new network until it has written a line. Returns its process and the process id.
+    async fn prepare(script: &str, argument: &str) -> Result<(Child, String), String> {
         let mut command = Command::new("unshare");
         command
-            .args(["--net", "sh", "-c", PREPARE])
+            .args(["--net", "sh", "-c", script, "network", argument])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -56,14 +135,12 @@ mod private {
             // Without a line, the program has failed.
             let _ = BufReader::new(output).read_line(&mut line).await;
         }
-        let (true, Some(id)) = (line.ends_with('\n'), child.id()) else {
-            let output = child.wait_with_output().await;
-            let output = output.map_err(|err| failed(&err.to_string()))?;
-            return Err(failed(String::from_utf8_lossy(&output.stderr).trim_end()));
-        };
-        let network = File::open(format!("/proc/{id}/ns/net")).map_err(|err| failed(&err.to_string()))?;
-        let moved = move_into_thread_name_spaces(network.as_fd(), ThreadNameSpaceType::NETWORK);
-        moved.map_err(|err| failed(&err.to_string()))
+        if let (true, Some(id)) = (line.ends_with('\n'), child.id()) {
+            return Ok((child, id.to_string()));
+        }
+        let output = child.wait_with_output().await;
+        let output = output.map_err(|err| failed(&err.to_string()))?;
+        Err(failed(String::from_utf8_lossy(&output.stderr).trim_end()))
     }
 
     fn failed(why: &str) -> String {
@@ -76,8 +153,20 @@ mod private {
 
 #[cfg(not(target_os = "linux"))]
 mod private {
+    use std::io;
+
+    /// Never made.
+    #[derive(Debug)]
+    pub(super) enum Namespaces {}
+
+    impl Namespaces {
+        pub(super) fn within<T>(&self, _: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+            match *self {}
+        }
+    }
+
     #[expect(clippy::unused_async, reason = "as on Linux")]
-    pub(super) async fn enter() -> Result<(), String> {
+    pub(super) async fn enter() -> Result<Namespaces, String> {
         Err("`network: private` needs Linux".to_owned())
     }
 }

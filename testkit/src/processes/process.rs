@@ -4,21 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use fake_apiserver::ApiServer;
 use rustix::process::Signal;
-use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::Address;
 use super::leases;
 use super::output::{is_panic, read_lines};
 use super::ready::is_answering;
-use super::reaper::{Reaper, kill};
+use super::reaper::{Reaper, guarded, kill};
 use super::scenario::{Controller, Ready};
 use super::usage::{Usage, busy};
 use crate::hooks::{Hooks, Restart};
@@ -42,20 +41,19 @@ const PANIC_LINES: usize = 4;
 /// Path at which programs look for their in-cluster configuration.
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Shell script that reads a line and then executes the command in its arguments. If this process is killed before it
-/// has registered the new process with the reaper, the input ends and the new process exits.
-const START: &str = r#"read -r go && exec "$@" </dev/null"#;
-
-/// Shell script that mounts the directory `$1` at `$2` in its own mount namespace, and executes the command that
-/// follows.
+/// Shell script that mounts files in its own mount namespace, and executes the command that follows: the directory `$1`
+/// at `$2` unless it is empty, and the file `$3` as the configuration of the resolver unless it is empty.
 const MOUNT: &str = r#"set -e
-files=$1 place=$2
-shift 2
-if [ ! -d "$place" ] && ! mkdir -p "$place" 2>/dev/null; then
-    mount -t tmpfs tmpfs "$(readlink -f /var/run)"
-    mkdir -p "$place"
+files=$1 place=$2 names=$3
+shift 3
+if [ -n "$files" ]; then
+    if [ ! -d "$place" ] && ! mkdir -p "$place" 2>/dev/null; then
+        mount -t tmpfs tmpfs "$(readlink -f /var/run)"
+        mkdir -p "$place"
+    fi
+    mount --bind "$files" "$place"
 fi
-mount --bind "$files" "$place"
+[ -z "$names" ] || mount --bind "$names" "$(readlink -f /etc/resolv.conf)"
 exec "$@""#;
 
 /// A controller in a run.
@@ -75,6 +73,8 @@ pub(crate) struct Launch {
     pub(crate) cwd: PathBuf,
     /// Directory of its files.
     pub(crate) files: PathBuf,
+    /// The configuration of the resolver in a private network.
+    pub(crate) resolver: Option<PathBuf>,
     pub(crate) address: Address,
     pub(crate) reaper: Reaper,
     pub(crate) usage: Arc<Usage>,
@@ -264,12 +264,7 @@ impl Shared {
                 }
             };
             drop(hooks);
-            let group = child.id().and_then(|it| i32::try_from(it).ok()).unwrap_or_default();
-            self.launch.reaper.add(group);
-            if let Some(mut input) = child.stdin.take() {
-                // The code below waits for a process that has already ended.
-                let _ = input.write_all(b"\n").await;
-            }
+            let group = self.launch.reaper.begin(&mut child).await;
             {
                 let mut state = lock(&self.state);
                 if state.life != life {
@@ -335,26 +330,23 @@ impl Shared {
     fn start(&self) -> Result<Child, String> {
         let launch = &self.launch;
         let program = self.program()?;
-        let mut command = Command::new("sh");
-        command.args(["-c", START, "start"]);
-        if launch.controller.in_cluster {
+        let mut command = guarded();
+        if launch.controller.in_cluster || launch.resolver.is_some() {
             command.arg("unshare");
             if !rustix::process::geteuid().is_root() {
                 command.args(["--user", "--map-root-user"]);
             }
             command.args(["--mount", "sh", "-c", MOUNT, "mount"]);
-            command.arg(&launch.files).arg(IN_CLUSTER);
+            let files = launch.controller.in_cluster.then_some(launch.files.as_os_str());
+            let resolver = launch.resolver.as_ref().map(|it| it.as_os_str());
+            command.arg(files.unwrap_or_default()).arg(IN_CLUSTER);
+            command.arg(resolver.unwrap_or_default());
         }
         command
             .arg(&program)
             .args(launch.command.iter().skip(1))
             .current_dir(&launch.cwd)
-            .envs(&launch.env)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
+            .envs(&launch.env);
         let started = command.spawn();
         started.map_err(|err| format!("cannot be started: {}: {err}", program.display()))
     }

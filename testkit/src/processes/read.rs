@@ -7,6 +7,7 @@ use std::path::Path;
 
 use fake_apiserver::{KubernetesVersion, PodScript, PodSelector, ScriptOrder, Worker};
 
+use super::network::Network;
 use super::scenario::{Controller, Scenario};
 use super::step::Step;
 use crate::explore::{Faults, Oracle};
@@ -135,7 +136,7 @@ impl Scenario {
         {
             return Some(format!("version: {err}"));
         }
-        if let Err(wrong) = self.pod_scripts() {
+        if let Some(wrong) = self.pod_scripts().err().or_else(|| self.wrong_stubs()) {
             return Some(wrong);
         }
         let workers = cluster.workers.as_ref().filter(|it| !it.is_empty());
@@ -145,8 +146,19 @@ impl Scenario {
             None if cluster.workers.is_some() => Vec::new(),
             None => Worker::ALL.to_vec(),
         };
-        let is_vain = !cluster.pods.is_empty() && !workers.contains(&Worker::Kubelet);
-        is_vain.then(|| "pods: they run with the worker kubelet only".to_owned())
+        let fields = [("pods", cluster.pods.is_empty()), ("stubs", cluster.stubs.is_empty())];
+        let given = fields.into_iter().find(|(_, is_empty)| !is_empty);
+        let vain = given.filter(|_| !workers.contains(&Worker::Kubelet));
+        vain.map(|(field, _)| format!("{field}: they run with the worker kubelet only"))
+    }
+
+    fn wrong_stubs(&self) -> Option<String> {
+        let stubs = &self.cluster.stubs;
+        if !stubs.is_empty() && self.network != Network::Private {
+            return Some("stubs: controllers reach them only with `network: private`".to_owned());
+        }
+        let mut stubs = stubs.iter().enumerate();
+        stubs.find_map(|(at, it)| it.wrong().map(|wrong| format!("stubs[{at}]: {wrong}")))
     }
 
     fn wrong_names(&self) -> Option<String> {

@@ -10,11 +10,30 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncWriteExt;
 
 use crate::lock::lock;
 
 /// The argument that makes this program a reaper.
 pub(crate) const ARGUMENT: &str = "reap-process-groups";
+
+/// Shell script that reads a line and then executes the command in its arguments. If this process is killed before it
+/// has registered the new process with the reaper, the input ends and the new process exits.
+const START: &str = r#"read -r go && exec "$@" </dev/null"#;
+
+/// Returns a command that waits for [`Reaper::begin`] and then executes its further arguments. It has its own process
+/// group.
+pub(crate) fn guarded() -> tokio::process::Command {
+    let mut command = tokio::process::Command::new("sh");
+    command
+        .args(["-c", START, "start"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    command
+}
 
 /// A running reaper. It ends with this process.
 #[derive(Clone, Debug)]
@@ -39,8 +58,19 @@ impl Reaper {
         Ok(Self(Arc::new(Mutex::new(Running { input, child }))))
     }
 
+    /// Registers a process of [`guarded`], which then executes its command. Returns its process group.
+    pub(crate) async fn begin(&self, child: &mut tokio::process::Child) -> i32 {
+        let group = child.id().and_then(|it| i32::try_from(it).ok()).unwrap_or_default();
+        self.add(group);
+        if let Some(mut input) = child.stdin.take() {
+            // Whoever waits for the process observes that it has already ended.
+            let _ = input.write_all(b"\n").await;
+        }
+        group
+    }
+
     /// Adds a process group.
-    pub(crate) fn add(&self, group: i32) {
+    fn add(&self, group: i32) {
         self.tell(&format!("+{group}\n"));
     }
 

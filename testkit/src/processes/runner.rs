@@ -14,6 +14,7 @@ use super::process::{Launch, Process};
 use super::reaper::Reaper;
 use super::scenario::{Controller, Ready, Scenario};
 use super::step::Step;
+use super::stubs::{Settings, Stubs};
 use super::usage::Usage;
 use super::webhooks::{self, Served, Trust};
 use crate::explore::parts::WallClock;
@@ -40,6 +41,7 @@ pub(crate) struct Runner {
 struct Ending {
     processes: Vec<Process>,
     folder: RunFolder,
+    stubs: Option<Stubs>,
     _admin: Option<Serving>,
     usage: Arc<Usage>,
     began: WallClock,
@@ -48,6 +50,7 @@ struct Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         self.processes.iter().for_each(Process::end);
+        self.stubs.iter().for_each(Stubs::end);
         self.usage.end(self.began.elapsed());
     }
 }
@@ -69,16 +72,28 @@ impl Runner {
 
     async fn start(&self, cluster: &TestCluster, hooks: &Arc<dyn Hooks>) -> Result<Ending, String> {
         self.usage.begin();
-        self.scenario.network.enter().await?;
+        let network = self.scenario.network.enter().await?;
         let io = |err: std::io::Error| format!("cannot prepare a run: {err}");
         let folder = self.folder.run().map_err(io)?;
         let mut ending = Ending {
             processes: Vec::new(),
             folder,
+            stubs: None,
             _admin: None,
             usage: Arc::clone(&self.usage),
             began: WallClock::start(),
         };
+        if let Some(network) = network {
+            let settings = Settings {
+                stubs: &self.scenario.cluster.stubs,
+                server: cluster.server(),
+                hooks,
+                reaper: &self.reaper,
+                directory: self.scenario.directory.clone(),
+                common: ending.folder.path.join("state"),
+            };
+            ending.stubs = Some(Stubs::serve(network, &settings)?);
+        }
         let mut served = Served::default();
         for (controller, token) in self.scenario.controllers.iter().zip(&self.tokens) {
             for replica in 0..controller.replicas {
@@ -178,6 +193,14 @@ impl Runner {
         ] {
             places.values.insert(place.to_owned(), value);
         }
+        let resolver = match self.scenario.network {
+            Network::Host => None,
+            Network::Private => {
+                let file = files.join("resolv.conf");
+                std::fs::write(&file, Stubs::resolver(&controller.namespace)).map_err(io)?;
+                Some(file)
+            }
+        };
         let temporary = files.join("tmp");
         let certificates = self.trust.write(&temporary).map_err(io)?;
         if let Some(directory) = &certificates {
@@ -211,6 +234,7 @@ impl Runner {
             ready,
             cwd: self.scenario.path(controller.cwd.clone().unwrap_or_default()),
             files,
+            resolver,
             address,
             reaper: self.reaper.clone(),
             usage: Arc::clone(&self.usage),

@@ -12,6 +12,7 @@ use serde_saphyr::Spanned;
 use super::check::Check;
 use super::network::Network;
 use super::step::Step;
+use super::stub::Stub;
 use super::time::Time;
 
 /// Controllers in separate processes, the cluster they work on, and the steps of its users.
@@ -162,6 +163,9 @@ pub(crate) struct Cluster {
     /// running. If several scripts match a Pod, the last one applies.
     #[serde(default)]
     pub(crate) pods: Vec<Value>,
+    /// Programs in simulated Pods that controllers connect to. Only with `network: private`.
+    #[serde(default)]
+    pub(crate) stubs: Vec<Stub>,
 }
 
 impl Default for Cluster {
@@ -176,6 +180,7 @@ impl Default for Cluster {
             storage_class: default_storage_class(),
             rbac: false,
             pods: Vec::new(),
+            stubs: Vec::new(),
         }
     }
 }

@@ -39,6 +39,7 @@ struct Pods {
     labels: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
+    uid: Option<String>,
 }
 
 /// The fields of [`PodScript`]; times are in milliseconds.
@@ -117,11 +118,18 @@ impl ScriptOrder {
     ///
     /// If a value is invalid, such as a selector; the error describes it.
     pub fn read(self) -> Result<(PodSelector, PodScript), String> {
-        let pods = match (self.pods.labels, self.pods.namespace, self.pods.name) {
-            (None, None, None) => PodSelector::all(),
-            (Some(labels), None, None) => PodSelector::labelled(&labels)?,
-            (None, namespace, Some(name)) => PodSelector::named(namespace.as_deref().unwrap_or("default"), &name),
-            _ => return Err("pods must be selected by labels, or by namespace and name".to_owned()),
+        let Pods {
+            labels,
+            namespace,
+            name,
+            uid,
+        } = self.pods;
+        let pods = match (labels, namespace, name, uid) {
+            (None, None, None, None) => PodSelector::all(),
+            (Some(labels), None, None, None) => PodSelector::labelled(&labels)?,
+            (None, namespace, Some(name), None) => PodSelector::named(namespace.as_deref().unwrap_or("default"), &name),
+            (None, None, None, Some(uid)) => PodSelector::uid(&uid),
+            _ => return Err("pods must be selected by labels, by namespace and name, or by uid".to_owned()),
         };
         Ok((pods, self.script.read()?))
     }

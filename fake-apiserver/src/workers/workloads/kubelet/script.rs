@@ -273,6 +273,7 @@ enum Which {
     All,
     Labelled(LabelSelector),
     Named(String, String),
+    Uid(String),
 }
 
 impl PodSelector {
@@ -295,14 +296,42 @@ impl PodSelector {
         Self(Which::Named(namespace.to_owned(), name.to_owned()))
     }
 
-    fn selects(&self, pod: &Object) -> bool {
+    /// One Pod by uid, without later Pods of the same name, such as those of a StatefulSet.
+    pub fn uid(uid: &str) -> Self {
+        Self(Which::Uid(uid.to_owned()))
+    }
+
+    /// Returns `true` if a Pod, as JSON, is selected.
+    ///
+    /// ```
+    /// use fake_apiserver::PodSelector;
+    ///
+    /// # fn main() -> Result<(), String> {
+    /// let pod = serde_json::json!({"metadata": {"name": "db-0", "namespace": "shop", "labels": {"app": "db"}}});
+    /// assert!(PodSelector::labelled("app=db")?.selects(&pod));
+    /// assert!(!PodSelector::named("shop", "db-1").selects(&pod));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn selects(&self, pod: &serde_json::Value) -> bool {
+        let metadata = &pod["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+        let label = |key: &str| metadata["labels"][key].as_str();
+        self.includes([text("namespace"), text("name"), text("uid")], label)
+    }
+
+    fn selects_object(&self, pod: &Object) -> bool {
+        let label = |key: &str| pod.labels().find(|(it, _)| *it == key).map(|(_, value)| value);
+        self.includes([pod.namespace(), pod.name(), pod.uid()], label)
+    }
+
+    fn includes<'a>(&self, [namespace, name, uid]: [&str; 3], label: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.0 {
             Which::All => true,
-            Which::Labelled(selector) => {
-                let labels: Vec<_> = pod.labels().collect();
-                selector.matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value))
-            }
-            Which::Named(namespace, name) => pod.namespace() == namespace && pod.name() == name,
+            Which::Labelled(selector) => selector.matches(label),
+            Which::Named(of, named) => namespace == of && name == named,
+            Which::Uid(wanted) => uid == wanted,
         }
     }
 }
@@ -403,7 +432,8 @@ impl Kubelet {
     pub(crate) fn stages_of(&self, resource: Resource, object: &Object) -> Option<Arc<[Stage]>> {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         let has_stages = scripts.stages.iter().any(|it| it.resource == resource);
-        let has_script = || resource == Resource::Pod && scripts.rules.iter().any(|(pods, _)| pods.selects(object));
+        let has_script =
+            || resource == Resource::Pod && scripts.rules.iter().any(|(pods, _)| pods.selects_object(object));
         (has_stages && !has_script()).then(|| Arc::clone(&scripts.stages))
     }
 
@@ -428,7 +458,7 @@ impl Kubelet {
     /// The script of a Pod.
     pub(crate) fn script_of(&self, pod: &Object) -> PodScript {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
-        let rule = scripts.rules.iter().rev().find(|(pods, _)| pods.selects(pod));
+        let rule = scripts.rules.iter().rev().find(|(pods, _)| pods.selects_object(pod));
         rule.map(|(_, script)| script.clone()).unwrap_or_default()
     }
 

@@ -1,0 +1,210 @@
+//! `Stub`: a program in simulated Pods that controllers connect to, such as a database.
+
+use std::collections::BTreeMap;
+
+use fake_apiserver::{PodSelector, ScriptOrder};
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::fill::Places;
+
+/// Placeholders with the Pod of a stub, in the order of [`Stub::places`].
+const POD: [&str; 4] = ["POD_NAME", "POD_NAMESPACE", "POD_IP", "POD_UID"];
+
+/// Prefix of placeholders for values of the state.
+const STATE: &str = "state.";
+
+/// A program at a port of simulated Pods: either answers to HTTP requests, or a command. It is reached at the addresses
+/// and names of the Pods and of their Services. Only with `network: private`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Stub {
+    /// The Pods: `{labels: app=db}`, or `{namespace: shop, name: db-0}`.
+    pub(crate) pods: Value,
+    /// The TCP port of the Pods. A Service may have another one, which leads to it by its `targetPort`.
+    pub(crate) port: u16,
+    /// Answers to HTTP requests. The first one that matches applies; without one, the answer is 404.
+    #[serde(default)]
+    pub(crate) http: Vec<Answer>,
+    /// Name of a Secret with `tls.crt` and `tls.key`, in the namespace of the Pod: requests arrive over TLS.
+    /// Connections are reset while the Secret does not exist. Only with `http`.
+    pub(crate) tls: Option<String>,
+    /// The program and its arguments. It must listen on the port `${PORT}` of the loopback interface. It is started at
+    /// the first connection to a Pod, one process for each Pod, and ends with its Pod. `${POD_NAME}`,
+    /// `${POD_NAMESPACE}`, `${POD_IP}`, `${POD_UID}`, `${SCENARIO}` and `${STATE}` (a directory that all stubs of a run
+    /// share) are placeholders.
+    #[serde(default)]
+    pub(crate) command: Vec<String>,
+    /// Environment variables of the command, with the same placeholders.
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+}
+
+/// An answer to HTTP requests.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Answer {
+    /// Method of the requests, such as `GET`. Default: any.
+    pub(crate) method: Option<String>,
+    /// Path of the requests, without the query; a `*` at the end stands for any rest. Default: any.
+    pub(crate) path: Option<String>,
+    /// A text that the body of the requests must contain.
+    pub(crate) containing: Option<String>,
+    /// Values of the state of the Pod for which this answer applies; an empty text stands for a missing value.
+    #[serde(default)]
+    pub(crate) when: BTreeMap<String, String>,
+    /// Status of the answer. Default 200.
+    #[serde(default = "ok")]
+    pub(crate) status: u16,
+    /// Headers of the answer.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// Body of the answer, as JSON. May contain the placeholders `${POD_NAME}`, `${POD_NAMESPACE}`, `${POD_IP}`,
+    /// `${POD_UID}` and `${state.NAME}`.
+    pub(crate) json: Option<Value>,
+    /// Body of the answer, as text, with the same placeholders.
+    pub(crate) body: Option<String>,
+    /// Values that the request sets in the state of its Pod, before it is answered. A Pod begins without values.
+    #[serde(default)]
+    pub(crate) set: BTreeMap<String, String>,
+    /// Behaviour of this Pod from now on, in the format of the scripts in `cluster.pods`: `{readyAfterMs: 100}`. It
+    /// replaces the script of the Pod.
+    pub(crate) script: Option<Value>,
+}
+
+/// A Pod, as its stubs use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pod {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) address: String,
+    pub(crate) uid: String,
+}
+
+impl Pod {
+    /// Reads a Pod that runs at this address; `None` for other Pods.
+    pub(crate) fn running_at(address: &str, pod: &Value) -> Option<Self> {
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let runs = pod["status"]["phase"] == "Running" && pod["status"]["podIP"] == address;
+        runs.then(|| Self {
+            name: text("name"),
+            namespace: text("namespace"),
+            address: address.to_owned(),
+            uid: text("uid"),
+        })
+    }
+
+    /// Returns the placeholders for this Pod.
+    pub(crate) fn places(&self) -> Places {
+        let values = [&self.name, &self.namespace, &self.address, &self.uid];
+        let values = POD.iter().zip(values);
+        Places {
+            values: values
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
+        }
+    }
+}
+
+impl Stub {
+    /// Returns the selected Pods. The error names the field.
+    pub(crate) fn selector(&self) -> Result<PodSelector, String> {
+        read_script(&self.pods, &json!({}))
+            .map(|(pods, _)| pods)
+            .map_err(|err| format!("pods: {err}"))
+    }
+
+    /// Returns an error for the first invalid value.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        if self.port == 0 {
+            return Some("port: it must be from 1 to 65535".to_owned());
+        }
+        if self.http.is_empty() == self.command.is_empty() {
+            return Some("either http or command is needed".to_owned());
+        }
+        if !self.command.is_empty() && self.tls.is_some() {
+            return Some("tls: it has an effect only with http; a command must serve TLS itself".to_owned());
+        }
+        if self.command.is_empty() && !self.env.is_empty() {
+            return Some("env: it has an effect only with command".to_owned());
+        }
+        if let Err(wrong) = self.selector() {
+            return Some(wrong);
+        }
+        let mut answers = self.http.iter().enumerate();
+        answers.find_map(|(at, it)| it.wrong().map(|wrong| format!("http[{at}].{wrong}")))
+    }
+}
+
+impl Answer {
+    fn wrong(&self) -> Option<String> {
+        if self.json.is_some() && self.body.is_some() {
+            return Some("body: json and body exclude each other".to_owned());
+        }
+        if StatusCode::from_u16(self.status).is_err() {
+            return Some(format!("status: {} is not a status of HTTP", self.status));
+        }
+        for (name, value) in &self.headers {
+            let is_valid = name.parse::<http::HeaderName>().is_ok() && value.parse::<http::HeaderValue>().is_ok();
+            if !is_valid {
+                return Some(format!("headers: {name:?} is not a valid header"));
+            }
+        }
+        if let Some(Err(err)) = self.script.as_ref().map(|it| read_script(&json!({}), it)) {
+            return Some(format!("script: {err}"));
+        }
+        // The state is only known later.
+        let pod = Pod {
+            name: String::new(),
+            namespace: String::new(),
+            address: String::new(),
+            uid: String::new(),
+        };
+        self.filled(pod.places(), |_| Some(String::new()))
+            .err()
+            .map(|err| format!("body: {err}"))
+    }
+
+    /// Returns `true` if the answer applies to a request with this method, path and body to a Pod in this state.
+    pub(crate) fn applies(&self, method: &str, path: &str, body: &[u8], state: &BTreeMap<String, String>) -> bool {
+        let is_method = self.method.as_ref().is_none_or(|it| it.eq_ignore_ascii_case(method));
+        let is_path = self.path.as_ref().is_none_or(|wanted| match wanted.strip_suffix('*') {
+            Some(start) => path.starts_with(start),
+            None => wanted == path,
+        });
+        let text = self.containing.as_ref();
+        let contains = text.is_none_or(|it| memchr::memmem::find(body, it.as_bytes()).is_some());
+        let mut values = self.when.iter();
+        is_method && is_path && contains && values.all(|(key, value)| state.get(key).map_or("", |it| it) == value)
+    }
+
+    /// Returns the body with its placeholders filled in.
+    pub(crate) fn filled(&self, mut places: Places, state: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+        let body = match (&self.json, &self.body) {
+            (Some(json), _) => json.to_string(),
+            (None, Some(body)) => body.clone(),
+            (None, None) => return Ok(String::new()),
+        };
+        for part in body.split("${").skip(1) {
+            let name = part.split('}').next().unwrap_or_default();
+            if let Some(key) = name.strip_prefix(STATE) {
+                let value = state(key).unwrap_or_default();
+                places.values.insert(name.to_owned(), value);
+            }
+        }
+        places.fill(&body)
+    }
+}
+
+/// Reads a script of Pods.
+pub(crate) fn read_script(pods: &Value, script: &Value) -> Result<(PodSelector, fake_apiserver::PodScript), String> {
+    let order = json!({"pods": pods, "script": script});
+    let order = serde_json::from_value::<ScriptOrder>(order).map_err(|err| err.to_string());
+    order.and_then(ScriptOrder::read)
+}
+
+const fn ok() -> u16 {
+    200
+}
