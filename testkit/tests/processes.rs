@@ -457,6 +457,11 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "cluster.stubs[0]: http[0].script",
     "unknown field `readyAfter`"
 )]
+#[case::a_fixed_port_of_webhooks_without_a_private_network(
+    "controllers: [{name: a, command: [x], webhookPort: 9443}]\nsteps: []",
+    "controllers[0].webhookPort",
+    "without `network: private`"
+)]
 #[case::two_checks_of_one_name(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {run: x}}\n  - {name: b, \
      always: {run: x}}",
@@ -652,6 +657,10 @@ metadata: {name: a}
     "ports: [{containerPort: 9443}]",
     "# it listens on 9443: pass a free port such as ${PORT_9443} instead"
 )]
+#[case::a_port_of_webhooks(
+    "ports: [{containerPort: 9876, name: hooks}]",
+    "# it serves webhooks on 9876: pass ${PORT_WEBHOOK} instead, or set `webhookPort: 9876`"
+)]
 #[case::an_account("", "# set this if the program does not read a kubeconfig:\n    # inCluster: true\n")]
 #[case::its_name(
     "env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
@@ -678,6 +687,16 @@ spec:
     spec:
       serviceAccountName: web-operator
       containers: [{{name: manager, image: 'example.com/web-operator:1', {container}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: hooks, namespace: ops}}
+spec: {{ports: [{{port: 443, targetPort: hooks}}]}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {{name: web}}
+webhooks: [{{name: a.example.com, clientConfig: {{service: {{namespace: ops, name: hooks}}}}}}]
 "
         ),
     );

@@ -8,6 +8,7 @@ use fake_apiserver::load;
 use serde_json::Value;
 
 use super::read::ScenarioError;
+use super::webhooks::{is_configuration, services};
 
 /// Kinds that run Pods.
 const WORKLOADS: [&str; 3] = ["Deployment", "StatefulSet", "DaemonSet"];
@@ -55,6 +56,7 @@ pub(crate) fn init(directory: &Path) -> Result<String, ScenarioError> {
             "{shown} has no Deployment, StatefulSet or DaemonSet: render the manifests of the controller into it first"
         )));
     }
+    let webhooks = webhook_ports(manifests.iter().map(|it| &it.object));
     let mut text = format!(
         "# Generated from {shown}. Complete the lines with `missing:`.\n\
          # yaml-language-server: $schema=scenario.schema.json\n\
@@ -63,7 +65,7 @@ pub(crate) fn init(directory: &Path) -> Result<String, ScenarioError> {
     for workload in workloads {
         let containers = workload["spec"]["template"]["spec"]["containers"].as_array();
         for container in containers.into_iter().flatten() {
-            text.push_str(&controller(workload, container));
+            text.push_str(&controller(workload, container, &webhooks));
         }
     }
     let file_of = |place: &'_ str| place.split(", ").next().unwrap_or_default().to_owned();
@@ -97,8 +99,24 @@ pub(crate) fn init(directory: &Path) -> Result<String, ScenarioError> {
     Ok(text)
 }
 
-/// The controller of a container.
-fn controller(workload: &Value, container: &Value) -> String {
+/// The ports, as numbers or names, to which the Services of webhooks lead.
+fn webhook_ports<'a>(objects: impl Iterator<Item = &'a Value> + Clone) -> Vec<Value> {
+    let configurations = objects.clone().filter(|it| is_configuration(it));
+    let called: BTreeSet<String> = configurations.flat_map(services).collect();
+    let is_called = |object: &&Value| {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or("default");
+        object["kind"] == "Service" && called.contains(&format!("{}/{}", text("namespace"), text("name")))
+    };
+    let ports = objects.filter(is_called).flat_map(|it| it["spec"]["ports"].as_array());
+    let targets = ports.flatten().map(|it| match &it["targetPort"] {
+        Value::Null => it["port"].clone(),
+        target => target.clone(),
+    });
+    targets.collect()
+}
+
+/// The controller of a container. `webhooks` are the ports at which webhooks are called.
+fn controller(workload: &Value, container: &Value, webhooks: &[Value]) -> String {
     let name = container["name"].as_str().unwrap_or("controller");
     let words = |field: &str| {
         let items = container[field].as_array().into_iter().flatten();
@@ -149,11 +167,19 @@ fn controller(workload: &Value, container: &Value) -> String {
         }
     }
     let ports = container["ports"].as_array().into_iter().flatten();
-    for port in ports.filter_map(|it| it["containerPort"].as_u64()) {
-        let _ = writeln!(
-            text,
-            "    # it listens on {port}: pass a free port such as ${{PORT_{port}}} instead, because runs are concurrent"
-        );
+    for port in ports {
+        let (number, name) = (&port["containerPort"], &port["name"]);
+        let hint = match webhooks.iter().any(|it| it == number || it == name) {
+            true => format!(
+                "it serves webhooks on {number}: pass ${{PORT_WEBHOOK}} instead, or set `webhookPort: {number}` and \
+                 `network: private`"
+            ),
+            false => format!(
+                "it listens on {number}: pass a free port such as ${{PORT_{number}}} instead, or set `network: \
+                 private`, because runs are concurrent"
+            ),
+        };
+        let _ = writeln!(text, "    # {hint}");
     }
     if workload["spec"]["template"]["spec"]["serviceAccountName"].is_string() {
         text.push_str("    # set this if the program does not read a kubeconfig:\n    # inCluster: true\n");

@@ -110,6 +110,9 @@ impl Scenario {
                 (Some(_), Some(_)) | (None, None) => return Some("ready: either url or log is needed".to_owned()),
             }
         }
+        if controller.webhook_port.is_some() && self.network != Network::Private {
+            return Some("webhookPort: concurrent runs share it without `network: private`".to_owned());
+        }
         if controller.user.is_some() && !self.cluster.rbac {
             return Some("user: it has an effect only with cluster.rbac".to_owned());
         }

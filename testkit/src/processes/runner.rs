@@ -201,6 +201,9 @@ impl Runner {
                 Some(file)
             }
         };
+        if let Some(port) = controller.webhook_port {
+            places.values.insert(webhooks::PORT.to_owned(), port.to_string());
+        }
         let temporary = files.join("tmp");
         let certificates = self.trust.write(&temporary).map_err(io)?;
         if let Some(directory) = &certificates {

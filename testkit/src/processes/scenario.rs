@@ -104,10 +104,13 @@ pub(crate) struct Controller {
     /// User of its token, such as `system:serviceaccount:shop:operator`. Only with `cluster.rbac`; default: an
     /// administrator.
     pub(crate) user: Option<String>,
-    /// Services whose webhooks it serves at `${PORT_WEBHOOK}`, as `NAMESPACE/NAME`. Default: all Services that
+    /// Services whose webhooks it serves, as `NAMESPACE/NAME`. Default: all Services that
     /// configurations name. Needed if several controllers serve webhooks.
     #[serde(default)]
     pub(crate) webhooks: Vec<String>,
+    /// Port at which it serves webhooks, if it is not configurable; instead of `${PORT_WEBHOOK}`. Only with `network:
+    /// private`, because runs are concurrent.
+    pub(crate) webhook_port: Option<u16>,
     /// Restarts the controller when it exits by itself, after 1s, then 2s, up to 16s. Default `true`. If `false`, an
     /// exit fails the run.
     #[serde(default = "default_true")]

@@ -56,7 +56,7 @@ impl Controller {
     }
 
     pub(crate) fn serves_webhooks(&self) -> bool {
-        self.uses(PORT)
+        self.webhook_port.is_some() || self.uses(PORT)
     }
 }
 
@@ -69,7 +69,8 @@ impl Scenario {
             let field = |why: String| Some(format!("controllers[{at}].webhooks: {why}"));
             match (controller.serves_webhooks(), controller.webhooks.as_slice()) {
                 (false, [_, ..]) => field(format!(
-                    "the command or the environment must contain ${{{PORT}}}, the port at which it serves them"
+                    "the command or the environment must contain ${{{PORT}}}, the port at which it serves them, or \
+                     webhookPort must be set"
                 )),
                 (true, []) if !is_alone => field(
                     "several controllers serve webhooks, so each must name its Services as NAMESPACE/NAME".to_owned(),
@@ -85,7 +86,7 @@ impl Scenario {
 }
 
 /// Returns the Services of a configuration, as `NAMESPACE/NAME`.
-fn services(object: &Value) -> BTreeSet<String> {
+pub(crate) fn services(object: &Value) -> BTreeSet<String> {
     let mut object = object.clone();
     let configs = client_configs(&mut object).into_iter();
     let named = configs.filter_map(|it| {
@@ -115,7 +116,7 @@ impl Scenario {
             unserved.map(move |service| {
                 format!(
                     "{name} calls the Service {service}, which no controller serves, so that its calls fail: pass \
-                     ${{{PORT}}} to the controller that serves it"
+                     ${{{PORT}}} to the controller that serves it, or set its webhookPort"
                 )
             })
         });
@@ -178,7 +179,7 @@ impl Trust {
     }
 }
 
-fn is_configuration(object: &Value) -> bool {
+pub(crate) fn is_configuration(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|it| KINDS.contains(&it))
 }
 

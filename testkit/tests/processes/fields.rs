@@ -443,6 +443,30 @@ checks:
     assert!(!found.report.contains("has no effect"), "{}", found.report);
 }
 
+/// Concurrent runs serve webhooks at the same port, each in a network of its own.
+#[cfg(target_os = "linux")]
+#[test]
+fn webhook_at_a_fixed_port_is_called_in_a_private_network() {
+    let directory = Directory::new();
+    let manifest = directory.write("widgets.yaml", WIDGETS);
+    let fields = format!(
+        "cluster: {{workers: [], crds: [{manifest:?}]}}
+network: private
+parallel: 4
+faults: [crashes]
+steps:
+  - object: {{apiVersion: example.com/v2, kind: Widget, metadata: {{name: a}}, spec: {{width: 3}}}}
+"
+    );
+    let (command, port) = (", '${CERT_DIR}', '9443'", "    webhookPort: 9443\n");
+    let found = explored_with("webhooks", command, port, &fields, &["--plans", "4"]);
+    if super::stubs::is_permitted() {
+        assert_eq!(found.code, Some(0), "{}", found.report);
+    } else {
+        assert!(found.report.contains("`network: private` needs"), "{}", found.report);
+    }
+}
+
 #[rstest]
 #[case::no_controller_serves_webhooks("fixed", "", "", true)]
 #[case::a_controller_serves_another_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/others", true)]

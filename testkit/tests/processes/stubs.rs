@@ -134,7 +134,7 @@ references: 2
 }
 
 /// Returns `true` if this machine permits private networks.
-fn is_permitted() -> bool {
+pub(super) fn is_permitted() -> bool {
     let probe = Command::new("unshare").args(["--net", "ip", "link"]).output();
     probe.is_ok_and(|it| it.status.success())
 }
