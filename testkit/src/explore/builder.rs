@@ -168,9 +168,9 @@ impl Explore {
         self
     }
 
-    /// Ignores a field of the end state, for every resource: `status.attempts`, or `status.conditions.*.message`. A
-    /// controller that keeps changing the field still prevents the cluster from settling, unless the
-    /// [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field, too.
+    /// Ignores a field of the end state, for every resource: `status.attempts`, or `status.conditions.*.message`. It
+    /// may also go back to an earlier value. A controller that keeps changing the field still prevents the cluster from
+    /// settling, unless the [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field, too.
     pub fn ignore(mut self, field: &str) -> Self {
         self.config.ignored.push(field.to_owned());
         self

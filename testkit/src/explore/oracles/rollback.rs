@@ -29,8 +29,11 @@ fn check(facts: &Facts<'_>) -> Option<String> {
     if faults.any(|it| it.action.fault.row().shows_old) {
         return None;
     }
-    let mut found = returned.iter();
-    let ((object, field), how) = found.find(|(it, _)| !reference.outcome.returned.contains_key(*it))?;
+    let is_compared = |found: &(String, String)| {
+        let (resource, field) = (found.0.split(' ').next().unwrap_or_default(), &found.1);
+        !reference.outcome.returned.contains_key(found) && !reference.mask.hides(resource, field)
+    };
+    let ((object, field), how) = returned.iter().find(|(it, _)| is_compared(it))?;
     Some(format!("{object} {field} {how}"))
 }
 

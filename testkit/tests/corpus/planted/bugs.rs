@@ -272,6 +272,12 @@ fn planted_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &
     assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
 }
 
+#[test]
+fn value_of_an_ignored_field_may_go_back() {
+    let report = exploration(scenario(rolled_back, false)).ignore("data.size").report();
+    assert!(report.is_success(), "{report}");
+}
+
 #[rstest]
 fn twin_of_a_planted_bug_passes(
     #[values(
