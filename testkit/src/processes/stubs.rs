@@ -209,20 +209,14 @@ impl Shared {
         let pods = self.server.list("v1", "Pod", "").await.ok()?;
         self.forget_all_but(&pods);
         let (address, port) = (at.ip().to_string(), at.port());
-        let found = |address: &str| {
-            let mut running = pods.iter().filter_map(|it| Some((it, Pod::running_at(address, it)?)));
-            running.next()
-        };
-        let (object, pod, port) = match found(&address) {
-            Some((object, pod)) => (object, pod, port),
+        let (at, pod) = match self.served(&pods, &address, port) {
+            Some(served) => served,
             None => {
                 let (address, port) = dns::endpoint_of(&self.server, &address, port).await?;
-                let (object, pod) = found(&address)?;
-                (object, pod, port)
+                self.served(&pods, &address, port)?
             }
         };
-        let mut stubs = self.stubs.iter().enumerate();
-        let (at, (_, stub)) = stubs.find(|(_, (pods, stub))| stub.port == port && pods.selects(object))?;
+        let (_, stub) = self.stubs.get(at)?;
         let key = (pod.uid.clone(), at);
         let program = {
             let mut state = lock(&self.state);
@@ -244,6 +238,16 @@ impl Shared {
             lock(&self.state).programs.remove(&key);
         }
         connected.ok()
+    }
+
+    /// Finds the Pod with a stub at an address and port, and the index of the stub. Pods in the network of their Node
+    /// share an address.
+    fn served(&self, pods: &[Value], address: &str, port: u16) -> Option<(usize, Pod)> {
+        let running = pods.iter().filter_map(|it| Some((it, Pod::running_at(address, it)?)));
+        running.into_iter().find_map(|(object, pod)| {
+            let is_meant = |(pods, stub): &(PodSelector, Stub)| stub.port == port && pods.selects(object);
+            Some((self.stubs.iter().position(is_meant)?, pod))
+        })
     }
 
     /// Ends the programs of Pods that are gone.
