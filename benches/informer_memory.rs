@@ -7,6 +7,7 @@
 use benches::counting::{Counting, measured};
 use benches::informers::{Ours, held, held_by_kube_runtime};
 use benches::mirror::{Mirror, pod_text};
+use benches::written::{Part, keys};
 use informer::Storage;
 
 #[global_allocator]
@@ -46,5 +47,11 @@ fn main() {
     row("typed", pods, || held(&mirror, case(Storage::Typed, false)));
     row("compressed, managedFields cut", pods, || {
         held(&mirror, case(Storage::Compressed, true))
+    });
+    println!("bytes a key of a controller, of {pods}, long after its last reconcile");
+    row("cache and queue", pods, || keys(pods, Part::Cache));
+    row("each key wrote once", pods, || keys(pods, Part::Writes));
+    row("each key wrote once, with read-your-writes", pods, || {
+        keys(pods, Part::Gate)
     });
 }

@@ -1,17 +1,20 @@
-//! CPU time and memory from the start of a manager over 100,000 Pods to its first reconcile, and the same for a
-//! controller of kube-runtime. `PODS` sets the number.
+//! From the start of a manager over 100,000 Pods to its first reconcile: CPU time and memory, next to a controller of
+//! kube-runtime and an informer of client-go with protobuf. `PODS` sets the number.
 //!
-//! It is a separate program because counting memory slows down every allocation: compare only times of the same run.
+//! Each client is its own process, and reads over a socket from another process that has encoded everything. The
+//! rows of client-go are missing if `go` cannot build them.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use benches::counting::{Counting, measured};
-use benches::measure::cpu_time;
+use benches::measure::process_cpu_time;
 use benches::mirror::{Mirror, pod_text};
-use benches::requests::runtime;
 use futures::StreamExt;
 use informer::Storage;
 use informer::cache::{ByObject, ReflectorOptions};
@@ -19,11 +22,81 @@ use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::Manager;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{Controller, controller, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Config};
+use tokio::runtime::Runtime;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// The clients in Rust, with the arguments that select them.
+const CLIENTS: [(&str, &str); 4] = [
+    ("encoded", "encoded"),
+    ("encoded, managedFields cut", "cut"),
+    ("typed, managedFields cut", "typed"),
+    ("kube-runtime", "kube-runtime"),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["serve"] => serve(),
+        ["client", name, url] => client(name, url),
+        _ => table(),
+    }
+}
+
+fn pods() -> usize {
+    let asked = std::env::var("PODS").ok();
+    asked.and_then(|it| it.parse().ok()).unwrap_or(100_000)
+}
+
+/// A runtime with the machine's clock.
+fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("a runtime can be built")
+}
+
+/// Serves the Pods until the process is killed. Prints its address.
+fn serve() {
+    let mirror = Mirror::new(pods());
+    let serving = async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        println!("http://{}", listener.local_addr()?);
+        axum::serve(listener, mirror.service()).await
+    };
+    runtime().block_on(serving).expect("the Pods can be served");
+}
+
+/// Runs one client, and prints its figures: CPU and real seconds, bytes of live objects, maximum of resident memory.
+fn client(name: &str, url: &str) {
+    let runtime = runtime();
+    let _entered = runtime.enter();
+    let config = Config::new(url.parse().expect("the address is a URL"));
+    let (began, cpu) = (Instant::now(), process_cpu_time());
+    let (held, _, _started) = measured(|| {
+        runtime.block_on(async {
+            let client = Client::try_from(config).expect("the client can be built");
+            match name {
+                "encoded" => Some(ours(client, Storage::Encoded, false).await),
+                "cut" => Some(ours(client, Storage::Encoded, true).await),
+                "typed" => Some(ours(client, Storage::Typed, true).await),
+                _ => {
+                    kube_runtime(client).await;
+                    None
+                }
+            }
+        })
+    });
+    let (cpu, wall) = (process_cpu_time() - cpu, began.elapsed());
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status
+        .lines()
+        .find_map(|it| it.strip_prefix("VmHWM:")?.split_whitespace().next());
+    let peak = peak.and_then(|it| it.parse::<u64>().ok()).unwrap_or_default() * 1024;
+    println!("{:.3} {:.3} {held} {peak}", cpu.as_secs_f64(), wall.as_secs_f64());
+}
 
 /// Runs a manager until its controller is called for the first time.
 async fn ours(client: Client, storage: Storage, strips: bool) -> Result<Manager, informer::Error> {
@@ -63,35 +136,90 @@ async fn kube_runtime(client: Client) {
     first.notified().await;
 }
 
-fn row<T>(name: &str, pods: usize, start: impl Future<Output = T>, runtime: &tokio::runtime::Runtime) {
-    let began = cpu_time();
-    let (held, peak, started) = measured(|| runtime.block_on(start));
-    let time = (cpu_time() - began).as_secs_f64();
-    let (held, peak) = (held / pods, peak / pods);
-    println!("{name:<28} {time:>8.2} s of CPU {held:>8} bytes a Pod held {peak:>8} at most");
-    drop(started);
+/// A process that is killed at the end.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
 }
 
-fn main() {
-    let asked = std::env::var("PODS").ok();
-    let pods = asked.and_then(|it| it.parse().ok()).unwrap_or(100_000);
+/// Starts a server that prints its address.
+fn started(command: &mut Command) -> Option<(Server, String)> {
+    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+    let output = child.stdout.take()?;
+    let server = Server(child);
+    let mut address = String::new();
+    BufReader::new(output).read_line(&mut address).ok()?;
+    let address = address.trim().to_owned();
+    address.starts_with("http").then_some((server, address))
+}
+
+/// Runs a client, and returns the figures that it prints.
+fn figures(command: &mut Command) -> Option<Vec<f64>> {
+    let output = command.stderr(Stdio::inherit()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let figures: Vec<f64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+    (figures.len() == 4).then_some(figures)
+}
+
+fn row(name: &str, count: usize, command: &mut Command) {
+    let mut rows: Vec<_> = (0..3).filter_map(|_| figures(command)).collect();
+    rows.sort_by(|one, other| one[0].total_cmp(&other[0]));
+    let Some([cpu, wall, held, peak]) = rows.get(rows.len() / 2).map(|it| [it[0], it[1], it[2], it[3]]) else {
+        println!("{name:<34} not measured");
+        return;
+    };
+    let (held, peak) = (held / count as f64, peak / count as f64);
+    println!("{name:<34} {cpu:>8.2} {wall:>8.2} {held:>12.0} {peak:>12.0}");
+}
+
+/// Builds the clients in Go next to this program.
+fn client_go() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.with_file_name("startup_client_go");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/client_go");
+    let mut go = Command::new("go");
+    let built = go
+        .arg("build")
+        .arg("-o")
+        .arg(&program)
+        .arg(".")
+        .current_dir(source)
+        .status();
+    built.is_ok_and(|it| it.success()).then_some(program)
+}
+
+fn table() {
+    let this = std::env::current_exe().expect("this program has a path");
+    let count = pods();
+    let length = pod_text(0, 1).len();
+    println!("{count} Pods of {length} bytes, from start to the first reconcile; medians of three runs");
+    let heads = ["CPU s", "real s", "held", "resident"];
     println!(
-        "{pods} Pods of {} bytes, from start to the first reconcile",
-        pod_text(0, 1).len()
+        "{:<34} {:>8} {:>8} {:>12} {:>12}",
+        "", heads[0], heads[1], heads[2], heads[3]
     );
-    let mirror = Mirror::new(pods);
-    let cases = [
-        ("encoded", Storage::Encoded, false),
-        ("encoded, managedFields cut", Storage::Encoded, true),
-        ("typed, managedFields cut", Storage::Typed, true),
-    ];
-    for (name, storage, strips) in cases {
-        // Its tasks, and with them its cache, end with the runtime.
-        let runtime = runtime();
-        let _entered = runtime.enter();
-        row(name, pods, ours(mirror.client(), storage, strips), &runtime);
+    let (_server, url) = started(Command::new(&this).arg("serve")).expect("the server starts");
+    for (name, argument) in CLIENTS {
+        row(name, count, Command::new(&this).args(["client", argument, &url]));
     }
-    let runtime = runtime();
-    let _entered = runtime.enter();
-    row("kube-runtime", pods, kube_runtime(mirror.client()), &runtime);
+    let Some(go) = client_go() else {
+        println!("client-go: not built");
+        return;
+    };
+    let mirror = started(Command::new(&go).args(["mirror", &url])).expect("the server starts");
+    for (name, form, cut) in [
+        ("client-go, protobuf", "application/vnd.kubernetes.protobuf", ""),
+        (
+            "client-go, protobuf, fields cut",
+            "application/vnd.kubernetes.protobuf",
+            "yes",
+        ),
+        ("client-go, JSON", "application/json", ""),
+    ] {
+        let mut command = Command::new(&go);
+        row(name, count, command.args(["client", &mirror.1, form]).env("CUT", cut));
+    }
 }

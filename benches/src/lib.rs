@@ -14,6 +14,7 @@ pub mod our_controllers;
 pub mod mirror;
 pub mod informers;
 pub mod reconciles;
+pub mod written;
 pub mod explorations;
 pub mod instructions;
 pub mod growth;

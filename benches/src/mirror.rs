@@ -68,6 +68,14 @@ impl Mirror {
         Client::new(service, "default")
     }
 
+    /// Returns the server, for sockets.
+    pub fn service(self) -> axum::Router {
+        axum::Router::new().fallback(move |request: Request<Body>| {
+            let answer = self.answer(request.uri().query().unwrap_or_default());
+            async move { answer }
+        })
+    }
+
     fn answer(&self, query: &str) -> Response<Body> {
         let pairs = query.split('&').filter_map(|it| it.split_once('='));
         let pairs: BTreeMap<&str, &str> = pairs.collect();
@@ -92,7 +100,12 @@ impl Mirror {
                 .and_then(|it| it.parse::<usize>().ok())
                 .unwrap_or_default()
         };
-        let (from, limit) = (number("continue"), number("limit"));
+        // As kube-apiserver, which ignores the limit of a list at any version.
+        let limit = match pairs.get("resourceVersion") {
+            Some(&"0") => 0,
+            _ => number("limit"),
+        };
+        let from = number("continue");
         let until = if limit == 0 {
             self.pods.len()
         } else {
