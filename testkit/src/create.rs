@@ -282,6 +282,9 @@ impl TestCluster {
             let answer = answer.map_err(|err| format!("{what}: {err}"))?;
             return Ok(answer.to_string().into());
         }
+        if let Some(pause) = self.hooks.as_ref().and_then(|it| it.test_sends()) {
+            tokio::time::sleep(pause).await;
+        }
         let answer = self.server.call(request).await;
         if let Some(hooks) = &self.hooks {
             hooks.test_sent();

@@ -106,6 +106,11 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Registers that the test has sent a request.
     fn test_sent(&self);
 
+    /// Called before a request of the test. Returns the pause that it must make.
+    fn test_sends(&self) -> Option<Duration> {
+        None
+    }
+
     /// Records a note about the test.
     fn test_notes(&self, note: String);
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::machine::{Activity, WallClock, is_stuck, time_of_day};
@@ -360,6 +360,7 @@ impl Explore {
             world: &world,
             reference,
             at_once: &|| self.threads,
+            faultless: Mutex::default(),
         };
         let mut search = Search {
             runs: &runs,

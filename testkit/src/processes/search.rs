@@ -318,6 +318,7 @@ impl Exploration<'_> {
             world: &world,
             reference: Arc::new(reference),
             at_once: &|| pace.at_once(),
+            faultless: Mutex::default(),
         };
         let (progress, searched) = (Progress::start(), WallClock::start());
         let mut tell = |coverage: &Coverage| {

@@ -17,6 +17,7 @@ mod conflicts;
 mod copies;
 mod finalizers;
 mod generated;
+mod histories;
 mod idioms;
 mod kube_idioms;
 mod late_writes;

@@ -106,6 +106,10 @@ pub(crate) struct State {
     pub(crate) is_unjudged: bool,
     /// Set if a wrong state was judged early.
     pub(crate) is_hasty: bool,
+    /// Number of steps at which the scenario had settled before the step with a wrong state.
+    pub(crate) wrong_step: Option<usize>,
+    /// Time of the test's last request, if it must pause between requests.
+    pub(crate) sent_at: Option<Instant>,
     /// Descriptions of values that were assigned to objects in another order than in the reference.
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.

@@ -23,6 +23,11 @@ pub(crate) struct Doing {
 }
 
 impl Doing {
+    /// `deployments.apps shop/blog`
+    pub(crate) fn key(&self) -> String {
+        format!("{} {}", self.resource, self.object)
+    }
+
     /// `CREATE deployments.apps shop/blog`
     pub(crate) fn text(&self) -> String {
         let verb = self.verb.as_str().to_uppercase();

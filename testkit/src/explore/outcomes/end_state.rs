@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::derived::Deciders;
 use super::difference::Difference;
 use super::identities::{Identities, Keys, Referent, Which, resource};
-use super::pair::{Pair, UNEXPECTED};
+use super::pair::Pair;
 use super::permutations::take_permuted;
 use super::sameness::owners;
 use super::times::{is_time, machine_since, times_within};
@@ -251,7 +251,7 @@ impl EndState {
     }
 
     /// Returns the same state with other keys for objects with generated names; `None` without such objects.
-    fn under(&self, templates: &Templates) -> Option<Self> {
+    pub(super) fn under(&self, templates: &Templates) -> Option<Self> {
         let is_of =
             |(key, all): (&Arc<str>, &Vec<Kept>)| all.iter().any(|it| !it.is_untouched) && templates.key(key).is_some();
         if templates.is_empty() || !self.objects.iter().any(is_of) {
@@ -276,18 +276,6 @@ impl EndState {
             versions: OnceLock::new(),
             ..self.clone()
         })
-    }
-
-    /// Returns `true` if `found` only lacks objects that two other states lack as well, and has everything that `last`
-    /// has: names with numbers in sequence do not show which object is missing.
-    pub(crate) fn lacks_the_same(&self, found: &Self, mask: &Mask, [merged, last]: [&Self; 2]) -> bool {
-        let [missing, of_merged, of_last] = [found, merged, last].map(|it| self.differences(it, mask));
-        let is_shared = |it: &Difference| {
-            let is_same = |other: &Difference| other.key == it.key && other.path.is_empty() && other.text == it.text;
-            it.path.is_empty() && [&of_merged, &of_last].iter().all(|all| all.iter().any(is_same))
-        };
-        let is_more = |it: &Difference| it.path.is_empty() && it.text.starts_with(UNEXPECTED);
-        missing.iter().all(is_shared) && last.differences(found, mask).iter().all(is_more)
     }
 
     /// Lists the differences of `found`, one line per field; empty if there are none.
@@ -326,7 +314,7 @@ impl EndState {
         (differences, permuted)
     }
 
-    fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
+    pub(super) fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
         let [left, right] = [self, found].map(|it| it.under(&mask.templates));
         match (&left, &right) {
             (None, None) => self.differences_of_keys(found, mask),

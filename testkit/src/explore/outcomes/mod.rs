@@ -11,6 +11,7 @@ mod end_state;
 mod difference;
 mod pair;
 mod outside;
+mod observed;
 mod permutations;
 mod unordered;
 mod identities;

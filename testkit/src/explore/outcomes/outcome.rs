@@ -70,6 +70,8 @@ pub(crate) struct Outcome {
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
     pub(crate) unlike: BTreeSet<(String, String)>,
+    /// Number of steps at which the scenario had settled before the step with a wrong state, if it ended there.
+    pub(crate) wrong_step: Option<usize>,
     /// Set if the scenario took all of its steps.
     pub(crate) is_complete: bool,
     /// Time of the first fault since the start of the run.

@@ -21,7 +21,7 @@ const TOKENS: [&str; 6] = ["version", "revision", "token", "fenc", "epoch", "ter
 const ANY: &str = "*";
 
 /// The objects of all systems by system and key.
-type Objects = BTreeMap<String, Vec<Value>>;
+pub(super) type Objects = BTreeMap<String, Vec<Value>>;
 
 impl Pair<'_> {
     /// Lists the differences between external systems: the key of the object, and the field.
@@ -49,7 +49,7 @@ impl Pair<'_> {
     }
 
     /// Returns the objects of one side, with canonical keys and values.
-    fn objects_outside(&self, side: usize) -> Objects {
+    pub(super) fn objects_outside(&self, side: usize) -> Objects {
         let state = self.state(side);
         let mut objects = Objects::new();
         for (system, kept) in state.externals() {

@@ -18,7 +18,7 @@ use crate::text::shortened;
 const VALUE_CHARS: usize = 200;
 
 /// Description of an object that only the other state has.
-pub(crate) const UNEXPECTED: &str = "unexpected";
+pub(super) const UNEXPECTED: &str = "unexpected";
 
 /// Objects that the controllers of workloads make from the workload.
 const REVISIONS: &str = "controllerrevisions.apps ";

@@ -52,6 +52,9 @@ pub(crate) struct Plan {
     /// Controller that is cut off between two times since the start of the run, so that it receives the changes of that
     /// time at once. Only in references.
     pub(crate) cut_off: Option<(String, [Duration; 2])>,
+    /// Set if the test pauses between changes that it makes at the same time, so that controllers observe each of them.
+    /// Only in references.
+    pub(crate) is_spaced: bool,
     /// Number of the wait from which the test waits for the end of the faults, although the plan lets it continue
     /// during them. Only set in runs that evaluate a failed assertion again.
     pub(crate) patient_from: Option<usize>,

@@ -22,6 +22,9 @@ use crate::hooks::{AfterCall, Hooks, Passage, Restart, Unreachable};
 use crate::lock::lock;
 use crate::test_cluster::TEST_CLIENT;
 
+/// Pause of the test between changes that it makes at the same time. A cluster is quiet after a shorter time.
+const PAUSE: Duration = Duration::from_secs(6);
+
 impl Hooks for Harness {
     fn client(self: Arc<Self>, name: &str) -> kube::Client {
         kube::Client::new(GatedService::new(&self, name), "default")
@@ -91,6 +94,17 @@ impl Hooks for Harness {
 
     fn test_sent(&self) {
         self.check();
+    }
+
+    fn test_sends(&self) -> Option<Duration> {
+        if !self.gate.plan.is_spaced {
+            return None;
+        }
+        let now = Instant::now();
+        let before = self.gate.state().sent_at.replace(now);
+        before.filter(|it| *it == now)?;
+        self.gate.state().sent_at = Some(now + PAUSE);
+        Some(PAUSE)
     }
 
     fn test_notes(&self, note: String) {

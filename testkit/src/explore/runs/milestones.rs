@@ -135,6 +135,7 @@ impl Harness {
                     left.unwrap_or_else(|| format!("still differs from the reference after {:?}", self.within));
                 let what = format!("{headline}: after the step at {place}\n  {}", differences.join("\n  "));
                 self.gate.violation(Oracle::EndState.name(), what);
+                self.gate.state().wrong_step = Some(nth);
                 resume_unwind(Box::new(StepIsWrong));
             }
             let [first, last] = self.timing.step_look_again;

@@ -466,6 +466,7 @@ impl Run<'_> {
             waited: state.waited,
             is_unjudged: state.is_unjudged,
             is_hasty: state.is_hasty,
+            wrong_step: state.wrong_step,
             void_at: state.is_void.then_some(state.waited),
             patient_from: self.gate.plan.patient_from,
             permuted: std::mem::take(&mut state.permuted),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::context::Runs;
-use super::late_start::depends_on_the_first;
+use super::late_start::depends_on_timing;
 use super::shrink;
 use super::shrink::Shrunk;
 use crate::explore::oracles::Oracle;
@@ -60,7 +60,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     let Some(violation) = outcome.violations.first().cloned() else {
         return Confirmed::Stopped;
     };
-    if let Some(note) = depends_on_the_first(runs, plan, outcome) {
+    if let Some(note) = depends_on_timing(runs, plan, outcome) {
         return Confirmed::FirstCome(note);
     }
     let (recurrence, again) = recurrence(runs, plan, &violation, took);
@@ -94,7 +94,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
         took: shrinking,
     } = shrunk;
     *took += shrinking;
-    if let Some(note) = depends_on_the_first(runs, &plan, &outcome) {
+    if let Some(note) = depends_on_timing(runs, &plan, &outcome) {
         return Confirmed::FirstCome(note);
     }
     let has_clock = virtual_clock::is_available(config.has_machine_clock);

@@ -1,14 +1,19 @@
 //! `Runs`: the context of all runs of a search.
 
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::candidates::{Candidate, Users, candidates};
 use crate::explore::outcomes::{Outcome, Reference};
 use crate::explore::plans::{Faults, Plan};
 use crate::explore::runs::{Config, Role, World, judged, run};
+use crate::lock::lock;
+
+/// Maximum number of runs without faults that are kept.
+const MOST_FAULTLESS: usize = 32;
 
 /// Shared context of all runs of a search.
 pub(crate) struct Runs<'a> {
@@ -17,6 +22,8 @@ pub(crate) struct Runs<'a> {
     pub(crate) reference: Arc<Reference>,
     /// Returns the number of runs to make at once. In real time it may change during the search.
     pub(crate) at_once: &'a (dyn Fn() -> usize + Sync),
+    /// Guards the runs without faults that failures have been compared with, by plan.
+    pub(crate) faultless: Mutex<BTreeMap<Plan, Arc<Outcome>>>,
 }
 
 impl Runs<'_> {
@@ -38,6 +45,21 @@ impl Runs<'_> {
     /// Makes the run of a plan on this thread.
     pub(crate) fn one(&self, plan: &Plan) -> Outcome {
         judged(self.config, self.world, plan, &self.reference).0
+    }
+
+    /// Returns the run of a plan without faults, which later failures are compared with as well.
+    pub(crate) fn faultless(&self, plan: &Plan) -> Arc<Outcome> {
+        if let Some(known) = lock(&self.faultless).get(plan) {
+            return Arc::clone(known);
+        }
+        let mut made = run(self.config, self.world, plan, Role::Resting, None);
+        made.trace = Vec::new();
+        let made = Arc::new(made);
+        let mut known = lock(&self.faultless);
+        if known.len() < MOST_FAULTLESS {
+            known.insert(plan.clone(), Arc::clone(&made));
+        }
+        made
     }
 
     /// Makes the run of a plan in real time, which ends with the search.

@@ -1,14 +1,15 @@
-//! Runs without faults in which a controller starts late, or receives several changes of the test at once. If a failing
-//! run ends like one of them, its end depends on the order of arrival or on the observed changes, and the failure is
-//! dropped.
+//! Runs without faults in which a controller starts late, or receives several changes of the test at once or one by
+//! one. If a failing run ends like one of them, its end depends on the order of arrival or on the observed changes, and
+//! the failure is dropped.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::Runs;
 use crate::explore::oracles::Oracle;
-use crate::explore::outcomes::{ASSERTIONS, EndState, Outcome};
+use crate::explore::outcomes::{ASSERTIONS, Doing, EndState, Milestone, Outcome, Reference};
 use crate::explore::plans::{Action, Plan, given};
-use crate::explore::runs::{Role, run};
+use crate::mask::Mask;
 use crate::test_cluster::TEST_CLIENT;
 
 /// A start after all steps of the test.
@@ -16,6 +17,9 @@ const LAST: Duration = Duration::from_secs(3600);
 
 /// Time for which a controller is cut off before the first change that it misses.
 const BEFORE: Duration = Duration::from_millis(1);
+
+/// Maximum number of runs in which a controller receives changes at once.
+const MOST: usize = 8;
 
 /// Oracles that compare a run with the reference.
 const COMPARING: [&str; 4] = [
@@ -25,18 +29,20 @@ const COMPARING: [&str; 4] = [
     Oracle::Rollback.name(),
 ];
 
-/// Returns a note if a failing run, in which the test continued during a fault, ends like a run without faults: like a
-/// run in which the affected controller starts late, or like one in which it receives the changes made during the fault
-/// at once, unless the last change requires the missing results.
-pub(crate) fn depends_on_the_first(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
+/// Returns a note if a failing run ends like a run without faults: like a run in which the test pauses between changes
+/// that it makes at the same time, or, if the test continued during a fault, like a run in which the affected
+/// controller starts late, or receives changes made during the fault at once.
+pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
-    if runs.config.timing.is_real {
-        // A late start would take as long.
+    // In real time such a run would take as long.
+    if runs.config.timing.is_real || !plan.changes.is_empty() || !plan.skipped.is_empty() {
         return None;
     }
-    let is_search = plan.overlaps() && plan.changes.is_empty() && plan.skipped.is_empty();
     let is_asserted = oracle == ASSERTIONS && failed.patient_from.is_some();
-    if !is_search || !(is_asserted || COMPARING.contains(&oracle)) {
+    let is_end_state = oracle == Oracle::EndState.name();
+    let has_pauses = is_end_state && makes_changes_at_once(&runs.reference.outcome);
+    let continues = plan.overlaps() && (is_asserted || COMPARING.contains(&oracle));
+    if !has_pauses && !continues {
         return None;
     }
     let struck = plan.faults.iter().filter(|it| it.action != Action::EARLY);
@@ -48,13 +54,23 @@ pub(crate) fn depends_on_the_first(runs: &Runs<'_>, plan: &Plan, failed: &Outcom
                 patient_from: failed.patient_from,
                 ..times.plan(client)
             };
-            run(runs.config, runs.world, &plan, Role::Resting, None)
+            runs.faultless(&plan)
         };
         let is_same = |made: &Outcome| match is_asserted {
             true => made.violations.iter().any(|it| it.oracle == ASSERTIONS),
             false => rested(made).judge(&failed.end, &runs.reference.mask).lines.is_empty(),
         };
-        let last = made(Faultless::Late(LAST));
+        let last = || made(Faultless::Late(LAST));
+        if has_pauses && is_observed_one_by_one(runs, failed, &last) {
+            return Some(format!(
+                "the end state depends on whether changes of the test are observed one by one: it is the same in a run \
+                 without faults in which the test pauses between them (to replay: EXPLORE_REPLAY='{plan}')"
+            ));
+        }
+        if !continues {
+            continue;
+        }
+        let last = last();
         let is_late = |time| is_same(&made(Faultless::Late(time)));
         if is_same(&last) || failed.faults_end.is_some_and(is_late) {
             return Some(format!(
@@ -63,16 +79,19 @@ pub(crate) fn depends_on_the_first(runs: &Runs<'_>, plan: &Plan, failed: &Outcom
                 given(client)
             ));
         }
-        if let Some(missed) = missed(failed).filter(|_| oracle == Oracle::EndState.name() && last.is_complete) {
+        let (reference, mask) = (&runs.reference.outcome.end, &runs.reference.mask);
+        let may_miss = is_end_state && last.is_complete;
+        if !may_miss || !reference.differs_in_histories(&failed.end, rested(&last), mask) {
+            continue;
+        }
+        for missed in missed(failed) {
             let merged = made(Faultless::CutOff(missed));
-            let reference = &runs.reference.outcome.end;
-            let others = [&merged, &last].map(rested);
-            if merged.is_complete && reference.lacks_the_same(&failed.end, &runs.reference.mask, others) {
+            if merged.is_complete && reference.differs_like(&failed.end, rested(&merged), mask) {
                 let [from, until] = missed.map(|it| it.as_secs_f64());
                 return Some(format!(
-                    "the end state depends on the changes that {} observes: it lacks the same objects in a run without \
-                     faults in which {} observes the changes between {from:.3} s and {until:.3} s at once, and its \
-                     last input does not require them (to replay: EXPLORE_REPLAY='{plan}')",
+                    "the end state depends on the changes that {} observes: it is the same in a run without faults in \
+                     which {} observes the changes between {from:.3} s and {until:.3} s at once, and its last input \
+                     does not determine it (to replay: EXPLORE_REPLAY='{plan}')",
                     given(client),
                     given(client)
                 ));
@@ -80,6 +99,41 @@ pub(crate) fn depends_on_the_first(runs: &Runs<'_>, plan: &Plan, failed: &Outcom
         }
     }
     None
+}
+
+/// Returns `true` if the test makes changes at the same time, which controllers may observe at once.
+fn makes_changes_at_once(reference: &Outcome) -> bool {
+    reference.doings.windows(2).any(|it| it[0].at == it[1].at)
+}
+
+/// Returns `true` if a failing run ends like a run without faults in which the test pauses between changes that it
+/// makes at the same time. `last` makes a run in which the controller only observes the last input.
+fn is_observed_one_by_one(runs: &Runs<'_>, failed: &Outcome, last: &dyn Fn() -> Arc<Outcome>) -> bool {
+    let plan = Plan {
+        is_spaced: true,
+        ..Plan::default()
+    };
+    let spaced = runs.faultless(&plan);
+    let Reference {
+        outcome,
+        mask,
+        milestones,
+        ..
+    } = &*runs.reference;
+    let given: Vec<String> = outcome.doings.iter().map(Doing::key).collect();
+    let is_same = |expected: &EndState, spaced: &EndState, mask: &Mask| {
+        let has_longer =
+            |last: &Outcome| last.is_complete && expected.has_longer_histories(&failed.end, rested(last), mask, &given);
+        expected.differs_like(&failed.end, spaced, mask) && has_longer(&last())
+    };
+    let Some(step) = failed.wrong_step else {
+        return is_same(&outcome.end, rested(&spaced), mask);
+    };
+    let state = |all: &'_ [Milestone]| all.get(step).and_then(|it| it.state.clone());
+    match (state(milestones), state(&spaced.milestones)) {
+        (Some(expected), Some(spaced)) => is_same(&expected, &spaced, &milestones[step].mask),
+        (_, None) | (None, _) => false,
+    }
 }
 
 /// A run without faults, in which the test does not wait for a controller.
@@ -111,12 +165,22 @@ fn rested(made: &Outcome) -> &EndState {
     made.rested.as_ref().unwrap_or(&made.end)
 }
 
-/// Returns the time in which the controller of a failing run may have missed changes: from the last change of the test
-/// before the first fault to the end of the faults.
-fn missed(failed: &Outcome) -> Option<[Duration; 2]> {
-    let (begin, end) = (failed.faults_begin?, failed.faults_end?);
-    let changes = failed.doings.iter().map(|it| it.at).filter(|at| *at <= begin);
-    let from = changes.max().unwrap_or_default();
+/// Returns the times between which the controller of a failing run may have missed changes: each begins with a change
+/// of the test, and ends with the faults. The first change is the last one before the first fault.
+fn missed(failed: &Outcome) -> Vec<[Duration; 2]> {
+    let (Some(begin), Some(end), true) = (failed.faults_begin, failed.faults_end, failed.is_complete) else {
+        return Vec::new();
+    };
+    let changes = || failed.doings.iter().map(|it| it.at);
+    let first = changes().filter(|at| *at <= begin).max().unwrap_or_default();
+    let mut times: Vec<Duration> = changes().filter(|at| (first..end).contains(at)).collect();
+    times.push(first);
+    times.sort();
+    times.dedup();
+    times.truncate(MOST);
     // The cluster was quiet before the change.
-    failed.is_complete.then(|| [from.saturating_sub(BEFORE), end])
+    times
+        .into_iter()
+        .map(|from| [from.saturating_sub(BEFORE), end])
+        .collect()
 }

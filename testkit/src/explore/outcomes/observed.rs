@@ -1,0 +1,171 @@
+//! Parts of an end state that depend on the changes of the test that a controller observed, such as a history of
+//! revisions and its numbers.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::difference::Difference;
+use super::end_state::EndState;
+use super::leaves::leaves;
+use super::pair::{Pair, UNEXPECTED};
+use super::unordered::sort;
+use crate::mask::Mask;
+
+/// The objects of a history in one run.
+#[derive(PartialEq, Eq)]
+struct Objects {
+    keys: BTreeSet<String>,
+    /// Paths of fields, with their values as text.
+    values: BTreeSet<(String, String)>,
+}
+
+impl EndState {
+    /// Returns `true` if each difference of `found` is also a difference of `other`, or a number between the numbers of
+    /// this state and of `other`: `other` has observed more or fewer changes.
+    pub(crate) fn differs_like(&self, found: &Self, other: &Self, mask: &Mask) -> bool {
+        let others = self.differences(other, mask);
+        let is_shared = |it: &Difference| {
+            let mut same = others
+                .iter()
+                .filter(|other| other.key == it.key && other.path == it.path);
+            same.any(|other| other.text == it.text || is_between(it, other))
+        };
+        self.differences(found, mask).iter().all(is_shared)
+    }
+
+    /// Returns `true` if `found` only differs in histories: in objects that do not follow from the last input, because
+    /// they are other ones in `last`, where controllers have only observed the last input. The values on which both
+    /// agree follow from the last input, so `found` must have them; and if both have the same objects, so must `found`.
+    /// Objects with numbered names are one history.
+    pub(crate) fn differs_in_histories(&self, found: &Self, last: &Self, mask: &Mask) -> bool {
+        let differences = self.differences(found, mask);
+        histories(&differences).iter().all(|name| {
+            let [expected, of_last] = self.objects_of(last, mask, name);
+            let [_, found] = self.objects_of(found, mask, name);
+            let has_required = expected
+                .values
+                .intersection(&of_last.values)
+                .all(|it| found.values.contains(it));
+            let has_all = found.keys == expected.keys || expected.keys != of_last.keys;
+            expected != of_last && has_required && has_all
+        })
+    }
+
+    /// Same as `differs_in_histories` for a run that has observed more changes: this state may equal `last`. Objects
+    /// that are only in `found` must not be `given`, and only numbers that count may differ from the last input.
+    pub(crate) fn has_longer_histories(&self, found: &Self, last: &Self, mask: &Mask, given: &[String]) -> bool {
+        let differences = self.differences(found, mask);
+        let is_whole = |it: &&Difference| it.path.is_empty();
+        let is_given = |it: &Difference| given.contains(&it.key.replace(" /", " "));
+        if differences.iter().filter(is_whole).any(is_given) {
+            return false;
+        }
+        histories(&differences).iter().all(|name| {
+            let [expected, of_last] = self.objects_of(last, mask, name);
+            let [_, found] = self.objects_of(found, mask, name);
+            let here = || differences.iter().filter(|it| history(&it.key) == *name);
+            let counts = |path: &str| here().any(|it| it.path == path && is_greater(it));
+            let mut required = expected.values.intersection(&of_last.values);
+            let lacks_objects = here().filter(is_whole).any(|it| it.text != UNEXPECTED);
+            required.all(|it| found.values.contains(it) || counts(&it.0)) && (expected != of_last || !lacks_objects)
+        })
+    }
+
+    /// Returns the objects of a history in this state and in another one.
+    fn objects_of(&self, other: &Self, mask: &Mask, name: &str) -> [Objects; 2] {
+        let [left, right] = [self, other].map(|it| it.under(&mask.templates));
+        let states = [left.as_ref().unwrap_or(self), right.as_ref().unwrap_or(other)];
+        let pair = Pair::new(states, mask);
+        [0, 1].map(|side| {
+            let (mut keys, mut values) = (BTreeSet::new(), BTreeSet::new());
+            let mut add = |key: &str, value: Value| {
+                let resource = key.split(' ').next().unwrap_or_default();
+                let leaves = leaves(value, &|path| mask.hides(resource, path));
+                values.extend(leaves.into_iter().map(|(path, leaf)| (path, leaf.to_string())));
+                keys.insert(key.to_owned());
+            };
+            for (key, all) in states[side].all().filter(|(key, _)| history(key) == name) {
+                for kept in all {
+                    let mut value = pair.shown(side, key, kept);
+                    sort(&kept.object, &mut value);
+                    add(key, value);
+                }
+            }
+            let outside = pair.objects_outside(side);
+            for (key, all) in outside.into_iter().filter(|(key, _)| history(key) == name) {
+                all.into_iter().for_each(|it| add(&key, it));
+            }
+            Objects { keys, values }
+        })
+    }
+}
+
+/// Returns the histories of the objects that differ.
+fn histories(differences: &[Difference]) -> BTreeSet<String> {
+    differences.iter().map(|it| history(&it.key)).collect()
+}
+
+/// Returns `true` if a number lies between the reference's number and another run's.
+fn is_between(found: &Difference, other: &Difference) -> bool {
+    let numbers = [found, other].map(|it| {
+        let (expected, found) = it.values.as_ref()?;
+        Some((whole(expected)?, whole(found)?))
+    });
+    let [Some((expected, found)), Some((_, other))] = numbers else {
+        return false;
+    };
+    (expected.min(other)..=expected.max(other)).contains(&found)
+}
+
+/// Returns `true` if a number is greater than in the reference.
+fn is_greater(found: &Difference) -> bool {
+    let numbers = found
+        .values
+        .as_ref()
+        .map(|(expected, found)| [expected, found].map(whole));
+    matches!(numbers, Some([Some(expected), Some(found)]) if found > expected)
+}
+
+/// Returns a whole number, also one in a text.
+fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        value => value.as_i64(),
+    }
+}
+
+/// `configmaps default/shop-rev-2` → `configmaps default/shop-rev-*`: replaces the parts of a name that contain digits,
+/// except for its first part.
+fn history(key: &str) -> String {
+    let at = key.rfind('/').or_else(|| key.rfind(' ')).map_or(0, |at| at + 1);
+    let (before, name) = key.split_at(at);
+    let mut parts = name.split_inclusive(['-', '.']);
+    let mut history = format!("{before}{}", parts.next().unwrap_or_default());
+    for part in parts {
+        let (word, end) = match part.strip_suffix(['-', '.']) {
+            Some(word) => (word, &part[word.len()..]),
+            None => (part, ""),
+        };
+        let is_numbered = word.bytes().any(|it| it.is_ascii_digit());
+        history.push_str(if is_numbered { "*" } else { word });
+        history.push_str(end);
+    }
+    history
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::number("configmaps default/shop-rev-2", "configmaps default/shop-rev-*")]
+    #[case::hash("secrets default/web-5d4f8c-tls", "secrets default/web-*-tls")]
+    #[case::first_part("pods default/v2", "pods default/v2")]
+    #[case::no_number("secrets default/shop-token", "secrets default/shop-token")]
+    #[case::cluster_scoped("nodes /node-1", "nodes /node-*")]
+    #[case::outside("cloud disk-12", "cloud disk-*")]
+    fn numbered_parts_of_names_are_replaced(#[case] key: &str, #[case] expected: &str) {
+        assert_eq!(history(key), expected);
+    }
+}
