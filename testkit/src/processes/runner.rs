@@ -1,7 +1,7 @@
 //! One run of a scenario: starts the controllers, and executes the steps of users.
 
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use fake_apiserver::{ServeOptions, Serving};
@@ -193,14 +193,7 @@ impl Runner {
         ] {
             places.values.insert(place.to_owned(), value);
         }
-        let resolver = match self.scenario.network {
-            Network::Host => None,
-            Network::Private => {
-                let file = files.join("resolv.conf");
-                std::fs::write(&file, Stubs::resolver(&controller.namespace)).map_err(io)?;
-                Some(file)
-            }
-        };
+        let resolver = self.resolver(controller, &files).map_err(io)?;
         if let Some(port) = controller.webhook_port {
             places.values.insert(webhooks::PORT.to_owned(), port.to_string());
         }
@@ -246,6 +239,16 @@ impl Runner {
             name,
         };
         Ok((launch, port))
+    }
+
+    /// Writes the configuration of the resolver in a private network.
+    fn resolver(&self, controller: &Controller, files: &Path) -> std::io::Result<Option<PathBuf>> {
+        if self.scenario.network == Network::Host {
+            return Ok(None);
+        }
+        let file = files.join("resolv.conf");
+        std::fs::write(&file, Stubs::resolver(&controller.namespace))?;
+        Ok(Some(file))
     }
 
     /// Serves an administrator if a step runs a command or a person inspects the run.

@@ -325,7 +325,6 @@ impl Exploration<'_> {
             progress.tell(coverage);
             progress.show();
         };
-        let budget = &self.runner.scenario.budget;
         let mut search = Search {
             runs: &runs,
             faults: self.runner.scenario.faults(),
@@ -341,7 +340,7 @@ impl Exploration<'_> {
             known: Default::default(),
             asides: Asides::default(),
             kinds: Kinds::default(),
-            failures: Failures::at_most(budget.failures.max(1)),
+            failures: Failures::at_most(self.runner.scenario.budget.failures.max(1)),
             coverage_at_failure: None,
         };
         let stop = match self.replays.as_slice() {
