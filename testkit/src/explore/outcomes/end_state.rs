@@ -308,7 +308,7 @@ impl EndState {
 
     /// Lists the differences except for values that were assigned to objects in another order; these are described
     /// separately.
-    fn differences_but_for_order(&self, found: &Self, mask: &Mask) -> (Vec<Difference>, Vec<String>) {
+    pub(super) fn differences_but_for_order(&self, found: &Self, mask: &Mask) -> (Vec<Difference>, Vec<String>) {
         let mut differences = self.differences(found, mask);
         let permuted = take_permuted(&mut differences);
         (differences, permuted)
