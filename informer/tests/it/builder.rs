@@ -258,7 +258,7 @@ async fn manager_reports_the_state_of_its_caches() {
     let builder = builder
         .cache(|it| it.namespace("shop").by_object(maps))
         .expect("the cache options are consistent");
-    let manager = builder.build().expect("the manager has no election");
+    let manager = builder.build().expect("a manager without leader election can be built");
     let (maps, secrets) = (manager.lister::<ConfigMap>(), manager.lister::<Secret>());
     cluster.run({
         let manager = manager.clone();

@@ -344,7 +344,7 @@ async fn member(client: Client, clock: Clock, name: &'static str, model: Shared<
     let manager = Manager::builder(client)
         .clock(clock)
         .build()
-        .expect("the manager has no election");
+        .expect("a manager without leader election can be built");
     let sharding =
         Sharding::new(&manager, ShardingConfig::new("default", "maps", name)).expect("the durations are consistent");
     let client = manager.cached_client();

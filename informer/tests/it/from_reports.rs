@@ -96,7 +96,7 @@ async fn deletion_of_a_short_lived_object_around_a_list_is_delivered(#[case] ord
 async fn event_recorded_after_the_shutdown_is_dropped_and_counted() {
     let cluster = TestCluster::start();
     let manager = Manager::builder(cluster.client());
-    let manager = manager.build().expect("the manager has no election");
+    let manager = manager.build().expect("a manager without leader election can be built");
     let recorder = manager.recorder("web").expect("the manager has not stopped");
     let stop = CancellationToken::new();
     let (runs, until) = (manager.clone(), stop.clone());

@@ -100,7 +100,7 @@ struct Replica {
 pub(crate) fn manager(cluster: &TestCluster, name: &str) -> Manager {
     let clock = Clock::starting_at(cluster.server().now());
     let builder = Manager::builder(cluster.client_named(name)).clock(clock);
-    builder.build().expect("the manager has no election")
+    builder.build().expect("a manager without leader election can be built")
 }
 
 fn join(cluster: &TestCluster, name: &str, ledger: &Ledger) -> Replica {
@@ -490,7 +490,7 @@ async fn keys_of_clusters_are_shared_and_names_are_checked() {
 /// A replica that copies each ConfigMap of its share into a Secret.
 async fn copier(client: Client, clock: Clock, name: &'static str, ledger: Ledger) {
     let builder = Manager::builder(client).clock(clock);
-    let manager = builder.build().expect("the manager has no election");
+    let manager = builder.build().expect("a manager without leader election can be built");
     let sharding =
         Sharding::new(&manager, ShardingConfig::new("default", "maps", name)).expect("the durations are consistent");
     let client = manager.cached_client();

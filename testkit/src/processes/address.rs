@@ -17,7 +17,7 @@ use crate::hooks::Passage;
 use crate::lock::lock;
 
 /// Maximum size of a request body, as in the server. A larger request closes its connection.
-const BODY_BYTES_MAX: usize = 8 << 20;
+pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// The encoding that the gate cannot read, and its replacement.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

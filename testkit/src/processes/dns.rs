@@ -1,7 +1,7 @@
 //! Names of Services and Pods in the network of a run, as the DNS server of a cluster resolves them.
 //!
-//! The rules are those of the specification "Kubernetes DNS-Based Service Discovery" 1.1.0: records of types A, CNAME and
-//! SRV below `cluster.local`. Other names do not exist.
+//! It follows "Kubernetes DNS-Based Service Discovery" 1.1.0 for A, CNAME and SRV records below `cluster.local`. Other
+//! names do not exist.
 
 use std::io;
 use std::net::Ipv4Addr;

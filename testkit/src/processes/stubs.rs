@@ -20,6 +20,7 @@ use tokio::process::Child;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
+use super::address::BODY_BYTES_MAX;
 use super::dns;
 use super::network::PodNetwork;
 use super::output::read_lines;
@@ -28,14 +29,11 @@ use super::stub::{Answer, Pod, Stub, read_script};
 use crate::hooks::Hooks;
 use crate::lock::lock;
 
-/// Address of the DNS server, as of the cache on each node in many clusters. No Pod or Service has it.
+/// Address of the DNS server: that of NodeLocal DNSCache, which is outside the ranges of Pods and Services.
 const DNS: Ipv4Addr = Ipv4Addr::new(169, 254, 20, 10);
 
 /// Port of DNS.
 const DNS_PORT: u16 = 53;
-
-/// Maximum size of the body of a request.
-const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Time within which a command must listen on its port, and the pause between attempts to connect.
 const LISTENS_WITHIN: Duration = Duration::from_secs(20);
@@ -168,20 +166,14 @@ impl Shared {
     /// Listens on ports of all Pods and Services.
     fn listen_all(self: &Arc<Self>, ports: &[u16]) -> io::Result<()> {
         for port in ports {
-            let is_new = {
-                let mut state = lock(&self.state);
-                let is_new = !state.ports.contains(port);
-                if is_new {
-                    state.ports.push(*port);
-                }
-                is_new
-            };
-            if is_new {
-                let any = Ipv4Addr::UNSPECIFIED;
-                let listener = self.network.within(|| StdListener::bind((any, *port)))?;
-                listener.set_nonblocking(true)?;
-                tokio::spawn(accept(Arc::downgrade(self), TcpListener::from_std(listener)?));
+            if lock(&self.state).ports.contains(port) {
+                continue;
             }
+            let any = Ipv4Addr::UNSPECIFIED;
+            let listener = self.network.within(|| StdListener::bind((any, *port)))?;
+            listener.set_nonblocking(true)?;
+            tokio::spawn(accept(Arc::downgrade(self), TcpListener::from_std(listener)?));
+            lock(&self.state).ports.push(*port);
         }
         Ok(())
     }
@@ -243,8 +235,8 @@ impl Shared {
     /// Finds the Pod with a stub at an address and port, and the index of the stub. Pods in the network of their Node
     /// share an address.
     fn served(&self, pods: &[Value], address: &str, port: u16) -> Option<(usize, Pod)> {
-        let running = pods.iter().filter_map(|it| Some((it, Pod::running_at(address, it)?)));
-        running.into_iter().find_map(|(object, pod)| {
+        let mut running = pods.iter().filter_map(|it| Some((it, Pod::running_at(address, it)?)));
+        running.find_map(|(object, pod)| {
             let is_meant = |(pods, stub): &(PodSelector, Stub)| stub.port == port && pods.selects(object);
             Some((self.stubs.iter().position(is_meant)?, pod))
         })

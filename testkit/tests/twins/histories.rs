@@ -81,8 +81,8 @@ async fn keep_two(cx: &Context, revisions: &[Secret]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Creates the next revision if the newest one has another size. The bug counts in the parent, and takes the existing
-/// revision for the one that it wants to create.
+/// Creates the next revision if the newest one has another size. The bug counts in the parent, and accepts any
+/// existing revision of the next number.
 async fn revisions_are_numbered(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")

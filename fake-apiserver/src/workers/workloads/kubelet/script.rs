@@ -296,7 +296,7 @@ impl PodSelector {
         Self(Which::Named(namespace.to_owned(), name.to_owned()))
     }
 
-    /// One Pod by uid, without later Pods of the same name, such as those of a StatefulSet.
+    /// One Pod by uid. A later Pod of the same name is not selected, as when a StatefulSet replaces it.
     pub fn uid(uid: &str) -> Self {
         Self(Which::Uid(uid.to_owned()))
     }
