@@ -153,6 +153,11 @@ impl<'a> Api<'a> {
         self.rows.scheme.version
     }
 
+    /// The served resources.
+    pub(crate) fn scheme(&self) -> &'a Scheme {
+        &self.rows.scheme
+    }
+
     /// Signs a token of a ServiceAccount.
     pub(crate) fn sign(&self, claims: &Value) -> Result<String, String> {
         self.host.registry().access.tokens.sign(claims)

@@ -60,6 +60,7 @@ mod identity;
 pub(crate) mod meta;
 mod namespace;
 mod observed;
+mod policy_status;
 mod pump;
 mod queue;
 mod recorder;

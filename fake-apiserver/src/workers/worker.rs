@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::row::{Runs, WorkerRow};
 use super::workloads::WorkloadController;
-use super::{garbage_collector, namespace, workloads};
+use super::{garbage_collector, namespace, policy_status, workloads};
 
 /// The admission plugin counts quotas.
 const RESOURCE_QUOTA: WorkerRow = WorkerRow::in_writes("resourcequota");
@@ -59,6 +59,9 @@ pub enum Worker {
     /// Aggregates ClusterRoles by their selectors at each write of a ClusterRole, without its own requests. The
     /// bootstrap roles `admin`, `edit` and `view` are aggregated from the start.
     ClusterRoleAggregation => CLUSTER_ROLE_AGGREGATION,
+    /// Checks the types of the expressions of ValidatingAdmissionPolicies against the schemas of the kinds that they
+    /// match, and writes the errors to `status.typeChecking`.
+    ValidatingAdmissionPolicyStatus => policy_status::ROW,
     /// Creates the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` in every namespace, and fills Secrets
     /// of type `kubernetes.io/service-account-token`.
     ServiceAccount => workloads::service_account::ROW,
@@ -102,7 +105,7 @@ pub struct UnknownWorker {
 
 impl Worker {
     /// The controllers of workloads, and the nodes that run them: all except the garbage collector and the controllers
-    /// of namespaces, quotas and ClusterRoles.
+    /// of namespaces, quotas, ClusterRoles and policies.
     pub const WORKLOADS: &'static [Worker] = {
         let mut first = 0;
         while !matches!(Self::ALL[first].row().runs, Runs::Workloads(_)) {

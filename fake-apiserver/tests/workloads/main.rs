@@ -12,6 +12,7 @@ mod kwok;
 mod node_lifecycle;
 mod nodes;
 mod placement;
+mod policies;
 mod replica_set;
 mod services;
 mod stateful_set;

@@ -21,6 +21,8 @@ mod result;
 #[cfg_attr(not(feature = "cel"), path = "policies/absent.rs")]
 mod policies;
 
+pub(crate) use policies::type_warnings;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -37,6 +37,22 @@ impl Names {
         }
     }
 
+    /// Names for the type check of a stored policy. `object` is the type of the objects, and `params` the type of the
+    /// parameters, if the policy has any.
+    pub(crate) fn of_types(version: KubernetesVersion, object: &Type, params: Option<Type>) -> Self {
+        let mut names = Self::of_requests(version, false);
+        names.environment = names.environment.of_stored();
+        // Go declares this name for the evaluation only.
+        names.environment.remove("authorizer.requestResource");
+        names.environment.declare("object", object.clone());
+        names.environment.declare("oldObject", object.clone());
+        if let Some(params) = params {
+            names.environment.declare("params", params);
+        }
+        names.add_variables();
+        names
+    }
+
     /// Names for selectors of devices.
     pub(crate) fn of_devices(version: KubernetesVersion) -> Self {
         let mut environment = Environment::new(version);
@@ -111,7 +127,7 @@ impl Names {
     }
 
     /// Returns the type of an expression, or its errors in cel-go's format.
-    fn output(&self, expression: &str) -> Result<Type, String> {
+    pub(crate) fn output(&self, expression: &str) -> Result<Type, String> {
         let parsed = parse_source_of(expression, self.environment.dialect())?;
         match check(&parsed, &self.environment) {
             Ok(checked) => Ok(checked.output),

@@ -1,4 +1,7 @@
-//! Types for CEL derived from the schema of a CRD (`SchemaDeclType` of `k8s.io/apiserver/pkg/cel/openapi`).
+//! Types for CEL derived from the schema of a CRD (`SchemaDeclType` of `k8s.io/apiserver/pkg/cel/openapi`), and from
+//! built-in types.
+
+mod builtin;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +10,7 @@ use crate::api::json::Value;
 use crate::registry::cel::cost::decl::{Decl, DeclKind, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::escape;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::schema::builtin::object_meta;
 
 /// Maximum length of a string in a request, without its quotation marks.
 const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
@@ -14,74 +18,101 @@ const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
 /// Maximum number of bytes of a character.
 const CHAR_BYTES: u64 = 4;
 
+pub(crate) use builtin::decl_of_shape;
+
 /// The type of a schema; `None` if rules cannot access its values.
 pub(super) fn decl_of(node: &Cursor<'_>, is_resource: bool) -> Option<Arc<Decl>> {
-    declared(node, is_resource, "selfType")
+    Declarer { metadata: names_of }.declared(node, is_resource, "selfType")
 }
 
-/// The type of the schema at a path.
-fn declared(node: &Cursor<'_>, is_resource: bool, path: &str) -> Option<Arc<Decl>> {
-    if node.is_true("x-kubernetes-int-or-string") {
-        return Some(Decl::new(DeclKind::Dyn, text_max(node), 1));
+/// The type of the objects of a version of a CRD as policies see it: metadata has all of its fields.
+pub(crate) fn decl_of_objects(schema: &Cursor<'_>, name: &str) -> Option<Arc<Decl>> {
+    let metadata = |path: &str| {
+        let all = object_meta().and_then(|it| decl_of_shape(it, path));
+        all.unwrap_or_else(|| names_of(path))
+    };
+    Declarer { metadata }.declared(schema, true, name)
+}
+
+/// The fields of metadata that rules can access.
+fn names_of(path: &str) -> Arc<Decl> {
+    let names = ["name", "generateName"].map(|name| (name.to_owned(), any_text()));
+    let kind = DeclKind::Object {
+        name: path.to_owned(),
+        fields: names.into(),
+    };
+    Decl::new(kind, 0, 2)
+}
+
+/// A string without a limit.
+fn any_text() -> Arc<Decl> {
+    Decl::new(DeclKind::String, TEXT_MAX, 2)
+}
+
+/// Derives types, with the type of `metadata` at a path.
+struct Declarer<F> {
+    metadata: F,
+}
+
+impl<F: Fn(&str) -> Arc<Decl>> Declarer<F> {
+    /// The type of the schema at a path.
+    fn declared(&self, node: &Cursor<'_>, is_resource: bool, path: &str) -> Option<Arc<Decl>> {
+        if node.is_true("x-kubernetes-int-or-string") {
+            return Some(Decl::new(DeclKind::Dyn, text_max(node), 1));
+        }
+        match node.text("type") {
+            "array" => {
+                let items = node.schema("items")?;
+                let items = self.declared(
+                    &items,
+                    items.is_true("x-kubernetes-embedded-resource"),
+                    &format!("{path}.@idx"),
+                )?;
+                let most = limit(node, "maxItems").unwrap_or((REQUEST_BYTES_MAX - 2) / (items.min_size + 1));
+                Some(Decl::new(DeclKind::List(items), most, 2))
+            }
+            "object" => self.of_object(node, is_resource, path),
+            "string" => Some(of_string(node)),
+            "boolean" => Some(Decl::new(DeclKind::Bool, 0, 4)),
+            "number" => Some(Decl::new(DeclKind::Double, 0, 1)),
+            "integer" => Some(Decl::new(DeclKind::Int, 0, 1)),
+            _ => None,
+        }
     }
-    match node.text("type") {
-        "array" => {
-            let items = node.schema("items")?;
-            let items = declared(
-                &items,
-                items.is_true("x-kubernetes-embedded-resource"),
-                &format!("{path}.@idx"),
+
+    fn of_object(&self, node: &Cursor<'_>, is_resource: bool, path: &str) -> Option<Arc<Decl>> {
+        if let Some(values) = node.schema("additionalProperties") {
+            let values = self.declared(
+                &values,
+                values.is_true("x-kubernetes-embedded-resource"),
+                &format!("{path}.@elem"),
             )?;
-            let most = limit(node, "maxItems").unwrap_or((REQUEST_BYTES_MAX - 2) / (items.min_size + 1));
-            Some(Decl::new(DeclKind::List(items), most, 2))
+            // A key, two quotation marks, a colon and a comma.
+            let most = limit(node, "maxProperties").unwrap_or((REQUEST_BYTES_MAX - 2) / (values.min_size + 6));
+            return Some(Decl::new(DeclKind::Map(values), most, 2));
         }
-        "object" => of_object(node, is_resource, path),
-        "string" => Some(of_string(node)),
-        "boolean" => Some(Decl::new(DeclKind::Bool, 0, 4)),
-        "number" => Some(Decl::new(DeclKind::Double, 0, 1)),
-        "integer" => Some(Decl::new(DeclKind::Int, 0, 1)),
-        _ => None,
-    }
-}
-
-fn of_object(node: &Cursor<'_>, is_resource: bool, path: &str) -> Option<Arc<Decl>> {
-    if let Some(values) = node.schema("additionalProperties") {
-        let values = declared(
-            &values,
-            values.is_true("x-kubernetes-embedded-resource"),
-            &format!("{path}.@elem"),
-        )?;
-        // A key, two quotation marks, a colon and a comma.
-        let most = limit(node, "maxProperties").unwrap_or((REQUEST_BYTES_MAX - 2) / (values.min_size + 6));
-        return Some(Decl::new(DeclKind::Map(values), most, 2));
-    }
-    let mut fields = BTreeMap::new();
-    let mut min_size = 2;
-    for (name, property) in node.properties() {
-        let path = format!("{path}.{}", escape(name));
-        let Some(decl) = declared(&property, property.is_true("x-kubernetes-embedded-resource"), &path) else {
-            continue;
-        };
-        if node.texts("required").any(|it| it == name) && !property.is_set("default") {
-            min_size += name.len() as u64 + decl.min_size + 4;
+        let mut fields = BTreeMap::new();
+        let mut min_size = 2;
+        for (name, property) in node.properties() {
+            let path = format!("{path}.{}", escape(name));
+            let Some(decl) = self.declared(&property, property.is_true("x-kubernetes-embedded-resource"), &path) else {
+                continue;
+            };
+            if node.texts("required").any(|it| it == name) && !property.is_set("default") {
+                min_size += name.len() as u64 + decl.min_size + 4;
+            }
+            if is_escapable(name) {
+                fields.insert(escape(name), decl);
+            }
         }
-        if is_escapable(name) {
-            fields.insert(escape(name), decl);
+        if is_resource {
+            fields.insert("apiVersion".to_owned(), any_text());
+            fields.insert("kind".to_owned(), any_text());
+            fields.insert("metadata".to_owned(), (self.metadata)(&format!("{path}.metadata")));
         }
+        let name = path.to_owned();
+        Some(Decl::new(DeclKind::Object { name, fields }, 0, min_size))
     }
-    if is_resource {
-        let text = || Decl::new(DeclKind::String, TEXT_MAX, 2);
-        let names = ["name", "generateName"].map(|name| (name.to_owned(), text()));
-        fields.insert("apiVersion".to_owned(), text());
-        fields.insert("kind".to_owned(), text());
-        let metadata = DeclKind::Object {
-            name: format!("{path}.metadata"),
-            fields: names.into(),
-        };
-        fields.insert("metadata".to_owned(), Decl::new(metadata, 0, 2));
-    }
-    let name = path.to_owned();
-    Some(Decl::new(DeclKind::Object { name, fields }, 0, min_size))
 }
 
 fn of_string(node: &Cursor<'_>) -> Arc<Decl> {

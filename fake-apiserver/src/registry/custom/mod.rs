@@ -12,7 +12,7 @@ pub(crate) mod scale;
 mod default;
 mod embedded;
 #[cfg(feature = "cel")]
-mod declaration;
+pub(crate) mod declaration;
 #[cfg_attr(not(feature = "cel"), path = "engine/absent.rs")]
 mod engine;
 mod formats;

@@ -6,6 +6,8 @@ pub(crate) mod row;
 pub(crate) mod codec;
 pub(crate) mod body;
 pub(crate) mod enablement;
+#[cfg(feature = "cel")]
+mod declared;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

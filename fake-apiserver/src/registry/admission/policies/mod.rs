@@ -4,6 +4,7 @@
 mod authorizer;
 mod environment;
 mod params;
+mod type_check;
 mod validating;
 mod mutating;
 
@@ -14,6 +15,8 @@ use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use mutating::MutatingPolicy;
 use validating::Policy;
+
+pub(crate) use type_check::type_warnings;
 
 /// All policies with bindings, sorted by name.
 #[derive(Debug, Default)]

@@ -130,6 +130,10 @@ impl<'a> Checker<'a> {
                 Type::Dyn
             }
             Type::Dyn | Type::Any | Type::Error => Type::Dyn,
+            other if other.is_object() => {
+                self.report(id, format!("unexpected failed resolution of '{other}'"));
+                Type::Error
+            }
             other => {
                 let text = format!("type '{other}' does not support field selection");
                 self.report(id, text);

@@ -32,6 +32,13 @@ impl Environment {
         }
     }
 
+    /// Makes the libraries of all versions available, as in stored expressions.
+    #[must_use]
+    pub(crate) fn of_stored(mut self) -> Self {
+        self.minor = u8::MAX;
+        self
+    }
+
     /// Declares a variable, and replaces an earlier one of the same name.
     pub(crate) fn declare(&mut self, name: &str, kind: Type) {
         if let Type::Struct(declared) = &kind

@@ -94,6 +94,11 @@ impl Type {
         }
     }
 
+    /// Returns `true` for the types of libraries that Go declares as objects, without declaring their fields.
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self, Self::Opaque(name, _) if !["net.IP", "net.CIDR", OPTIONAL].contains(&&**name))
+    }
+
     pub(super) fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn | Self::Any)
     }

@@ -1,0 +1,60 @@
+//! Types for CEL derived from built-in types: `SchemaDeclType` applied to the OpenAPI definitions that are compiled
+//! into kube-controller-manager. Estimates do not use them, so they do not have sizes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::is_escapable;
+use crate::registry::cel::cost::decl::{Decl, DeclKind};
+use crate::registry::cel::parse::escape;
+use crate::registry::types::schema::builtin::{Kind, Shape, StructType};
+
+/// The type of a value of a built-in type; `None` if expressions cannot access it. `path` is the name of the type in
+/// errors.
+pub(crate) fn decl_of_shape(shape: &'static Shape, path: &str) -> Option<Arc<Decl>> {
+    declared(shape, path, &mut Vec::new())
+}
+
+/// `open` contains the structs around the value.
+fn declared(shape: &'static Shape, path: &str, open: &mut Vec<&'static str>) -> Option<Arc<Decl>> {
+    let kind = match shape.kind() {
+        Kind::String => DeclKind::String,
+        Kind::Bool => DeclKind::Bool,
+        Kind::Int32 | Kind::Int64 => DeclKind::Int,
+        Kind::Float64 => DeclKind::Double,
+        Kind::Bytes => DeclKind::Bytes,
+        Kind::IntOrString => DeclKind::Dyn,
+        Kind::Time | Kind::MicroTime => DeclKind::Timestamp,
+        // The definitions of these do not have one type.
+        Kind::Quantity | Kind::Json | Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
+            return None;
+        }
+        Kind::Raw => object(path, BTreeMap::new()),
+        Kind::List(_) => DeclKind::List(declared(shape.items()?, &format!("{path}.@idx"), open)?),
+        Kind::Map(_) => DeclKind::Map(declared(shape.values()?, &format!("{path}.@elem"), open)?),
+        Kind::Struct(_) => of_struct(shape.structure()?, path, open),
+    };
+    Some(Decl::new(kind, 0, 0))
+}
+
+fn of_struct(structure: &'static StructType, path: &str, open: &mut Vec<&'static str>) -> DeclKind {
+    // A struct within itself does not have fields.
+    if open.contains(&structure.definition()) {
+        return object(path, BTreeMap::new());
+    }
+    open.push(structure.definition());
+    let mut fields = BTreeMap::new();
+    for field in structure.fields().iter().filter(|it| is_escapable(it.name())) {
+        let name = escape(field.name());
+        if let Some(decl) = declared(field.shape(), &format!("{path}.{name}"), open) {
+            fields.insert(name, decl);
+        }
+    }
+    open.pop();
+    object(path, fields)
+}
+
+fn object(path: &str, fields: BTreeMap<String, Arc<Decl>>) -> DeclKind {
+    let name = path.to_owned();
+    DeclKind::Object { name, fields }
+}
