@@ -52,6 +52,32 @@ fn identity(object: &StoredObject) -> [String; 3] {
     [object.resource(), object.namespace(), object.name()].map(str::to_owned)
 }
 
+/// The number of changes that count since a revision. Each change is examined once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    count: u64,
+    /// The revision up to which changes have been examined.
+    revision: u64,
+}
+
+impl Counted {
+    /// Counts changes from now on.
+    pub(crate) fn from(server: &ApiServer) -> Self {
+        Self {
+            count: 0,
+            revision: server.resource_version(),
+        }
+    }
+
+    /// Returns the number of changes until now.
+    pub(crate) fn up_to_now(&mut self, work: &Work, server: &ApiServer) -> u64 {
+        let revision = server.resource_version();
+        self.count += work.since(server, self.revision).count;
+        self.revision = revision;
+        self.count
+    }
+}
+
 impl Work {
     /// Returns `true` for resources that report work instead of being its result: Events and Leases.
     pub(crate) fn is_beside(&self, group: &str, resource: &str) -> bool {

@@ -147,8 +147,8 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Usual,
-    /// A run in real time that may end before the last chance of the controllers: if nothing changes in a wrong state,
-    /// or if the search is over. Its failure is confirmed by usual runs.
+    /// A run that may end before the last chance of the controllers: in virtual time after `within`, in real time if
+    /// nothing changes in a wrong state, or if the search is over. Its failure is confirmed by usual runs.
     Tried,
     /// A usual run with bodies and tracing output recorded.
     Shown,

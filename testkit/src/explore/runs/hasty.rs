@@ -1,5 +1,5 @@
-//! Early verdicts in real time: a run that tries a plan fails if nothing changes in a wrong state for a while. The
-//! usual runs that confirm the failure wait longer.
+//! Early verdicts: a run that tries a plan fails after `within` in virtual time, and in real time if nothing changes in a
+//! wrong state for a while. The usual runs that confirm the failure wait longer.
 
 use std::time::Duration;
 
@@ -16,9 +16,17 @@ const HOPELESS: Duration = Duration::from_secs(8);
 pub(super) struct Still(Option<(u64, Instant)>);
 
 impl Harness {
+    /// Returns the time after `within` up to which a state that becomes right counts as slow in this run.
+    pub(super) const fn slow(&self) -> Duration {
+        match self.is_hasty && !self.timing.is_real {
+            true => Duration::ZERO,
+            false => self.timing.slow,
+        }
+    }
+
     /// Returns `true` if a run that tries a plan need not wait for a correct state any longer.
     pub(super) fn is_hopeless(&self, still: &mut Still) -> bool {
-        if !self.is_hasty {
+        if !self.is_hasty || !self.timing.is_real {
             return false;
         }
         let (now, revision) = (Instant::now(), self.gate.server.resource_version());

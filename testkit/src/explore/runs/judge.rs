@@ -21,10 +21,15 @@ const COUNTERS: [&str; 2] = ["status.observedGeneration", "status.conditions.*.o
 
 /// Makes a run and compares it with its reference, which is returned as well. The reference is `base` unless the plan
 /// changes the spec.
-pub(crate) fn judged(config: &Config, world: &World, plan: &Plan, base: &Arc<Reference>) -> (Outcome, Arc<Reference>) {
+pub(crate) fn judged(
+    config: &Config,
+    world: &World,
+    (plan, role): (&Plan, Role),
+    base: &Arc<Reference>,
+) -> (Outcome, Arc<Reference>) {
     let spec = config.spec.as_ref().filter(|_| !plan.changes.is_empty());
     let Some(spec) = spec else {
-        return (asserted(config, world, plan, base), Arc::clone(base));
+        return (asserted(config, world, (plan, role), base), Arc::clone(base));
     };
     let mut took = Duration::ZERO;
     let sequence = match sequence(spec, config, world, &plan.changes, &mut took) {
@@ -43,15 +48,15 @@ pub(crate) fn judged(config: &Config, world: &World, plan: &Plan, base: &Arc<Ref
         },
         false => sequence,
     };
-    let mut outcome = asserted(config, world, plan, &reference);
+    let mut outcome = asserted(config, world, (plan, role), &reference);
     outcome.took += took;
     (outcome, reference)
 }
 
 /// Makes a run. If an assertion of the scenario fails because the test continues during a fault, the run is made once
 /// more, and the wait before the assertion lasts until all faults are over.
-fn asserted(config: &Config, world: &World, plan: &Plan, reference: &Reference) -> Outcome {
-    let mut outcome = run(config, world, plan, Role::Usual, Some(reference));
+fn asserted(config: &Config, world: &World, (plan, role): (&Plan, Role), reference: &Reference) -> Outcome {
+    let mut outcome = run(config, world, plan, role, Some(reference));
     // An assertion before the first wait does not depend on it.
     let is_repeated = !config.timing.is_real && outcome.violations.is_empty();
     let Some(patient_from) = outcome.void_at.filter(|it| *it > 0 && is_repeated) else {
@@ -61,7 +66,7 @@ fn asserted(config: &Config, world: &World, plan: &Plan, reference: &Reference) 
         patient_from: Some(patient_from),
         ..plan.clone()
     };
-    let again = run(config, world, &patient, Role::Usual, Some(reference));
+    let again = run(config, world, &patient, role, Some(reference));
     let took = outcome.took + again.took;
     match again.violations.is_empty() {
         true => outcome.is_unjudged &= again.void_at.is_some(),

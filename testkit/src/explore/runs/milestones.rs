@@ -128,7 +128,7 @@ impl Harness {
                 }
                 return;
             }
-            if waited >= self.within + self.timing.slow || self.is_hopeless(&mut still) {
+            if waited >= self.within + self.slow() || self.is_hopeless(&mut still) {
                 let end = self.end_state();
                 let left = left_behind(expected, &self.gate.state().trace, &end);
                 let headline =

@@ -33,6 +33,7 @@ use crate::mask::Mask;
 use crate::output::Output;
 use crate::panics::{hush, message, panicked_at, with_place};
 use crate::test_cluster::{Cause, TestCluster};
+use crate::work::Counted;
 use crate::{seeded_hash, virtual_clock};
 
 /// Interval, in real time, at which a run checks if it must end.
@@ -282,7 +283,7 @@ impl Run<'_> {
     /// Waits for the end of all faults and for the correct end state, with a limit. An end state that becomes right
     /// after `within` is slow but does not fail the run.
     async fn converge(&self) -> (EndState, Option<Duration>) {
-        let (mut quiet_since, mut quiet_at, mut wrong) = (None, None, None);
+        let (mut quiet_since, mut worked, mut wrong) = (None, None, None);
         let (mut looked_at, mut known): (Option<((u64, u64), EndState)>, _) = (None, None);
         let mut still = Still::default();
         loop {
@@ -322,15 +323,15 @@ impl Run<'_> {
             known = (!why.0.starts_with(EVENTUALLY)).then(|| why.clone());
             let is_late = waited >= self.config.within;
             // A controller that keeps writing is wrong, not slow.
-            let (revision, _) = now;
-            let quiet_at = *quiet_at.get_or_insert(revision);
-            let is_busy = revision - quiet_at > MESSAGES.0
-                && self.config.work.since(&self.gate.server, quiet_at).count > MESSAGES.0;
+            let is_busy = worked
+                .get_or_insert_with(|| Counted::from(&self.gate.server))
+                .up_to_now(&self.config.work, &self.gate.server)
+                > MESSAGES.0;
             if is_late && wrong.is_none() {
                 wrong = Some(why.clone());
             }
             let is_hopeless = self.harness.is_hopeless(&mut still);
-            if !is_quiet || is_busy || is_hopeless || waited >= self.config.within + self.config.timing.slow {
+            if !is_quiet || is_busy || is_hopeless || waited >= self.config.within + self.harness.slow() {
                 let (oracle, why) = wrong.unwrap_or(why);
                 self.gate.violation(oracle, why);
                 return (end, None);

@@ -44,7 +44,12 @@ impl Runs<'_> {
 
     /// Makes the run of a plan on this thread.
     pub(crate) fn one(&self, plan: &Plan) -> Outcome {
-        judged(self.config, self.world, plan, &self.reference).0
+        judged(self.config, self.world, (plan, Role::Usual), &self.reference).0
+    }
+
+    /// Makes the run of a plan on this thread, which may end before the last chance of the controllers.
+    pub(crate) fn early(&self, plan: &Plan) -> Outcome {
+        judged(self.config, self.world, (plan, Role::Tried), &self.reference).0
     }
 
     /// Returns the run of a plan without faults, which later failures are compared with as well.

@@ -9,7 +9,7 @@ use super::state::Search;
 use super::work::Stop;
 use crate::explore::outcomes::{Finding, Nondeterminism, Outcome, PLAYABLE, Reference, Violation};
 use crate::explore::plans::{Names, Plan, given};
-use crate::explore::runs::{Config, World, judged, reference as reference_of, shortened_reference};
+use crate::explore::runs::{Config, Role, World, judged, reference as reference_of, shortened_reference};
 use crate::explore::trace;
 use crate::explore::trace::{Step, What};
 
@@ -32,7 +32,7 @@ pub(crate) fn replays(
         if !plan.skipped.is_empty() {
             reference = Arc::new(shortened(config, world, &reference, &plan)?);
         }
-        let once = || judged(config, world, &plan, &reference);
+        let once = || judged(config, world, (&plan, Role::Usual), &reference);
         let (outcome, reference) = once();
         search.coverage.schedules += 1;
         search.coverage.messages += outcome.messages;

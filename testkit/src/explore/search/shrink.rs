@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::explore::outcomes::{Outcome, Reference, Violation};
 use crate::explore::plans::Plan;
-use crate::explore::runs::{Config, World, judged, shortened_reference};
+use crate::explore::runs::{Config, Role, World, judged, shortened_reference};
 
 /// Durations to try, shortest first.
 const SHORTER: [Duration; 4] = [
@@ -38,13 +38,13 @@ pub(crate) fn shrink(
     limit: Duration,
 ) -> Shrunk {
     let spent = Cell::new(Duration::ZERO);
-    let made = |plan: &Plan| {
+    let made = |plan: &Plan, role: Role| {
         // A shorter workload has another end state.
         let mut own = Arc::clone(reference);
         if !plan.skipped.is_empty() {
             own = Arc::new(shortened_reference(config, world, plan).ok()?);
         }
-        let (outcome, reference) = judged(config, world, plan, &own);
+        let (outcome, reference) = judged(config, world, (plan, role), &own);
         spent.set(spent.get() + outcome.took);
         let same = outcome.violations.first().filter(|it| it.oracle == violation.oracle);
         same.cloned().map(|violation| (outcome, violation, reference))
@@ -59,24 +59,31 @@ pub(crate) fn shrink(
         Some((it, same, Arc::clone(reference)))
     });
     let last = RefCell::new(first);
-    let fails = |plan: &Plan| {
-        let attempted = (spent.get() < limit).then(|| made(plan)).flatten();
+    let fails = |plan: &Plan, role: Role| {
+        let attempted = (spent.get() < limit).then(|| made(plan, role)).flatten();
         let is_failing = attempted.is_some();
         if is_kept && is_failing {
             *last.borrow_mut() = attempted;
         }
         is_failing
     };
-    let smallest = smallest(plan, &reference.outcome.steps, config.timing.is_real, fails);
-    let smallest_run = match last.take() {
-        Some(run) => Some(run),
-        None => made(&smallest),
+    let is_real = config.timing.is_real;
+    let least = |role| smallest(plan, &reference.outcome.steps, is_real, |it| fails(it, role));
+    // With a smaller plan the state may be slow instead of wrong, but attempts that wait for this take much longer.
+    let roles: &[Role] = match is_real {
+        true => &[Role::Usual],
+        false => &[Role::Tried, Role::Usual],
     };
-    let (plan, outcome, violation, reference) = match smallest_run {
-        Some((outcome, violation, reference)) => (smallest, outcome, violation, reference),
+    let found = roles.iter().find_map(|role| {
+        let smallest = least(*role);
+        let run = last.take().or_else(|| made(&smallest, Role::Usual))?;
+        Some((smallest, run))
+    });
+    let (plan, outcome, violation, reference) = match found {
+        Some((smallest, (outcome, violation, reference))) => (smallest, outcome, violation, reference),
         // The failure was confirmed before, so the plan is reported as it was found.
         None => {
-            let (outcome, reference) = judged(config, world, plan, reference);
+            let (outcome, reference) = judged(config, world, (plan, Role::Usual), reference);
             (plan.clone(), outcome, violation, reference)
         }
     };
