@@ -103,7 +103,7 @@ fn make(kind: &Kind) -> World {
         ..ServerOptions::default()
     };
     let plain = options(Authorization::AlwaysAllow);
-    let server = ApiServer::assemble(World::default(), Entropy::new(SEED, second), plain, Kubelet::new);
+    let server = ApiServer::assemble(World::default().into(), Entropy::new(SEED, second), plain, Kubelet::new);
     // The names are valid and unused, because nothing has been stored before.
     put_own(&server, SERVER, NAMESPACES.map(namespace));
     put_own(&server, SERVER, PRIORITY_CLASSES.map(priority_class));
@@ -119,16 +119,16 @@ fn make(kind: &Kind) -> World {
         let objects = NAMESPACES.map(workers::objects_of_namespace);
         put_own(&server, CONTROLLER_MANAGER, objects.into_iter().flatten());
     }
-    let world = server.snapshot().0;
+    let world = server.snapshot().world;
     if !kind.rbac && kind.kubernetes_service.is_none() {
         return world;
     }
     // Without RBAC, writes of ClusterRoles do not trigger aggregation; all roles are aggregated once, at the end.
     put_own(&server, SERVER, authorization::bootstrap_objects());
-    let (world, entropy) = (server.snapshot().0, server.endpoints.registry.reader.entropy.fork());
-    let server = ApiServer::assemble(world, entropy, options(Authorization::Rbac), Kubelet::new);
+    let (state, entropy) = (server.snapshot(), server.endpoints.registry.reader.entropy.fork());
+    let server = ApiServer::assemble(state, entropy, options(Authorization::Rbac), Kubelet::new);
     server.endpoints.registry.authorization.aggregate_roles();
-    server.snapshot().0
+    server.snapshot().world
 }
 
 /// Stores objects that a part of the server writes and owns.

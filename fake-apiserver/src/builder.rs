@@ -444,12 +444,15 @@ impl ApiServerBuilder {
         let start_time = self.start_time.unwrap_or_else(time_of_day);
         let entropy = Entropy::new(self.seed, start_time);
         let nodes = if self.world.is_none() { self.options.nodes } else { 0 };
-        let world = match self.world {
-            Some(snapshot) => snapshot.0,
-            None => boot::world(&self.options, start_time),
+        let state = match self.world {
+            Some(snapshot) => snapshot,
+            None => Snapshot::from(boot::world(&self.options, start_time)),
         };
-        let world = world.advanced_to(self.revision);
-        let mut server = ApiServer::assemble(world, entropy, self.options, Kubelet::new);
+        let state = Snapshot {
+            world: state.world.advanced_to(self.revision),
+            ..state
+        };
+        let mut server = ApiServer::assemble(state, entropy, self.options, Kubelet::new);
         for (pods, script) in self.scripts {
             server.kubelet().script(pods, script);
         }

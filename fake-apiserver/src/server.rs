@@ -34,7 +34,6 @@ use crate::registry::authorization::Rbac;
 use crate::registry::scheme::codec;
 use crate::registry::{Registry, Setup};
 use crate::snapshot::{KeptSnapshots, Snapshot};
-use crate::storage::World;
 use crate::tasks::TaskGroup;
 use crate::workers::{self, Host, Kubelet, Worker};
 use backends::Backends;
@@ -85,7 +84,7 @@ impl LoadError {
 
 impl ApiServer {
     pub(crate) fn assemble(
-        world: World,
+        Snapshot { world, definitions }: Snapshot,
         entropy: Entropy,
         mut options: ServerOptions,
         kubelet: impl FnOnce(Arc<Notify>) -> Kubelet,
@@ -111,7 +110,7 @@ impl ApiServer {
             admission,
             keeps_own_objects: options.kubernetes_service,
         };
-        let registry = Registry::new(world, entropy, setup);
+        let registry = Registry::new(world, definitions, entropy, setup);
         registry.enable(options.version, options.enablement.clone());
         let endpoints = Arc::new(Endpoints {
             registry,
@@ -152,7 +151,7 @@ impl ApiServer {
             event_ttl: None,
             ..ServerOptions::clone(&self.options)
         };
-        Self::assemble(snapshot.0.clone(), entropy, options, Kubelet::new)
+        Self::assemble(snapshot.clone(), entropy, options, Kubelet::new)
     }
 
     /// The seed of all random numbers.
@@ -263,7 +262,11 @@ impl ApiServer {
 
     /// The whole current state.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot(self.endpoints.registry.reader.store.world())
+        let registry = &self.endpoints.registry;
+        Snapshot {
+            world: registry.reader.store.world(),
+            definitions: registry.definitions.read(),
+        }
     }
 
     /// Returns the whole state after the write of a revision; `None` if a later change is no longer in the
@@ -291,7 +294,7 @@ impl ApiServer {
             .store
             .world_at(revision)
             .ok()
-            .map(Snapshot)
+            .map(Snapshot::from)
     }
 
     /// The oldest revision for which [`snapshot_at`](Self::snapshot_at) returns a state.
@@ -302,7 +305,7 @@ impl ApiServer {
     /// Restores a state. Watches end, as when a server restarts; the resourceVersion returns to the version of the
     /// state.
     pub fn restore(&self, snapshot: &Snapshot) {
-        self.endpoints.registry.restore(snapshot.0.clone());
+        self.endpoints.registry.restore(snapshot.world.clone());
     }
 
     /// Returns a second server with the same state, clock and future random numbers. The two are independent
@@ -316,7 +319,7 @@ impl ApiServer {
         let registry = &self.endpoints.registry;
         let kubelet = |committed| self.kubelet.fork(committed);
         let fork = Self::assemble(
-            registry.reader.store.world(),
+            self.snapshot(),
             registry.reader.entropy.fork(),
             ServerOptions::clone(&self.options),
             kubelet,

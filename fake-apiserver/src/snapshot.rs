@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::registry::ReadDefinitions;
 use crate::storage::{Revision, World};
 
 /// Number of states that are kept; the oldest are dropped.
@@ -12,7 +13,20 @@ const KEPT_MAX: usize = 64;
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). Taking, keeping
 /// and restoring a snapshot costs one reference per resource, independent of the number of objects.
 #[derive(Clone, Debug)]
-pub struct Snapshot(pub(crate) World);
+pub struct Snapshot {
+    pub(crate) world: World,
+    /// Its CRDs, if they have been read.
+    pub(crate) definitions: ReadDefinitions,
+}
+
+impl From<World> for Snapshot {
+    fn from(world: World) -> Self {
+        Self {
+            world,
+            definitions: ReadDefinitions::default(),
+        }
+    }
+}
 
 /// The states saved by the control API, by number.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use crate::storage::{Change, Key, KeyRange, Revision, Store, Stored};
 
 /// A stored CRD, parsed once until it is written again.
 #[derive(Debug)]
-struct Definition {
+pub(crate) struct Definition {
     stored: Arc<Stored>,
     group: String,
     names: CrdNames,
@@ -31,6 +31,10 @@ struct Definition {
     /// The CRD itself, until it is settled.
     unsettled: Option<Arc<Object>>,
 }
+
+/// The CRDs of a state that a server has read. A server that starts with this state does not parse them again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadDefinitions(Arc<BTreeMap<Key, Arc<Definition>>>);
 
 impl Definition {
     fn read(row: &Row, stored: &Arc<Stored>, before: Option<&Self>) -> Self {
@@ -66,7 +70,9 @@ impl Definition {
 struct StoredDefinitions {
     /// The epoch of the store and the revision they were read at; `None` before the first time.
     cursor: Option<(u64, Revision)>,
-    known: BTreeMap<Key, Definition>,
+    known: BTreeMap<Key, Arc<Definition>>,
+    /// The CRDs of the initial state, as another server has read them.
+    initial: ReadDefinitions,
     /// Keys of the CRDs that are not settled.
     unsettled: BTreeSet<Key>,
     /// The accepted names of each group.
@@ -123,7 +129,12 @@ impl StoredDefinitions {
         self.unsettled.remove(key);
         self.written.insert(key.clone());
         let Some(stored) = stored else { return };
-        let definition = Definition::read(row, stored, before.as_ref());
+        let is_read = |it: &&Arc<Definition>| Arc::ptr_eq(&it.stored, stored);
+        let read = before.as_ref().into_iter().chain(self.initial.0.get(key)).find(is_read);
+        let definition = match read {
+            Some(read) => Arc::clone(read),
+            None => Arc::new(Definition::read(row, stored, before.as_deref())),
+        };
         self.written_groups.insert(definition.group.clone());
         self.used
             .entry(definition.group.clone())
@@ -138,7 +149,7 @@ impl StoredDefinitions {
     /// The CRDs that are not settled, sorted by name.
     fn unsettled(&self) -> impl Iterator<Item = (&Definition, &Arc<Object>)> {
         let known = self.unsettled.iter().filter_map(|key| self.known.get(key));
-        known.filter_map(|it| Some((it, it.unsettled.as_ref()?)))
+        known.filter_map(|it| Some((&**it, it.unsettled.as_ref()?)))
     }
 
     /// The next state that the controllers would give a CRD; `None` if it is settled.
@@ -153,7 +164,7 @@ impl StoredDefinitions {
     /// Serves the written CRDs.
     fn serve(&mut self, scheme: &mut Scheme) {
         for key in std::mem::take(&mut self.written) {
-            let rows = self.known.get(&key).map(Definition::rows).unwrap_or_default();
+            let rows = self.known.get(&key).map(|it| it.rows()).unwrap_or_default();
             let before = self.served.remove(&key).unwrap_or_default();
             let is_same = |(old, new): (&Arc<Row>, &Arc<Row>)| old.definition() == new.definition();
             if rows.len() == before.len() && before.iter().zip(&rows).all(is_same) {
@@ -184,11 +195,16 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    pub(super) fn new((reader, writer): (Arc<Reader>, Arc<Writer>)) -> Self {
+    /// `initial` contains the CRDs of the initial state, if another server has read them.
+    pub(super) fn new((reader, writer): (Arc<Reader>, Arc<Writer>), initial: ReadDefinitions) -> Self {
+        let stored = StoredDefinitions {
+            initial,
+            ..StoredDefinitions::default()
+        };
         Self {
             reader,
             writer,
-            stored: Mutex::default(),
+            stored: Mutex::new(stored),
             finishing: AtomicUsize::new(0),
             changed: Arc::default(),
         }
@@ -206,6 +222,12 @@ impl Definitions {
         let mut definitions = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         definitions.catch_up(&self.reader.store, row);
         definitions
+    }
+
+    /// Returns the CRDs in their current state, for servers that start with it.
+    pub(crate) fn read(&self) -> ReadDefinitions {
+        let known = self.row().map(|row| self.stored(&row).known.clone());
+        ReadDefinitions(Arc::new(known.unwrap_or_default()))
     }
 
     /// Removes and returns the groups of the CRDs written since the last call.

@@ -52,6 +52,7 @@ use admission::{Admission, AdmissionSetup};
 use authentication::{Access, Authentication};
 use authorization::{Authorization, Rbac};
 use definitions::Definitions;
+pub(crate) use definitions::ReadDefinitions;
 use reader::Reader;
 use recent::Recent;
 use remote::RemoteChecks;
@@ -116,8 +117,8 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// A registry of `world`. CRDs in it are served.
-    pub(crate) fn new(world: World, entropy: Entropy, setup: Setup) -> Self {
+    /// A registry of `world`. CRDs in it are served; `initial` contains them if another server has read them.
+    pub(crate) fn new(world: World, initial: ReadDefinitions, entropy: Entropy, setup: Setup) -> Self {
         let store = Store::new(world, setup.logs);
         let transport = Arc::clone(&setup.admission.transport);
         let reader = Arc::new(Reader::new(
@@ -134,7 +135,7 @@ impl Registry {
             access: Access::new(Arc::clone(&reader), setup.authentication, setup.tokens),
             admission: Admission::new(doors(), Arc::clone(&authorization), setup.admission),
             authorization,
-            definitions: Definitions::new(doors()),
+            definitions: Definitions::new(doors(), initial),
             keeps_own_objects: setup.keeps_own_objects,
             removal_delay: setup.removal_delay,
             recent: Recent::default(),
