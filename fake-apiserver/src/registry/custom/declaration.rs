@@ -10,7 +10,7 @@ use crate::api::json::Value;
 use crate::registry::cel::cost::decl::{Decl, DeclKind, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::escape;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::schema::builtin::object_meta;
+use crate::registry::types::schema::builtin::{Shape, object_meta};
 
 /// Maximum length of a string in a request, without its quotation marks.
 const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
@@ -18,20 +18,28 @@ const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
 /// Maximum number of bytes of a character.
 const CHAR_BYTES: u64 = 4;
 
-pub(crate) use builtin::decl_of_shape;
+pub(crate) use crate::registry::cel::check::Type;
+
+use builtin::decl_of_shape;
 
 /// The type of a schema; `None` if rules cannot access its values.
 pub(super) fn decl_of(node: &Cursor<'_>, is_resource: bool) -> Option<Arc<Decl>> {
     Declarer { metadata: names_of }.declared(node, is_resource, "selfType")
 }
 
-/// The type of the objects of a version of a CRD as policies see it: metadata has all of its fields.
-pub(crate) fn decl_of_objects(schema: &Cursor<'_>, name: &str) -> Option<Arc<Decl>> {
+/// The type of a value of a built-in type, with its name in errors.
+pub(crate) fn type_of_shape(shape: &'static Shape, name: &str) -> Type {
+    decl_of_shape(shape, name).as_ref().map_or(Type::Dyn, Type::of)
+}
+
+/// The type of the objects of a version of a CRD in policies, where metadata has all of its fields.
+pub(crate) fn type_of_objects(schema: &Cursor<'_>, name: &str) -> Type {
     let metadata = |path: &str| {
         let all = object_meta().and_then(|it| decl_of_shape(it, path));
         all.unwrap_or_else(|| names_of(path))
     };
-    Declarer { metadata }.declared(schema, true, name)
+    let decl = Declarer { metadata }.declared(schema, true, name);
+    decl.as_ref().map_or(Type::Dyn, Type::of)
 }
 
 /// The fields of metadata that rules can access.

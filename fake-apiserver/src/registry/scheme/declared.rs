@@ -1,14 +1,10 @@
 //! The types of served kinds for CEL.
 
-use std::sync::Arc;
-
 use serde_json::from_str;
 
 use super::Scheme;
 use crate::api::json::Value;
-use crate::registry::cel::check::Type;
-use crate::registry::cel::cost::decl::Decl;
-use crate::registry::custom::declaration::{decl_of_objects, decl_of_shape};
+use crate::registry::custom::declaration::{Type, type_of_objects, type_of_shape};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::schema::builtin::shape_in;
 
@@ -17,17 +13,16 @@ impl Scheme {
     /// current second to the name of the kind; here they are 0.
     pub(crate) fn type_of(&self, group: &str, version: &str, kind: &str) -> Option<Type> {
         let name = format!("{kind}0");
-        let of = |decl: Option<Arc<Decl>>| decl.as_ref().map_or(Type::Dyn, Type::of);
         let row = self.rows().find(|row| {
             let info = &row.info;
             info.kind == kind && info.version == version && info.group == group
         });
         if let Some(custom) = row.and_then(|it| it.custom_version()) {
             let schema: Value = from_str(&custom.open_api.text).ok()?;
-            return Some(of(decl_of_objects(&Cursor::document(&schema), &name)));
+            return Some(type_of_objects(&Cursor::document(&schema), &name));
         }
         let unserved = || shape_in(self.version, group, version, kind);
         let shape = row.and_then(|it| it.shape()).or_else(unserved)?;
-        Some(of(decl_of_shape(shape, &name)))
+        Some(type_of_shape(shape, &name))
     }
 }

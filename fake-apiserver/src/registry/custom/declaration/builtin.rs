@@ -11,7 +11,7 @@ use crate::registry::types::schema::builtin::{Kind, Shape, StructType};
 
 /// The type of a value of a built-in type; `None` if expressions cannot access it. `path` is the name of the type in
 /// errors.
-pub(crate) fn decl_of_shape(shape: &'static Shape, path: &str) -> Option<Arc<Decl>> {
+pub(super) fn decl_of_shape(shape: &'static Shape, path: &str) -> Option<Arc<Decl>> {
     declared(shape, path, &mut Vec::new())
 }
 
