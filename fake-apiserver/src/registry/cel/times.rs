@@ -53,9 +53,9 @@ impl Time {
         self.seconds
     }
 
-    /// The moment without its offset; `None` in the last two days of the year 9999.
-    pub(crate) fn timestamp(&self) -> Option<Timestamp> {
-        Timestamp::new(self.seconds, self.nanoseconds).ok()
+    /// The moment without its offset, this many seconds earlier; `None` in the last two days of the year 9999.
+    pub(crate) fn timestamp_before(&self, seconds: i64) -> Option<Timestamp> {
+        Timestamp::new(self.seconds - seconds, self.nanoseconds).ok()
     }
 
     /// The moment after a duration; `None` if it is out of range.

@@ -85,6 +85,11 @@ impl Found<'_> {
                 }
                 return;
             }
+            Expr::Literal(LiteralValue::Int(_)) if call.func_name == "duration" => {
+                let error = "invalid duration argument".to_owned();
+                self.durations.push((self.parsed.place(first.id), error));
+                return;
+            }
             _ => return,
         };
         let (list, is_valid) = match call.func_name.as_str() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::network;
-use super::values::{EvalFailure, Evaluated, overload};
+use super::values::{EvalFailure, Evaluated, no_overload};
 use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::Value as CelValue;
 use crate::registry::cel::times::{Duration, Time};
@@ -15,7 +15,7 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
         "bytes" => match value {
             CelValue::String(text) => Ok(CelValue::Bytes(Arc::new(text.as_bytes().to_vec()))),
             CelValue::Bytes(_) => Ok(value.clone()),
-            other => unable(other, "bytes"),
+            other => missing(name, other),
         },
         "double" => to_double(value),
         "duration" => match value {
@@ -24,8 +24,9 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
                 Some(length) => Ok(CelValue::Duration(length)),
                 None => unable(value, DURATION_NAME),
             },
-            CelValue::Int(nanoseconds) => Ok(CelValue::Duration(Duration::from_nanoseconds(*nanoseconds))),
-            other => unable(other, DURATION_NAME),
+            // cel-go declares this conversion, but cannot do it.
+            CelValue::Int(_) => unable(value, DURATION_NAME),
+            other => missing(name, other),
         },
         "int" => to_int(value),
         "string" => return to_string(value),
@@ -39,7 +40,7 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
                 Some(at) => Ok(CelValue::Timestamp(at)),
                 None => Err(EvalFailure::Error("timestamp overflow".to_owned())),
             },
-            other => unable(other, TIMESTAMP_NAME),
+            other => missing(name, other),
         },
         "uint" => to_uint(value),
         _ => return None,
@@ -49,16 +50,12 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
 const DURATION_NAME: &str = "google.protobuf.Duration";
 const TIMESTAMP_NAME: &str = "google.protobuf.Timestamp";
 
+fn missing(name: &str, value: &CelValue) -> Evaluated {
+    Err(no_overload(name, std::slice::from_ref(value)))
+}
+
 fn unable(value: &CelValue, to: &str) -> Evaluated {
-    let from = match value {
-        CelValue::String(_) => "string",
-        CelValue::Bytes(_) => "bytes",
-        CelValue::Bool(_) => "bool",
-        CelValue::Int(_) => "int",
-        CelValue::UInt(_) => "uint",
-        CelValue::Float(_) => "double",
-        _ => return Err(overload()),
-    };
+    let from = type_name(value);
     Err(EvalFailure::Error(format!(
         "type conversion error from '{from}' to '{to}'"
     )))
@@ -72,7 +69,7 @@ fn to_bool(value: &CelValue) -> Evaluated {
             "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(CelValue::Bool(false)),
             _ => unable(value, "bool"),
         },
-        other => unable(other, "bool"),
+        other => missing("bool", other),
     }
 }
 
@@ -90,7 +87,7 @@ fn to_double(value: &CelValue) -> Evaluated {
                 _ => return unable(value, "double"),
             },
         },
-        other => return unable(other, "double"),
+        other => return missing("double", other),
     }))
 }
 
@@ -114,7 +111,7 @@ fn to_int(value: &CelValue) -> Evaluated {
         },
         CelValue::Timestamp(at) => Ok(CelValue::Int(at.seconds())),
         CelValue::Duration(length) => Ok(CelValue::Int(length.nanoseconds())),
-        other => unable(other, "int"),
+        other => missing("int", other),
     }
 }
 
@@ -139,7 +136,7 @@ fn to_uint(value: &CelValue) -> Evaluated {
             Ok(number) if !text.starts_with('+') => Ok(CelValue::UInt(number)),
             _ => unable(value, "uint"),
         },
-        other => unable(other, "uint"),
+        other => missing("uint", other),
     }
 }
 

@@ -7,6 +7,7 @@ use super::operators;
 use super::values::{EvalFailure, Evaluated, overload};
 use crate::registry::cel::ast::{ComprehensionExpr, Expr, Expression, ListExpr};
 use crate::registry::cel::costs;
+use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Value as CelValue};
 use crate::registry::cel::syntax::{MAP_INSERT, OPTIONAL_TARGET, UNUSED};
 
@@ -24,7 +25,13 @@ impl<'a> Evaluation<'a, '_> {
                 keys.sort();
                 Arc::new(keys.into_iter().map(CelValue::from).collect())
             }
-            _ => return Err(overload()),
+            other => {
+                let kind = go_type(other);
+                return Err(EvalFailure::Error(match it.iter_var2 {
+                    Some(_) => format!("unsupported comprehension range type: {kind}"),
+                    None => format!("got '{kind}', expected iterable type"),
+                }));
+            }
         };
         let start = self.value(&it.accu_init)?;
         let depth = self.scope.len();
@@ -174,6 +181,22 @@ impl<'a> Evaluation<'a, '_> {
             map.insert(key, value);
         }
         Ok(())
+    }
+}
+
+/// The type of a value that is not a list or map, as Go names it.
+fn go_type(value: &CelValue) -> &str {
+    match value {
+        CelValue::Int(_) => "types.Int",
+        CelValue::UInt(_) => "types.Uint",
+        CelValue::Float(_) => "types.Double",
+        CelValue::String(_) => "types.String",
+        CelValue::Bytes(_) => "types.Bytes",
+        CelValue::Bool(_) => "types.Bool",
+        CelValue::Duration(_) => "types.Duration",
+        CelValue::Timestamp(_) => "types.Timestamp",
+        CelValue::Null => "types.Null",
+        other => type_name(other),
     }
 }
 

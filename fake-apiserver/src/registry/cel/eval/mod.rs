@@ -4,6 +4,7 @@
 //! This module implements variables, macros, operators and functions. It does not depend on schemas or objects.
 
 mod access;
+mod addresses;
 mod arithmetic;
 mod attributes;
 mod conversions;

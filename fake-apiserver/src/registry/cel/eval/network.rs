@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::values::{EvalFailure, Evaluated};
+use super::addresses;
+use super::values::{EvalFailure, Evaluated, overload};
 use crate::api::field::quote;
 use crate::registry::cel::objects::{Opaque, Value as CelValue};
 use crate::registry::types::net;
@@ -113,7 +114,11 @@ fn of_cidr(name: &str, address: IpAddr, length: u32, args: &[CelValue]) -> Optio
         ("ip", []) => ip(address),
         ("prefixLength", []) => CelValue::Int(i64::from(length)),
         ("masked", []) => cidr(net::masked(address, length), length),
-        ("containsIP", [CelValue::String(text)]) => return Some(parse_ip(text).map(|it| contains(it, length))),
+        // Go reports an invalid address as an unsupported argument.
+        ("containsIP", [CelValue::String(text)]) => match parse_ip(text) {
+            Ok(it) => contains(it, length),
+            Err(_) => return Some(Err(overload())),
+        },
         ("containsIP", [other]) => value_of(other).map(|Ip(it)| contains(*it, length))?,
         ("containsCIDR", [CelValue::String(text)]) => {
             return Some(parse_cidr(text).map(|(it, longer)| contains(it, longer)));
@@ -133,7 +138,7 @@ fn parse_ip(text: &str) -> Result<IpAddr, EvalFailure> {
         return fail(format!("IP address {quoted} with zone value is not allowed"));
     }
     let Ok(address) = text.parse::<IpAddr>() else {
-        let why = format!("ParseAddr({quoted}): unable to parse IP");
+        let why = addresses::problem(text);
         return fail(format!(
             "IP Address {quoted} parse error during conversion from string: {why}"
         ));
@@ -167,7 +172,7 @@ fn wrong_in_prefix(text: &str) -> String {
         return "no '/'".to_owned();
     };
     if address.parse::<IpAddr>().is_err() {
-        return format!("ParseAddr({}): unable to parse IP", quote(address));
+        return addresses::problem(address);
     }
     match length.parse::<u32>() {
         Ok(_) if !length.starts_with('+') => "prefix length out of range".to_owned(),

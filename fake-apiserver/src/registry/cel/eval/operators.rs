@@ -4,10 +4,11 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::arithmetic;
 use super::meter::Meter;
 use super::sizes::size;
-use super::values::{EvalFailure, Evaluated, optional, overload};
+use super::values::{EvalFailure, Evaluated, NO_OVERLOAD, no_overload_of, optional, overload};
+use super::{arithmetic, conversions};
+use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Map, OptionalValue, Value as CelValue};
 use crate::registry::types::names::CEL_RESERVED;
 
@@ -43,6 +44,9 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
                 ("_==_", CelValue::Opaque(_)) if <&OptionalValue>::try_from(&left).is_err() => meter.charge(1)?,
                 _ => meter.charge_traversal(size(&left).min(size(&right)), 1)?,
             }
+            if name == "_==_" && is_incomparable(&left, &right) {
+                return Err(overload());
+            }
             Ok(CelValue::Bool(equal(&left, &right, meter)? == (name == "_==_")))
         }
         "_<_" | "_<=_" | "_>_" | "_>=_" => {
@@ -52,10 +56,10 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
                 (CelValue::Float(left), CelValue::Float(right)) if left.is_nan() || right.is_nan() => {
                     return Ok(CelValue::Bool(false));
                 }
-                (CelValue::Null, _) => None,
+                (CelValue::Null | CelValue::List(_) | CelValue::Map(_) | CelValue::Opaque(_), _) => None,
                 (left, right) => left.partial_cmp(right),
             };
-            let order = order.ok_or_else(overload)?;
+            let order = order.ok_or_else(|| failure(name, &left))?;
             Ok(CelValue::Bool(match name {
                 "_<_" => order == Ordering::Less,
                 "_<=_" => order != Ordering::Greater,
@@ -66,8 +70,40 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
         "_+_" => add(left, right, meter),
         _ => {
             meter.charge(1)?;
-            arithmetic::compute(name, &left, &right)
+            compute(name, &left, &right)
         }
+    }
+}
+
+/// A value of a Kubernetes library cannot be compared with a value of another type on its right, except with null.
+fn is_incomparable(left: &CelValue, right: &CelValue) -> bool {
+    let is_library = matches!(left, CelValue::Opaque(_)) && <&OptionalValue>::try_from(left).is_err();
+    is_library && !matches!(right, CelValue::Null) && type_name(left) != type_name(right)
+}
+
+fn compute(name: &str, left: &CelValue, right: &CelValue) -> Evaluated {
+    match arithmetic::compute(name, left, right) {
+        Err(EvalFailure::Error(error)) if error == NO_OVERLOAD => Err(failure(name, left)),
+        result => result,
+    }
+}
+
+/// The error of an operator: cel-go names the operator if the type of the left operand does not support it.
+fn failure(name: &str, left: &CelValue) -> EvalFailure {
+    use CelValue::{Bool, Bytes, Duration, Float, Int, List, String, Timestamp, UInt};
+    let is_number = matches!(left, Int(_) | UInt(_) | Float(_));
+    let is_supported = match name {
+        // A string reports every unsupported operator by itself.
+        _ if matches!(left, String(_)) => true,
+        "_+_" => is_number || matches!(left, Bytes(_) | List(_) | Duration(_) | Timestamp(_)),
+        "_-_" => is_number || matches!(left, Duration(_) | Timestamp(_)),
+        "_*_" | "_/_" => is_number,
+        "_%_" => matches!(left, Int(_) | UInt(_)),
+        _ => is_number || matches!(left, Bool(_) | Bytes(_) | Duration(_) | Timestamp(_)),
+    };
+    match is_supported {
+        true => overload(),
+        false => no_overload_of(name),
     }
 }
 
@@ -164,7 +200,7 @@ fn add(left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
         }
         (left, right) => {
             meter.charge(1)?;
-            arithmetic::compute("_+_", &left, &right)
+            compute("_+_", &left, &right)
         }
     }
 }
@@ -200,12 +236,20 @@ pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
         CelValue::UInt(key) => key.to_string(),
         CelValue::Bool(key) => key.to_string(),
         CelValue::String(key) => key.to_string(),
+        CelValue::Float(key) => conversions::float(*key),
         other => format!("{other:?}"),
     };
     match (container, key) {
         (CelValue::Map(map), key) => {
-            let found: Key = key.clone().try_into().map_err(|_| overload())?;
-            let value = map.map.get(&found).cloned();
+            let value = match Key::try_from(key.clone()) {
+                Ok(key) => map.map.get(&key).cloned(),
+                // cel-go finds an integer that is equal to the number.
+                Err(_) if matches!(key, CelValue::Float(_)) => {
+                    let same = map.map.iter().find(|(it, _)| CelValue::from(*it) == *key);
+                    same.map(|(_, value)| value.clone())
+                }
+                Err(_) => return Err(overload()),
+            };
             value.ok_or_else(|| EvalFailure::Error(format!("no such key: {}", show(key))))
         }
         (CelValue::List(items), CelValue::Int(_) | CelValue::UInt(_) | CelValue::Float(_)) => {
@@ -223,7 +267,11 @@ pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
             let value = at.and_then(|at| items.get(at)).cloned();
             value.ok_or_else(|| EvalFailure::Error(format!("index out of bounds: {}", show(key))))
         }
-        _ => Err(overload()),
+        (CelValue::List(_), key) => Err(EvalFailure::Error(format!(
+            "unsupported index type '{}' in list",
+            type_name(key)
+        ))),
+        (_, key) => Err(EvalFailure::Error(format!("no such key: {}", show(key)))),
     }
 }
 

@@ -7,6 +7,9 @@ use jiff::tz::{Offset, TimeZone};
 use super::values::{EvalFailure, Evaluated};
 use crate::registry::cel::objects::Value as CelValue;
 
+/// Number of seconds in 400 years.
+const CALENDAR: i64 = 146_097 * 86_400;
+
 /// Calls a method of a time or a duration; `None` if this library does not have it.
 pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
     match args {
@@ -23,9 +26,14 @@ pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
                 [CelValue::String(text)] => self::zone(text),
                 _ => return None,
             };
-            let at = at.timestamp()?;
+            let (at, years) = match at.timestamp_before(0) {
+                Some(at) => (at, 0),
+                // The calendar repeats after 400 years.
+                None => (at.timestamp_before(CALENDAR)?, 400),
+            };
+            let years = if name == "getFullYear" { years } else { 0 };
             match zone {
-                Ok(zone) => part(name, &at.to_zoned(zone)).map(|it| Ok(CelValue::Int(it))),
+                Ok(zone) => part(name, &at.to_zoned(zone)).map(|it| Ok(CelValue::Int(it + years))),
                 Err(error) => Some(Err(EvalFailure::Error(error))),
             }
         }

@@ -113,6 +113,19 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
         Ok(program) => program,
         Err(error) => return RuleVerdict::Error(error.clone()),
     };
+    let (variables, unordered) = variables_of(rule, operands);
+    match run(program, variables.clone(), &unordered, budget) {
+        Ok(Ok(CelValue::Bool(true))) => RuleVerdict::Holds,
+        Ok(Ok(CelValue::Bool(false))) => message(rule, variables, &unordered, budget),
+        Ok(Ok(_)) => RuleVerdict::Error("cel expression must evaluate to a bool".into()),
+        Ok(Err(EvalFailure::Error(error))) => RuleVerdict::Error(error),
+        Ok(Err(EvalFailure::TooDear)) => RuleVerdict::TooDear,
+        Err(OutOfBudget) => RuleVerdict::OutOfBudget,
+    }
+}
+
+/// The variables of a rule, with their sets and keyed lists.
+fn variables_of(rule: &Rule, operands: &Operands<'_>) -> (Vec<(&'static str, CelValue)>, Unordered) {
     let (value, unordered) = operands.value();
     let mut unordered = unordered.clone();
     let mut variables = vec![("self", value.clone())];
@@ -130,14 +143,24 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
         (None, true) => variables.push(("oldSelf", optional(OptionalValue::none()))),
         (None, false) => {}
     }
-    match run(program, variables.clone(), &unordered, budget) {
-        Ok(Ok(CelValue::Bool(true))) => RuleVerdict::Holds,
-        Ok(Ok(CelValue::Bool(false))) => message(rule, variables, &unordered, budget),
-        Ok(Ok(_)) => RuleVerdict::Error("cel expression must evaluate to a bool".into()),
-        Ok(Err(EvalFailure::Error(error))) => RuleVerdict::Error(error),
-        Ok(Err(EvalFailure::TooDear)) => RuleVerdict::TooDear,
-        Err(OutOfBudget) => RuleVerdict::OutOfBudget,
-    }
+    (variables, unordered)
+}
+
+/// The value of the expression of a rule or its error, and the cost.
+#[cfg(test)]
+pub(super) fn value_of(rule: &Rule, operands: &Operands<'_>) -> (Result<CelValue, String>, u64) {
+    let (variables, unordered) = variables_of(rule, operands);
+    let program = match rule.compiled.rule(&rule.text) {
+        Ok(program) => program,
+        Err(error) => return (Err(error.clone()), 0),
+    };
+    let mut meter = Meter::new(Meter::CALL).with_unordered(unordered);
+    let result = eval::evaluate(program, no_more_functions, variables, &mut meter);
+    let result = result.map_err(|failure| match failure {
+        EvalFailure::Error(error) => error,
+        EvalFailure::TooDear => "operation cancelled: actual cost limit exceeded".to_owned(),
+    });
+    (result, meter.spent())
 }
 
 /// Error of a request that has used up its budget.

@@ -8,9 +8,11 @@ use rstest::rstest;
 use super::super::rules::{Rule, RuleVerdict};
 use super::super::schema::Structural;
 use super::super::validate::ValueView;
-use super::{Declared, Operands, evaluate, problem_of_rule};
+use super::evaluate::value_of;
+use super::{Declared, Operands, evaluate, problem_of_message, problem_of_rule};
 use crate::api::json::{Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
+use crate::registry::cel::objects::Value as CelValue;
 use crate::registry::types::cursor::Cursor;
 
 /// The budget of a rule, which exceeds the limit of a rule.
@@ -64,6 +66,57 @@ fn rules_have_the_results_of_cel_go(#[case] file: &str) {
         let is_same = both("error") && both("evalError") && same("value") && same("cost");
         if !is_same && !exceptions.lines().any(|it| it == rule) {
             differences.push(format!("{rule}\n  expected {expected}\n  found    {found}"));
+        }
+    }
+    let count = differences.len();
+    assert!(
+        differences.is_empty(),
+        "{count} differences:\n{}",
+        differences.join("\n")
+    );
+}
+
+/// The answer to a rule or to a message expression: its errors, or its error at run time, or its value and its cost.
+fn full_answer(schema: &Value, row: &Value) -> Value {
+    let is_set = |key: &str| row[key] == true;
+    let expression = row["rule"].as_str().expect("the rule is a string");
+    let (is_root, has_optional_old) = (is_set("root"), is_set("optional"));
+    let cursor = Cursor::document(schema);
+    let declared = Declared::of_node(&cursor, is_root, KubernetesVersion::V1_36);
+    let problem = match row["kind"] == "message" {
+        true => problem_of_message(expression, has_optional_old, &declared),
+        false => problem_of_rule(expression, has_optional_old, &declared),
+    };
+    if let Some(problem) = problem {
+        return json!({"error": problem});
+    }
+    let node = match is_root {
+        true => Structural::parse_root(&cursor),
+        false => Structural::parse(&cursor),
+    };
+    let rule = json!({"rule": expression, "optionalOldSelf": has_optional_old, "messageExpression": expression});
+    let rule = Rule::parse(&Cursor::document(&rule));
+    let old = row.get("old").map(ValueView::from);
+    let operands = Operands::new(&node, ValueView::from(&row["value"]), old);
+    let (result, cost) = value_of(&rule, &operands);
+    match result {
+        Ok(CelValue::Bool(value)) => json!({"value": value, "cost": cost}),
+        Ok(CelValue::String(text)) => json!({"value": text.as_str(), "cost": cost}),
+        Ok(other) => json!({"value": other.kind(), "cost": cost}),
+        Err(error) => json!({"evalError": error}),
+    }
+}
+
+/// Differential rows `{"schema", "rows"}`: each row has an expression with its operands, and the whole answer.
+#[test]
+fn expressions_have_the_answers_of_cel_go() {
+    let mut differences = Vec::new();
+    for group in lines("differential") {
+        for row in group["rows"].as_array().into_iter().flatten() {
+            let (found, expected) = (full_answer(&group["schema"], row), &row["answer"]);
+            if found != *expected {
+                differences.push(format!("{}\n  expected {expected}\n  found    {found}", row["rule"]));
+            }
         }
     }
     let count = differences.len();

@@ -23,7 +23,6 @@ pub(super) fn run(source: &Source<'_>, errors: &mut Vec<(usize, String)>) {
         errors,
         is_recovering: false,
         last_error: None,
-        optional: None,
         recoveries: 0,
     };
     // The limit of recoveries was reported as an error.
@@ -44,8 +43,6 @@ struct Parser<'t> {
     is_recovering: bool,
     /// The token of the last error, and the states in which it caused an error.
     last_error: Option<(usize, Vec<usize>)>,
-    /// The state of the last part that was skipped without examining the token, and its enclosing rules.
-    optional: Option<(usize, Stack)>,
     recoveries: usize,
 }
 
@@ -182,10 +179,7 @@ impl Parser<'_> {
         if self.insert_one() {
             return Ok(());
         }
-        Err(Failure::Mismatch(match &self.optional {
-            Some((state, stack)) => self.expected_at(*state, stack),
-            None => self.expected(),
-        }))
+        Err(Failure::Mismatch(self.expected()))
     }
 
     fn matched(&mut self) {
@@ -224,14 +218,7 @@ impl Parser<'_> {
             return Ok(());
         }
         let state = &self.grammar.states[self.state];
-        if state.next & self.kind(0) != 0 {
-            self.optional = None;
-            return Ok(());
-        }
-        if state.next & RULE_END != 0 {
-            if self.optional.is_none() {
-                self.optional = Some((self.state, self.stack.clone()));
-            }
+        if state.next & (self.kind(0) | RULE_END) != 0 {
             return Ok(());
         }
         match state.kind {
