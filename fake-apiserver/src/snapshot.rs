@@ -11,7 +11,7 @@ use crate::storage::{Revision, World};
 const KEPT_MAX: usize = 64;
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). Taking, keeping
-/// and restoring a snapshot costs one reference per resource, independent of the number of objects.
+/// and restoring a snapshot costs one reference per resource and CRD, independent of the number of objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) world: World,

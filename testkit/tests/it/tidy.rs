@@ -71,7 +71,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("options", &["api", "endpoints", "registry", "egress", "workers"]),
-    ("snapshot", &["storage"]),
+    ("snapshot", &["registry", "storage"]),
     ("client", &["api", "serve", "server"]),
     ("client_service", &["api", "serve", "server"]),
     ("replica", &["server", "watch"]),

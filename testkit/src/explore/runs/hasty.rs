@@ -1,5 +1,5 @@
-//! Early verdicts: a run that tries a plan fails after `within` in virtual time, and in real time if nothing changes in a
-//! wrong state for a while. The usual runs that confirm the failure wait longer.
+//! Early verdicts: a run that tries a plan fails after `within` in virtual time, and in real time if nothing changes in
+//! a wrong state for a while. The usual runs that confirm the failure wait longer.
 
 use std::time::Duration;
 
