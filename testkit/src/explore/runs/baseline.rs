@@ -62,8 +62,9 @@ fn twice(
     })
 }
 
-/// Replaces the end state of a reference by the state after all timers have fired. Faults take time, so in other runs a
-/// timer may fire before the end that fires after the end of the reference.
+/// Replaces the end state of a reference by the state after all timers have fired, together with the objects that were
+/// created and deleted until then. Faults take time, so in other runs a timer may fire before the end that fires after
+/// the end of the reference.
 pub(crate) fn rest(
     config: &Config,
     world: &World,
@@ -78,13 +79,15 @@ pub(crate) fn rest(
     let mut made = |role| {
         let outcome = run(config, world, plan, role, None);
         first.took += outcome.took;
-        outcome.rested
+        outcome
     };
-    let Some(rested) = made(Role::Resting) else { return };
-    if let Some(other) = made(Role::OtherResting) {
+    let resting = made(Role::Resting);
+    let Some(rested) = resting.rested else { return };
+    if let Some(other) = made(Role::OtherResting).rested {
         mask.add(rested.mask(&other, ignored, config.began));
     }
     first.end = rested;
+    (first.created, first.deleted) = (resting.created, resting.deleted);
 }
 
 /// Returns the settled steps of a run that pauses at each of them; empty if that run fails.

@@ -1,0 +1,237 @@
+//! Progress in the status of a custom resource: a list of the last changes, the observed generation, and the time of the
+//! end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+use kube::{Api, Client, CustomResource, CustomResourceExt, Resource, ResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use testkit::objects::{object, serialized};
+use testkit::{TestCluster, TestClusterBuilder};
+
+use crate::support::{Done, Error, again, done, now};
+
+twins! {
+    tasks();
+    last_changes_slide_through_the_status: "end state", "secrets default/web";
+    generation_of_the_work_is_observed: "end state", "secrets default/web";
+    finished_task_expires: "no delete by name of another object", "tasks deleted tasks.example.com default/web by name";
+}
+
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Task",
+    namespaced,
+    status = "TaskStatus"
+)]
+struct TaskSpec {
+    size: u32,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+struct TaskStatus {
+    phase: String,
+    observed_generation: Option<i64>,
+    changes: Vec<Change>,
+    finished_at: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+struct Change {
+    size: u32,
+    time: String,
+}
+
+fn tasks() -> TestClusterBuilder {
+    TestCluster::builder().object(serialized(&Task::crd()))
+}
+
+#[derive(Clone)]
+struct Context {
+    client: Client,
+}
+
+impl Context {
+    fn tasks(&self) -> Api<Task> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    async fn apply_secret(&self, task: &Task) -> Result<(), Error> {
+        let name = task.name_any();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": name, "ownerReferences": [task.controller_owner_ref(&())]},
+            "stringData": {"size": task.spec.size.to_string()},
+        });
+        let params = PatchParams::apply("tasks").force();
+        Ok(self
+            .secrets()
+            .patch(&name, &params, &Patch::Apply(secret))
+            .await
+            .map(drop)?)
+    }
+}
+
+fn status(task: &Task) -> TaskStatus {
+    task.status.clone().unwrap_or_default()
+}
+
+/// Returns a recorded time in seconds; 0 without one.
+fn since(recorded: Option<String>) -> i64 {
+    let time = recorded.and_then(|it| it.parse::<Timestamp>().ok());
+    time.map_or(0, Timestamp::as_second)
+}
+
+/// Starts a controller of Tasks that retries after ten seconds.
+fn start<F>(cluster: &TestCluster, reconcile: impl Fn(Arc<Task>, Context) -> F + Clone + Send + Sync + 'static)
+where
+    F: Future<Output = Done> + Send + 'static,
+{
+    cluster.controller("tasks", move |client: Client| {
+        let reconcile = reconcile.clone();
+        async move {
+            let context = Context { client };
+            Controller::new(context.tasks(), watcher::Config::default())
+                .run(
+                    move |task, context: Arc<Context>| reconcile(task, Context::clone(&context)),
+                    |_, _: &Error, _| Action::requeue(Duration::from_secs(10)),
+                    Arc::new(context),
+                )
+                .for_each(|_| async {})
+                .await;
+        }
+    });
+}
+
+fn task(name: &str, size: u32) -> Task {
+    Task::new(name, TaskSpec { size })
+}
+
+async fn patch(cluster: &TestCluster, spec: serde_json::Value) {
+    let _: testkit::Object = cluster
+        .patch(object("example.com/v1", "Task", "web"), json!({"spec": spec}))
+        .await;
+}
+
+async fn made_and_resized(cluster: &TestCluster) {
+    cluster.create(serialized(&task("web", 1))).await;
+    cluster.settle().await;
+    patch(cluster, json!({"size": 2})).await;
+    cluster.settle().await;
+}
+
+/// Keeps the last three sizes with their times. The bug records a size before its work is done.
+async fn last_changes_slide_through_the_status(cluster: &TestCluster, is_healthy: bool) {
+    start(cluster, move |task, cx| async move {
+        let mut changes = status(&task).changes;
+        if changes.last().is_some_and(|it| it.size == task.spec.size) {
+            return done();
+        }
+        if is_healthy {
+            cx.apply_secret(&task).await?;
+        }
+        changes.push(Change {
+            size: task.spec.size,
+            time: now().to_string(),
+        });
+        while changes.len() > 3 {
+            changes.remove(0);
+        }
+        let patch = json!({
+            "metadata": {"resourceVersion": task.resource_version()}, "status": {"changes": changes},
+        });
+        cx.tasks()
+            .patch_status(&task.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        if !is_healthy {
+            cx.apply_secret(&task).await?;
+        }
+        done()
+    });
+    made_and_resized(cluster).await;
+    for size in [3, 4, 5] {
+        patch(cluster, json!({"size": size})).await;
+        cluster.settle().await;
+    }
+}
+
+/// Reports the generation that was reconciled. The bug reports the newest one, for which no work is done.
+async fn generation_of_the_work_is_observed(cluster: &TestCluster, is_healthy: bool) {
+    start(cluster, move |task, cx| async move {
+        if status(&task).observed_generation == task.metadata.generation {
+            return done();
+        }
+        cx.apply_secret(&task).await?;
+        let mut newest = if is_healthy {
+            Task::clone(&task)
+        } else {
+            cx.tasks().get(&task.name_any()).await?
+        };
+        let generation = newest.metadata.generation;
+        let status = newest.status.get_or_insert_default();
+        status.observed_generation = generation;
+        status.phase = "Ready".to_owned();
+        cx.tasks()
+            .replace_status(&task.name_any(), &PostParams::default(), &newest)
+            .await?;
+        done()
+    });
+    made_and_resized(cluster).await;
+}
+
+/// Deletes a Task five minutes after its end. The bug deletes its successor of the same name.
+async fn finished_task_expires(cluster: &TestCluster, is_healthy: bool) {
+    start(cluster, move |task, cx| async move {
+        let name = task.name_any();
+        let finished = status(&task).finished_at;
+        if finished.is_none() {
+            cx.apply_secret(&task).await?;
+            let patch = json!({
+                "metadata": {"resourceVersion": task.resource_version(), "uid": task.uid()},
+                "status": {"phase": "Done", "finishedAt": now().to_string()},
+            });
+            cx.tasks()
+                .patch_status(&name, &PatchParams::default(), &Patch::Merge(patch))
+                .await?;
+            return done();
+        }
+        let left = since(finished) + 300 - now().as_second();
+        if left > 0 {
+            return again(left.unsigned_abs());
+        }
+        let mut params = DeleteParams::default();
+        if is_healthy {
+            params.preconditions = Some(Preconditions {
+                uid: task.uid(),
+                resource_version: None,
+            });
+        }
+        match cx.tasks().delete(&name, &params).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => done(),
+            deleted => {
+                deleted?;
+                done()
+            }
+        }
+    });
+    cluster.create(serialized(&task("web", 1))).await;
+    cluster.advance(Duration::from_secs(299)).await;
+    cluster.delete(object("example.com/v1", "Task", "web")).await;
+    cluster.create(serialized(&task("web", 2))).await;
+    cluster.advance(Duration::from_secs(60)).await;
+}
