@@ -175,7 +175,7 @@ fn error_for_a_wrong_argument_type_omits_the_value() {
     let answer = said("dyn(self.l).lowerAscii() == ''");
     assert_refused(
         &answer,
-        "'no such overload': call arguments did not match a supported operator",
+        "'no such overload: lowerAscii(list)': call arguments did not match a supported operator",
     );
 }
 
