@@ -20,7 +20,7 @@ use crate::storage::{Change, Key, KeyRange, Revision, Store, Stored};
 
 /// A stored CRD, parsed once until it is written again.
 #[derive(Debug)]
-pub(crate) struct Definition {
+struct Definition {
     stored: Arc<Stored>,
     group: String,
     names: CrdNames,

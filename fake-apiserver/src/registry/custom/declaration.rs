@@ -6,7 +6,10 @@ mod builtin;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use builtin::decl_of_shape;
+
 use crate::api::json::Value;
+pub(crate) use crate::registry::cel::check::Type;
 use crate::registry::cel::cost::decl::{Decl, DeclKind, REQUEST_BYTES_MAX};
 use crate::registry::cel::parse::escape;
 use crate::registry::types::cursor::Cursor;
@@ -17,10 +20,6 @@ const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
 
 /// Maximum number of bytes of a character.
 const CHAR_BYTES: u64 = 4;
-
-pub(crate) use crate::registry::cel::check::Type;
-
-use builtin::decl_of_shape;
 
 /// The type of a schema; `None` if rules cannot access its values.
 pub(super) fn decl_of(node: &Cursor<'_>, is_resource: bool) -> Option<Arc<Decl>> {

@@ -27,7 +27,7 @@ pub(crate) struct Harness {
     pub(crate) gate: Gate,
     /// Action at the end of each `settle`.
     pub(crate) mode: Mode,
-    /// Set if a wrong state without changes is judged early.
+    /// Set if a wrong state is judged early; see `hasty.rs`.
     pub(crate) is_hasty: bool,
     /// Set if steps are compared with the reference.
     pub(crate) compares: bool,
