@@ -7,8 +7,20 @@ use super::types::Type;
 
 /// Lines `name: (arguments) result` or `name: target.(arguments) result`, in the order in which cel-go tries the
 /// overloads of a name. A number before the name is the first minor version of Kubernetes that has the overload in its
-/// environment; all supported versions have the others. A type of one capital letter is a type parameter.
+/// environment; all supported versions have the others. A type of one capital letter is a type parameter. A word after
+/// `!` is the [`Mismatch`] of the function; without it, the types are named.
 const TEXT: &str = include_str!("declarations.txt");
+
+/// The error of a function at run time, if no overload has the types of the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// Names the function and the types of the arguments. cel-go compares the types before the call.
+    Types,
+    /// Names the function. cel-go compares the kind of the first argument, and the function checks the rest.
+    Named,
+    /// Names nothing. The function checks its arguments.
+    Plain,
+}
 
 /// One overload of a function.
 #[derive(Debug)]
@@ -20,6 +32,7 @@ pub(super) struct Overload {
     pub(super) args: Vec<Type>,
     pub(super) result: Type,
     pub(super) parameters: usize,
+    mismatch: Mismatch,
 }
 
 /// Returns the overloads of a function; empty if the function is not declared.
@@ -30,6 +43,20 @@ pub(super) fn overloads(name: &str) -> &'static [Overload] {
 /// Returns `true` if the environment of a minor version declares this function.
 pub(crate) fn is_function(name: &str, minor: u8) -> bool {
     overloads(name).iter().any(|it| it.since <= minor)
+}
+
+/// Returns the [`Mismatch`] of a function.
+pub(crate) fn mismatch(name: &str) -> Mismatch {
+    overloads(name).first().map_or(Mismatch::Types, |it| it.mismatch)
+}
+
+/// Returns `true` if an overload of a function or operator has arguments of these types; `fits` compares the type and
+/// the position of an argument. Further arguments are not compared.
+pub(crate) fn has_overload(name: &str, is_method: bool, count: usize, fits: impl Fn(&Type, usize) -> bool) -> bool {
+    overloads(name).iter().any(|it| {
+        let mut args = it.args.iter().take(count).enumerate();
+        it.is_method == is_method && it.args.len() >= count && args.all(|(at, kind)| fits(kind, at))
+    })
 }
 
 fn all() -> &'static BTreeMap<&'static str, Vec<Overload>> {
@@ -44,6 +71,11 @@ fn all() -> &'static BTreeMap<&'static str, Vec<Overload>> {
 }
 
 fn line(line: &'static str) -> Option<(&'static str, Overload)> {
+    let (line, mismatch) = match line.split_once(" !") {
+        Some((line, "named")) => (line, Mismatch::Named),
+        Some((line, _)) => (line, Mismatch::Plain),
+        None => (line, Mismatch::Types),
+    };
     let (name, signature) = line.split_once(": ")?;
     let (since, name) = name.split_once(' ').unwrap_or(("0", name));
     let since = since.parse().ok()?;
@@ -67,6 +99,7 @@ fn line(line: &'static str) -> Option<(&'static str, Overload)> {
             args,
             result,
             parameters: reader.parameters.len(),
+            mismatch,
         },
     ))
 }

@@ -19,6 +19,6 @@ mod unify;
 mod tests;
 
 pub(crate) use checker::check;
-pub(crate) use declarations::is_function;
+pub(crate) use declarations::{Mismatch, has_overload, is_function, mismatch};
 pub(crate) use environment::Environment;
 pub(crate) use types::{StructType, Type};

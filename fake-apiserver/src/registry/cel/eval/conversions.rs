@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::network;
-use super::values::{EvalFailure, Evaluated, no_overload};
+use super::values::{EvalFailure, Evaluated, overload};
 use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::Value as CelValue;
 use crate::registry::cel::times::{Duration, Time};
@@ -15,7 +15,7 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
         "bytes" => match value {
             CelValue::String(text) => Ok(CelValue::Bytes(Arc::new(text.as_bytes().to_vec()))),
             CelValue::Bytes(_) => Ok(value.clone()),
-            other => missing(name, other),
+            _ => Err(overload()),
         },
         "double" => to_double(value),
         "duration" => match value {
@@ -26,7 +26,7 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
             },
             // cel-go declares this conversion, but cannot do it.
             CelValue::Int(_) => unable(value, DURATION_NAME),
-            other => missing(name, other),
+            _ => Err(overload()),
         },
         "int" => to_int(value),
         "string" => return to_string(value),
@@ -40,7 +40,7 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
                 Some(at) => Ok(CelValue::Timestamp(at)),
                 None => Err(EvalFailure::Error("timestamp overflow".to_owned())),
             },
-            other => missing(name, other),
+            _ => Err(overload()),
         },
         "uint" => to_uint(value),
         _ => return None,
@@ -49,10 +49,6 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
 
 const DURATION_NAME: &str = "google.protobuf.Duration";
 const TIMESTAMP_NAME: &str = "google.protobuf.Timestamp";
-
-fn missing(name: &str, value: &CelValue) -> Evaluated {
-    Err(no_overload(name, std::slice::from_ref(value)))
-}
 
 fn unable(value: &CelValue, to: &str) -> Evaluated {
     let from = type_name(value);
@@ -69,7 +65,7 @@ fn to_bool(value: &CelValue) -> Evaluated {
             "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(CelValue::Bool(false)),
             _ => unable(value, "bool"),
         },
-        other => missing("bool", other),
+        _ => Err(overload()),
     }
 }
 
@@ -87,7 +83,7 @@ fn to_double(value: &CelValue) -> Evaluated {
                 _ => return unable(value, "double"),
             },
         },
-        other => return missing("double", other),
+        _ => return Err(overload()),
     }))
 }
 
@@ -111,7 +107,7 @@ fn to_int(value: &CelValue) -> Evaluated {
         },
         CelValue::Timestamp(at) => Ok(CelValue::Int(at.seconds())),
         CelValue::Duration(length) => Ok(CelValue::Int(length.nanoseconds())),
-        other => missing("int", other),
+        _ => Err(overload()),
     }
 }
 
@@ -136,7 +132,7 @@ fn to_uint(value: &CelValue) -> Evaluated {
             Ok(number) if !text.starts_with('+') => Ok(CelValue::UInt(number)),
             _ => unable(value, "uint"),
         },
-        other => missing("uint", other),
+        _ => Err(overload()),
     }
 }
 

@@ -5,17 +5,15 @@ use super::evaluation::Evaluation;
 use super::meter::Meter;
 use super::patterns::pattern;
 use super::sizes::size;
-use super::values::{EvalFailure, Evaluated, NO_OVERLOAD, no_overload, no_overload_of, optional, overload, whole};
+use super::values::{EvalFailure, Evaluated, NO_OVERLOAD, optional, overload, whole};
 use super::{
-    conversions, format, formats, lists, network, operators, prices, quantities, strings, times, urls, versions,
+    conversions, format, formats, lists, mismatch, network, operators, prices, quantities, strings, times, urls,
+    versions,
 };
 use crate::registry::cel::ast::{CallExpr, Expr, Expression};
 use crate::registry::cel::library::type_of;
 use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 use crate::registry::cel::syntax::{OPTIONAL_INDEX, OPTIONAL_SELECT, OPTIONAL_TARGET};
-
-/// Functions of several types of values; an argument of another type than the target is an unsupported overload.
-const WITH_TYPES: [&str; 6] = ["add", "sub", "isGreaterThan", "isLessThan", "compareTo", "join"];
 
 impl<'a> Evaluation<'a, '_> {
     pub(crate) fn function(&mut self, call: &'a CallExpr) -> Evaluated {
@@ -43,11 +41,11 @@ impl<'a> Evaluation<'a, '_> {
         // A call that would exceed the cost limit is not executed.
         self.meter.charge_ahead(prices::price(name, is_method, &args, None))?;
         let result = common(name, is_method, &args, self.meter).or_else(|| (self.functions)(name, &args));
-        let result = result.unwrap_or_else(|| Err(missing(name, &args)));
+        let result = result.unwrap_or_else(|| Err(mismatch::of_function(name, &args)));
         let result = match result {
             Err(EvalFailure::TooDear) => return result,
-            Err(EvalFailure::Error(error)) if error == NO_OVERLOAD && WITH_TYPES.contains(&name) => {
-                Err(no_overload(name, &args))
+            Err(EvalFailure::Error(error)) if error == NO_OVERLOAD => {
+                Err(mismatch::within_function(name, is_method, &args))
             }
             result => result,
         };
@@ -116,12 +114,9 @@ fn common(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> 
     let found = match (name, args) {
         ("dyn", [value]) if !is_method => Some(Ok(value.clone())),
         ("type", [value]) if !is_method => Some(Ok(type_of(value))),
-        ("size", [value]) => Some(match value {
-            CelValue::String(_) | CelValue::Bytes(_) | CelValue::List(_) | CelValue::Map(_) => {
-                Ok(CelValue::Int(i64::try_from(size(value)).unwrap_or(i64::MAX)))
-            }
-            _ => Err(no_overload_of(name)),
-        }),
+        ("size", [value @ (CelValue::String(_) | CelValue::Bytes(_) | CelValue::List(_) | CelValue::Map(_))]) => {
+            Some(Ok(CelValue::Int(i64::try_from(size(value)).unwrap_or(i64::MAX))))
+        }
         ("hasValue" | "value", [value]) if is_method => Some(of_optional(name, value)),
         ("optional.none", []) => Some(Ok(optional(None))),
         ("optional.of", [value]) => Some(Ok(optional(Some(value.clone())))),
@@ -152,18 +147,9 @@ fn common(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> 
         .or_else(|| lists::call(name, args, meter))
 }
 
-/// The error of a function that is unknown for its arguments.
-fn missing(name: &str, args: &[CelValue]) -> EvalFailure {
-    match name {
-        "startsWith" | "endsWith" | "contains" | "matches" | "find" | "findAll" => overload(),
-        "sort" => no_overload_of(name),
-        _ => no_overload(name, args),
-    }
-}
-
 fn of_optional(name: &str, value: &CelValue) -> Evaluated {
     let optional = <&OptionalValue>::try_from(value);
-    let optional = optional.map_err(|_| no_overload(name, std::slice::from_ref(value)))?;
+    let optional = optional.map_err(|_| overload())?;
     match (name, optional.value()) {
         ("hasValue", value) => Ok(CelValue::Bool(value.is_some())),
         (_, Some(value)) => whole(value),

@@ -15,6 +15,7 @@ mod functions;
 mod lists;
 mod loops;
 mod meter;
+mod mismatch;
 mod network;
 mod operators;
 mod patterns;

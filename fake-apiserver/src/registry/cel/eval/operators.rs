@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::meter::Meter;
 use super::sizes::size;
-use super::values::{EvalFailure, Evaluated, NO_OVERLOAD, no_overload_of, optional, overload};
-use super::{arithmetic, conversions};
+use super::values::{EvalFailure, Evaluated, NO_OVERLOAD, optional, overload};
+use super::{arithmetic, conversions, mismatch};
 use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Map, OptionalValue, Value as CelValue};
 use crate::registry::types::names::CEL_RESERVED;
@@ -59,7 +59,7 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
                 (CelValue::Null | CelValue::List(_) | CelValue::Map(_) | CelValue::Opaque(_), _) => None,
                 (left, right) => left.partial_cmp(right),
             };
-            let order = order.ok_or_else(|| failure(name, &left))?;
+            let order = order.ok_or_else(|| mismatch::of_operator(name, &left))?;
             Ok(CelValue::Bool(match name {
                 "_<_" => order == Ordering::Less,
                 "_<=_" => order != Ordering::Greater,
@@ -83,27 +83,8 @@ fn is_incomparable(left: &CelValue, right: &CelValue) -> bool {
 
 fn compute(name: &str, left: &CelValue, right: &CelValue) -> Evaluated {
     match arithmetic::compute(name, left, right) {
-        Err(EvalFailure::Error(error)) if error == NO_OVERLOAD => Err(failure(name, left)),
+        Err(EvalFailure::Error(error)) if error == NO_OVERLOAD => Err(mismatch::of_operator(name, left)),
         result => result,
-    }
-}
-
-/// The error of an operator: cel-go names the operator if the type of the left operand does not support it.
-fn failure(name: &str, left: &CelValue) -> EvalFailure {
-    use CelValue::{Bool, Bytes, Duration, Float, Int, List, String, Timestamp, UInt};
-    let is_number = matches!(left, Int(_) | UInt(_) | Float(_));
-    let is_supported = match name {
-        // A string reports every unsupported operator by itself.
-        _ if matches!(left, String(_)) => true,
-        "_+_" => is_number || matches!(left, Bytes(_) | List(_) | Duration(_) | Timestamp(_)),
-        "_-_" => is_number || matches!(left, Duration(_) | Timestamp(_)),
-        "_*_" | "_/_" => is_number,
-        "_%_" => matches!(left, Int(_) | UInt(_)),
-        _ => is_number || matches!(left, Bool(_) | Bytes(_) | Duration(_) | Timestamp(_)),
-    };
-    match is_supported {
-        true => overload(),
-        false => no_overload_of(name),
     }
 }
 
@@ -126,7 +107,7 @@ pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Res
         (CelValue::Map(left), CelValue::Map(right)) if left.map.len() == right.map.len() => {
             meter.work(1 + left.map.len())?;
             for (key, left) in left.map.iter() {
-                match right.map.get(key) {
+                match find(right, &CelValue::from(key)) {
                     Some(right) if equal(left, right, meter)? => {}
                     _ => return Ok(false),
                 }
@@ -222,10 +203,35 @@ pub(crate) fn contains(item: &CelValue, container: &CelValue, is_free: bool, met
         }
         CelValue::Map(map) => {
             meter.charge(1)?;
-            let key: Result<Key, _> = item.clone().try_into();
-            Ok(CelValue::Bool(key.is_ok_and(|key| map.map.contains_key(&key))))
+            Ok(CelValue::Bool(find(map, item).is_some()))
         }
         _ => Err(overload()),
+    }
+}
+
+/// Returns the value at a key of a map. A number also finds the equal integer of another type.
+fn find<'a>(map: &'a Map, key: &CelValue) -> Option<&'a CelValue> {
+    let get = |key: Key| map.map.get(&key);
+    if let Some(value) = Key::try_from(key.clone()).ok().and_then(get) {
+        return Some(value);
+    }
+    let number = whole_number(key)?;
+    let int = i64::try_from(number).ok().map(Key::Int);
+    let uint = u64::try_from(number).ok().map(Key::Uint);
+    int.and_then(get).or_else(|| uint.and_then(get))
+}
+
+/// The integer that is equal to a number.
+fn whole_number(value: &CelValue) -> Option<i128> {
+    match value {
+        CelValue::Int(number) => Some((*number).into()),
+        CelValue::UInt(number) => Some((*number).into()),
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is a whole number, and the range is checked"
+        )]
+        CelValue::Float(number) if number.fract() == 0.0 && number.abs() < 2e19 => Some(*number as i128),
+        _ => None,
     }
 }
 
@@ -241,15 +247,10 @@ pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
     };
     match (container, key) {
         (CelValue::Map(map), key) => {
-            let value = match Key::try_from(key.clone()) {
-                Ok(key) => map.map.get(&key).cloned(),
-                // cel-go finds an integer that is equal to the number.
-                Err(_) if matches!(key, CelValue::Float(_)) => {
-                    let same = map.map.iter().find(|(it, _)| CelValue::from(*it) == *key);
-                    same.map(|(_, value)| value.clone())
-                }
-                Err(_) => return Err(overload()),
-            };
+            if !matches!(key, CelValue::Float(_)) && Key::try_from(key.clone()).is_err() {
+                return Err(overload());
+            }
+            let value = find(map, key).cloned();
             value.ok_or_else(|| EvalFailure::Error(format!("no such key: {}", show(key))))
         }
         (CelValue::List(items), CelValue::Int(_) | CelValue::UInt(_) | CelValue::Float(_)) => {

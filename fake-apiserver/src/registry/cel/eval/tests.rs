@@ -85,3 +85,12 @@ fn address_ranges_are_parsed_as_strictly_as_by_go(#[case] range: &str, #[case] i
 fn macros_iterate_over_lists(#[case] rule: &str, #[case] expected: u64) {
     assert_eq!(cost(rule, &json!({"array": [1, 1, 2, 2, 3, 3, 4, 5]})), expected);
 }
+
+#[rstest]
+#[case("{1: 'a'}[dyn(1.0)] == 'a' && {1u: 'a'}[dyn(1.0)] == 'a'")]
+#[case("dyn(1.0) in {1: 'a'} && dyn(1u) in {1: 'a'} && dyn(1) in {1u: 'a'}")]
+#[case("!(dyn(1.5) in {1: 'a'}) && !(dyn(-1.0) in {1u: 'a'}) && !(dyn('1') in {1: 'a'})")]
+#[case("dyn({1: 'a'}) == dyn({1u: 'a'}) && dyn({1: 'a'}) != dyn({2u: 'a'})")]
+fn numbers_find_equal_keys_of_other_types(#[case] rule: &str) {
+    cost(rule, &Value::Null);
+}

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Opaque, OptionalValue, Value as CelValue};
 
 /// A value, or the reason for its absence.
@@ -22,17 +21,6 @@ pub(super) const NO_OVERLOAD: &str = "no such overload";
 
 pub(crate) fn overload() -> EvalFailure {
     EvalFailure::Error(NO_OVERLOAD.to_owned())
-}
-
-/// Error for a function without an overload for these arguments.
-pub(super) fn no_overload(name: &str, args: &[CelValue]) -> EvalFailure {
-    let types: Vec<&str> = args.iter().map(type_name).collect();
-    EvalFailure::Error(format!("{NO_OVERLOAD}: {name}({})", types.join(", ")))
-}
-
-/// Error for an operator or a function that needs another type of value, as cel-go reports it without the types.
-pub(super) fn no_overload_of(name: &str) -> EvalFailure {
-    EvalFailure::Error(format!("{NO_OVERLOAD}: {name}"))
 }
 
 /// An optional value.
