@@ -48,8 +48,8 @@
 //! fake leaves out"). The most important ones:
 //!
 //! - The controllers of a cluster only run on request ([`Worker`]). Without them Deployments create no Pods, Pods do
-//!   not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Heartbeats of
-//!   Nodes and probes of containers are not simulated.
+//!   not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Probes of
+//!   containers succeed unless a [`PodScript`] lets them fail.
 //! - `exec` and `port-forward` are answered by a [`PodScript`], over WebSockets and SPDY; `attach` does not need one.
 //!   `proxy` answers that the Pod or Service cannot be reached.
 //! - Authorization is off by default ([`Authorization`]): every client is an administrator.
@@ -137,7 +137,7 @@ pub use snapshot::Snapshot;
 pub use tls::signed_certificate;
 #[cfg(feature = "tls")]
 pub use tls::{ServiceAccountKeys, random_token, self_signed_certificate};
-pub use workers::{Kubelet, PodScript, PodSelector, ScriptOrder, StageError, UnknownWorker, Worker};
+pub use workers::{Kubelet, PodScript, PodSelector, ProbeKind, ScriptOrder, StageError, UnknownWorker, Worker};
 pub use world::{LoadReport, StoredChange, StoredObject, WorldDiff};
 
 #[cfg(doctest)]

@@ -159,8 +159,8 @@ pub use eventually::Condition;
 pub use expect::OwnerTree;
 pub use fake_apiserver::trace::Trace;
 pub use fake_apiserver::{
-    ApiServer, Entry, ExecOutput, Journal, Kubelet, PodScript, PodSelector, RecordedRequest, Replica, RestartLog,
-    Snapshot, Stdin, UserInfo, Verb, WatchEventKind, Worker, WorldDiff,
+    ApiServer, Entry, ExecOutput, Journal, Kubelet, PodScript, PodSelector, ProbeKind, RecordedRequest, Replica,
+    RestartLog, Snapshot, Stdin, UserInfo, Verb, WatchEventKind, Worker, WorldDiff,
 };
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;

@@ -53,6 +53,8 @@ export interface PodScript {
   startsAfterMs?: number; readyAfterMs?: number; neverReady?: boolean; runsForMs?: number; runsForever?: boolean;
   exitCode?: number; crashLoop?: boolean; imagePullError?: boolean; initRunsForMs?: number; initExitCode?: number;
   stopsAfterMs?: number; logs?: string;
+  containerExitCodes?: Record<string, number>; usage?: Record<string, string>;
+  failingProbes?: { probe: 'startup' | 'readiness' | 'liveness'; fromMs?: number; untilMs?: number }[];
   exec?: { command?: string[]; stdout?: string; stderr?: string; exitCode?: number; echoesStdin?: boolean }[];
   ports?: { port: number; http?: { status?: number; contentType?: string; body?: string }; reply?: string }[];
 }

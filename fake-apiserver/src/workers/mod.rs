@@ -82,7 +82,7 @@ pub(crate) use row::WorkerRow;
 pub use worker::{UnknownWorker, Worker};
 pub(crate) use workloads::metrics_server;
 pub(crate) use workloads::objects_of_namespace;
-pub use workloads::{Kubelet, PodScript, PodSelector, ScriptOrder, StageError};
+pub use workloads::{Kubelet, PodScript, PodSelector, ProbeKind, ScriptOrder, StageError};
 pub(crate) use workloads::{node_address, node_info};
 
 use std::sync::Arc;

@@ -13,6 +13,7 @@ mod node_lifecycle;
 mod nodes;
 mod placement;
 mod policies;
+mod probes;
 mod replica_set;
 mod services;
 mod stateful_set;

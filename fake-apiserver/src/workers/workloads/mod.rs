@@ -39,7 +39,7 @@ mod life;
 
 pub(crate) use controller::WorkloadController;
 pub(crate) use kubelet::node::{address as node_address, node_info};
-pub use kubelet::{Kubelet, PodScript, PodSelector, ScriptOrder};
+pub use kubelet::{Kubelet, PodScript, PodSelector, ProbeKind, ScriptOrder};
 pub use kwok::StageError;
 pub(crate) use life::Workloads;
 pub(crate) use service_account::objects as objects_of_namespace;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::command::{AT_ONCE, known_run};
 use super::environment;
 use super::look::{Look, later};
+use super::probe::{ProbeKind, Probes};
 use super::resize;
 use super::script::Runs;
 use crate::api::json::{Map, Value, json};
@@ -19,6 +20,9 @@ use crate::workers::workloads::pods;
 const BACK_OFF_FIRST: u64 = 10;
 /// Maximum delay, in seconds.
 const BACK_OFF_MOST: u64 = 300;
+
+/// The exit code of a container that was killed.
+pub(super) const KILLED: i32 = 137;
 
 /// Maximum number of lines of output in a termination message.
 const MESSAGE_LINES_MAX: usize = 80;
@@ -235,7 +239,6 @@ impl Look<'_> {
             format!("{image}@sha256:{}", long_hex(&[image])).into(),
         );
         next.insert("state".into(), json!({"running": {"startedAt": self.stamp}}));
-        next.insert("started".into(), true.into());
         resize::allocate(&mut next, container.spec);
         self.mark(name);
         let pulled = format!("Container image \"{image}\" already present on machine");
@@ -254,59 +257,106 @@ impl Look<'_> {
             format!("Container started: {name}"),
             false,
         );
-        let ready = self.is_ready_by(container, self.now);
-        next.insert("ready".into(), ready.into());
-        if let Some(time) = container.runs_for {
+        let probes = self.probes(container.spec, self.now);
+        self.put_health(container, &probes, self.now, &mut next);
+        let ends = [container.runs_for, probes.killed.map(|(at, _)| at)];
+        if let Some(time) = ends.into_iter().flatten().min() {
             self.look_again(later(self.now, time));
         }
         next
     }
 
-    fn is_ready_by(&mut self, container: &Container<'_>, since: Timestamp) -> bool {
+    /// Sets whether a running container is started and ready.
+    fn put_health(&mut self, container: &Container<'_>, probes: &Probes, since: Timestamp, status: &mut Map) {
+        let started = probes.started.is_some_and(|delay| self.has_passed(since, delay));
+        status.insert("started".into(), started.into());
+        let ready = self.is_ready_by(container, probes, since);
+        status.insert("ready".into(), ready.into());
+    }
+
+    fn is_ready_by(&mut self, container: &Container<'_>, probes: &Probes, since: Timestamp) -> bool {
         if container.list == "initContainers" && Cursor::root(container.spec).text("restartPolicy") != "Always" {
             return false;
         }
-        self.script
-            .ready_after
-            .is_some_and(|delay| self.has_passed(since, delay))
+        let mut is_healthy = false;
+        for (at, healthy) in &probes.ready {
+            if !self.has_passed(since, *at) {
+                break;
+            }
+            is_healthy = *healthy;
+        }
+        let delay = self.script.ready_after;
+        delay.is_some_and(|delay| self.has_passed(since, delay)) && is_healthy
     }
 
     fn step_running(&mut self, container: &Container<'_>, name: &str, old: &Map, recorded: Option<Timestamp>) -> Map {
         let since = self.since(name, recorded);
-        let mut next = old.clone();
+        let probes = self.probes(container.spec, since);
+        let runs_for = container.runs_for.unwrap_or(Duration::MAX);
+        if let Some((time, probe)) = probes.killed.filter(|(time, _)| *time < runs_for)
+            && self.has_passed(since, time)
+        {
+            let killed = Container {
+                exit_code: KILLED,
+                ..*container
+            };
+            return self.fail_probe(&killed, name, old, probe);
+        }
         if let Some(time) = container.runs_for
             && self.has_passed(since, time)
         {
-            let started = Cursor::root(old).text("state.running.startedAt");
-            self.mark(name);
-            let mut end = ended(
-                container.exit_code,
-                started,
-                &self.stamp,
-                Cursor::root(old).text("containerID"),
-            );
-            if let Some(message) = self.last_words(container) {
-                end["message"] = message.into();
-            }
-            next.insert("state".into(), json!({"terminated": end}));
-            next.insert(
-                "ready".into(),
-                (container.list == "initContainers" && container.exit_code == 0).into(),
-            );
-            next.insert("started".into(), false.into());
-            if self.restarts(container, i64::from(container.exit_code)) {
-                self.look_again(self.now);
-            }
-            return next;
+            return self.end(container, name, old);
         }
+        let mut next = old.clone();
         if self.resize(&mut next, container.spec) {
             let started = Cursor::root(old).text("state.running.startedAt");
             let end = ended(0, started, &self.stamp, Cursor::root(old).text("containerID"));
             next.insert("state".into(), json!({"terminated": end}));
             return self.run(container, name, &next);
         }
-        let ready = self.is_ready_by(container, since);
-        next.insert("ready".into(), ready.into());
+        self.put_health(container, &probes, since, &mut next);
+        let is_ready = |status: &Map| Cursor::root(status).flag("ready") == Some(true);
+        if is_ready(old) && !is_ready(&next) && self.script.fails(ProbeKind::Readiness) {
+            self.note_unhealthy(container.list, container.spec, ProbeKind::Readiness);
+        }
+        next
+    }
+
+    /// Kills a container because of a failed probe.
+    fn fail_probe(&mut self, container: &Container<'_>, name: &str, old: &Map, probe: ProbeKind) -> Map {
+        self.note_unhealthy(container.list, container.spec, probe);
+        let ending = match self.restarts(container, i64::from(container.exit_code)) {
+            true => ", will be restarted",
+            false => "",
+        };
+        let text = format!("Container {name} failed {} probe{ending}", probe.name());
+        self.note(container.list, name, "Killing", text, false);
+        self.end(container, name, old)
+    }
+
+    /// The status of a container that ends now.
+    fn end(&mut self, container: &Container<'_>, name: &str, old: &Map) -> Map {
+        let mut next = old.clone();
+        let started = Cursor::root(old).text("state.running.startedAt");
+        self.mark(name);
+        let mut end = ended(
+            container.exit_code,
+            started,
+            &self.stamp,
+            Cursor::root(old).text("containerID"),
+        );
+        if let Some(message) = self.last_words(container) {
+            end["message"] = message.into();
+        }
+        next.insert("state".into(), json!({"terminated": end}));
+        next.insert(
+            "ready".into(),
+            (container.list == "initContainers" && container.exit_code == 0).into(),
+        );
+        next.insert("started".into(), false.into());
+        if self.restarts(container, i64::from(container.exit_code)) {
+            self.look_again(self.now);
+        }
         next
     }
 

@@ -1,10 +1,12 @@
 //! A script as data: the body of requests to the control API.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::probe::ProbeKind;
 use super::script::{PodScript, PodSelector};
 use crate::api::streams::ExecOutput;
 use crate::registry::types::quantity::Quantity;
@@ -59,9 +61,20 @@ struct Script {
     container_exit_codes: BTreeMap<String, i32>,
     usage: BTreeMap<String, String>,
     stops_after_ms: Option<u64>,
+    failing_probes: Vec<FailingProbe>,
     logs: Option<String>,
     exec: Vec<Exec>,
     ports: Vec<Port>,
+}
+
+/// A time in which a probe fails, after the start of the container.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct FailingProbe {
+    probe: ProbeKind,
+    #[serde(default)]
+    from_ms: u64,
+    until_ms: Option<u64>,
 }
 
 /// The output of a command.
@@ -174,6 +187,12 @@ impl Script {
         for (name, amount) in self.usage {
             Quantity::parse(&amount).map_err(|why| format!("the usage of {name}: {why}"))?;
             script = script.uses(name, amount);
+        }
+        for failing in self.failing_probes {
+            let from = Duration::from_millis(failing.from_ms);
+            let until = failing.until_ms.map(Duration::from_millis);
+            let until = until.map_or(Bound::Unbounded, Bound::Excluded);
+            script = script.probe_fails(failing.probe, (Bound::Included(from), until));
         }
         script = self.logs.into_iter().fold(script, PodScript::logs);
         if !self.exec.is_empty() {

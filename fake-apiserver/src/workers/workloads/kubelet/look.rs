@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::probe::Known;
 use super::script::PodScript;
 use crate::api::json::Map;
 use crate::api::object::Object;
@@ -27,6 +28,8 @@ pub(crate) struct Memory {
     pub(crate) host: String,
     /// The Stage that the Pod waits for.
     pub(super) stage: Option<Pending>,
+    /// The probes that fail by the script of the last sync; `None` before the first sync.
+    pub(super) outages: Option<Known>,
 }
 
 /// State of a Pod during one sync.
@@ -54,6 +57,7 @@ pub(super) fn sync(mut look: Look<'_>) -> Plan {
     if is_finished(pod) {
         return plan;
     }
+    look.note_outages();
     let next = look.advance();
     plan.status(Resource::Pod, pod, next);
     plan.writes.append(&mut look.notes);

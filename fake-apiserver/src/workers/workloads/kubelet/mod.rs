@@ -6,17 +6,20 @@ mod turn;
 mod admission;
 mod command;
 mod environment;
+mod health;
 mod resize;
 mod container;
 mod described;
 pub(super) mod node;
 mod nodes;
+mod probe;
 mod script;
 mod status;
 mod stop;
 
 pub use described::ScriptOrder;
 pub(crate) use nodes::Nodes;
+pub use probe::ProbeKind;
 pub use script::{Kubelet, PodScript, PodSelector};
 
 use super::controller::{Sender, Sync, WorkloadController};

@@ -1,12 +1,14 @@
 //! `PodScript`: the behaviour of a Pod's containers, scripted by a test; and `Kubelet`, which holds the scripts.
 
 use std::collections::BTreeMap;
+use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::command::known_run;
+use super::probe::{Outage, ProbeKind};
 use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
@@ -57,6 +59,7 @@ pub struct PodScript {
     pub(super) logs: String,
     /// Usage of resources and values of other metrics by their names.
     pub(super) usage: BTreeMap<String, String>,
+    pub(super) outages: Vec<Outage>,
     pub(super) handlers: Handlers,
 }
 
@@ -114,6 +117,7 @@ impl Default for PodScript {
             stops_after: Duration::ZERO,
             logs: String::new(),
             usage: BTreeMap::new(),
+            outages: Vec::new(),
             handlers: Handlers::default(),
         }
     }
@@ -135,6 +139,29 @@ impl PodScript {
     /// Containers run but never become ready.
     pub fn never_ready(mut self) -> Self {
         self.ready_after = None;
+        self
+    }
+
+    /// Lets a probe fail in a range of times after the start of a container: `..` for ever, `..t` until `t`, `t..`
+    /// from then on. Probes of containers succeed unless a script lets them fail; containers without this probe
+    /// ignore it. The range applies again after each restart. May be called several times.
+    ///
+    /// The state of the container changes when the probe has failed `failureThreshold` times, every
+    /// `periodSeconds` after `initialDelaySeconds`, and again after `successThreshold` successes. A container
+    /// that fails its liveness or startup probe is killed at once with the exit code 137, and restarted unless
+    /// `restartPolicy` is `Never`. If a script is set for a running container, earlier probes count as
+    /// successful.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use fake_apiserver::{PodScript, ProbeKind};
+    ///
+    /// let unready_at_first = PodScript::default().probe_fails(ProbeKind::Readiness, ..Duration::from_secs(30));
+    /// let hangs = PodScript::default().probe_fails(ProbeKind::Liveness, Duration::from_secs(120)..);
+    /// # let _ = (unready_at_first, hangs);
+    /// ```
+    pub fn probe_fails(mut self, probe: ProbeKind, when: impl RangeBounds<Duration>) -> Self {
+        self.outages.push(Outage::new(probe, &when));
         self
     }
 
@@ -243,6 +270,11 @@ impl PodScript {
     /// The exit code of a container, if the script has one for it.
     pub(super) fn exit_code_of(&self, container: &str) -> Option<i32> {
         self.exit_codes.get(container).copied()
+    }
+
+    /// Returns `true` if a probe fails at some time.
+    pub(super) fn fails(&self, probe: ProbeKind) -> bool {
+        self.outages.iter().any(|it| it.probe == probe)
     }
 
     /// The usage of a resource by each container, or the value of a metric.

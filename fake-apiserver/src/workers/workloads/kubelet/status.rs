@@ -82,7 +82,7 @@ impl Look<'_> {
             let before = known("initContainerStatuses", container_spec).unwrap_or(&fresh);
             let after = self.step(&container, before, turn);
             let is_done = match stage(&after) {
-                Stage::Running => is_sidecar,
+                Stage::Running => is_sidecar && Cursor::root(&after).flag("started") == Some(true),
                 Stage::Ended(code) => code == 0,
                 Stage::Waiting => false,
             };
@@ -149,7 +149,7 @@ impl Look<'_> {
         let old = status(self.pod);
         let main = Cursor::root(old)
             .maps("containerStatuses")
-            .map(|it| super::stop::stopped(it, 137, &self.stamp))
+            .map(|it| super::stop::stopped(it, super::container::KILLED, &self.stamp))
             .collect();
         let kept = |list: &str| Cursor::root(old).maps(list).cloned().collect();
         let (init, ephemeral) = (kept("initContainerStatuses"), kept("ephemeralContainerStatuses"));

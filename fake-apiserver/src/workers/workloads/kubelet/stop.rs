@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use super::container::ended;
+use super::container::{KILLED, ended};
 use super::look::{Look, grace, later};
 use crate::api::json::{Map, Value, json};
 use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::{Plan, Write};
 use crate::workers::workloads::pods::{is_finished, status};
 use crate::workers::workloads::resource::{Resource, Target};
-
-/// The exit code of a killed container.
-const KILLED: i32 = 137;
 
 impl Look<'_> {
     /// Plans the next step of a terminating Pod.
