@@ -7,10 +7,9 @@
 
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use benches::instructions::{self, PATHS};
+use benches::instructions;
 use benches::measure::middle_nanos;
 use benches::requests::Bench;
 use benches::server_writes::WRITES;
@@ -22,11 +21,9 @@ const TOLERANCE: f64 = 0.05;
 /// Counts instructions; returns `false` if there are too many.
 fn count_instructions(json: Option<&str>, compared: Option<&str>) -> Result<bool, String> {
     let program = std::env::current_exe().map_err(|err| format!("the path of this program: {err}"))?;
-    let mut now = BTreeMap::new();
-    for path in PATHS {
-        let count = instructions::count(&program, path).ok_or("valgrind cannot be run")?;
+    let now = instructions::count_all(&program).ok_or("valgrind cannot be run")?;
+    for (path, count) in &now {
         println!("{path}\t{count}");
-        now.insert(path.to_owned(), count);
     }
     let tools = instructions::tools();
     if let Some(file) = json {

@@ -22,7 +22,7 @@ pub const PATHS: [&str; 12] = [
 ];
 
 /// Numbers of repetitions; taking their difference excludes one-time costs.
-const TIMES: [u64; 2] = [20, 60];
+const TIMES: [u64; 2] = [8, 24];
 
 /// Counts the instructions of one pass over a path by `program`, which is `write`. `None` without valgrind.
 pub fn count(program: &Path, path: &str) -> Option<u64> {
@@ -39,7 +39,24 @@ fn collected(program: &Path, path: &str, times: u64) -> Option<u64> {
     number.trim().parse().ok()
 }
 
-/// Versions of the compiler, the C library and valgrind, on which the counts depend.
+/// Counts the instructions of all [`PATHS`], two at a time: valgrind uses one processor. `None` without valgrind.
+pub fn count_all(program: &Path) -> Option<BTreeMap<String, u64>> {
+    let (first, second) = PATHS.split_at(PATHS.len() / 2);
+    let count_paths = |paths: &[&str]| -> Option<Vec<(String, u64)>> {
+        let counted = paths
+            .iter()
+            .map(|path| Some((String::from(*path), count(program, path)?)));
+        counted.collect()
+    };
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| count_paths(second));
+        let mut counts = count_paths(first)?;
+        counts.extend(others.join().ok()??);
+        Some(counts.into_iter().collect())
+    })
+}
+
+/// The profile, and the versions of the compiler, the C library and valgrind, on which the counts depend.
 pub fn tools() -> Vec<String> {
     let version = |program: &str| {
         let output = Command::new(program).arg("--version").output().ok()?;
@@ -48,7 +65,13 @@ pub fn tools() -> Vec<String> {
     };
     let programs = ["rustc", "ldd", "valgrind"];
     let unknown = |program: &str| format!("{program} of an unknown version");
-    programs.map(|it| version(it).unwrap_or_else(|| unknown(it))).to_vec()
+    let profile = if cfg!(debug_assertions) {
+        "not optimized"
+    } else {
+        "optimized"
+    };
+    let versions = programs.map(|it| version(it).unwrap_or_else(|| unknown(it)));
+    std::iter::once(profile.to_owned()).chain(versions).collect()
 }
 
 /// A path that takes more instructions than before.
