@@ -236,6 +236,15 @@ fn manifest_of_another_kind_than_stage_is_refused() {
     assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
 }
 
+/// A watch, because the Lease is created after the server is ready.
+#[test]
+fn nodes_have_leases_if_heartbeats_are_enabled() {
+    let server = Server::start(&["--workers", "all", "--node-heartbeats"]);
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?watch=1&timeoutSeconds=2";
+    let events = get(&server, leases);
+    assert!(events.contains("\"holderIdentity\":\"node-0\""), "{events}");
+}
+
 #[test]
 fn unserved_kind_is_named_with_its_file() {
     let file = folder().join("unknown.yaml");

@@ -28,6 +28,10 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE")]
     pub(crate) stages: Vec<PathBuf>,
 
+    /// With the worker kubelet: renew the Lease of each Node in kube-node-lease every 10 s
+    #[arg(long)]
+    pub(crate) node_heartbeats: bool,
+
     /// Seed of uids, generated names, tokens and all other random numbers except TLS keys; with the seed, anyone can
     /// create tokens. By default uids use seed 0, and tokens use the system's randomness
     #[arg(long, value_name = "N")]

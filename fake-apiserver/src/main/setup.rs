@@ -105,6 +105,7 @@ impl Setup {
         let stages = load::read(&self.common.stages).map_err(|err| err.to_string())?;
         let stages = stages.into_iter().map(|it| it.object);
         server.kubelet().stages(stages).map_err(|err| err.to_string())?;
+        server.kubelet().send_heartbeats(self.common.node_heartbeats);
         if self.common.workers.0.contains(&Worker::Kubelet) {
             ensure_node(&server).await?;
         }

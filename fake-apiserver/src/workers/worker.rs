@@ -86,7 +86,9 @@ pub enum Worker {
     /// [`Kubelet`](crate::Kubelet) is given.
     HorizontalPodAutoscaler => workloads::autoscaler::ROW,
     /// Taints Nodes by their conditions, and evicts Pods that do not tolerate a taint. A Node is lost if its condition
-    /// `Ready` is `Unknown`.
+    /// `Ready` is `Unknown`: a test sets it, or the worker does, 50 s after the last heartbeat of the Node. Heartbeats
+    /// are only sent on request, see [`Kubelet::stop_node`](crate::Kubelet::stop_node) and
+    /// [`Kubelet::send_heartbeats`](crate::Kubelet::send_heartbeats).
     NodeLifecycle => workloads::node_lifecycle::ROW,
     /// Binds PersistentVolumeClaims to existing volumes or to new ones.
     Volumes => workloads::volumes::ROW,

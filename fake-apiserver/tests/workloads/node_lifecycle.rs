@@ -1,5 +1,6 @@
 //! Nodes that are lost or under pressure, and their Pods.
 
+use fake_apiserver::Worker;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -112,4 +113,165 @@ async fn a_taint_evicts_pods(#[case] tolerations: Value, #[case] after: f64, #[c
     cluster.pass(after + 1.0).await;
     assert_eq!(cluster.get("v1", "Pod", "one").await != Value::Null, stays);
     assert_eq!(cluster.events("TaintManagerEviction").await.len(), usize::from(!stays));
+}
+
+/// Two Nodes, and a Pod on the first.
+async fn with_a_pod() -> Cluster {
+    let cluster = Cluster::start();
+    for name in ["a", "b"] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        cluster.create(node).await;
+    }
+    cluster.pass(1.0).await;
+    cluster.create(deployment("web", 1)).await;
+    cluster.pass(3.0).await;
+    assert_eq!(cluster.pods().await[0]["spec"]["nodeName"], "a");
+    cluster
+}
+
+async fn ready(cluster: &Cluster, node: &str) -> [String; 2] {
+    let node = cluster.get("v1", "Node", node).await;
+    let [status, reason, _] = condition(&node, "Ready");
+    [status, reason].map(str::to_owned)
+}
+
+const KNOWN: [&str; 2] = ["True", "KubeletReady"];
+const UNKNOWN: [&str; 2] = ["Unknown", "NodeStatusUnknown"];
+
+#[tokio::test(start_paused = true)]
+async fn stopped_node_is_lost_and_its_pods_are_evicted() {
+    let cluster = with_a_pod().await;
+    cluster.0.kubelet().stop_node("a");
+    cluster.pass(49.0).await;
+    assert_eq!(ready(&cluster, "a").await, KNOWN);
+    cluster.pass(2.0).await;
+    assert_eq!(ready(&cluster, "a").await, UNKNOWN);
+    let node = cluster.get("v1", "Node", "a").await;
+    for kind in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
+        assert_eq!(condition(&node, kind)[0], "Unknown", "{kind}");
+    }
+    assert_eq!(
+        taints(&cluster, "a").await,
+        ["unreachable:NoSchedule", "unreachable:NoExecute"]
+    );
+    assert_eq!(
+        cluster.events("NodeNotReady").await.len(),
+        2,
+        "one of the Node, one of the Pod"
+    );
+    assert_eq!(condition(&cluster.pods().await[0], "Ready")[0], "False");
+    cluster.pass(290.0).await;
+    assert_eq!(cluster.pods().await.len(), 1);
+    cluster.pass(15.0).await;
+    let pods = cluster.pods().await;
+    let nodes: Vec<&Value> = pods.iter().map(|it| &it["spec"]["nodeName"]).collect();
+    assert_eq!(pods.len(), 2, "the old Pod stays Terminating: {nodes:?}");
+    cluster.0.kubelet().start_node("a");
+    cluster.pass(60.0).await;
+    assert_eq!(ready(&cluster, "a").await, KNOWN);
+    assert_eq!(taints(&cluster, "a").await, Vec::<String>::new());
+    let pods = cluster.pods().await;
+    assert_eq!((pods.len(), &pods[0]["spec"]["nodeName"]), (1, &json!("b")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_stopped_node_do_not_change() {
+    let cluster = with_a_pod().await;
+    let name = cluster.pods().await[0]["metadata"]["name"].clone();
+    let name = name.as_str().unwrap_or_default();
+    cluster.0.kubelet().stop_node("a");
+    cluster.delete("v1", "Pod", name).await;
+    cluster.pass(20.0).await;
+    assert!(cluster.get("v1", "Pod", name).await["metadata"]["deletionTimestamp"].is_string());
+    cluster.0.kubelet().start_node("a");
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.get("v1", "Pod", name).await, Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_are_only_sent_on_request() {
+    let cluster = with_a_pod().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let renewed = async || {
+        let lease = cluster.send("GET", &format!("{leases}/a"), &Value::Null).await.1;
+        lease["spec"]["renewTime"].as_str().map(str::to_owned)
+    };
+    let revision = cluster.0.resource_version();
+    cluster.pass(600.0).await;
+    assert_eq!(cluster.0.resource_version(), revision);
+    assert_eq!(renewed().await, None);
+
+    cluster.0.kubelet().send_heartbeats(true);
+    cluster.pass(1.0).await;
+    let lease = cluster.send("GET", &format!("{leases}/a"), &Value::Null).await.1;
+    assert_eq!(
+        (&lease["spec"]["holderIdentity"], &lease["spec"]["leaseDurationSeconds"]),
+        (&json!("a"), &json!(40))
+    );
+    assert_eq!(lease["metadata"]["ownerReferences"][0]["kind"], "Node");
+    let first = renewed().await;
+    cluster.pass(10.0).await;
+    assert_ne!(renewed().await, first);
+    cluster.pass(600.0).await;
+    assert_eq!(ready(&cluster, "a").await, KNOWN);
+
+    cluster.0.kubelet().stop_node("a");
+    cluster.pass(1.0).await;
+    let last = renewed().await;
+    cluster.pass(60.0).await;
+    assert_eq!(renewed().await, last);
+    assert_eq!(
+        (ready(&cluster, "a").await, ready(&cluster, "b").await),
+        (UNKNOWN.map(str::to_owned), KNOWN.map(str::to_owned))
+    );
+    cluster.0.kubelet().start_node("a");
+    cluster.pass(2.0).await;
+    assert_eq!(ready(&cluster, "a").await, KNOWN);
+
+    cluster.0.kubelet().send_heartbeats(false);
+    cluster.pass(600.0).await;
+    assert_eq!(ready(&cluster, "a").await, KNOWN, "no heartbeats are required any more");
+}
+
+/// A Node without heartbeats is not lost; one whose Lease a test renews is, once the renewals end.
+#[rstest]
+#[case::no_lease(0, false)]
+#[case::never_renewed(1, false)]
+#[case::renewed(2, true)]
+#[tokio::test(start_paused = true)]
+async fn node_is_lost_after_its_last_renewal(#[case] renewals: u32, #[case] is_lost: bool) {
+    let workers = [Worker::NodeLifecycle];
+    let cluster = Cluster::with(&workers);
+    let now = cluster.0.now().to_string();
+    let kinds = ["Ready", "MemoryPressure", "DiskPressure"];
+    let conditions = kinds.map(|kind| {
+        let status = if kind == "Ready" { "True" } else { "False" };
+        json!({"type": kind, "status": status, "reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now})
+    });
+    let node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"conditions": conditions}});
+    cluster.create(node).await;
+    for renewal in 0..renewals {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "a", "namespace": "kube-node-lease"},
+            "spec": {"renewTime": format!("2026-01-01T00:00:{renewal:02}.000000Z")},
+        });
+        let path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a";
+        let method = if renewal == 0 { "PUT" } else { "PATCH" };
+        let (code, answer) = cluster.send(method, path, &lease).await;
+        assert!(code < 300, "{answer}");
+        cluster.pass(10.0).await;
+    }
+    cluster.pass(35.0).await;
+    assert_eq!(ready(&cluster, "a").await, KNOWN);
+    cluster.pass(10.0).await;
+    assert_eq!(ready(&cluster, "a").await == UNKNOWN, is_lost);
+    let node = cluster.get("v1", "Node", "a").await;
+    let expected = if is_lost {
+        ["Unknown", "NodeStatusNeverUpdated"]
+    } else {
+        ["", ""]
+    };
+    assert_eq!(condition(&node, "PIDPressure")[..2], expected);
 }

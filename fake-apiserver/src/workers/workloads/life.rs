@@ -115,6 +115,8 @@ impl Controller for Workloads {
         if resource == Resource::Pod {
             self.nodes.count_pod(old.as_deref(), new.as_deref());
         }
+        let heartbeats = &mut self.nodes.heartbeats;
+        heartbeats.observe(resource, key, old.as_deref(), new.as_deref());
         let changed = Changed {
             resource,
             key,
@@ -138,13 +140,16 @@ impl Controller for Workloads {
         if !self.workers.contains(&Worker::Kubelet) || !self.nodes.scripts_changed() {
             return;
         }
-        for resource in [Resource::Node, Resource::Pod] {
+        let tasks = [
+            (Worker::Kubelet, Resource::Node),
+            (Worker::Kubelet, Resource::Pod),
+            (Worker::NodeLifecycle, Resource::Node),
+        ];
+        let tasks = tasks.into_iter().filter(|(worker, _)| self.workers.contains(worker));
+        for (worker, resource) in tasks {
             for object in self.cluster.all(resource) {
-                queue.add(Task {
-                    worker: Worker::Kubelet,
-                    resource,
-                    key: key_of(object),
-                });
+                let key = key_of(object);
+                queue.add(Task { worker, resource, key });
             }
         }
     }

@@ -15,6 +15,7 @@ mod placement;
 mod preemption;
 mod scheduler;
 mod kwok;
+mod heartbeat;
 pub(super) mod kubelet;
 pub(super) mod replica_set;
 pub(super) mod deployment;

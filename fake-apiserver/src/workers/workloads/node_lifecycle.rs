@@ -1,15 +1,19 @@
-//! Nodes by their conditions: taints of a Node that is not ready, lost or under pressure, and the eviction of Pods that
-//! do not tolerate them (`node_lifecycle_controller.go` and the taint eviction controller). A Node is lost if its
-//! condition `Ready` is `Unknown`; then its kubelet stops, too.
+//! Nodes by their heartbeats and conditions: taints of a Node that is not ready, lost or under pressure, and the
+//! eviction of Pods that do not tolerate them (`node_lifecycle_controller.go` and the taint eviction controller).
+//!
+//! A Node is lost if its condition `Ready` is `Unknown`; then its kubelet stops, too. The worker only writes this
+//! condition of a Node whose Lease has been renewed, or whose kubelet was stopped.
 
 use jiff::Timestamp;
 
 use super::cluster::Cluster;
-use super::controller::{Changed, WorkloadController};
+use super::controller::{Changed, Sync, WorkloadController};
+use super::heartbeat::LEASES;
+use super::kubelet::Nodes;
 use super::plan::{Plan, Write};
 use super::pods::{is_finished, is_true, plus, status, time};
 use super::resource::{Resource, Target, key_of};
-use super::sees::{Sees, conditions, find_condition, put_condition};
+use super::sees::{Sees, conditions, find_condition, new_condition, put_condition};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -18,6 +22,12 @@ use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "node-controller";
 const TAINT_COMPONENT: &str = "taint-eviction-controller";
+
+/// Seconds without a heartbeat after which a Node is lost.
+const GRACE: i64 = 50;
+
+/// The conditions that are unknown if a Node is lost.
+const LOST: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// The taint of a Node by the type and the status of a condition.
 const TAINTS: [(&str, &str, &str); 6] = [
@@ -32,13 +42,24 @@ const TAINTS: [(&str, &str, &str); 6] = [
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     "nodelifecycle",
     &[
-        WorkloadController::new(Resource::Node, COMPONENT, sync_node),
+        WorkloadController {
+            sync: Sync::Nodes(sync_node),
+            concerns: node_concerned,
+            ..WorkloadController::new(Resource::Node, COMPONENT, |_, _| Plan::EMPTY)
+        },
         WorkloadController {
             concerns: pods_concerned,
             ..WorkloadController::new(Resource::Pod, COMPONENT, sync_pod)
         },
     ],
 );
+
+/// Adds the Node of a Lease.
+fn node_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
+    if change.resource == Resource::Lease && change.key.namespace() == LEASES {
+        add(Key::new("", change.key.name()));
+    }
+}
 
 /// Adds the Pods of a Node whose taints or readiness change.
 fn pods_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
@@ -62,11 +83,19 @@ pub(crate) fn ready(node: &Object) -> &str {
     find_condition(status(node), "Ready").map_or("", |it| Cursor::root(it).text("status"))
 }
 
-/// Plans the taints of a Node.
-fn sync_node(node: &Object, sees: &Sees<'_>) -> Plan {
+/// Plans the taints of a Node, and its conditions if its heartbeats have ended.
+fn sync_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let mut plan = Plan::default();
     if node.is_terminating() || ready(node).is_empty() {
         return plan;
+    }
+    match nodes.heartbeats.last(node.name(), sees.now).map(|it| plus(it, GRACE)) {
+        Some(due) if due > sees.now => plan.look_again(due),
+        Some(_) if LOST.iter().any(|it| !is_unknown(node, it)) => {
+            lose(node, sees, &mut plan);
+            return plan;
+        }
+        Some(_) | None => {}
     }
     let holds = |kind: &str, value: &str| {
         find_condition(status(node), kind).is_some_and(|it| Cursor::root(it).text("status") == value)
@@ -105,6 +134,34 @@ fn sync_node(node: &Object, sees: &Sees<'_>) -> Plan {
         plan.merge(Resource::Node, node, json!({"spec": {"taints": next}}));
     }
     plan
+}
+
+fn is_unknown(node: &Object, kind: &str) -> bool {
+    find_condition(status(node), kind).is_some_and(|it| Cursor::root(it).text("status") == "Unknown")
+}
+
+/// Plans the conditions of a Node without heartbeats.
+fn lose(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let mut list = conditions(status(node));
+    for kind in LOST {
+        let known = find_condition(status(node), kind);
+        let (reason, message) = match known {
+            Some(_) => ("NodeStatusUnknown", "Kubelet stopped posting node status."),
+            None => ("NodeStatusNeverUpdated", "Kubelet never posted node status."),
+        };
+        let created = node.meta_str("creationTimestamp");
+        let heartbeat = known.map_or(created, |it| Cursor::root(it).text("lastHeartbeatTime"));
+        let mut condition = new_condition(kind, "Unknown", reason, message, &sees.stamp());
+        if !heartbeat.is_empty() {
+            condition.insert("lastHeartbeatTime".into(), heartbeat.into());
+        }
+        put_condition(&mut list, condition);
+    }
+    plan.merge_status(Resource::Node, node, json!({"status": {"conditions": list}}));
+    if is_true(node, "Ready") {
+        let message = format!("Node {} status is now: NodeNotReady", node.name());
+        plan.note((Resource::Node, node), COMPONENT, "NodeNotReady", message);
+    }
 }
 
 /// Plans the eviction of a Pod that does not tolerate its Node's taints, and marks a Pod unready if its Node is lost.

@@ -55,6 +55,7 @@ resources! {
     Endpoints: "v1", "endpoints";
     HorizontalPodAutoscaler: "autoscaling/v2", "autoscaling/horizontalpodautoscalers";
     PodDisruptionBudget: "policy/v1", "policy/poddisruptionbudgets";
+    Lease: "coordination.k8s.io/v1", "coordination.k8s.io/leases";
     Event: "v1", "events";
 }
 

@@ -4,7 +4,7 @@ use super::super::hash::long_hex;
 use super::super::plan::Plan;
 use super::super::pods::status;
 use super::super::resource::Resource;
-use super::super::sees::{Sees, find_condition};
+use super::super::sees::{Sees, conditions, find_condition, put_condition};
 use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
@@ -72,6 +72,19 @@ pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
         return plan;
     }
     drop_taint(node, &mut plan);
+    plan
+}
+
+/// Plans the status of a Node whose kubelet runs again: its conditions are those of a ready Node.
+pub(super) fn restarted(node: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let mut next = status(node).clone();
+    let mut list = conditions(&next);
+    for condition in Cursor::root(&ready_status(node, sees)).maps("conditions") {
+        put_condition(&mut list, condition.clone());
+    }
+    next.insert("conditions".into(), list.into());
+    plan.status(Resource::Node, node, next);
     plan
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::super::autoscaler::history::History;
 use super::super::cluster::Cluster;
 use super::super::fit::Load;
+use super::super::heartbeat::Heartbeats;
 use super::super::kwok::Pending;
 use super::super::pods::{generation, is_finished};
 use super::super::resource::Resource;
@@ -23,6 +24,7 @@ pub(crate) struct Nodes {
     memories: HashMap<String, Memory>,
     /// Load of each node.
     pub(crate) load: BTreeMap<String, Load>,
+    pub(crate) heartbeats: Heartbeats,
     /// The Stage that each Node waits for, by name.
     pub(super) stages: HashMap<String, Option<Pending>>,
     /// The memory of each autoscaler, by uid.
@@ -39,6 +41,7 @@ impl Nodes {
             kubelet,
             memories: HashMap::new(),
             load: BTreeMap::new(),
+            heartbeats: Heartbeats::default(),
             stages: HashMap::new(),
             autoscalers: HashMap::new(),
             addresses: 0,

@@ -1,6 +1,6 @@
 //! `PodScript`: the behaviour of a Pod's containers, scripted by a test; and `Kubelet`, which holds the scripts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -397,6 +397,10 @@ struct Scripts {
     stages: Arc<[Stage]>,
     /// Values of metrics that do not belong to a Pod.
     metrics: BTreeMap<String, String>,
+    /// The Nodes whose kubelets are stopped.
+    stopped: BTreeSet<String>,
+    /// Set if kubelets renew the Leases of their Nodes.
+    sends_heartbeats: bool,
     /// Counts the changes, so that the worker notices them.
     version: u64,
 }
@@ -413,11 +417,11 @@ impl Kubelet {
     /// Sets the script of some Pods. If several scripts match a Pod, the last one applies. The maximum is 1024 scripts;
     /// adding another one removes the oldest.
     pub fn script(&self, pods: PodSelector, script: PodScript) {
-        self.change(|rules| {
-            if rules.len() == SCRIPTS_MAX {
-                drop(rules.remove(0));
+        self.change(|scripts| {
+            if scripts.rules.len() == SCRIPTS_MAX {
+                drop(scripts.rules.remove(0));
             }
-            rules.push((pods, script));
+            scripts.rules.push((pods, script));
         });
     }
 
@@ -452,11 +456,7 @@ impl Kubelet {
     /// steps, impersonation, other functions, or other parts of jq. In this case nothing changes.
     pub fn stages(&self, manifests: impl IntoIterator<Item = serde_json::Value>) -> Result<(), StageError> {
         let stages = kwok::read(manifests)?;
-        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
-        scripts.stages = stages.into();
-        scripts.version += 1;
-        drop(scripts);
-        self.changed.notify_waiters();
+        self.change(|scripts| scripts.stages = stages.into());
         Ok(())
     }
 
@@ -469,14 +469,62 @@ impl Kubelet {
         (has_stages && !has_script()).then(|| Arc::clone(&scripts.stages))
     }
 
-    /// Removes all scripts: Pods follow the Stages, or the default, from now on.
-    pub fn clear(&self) {
-        self.change(Vec::clear);
+    /// Stops the kubelet of a Node, like a crash of the machine: from now on, its Pods no longer change. With
+    /// [`Worker::NodeLifecycle`](crate::Worker::NodeLifecycle) the Node is lost after 50 s without a heartbeat: its
+    /// conditions become `Unknown`, it is tainted as unreachable, and its Pods are evicted after their tolerations, 300
+    /// s by default. Evicted Pods remain Terminating while the kubelet is stopped.
+    ///
+    /// Without [`heartbeats`](Self::send_heartbeats), the time of this call counts as the last heartbeat.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = fake_apiserver::ApiServer::builder().workers(fake_apiserver::Worker::ALL).nodes(2).start();
+    /// server.kubelet().stop_node("node-1");
+    /// # }
+    /// ```
+    pub fn stop_node(&self, node: impl Into<String>) {
+        self.change(|scripts| _ = scripts.stopped.insert(node.into()));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<(PodSelector, PodScript)>)) {
+    /// Starts the stopped kubelet of a Node again: the Node becomes ready, and its Pods continue.
+    pub fn start_node(&self, node: &str) {
+        self.change(|scripts| _ = scripts.stopped.remove(node));
+    }
+
+    /// Sets whether kubelets send heartbeats: each renews the Lease of its Node in `kube-node-lease` every 10 s.
+    /// Default: no, because they would wake a test with a paused clock for as long as it lasts. Without heartbeats a
+    /// Node stays ready, has no Lease, and is only lost if it is [stopped](Self::stop_node), or if a test sets its
+    /// condition `Ready` to `Unknown`.
+    ///
+    /// A test may also renew the Leases: a Node whose Lease has been renewed is lost after 50 s without another
+    /// renewal.
+    pub fn send_heartbeats(&self, sends: bool) {
+        self.change(|scripts| scripts.sends_heartbeats = sends);
+    }
+
+    /// Returns `true` if the kubelet of a Node is stopped.
+    pub(crate) fn is_stopped(&self, node: &str) -> bool {
+        let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        scripts.stopped.contains(node)
+    }
+
+    /// Returns `true` if kubelets renew the Leases of their Nodes.
+    pub(crate) fn sends_heartbeats(&self) -> bool {
+        self.scripts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .sends_heartbeats
+    }
+
+    /// Removes all scripts: Pods follow the Stages, or the default, from now on.
+    pub fn clear(&self) {
+        self.change(|scripts| scripts.rules.clear());
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Scripts)) {
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut scripts.rules);
+        change(&mut scripts);
         scripts.version += 1;
         drop(scripts);
         self.changed.notify_waiters();

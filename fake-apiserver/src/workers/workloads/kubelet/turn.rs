@@ -9,6 +9,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::workloads::cluster::Cluster;
 use crate::workers::workloads::controller::Changed;
+use crate::workers::workloads::heartbeat::{self, KubeletState};
 use crate::workers::workloads::kwok::{self, Addresses};
 use crate::workers::workloads::node_lifecycle::ready;
 use crate::workers::workloads::plan::{Note, Plan, Regarding, Write};
@@ -43,11 +44,9 @@ pub(super) fn place_or_run(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> 
     if node.is_empty() {
         return scheduler::sync(pod, &nodes.load, sees);
     }
-    if sees
-        .cluster
-        .find(Resource::Node, "", node)
-        .is_some_and(|it| ready(it) == "Unknown")
-    {
+    let is_lost = |node: &Object| ready(node) == "Unknown";
+    let host = sees.cluster.find(Resource::Node, "", node);
+    if nodes.kubelet.is_stopped(node) || host.is_some_and(|it| is_lost(it)) {
         // The kubelet of a lost Node does nothing.
         return plan;
     }
@@ -86,8 +85,24 @@ pub(super) fn place_or_run(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> 
     plan
 }
 
-/// Plans the work for a Node: by Stages if there are any for Nodes.
+/// Plans the work of the kubelet for its Node.
 pub(super) fn sync_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
+    let is_stopped = nodes.kubelet.is_stopped(node.name());
+    let mut plan = match nodes.heartbeats.note(node.name(), is_stopped, sees.now) {
+        KubeletState::Stopped => return Plan::EMPTY,
+        KubeletState::Restarted => node::restarted(node, sees),
+        KubeletState::Runs => status_of_node(node, sees, nodes),
+    };
+    let sends = nodes.kubelet.sends_heartbeats() && !node.is_terminating();
+    nodes.heartbeats.note_sending(node.name(), sends);
+    if sends {
+        heartbeat::renew(node, sees, &mut plan);
+    }
+    plan
+}
+
+/// Plans the status of a Node: by Stages if there are any for Nodes.
+fn status_of_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let Some(stages) = nodes.kubelet.stages_of(Resource::Node, node) else {
         return node::sync(node, sees);
     };

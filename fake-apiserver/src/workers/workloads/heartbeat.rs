@@ -1,0 +1,112 @@
+//! Heartbeats of Nodes: Leases in `kube-node-lease`, and the memory of the last one of each Node.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+
+use super::plan::Plan;
+use super::pods::{plus, time};
+use super::resource::Resource;
+use super::sees::Sees;
+use crate::api::json::json;
+use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
+use crate::storage::Key;
+
+/// The namespace of the Leases of Nodes.
+pub(super) const LEASES: &str = "kube-node-lease";
+
+/// Seconds between two renewals of a Lease by a kubelet.
+const RENEWED_EVERY: i64 = 10;
+
+/// Seconds for which a Lease is held.
+const HELD_FOR: i64 = 40;
+
+/// The last heartbeats of Nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Heartbeats {
+    /// The time of the last renewal of each Node's Lease; `None` until the Node is synced. The first version of a Lease
+    /// is not a renewal.
+    renewed: HashMap<String, Option<Timestamp>>,
+    /// The Nodes whose kubelets of this server renew their Leases.
+    sent: BTreeSet<String>,
+    /// The time at which the kubelet of a Node was stopped.
+    stopped: BTreeMap<String, Timestamp>,
+}
+
+/// State of a Node's kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KubeletState {
+    Runs,
+    /// It runs again since this sync.
+    Restarted,
+    Stopped,
+}
+
+impl Heartbeats {
+    /// Observes a change of a Lease or a Node.
+    pub(super) fn observe(&mut self, resource: Resource, key: &Key, old: Option<&Object>, new: Option<&Object>) {
+        let renewal = |lease: &Object| Cursor::root(lease).text("spec.renewTime").to_owned();
+        match (resource, old, new) {
+            (Resource::Lease, Some(old), Some(new)) if key.namespace() == LEASES && renewal(old) != renewal(new) => {
+                self.renewed.insert(key.name().to_owned(), None);
+            }
+            (Resource::Node, _, None) => {
+                self.renewed.remove(key.name());
+                self.sent.remove(key.name());
+                self.stopped.remove(key.name());
+            }
+            _ => {}
+        }
+    }
+
+    /// The last heartbeat of a Node; `None` if the Node is not required to send any.
+    pub(super) fn last(&mut self, node: &str, now: Timestamp) -> Option<Timestamp> {
+        let renewed = self.renewed.get_mut(node).map(|it| *it.get_or_insert(now));
+        renewed.or_else(|| self.stopped.get(node).copied())
+    }
+
+    /// Records whether the kubelet of a Node sends heartbeats. If it no longer does, none are required.
+    pub(super) fn note_sending(&mut self, node: &str, sends: bool) {
+        if sends {
+            self.sent.insert(node.to_owned());
+        } else if self.sent.remove(node) {
+            self.renewed.remove(node);
+        }
+    }
+
+    /// Records whether the kubelet of a Node is stopped now.
+    pub(super) fn note(&mut self, node: &str, is_stopped: bool, now: Timestamp) -> KubeletState {
+        if is_stopped {
+            self.stopped.entry(node.to_owned()).or_insert(now);
+            return KubeletState::Stopped;
+        }
+        match self.stopped.remove(node) {
+            Some(_) => KubeletState::Restarted,
+            None => KubeletState::Runs,
+        }
+    }
+}
+
+/// Plans the next renewal of the Lease of a Node.
+pub(super) fn renew(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let now = format!("{:.6}", sees.now);
+    let Some(lease) = sees.cluster.find(Resource::Lease, LEASES, node.name()) else {
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node.name(), "uid": node.uid()});
+        let lease = json!({
+            "metadata": {"name": node.name(), "namespace": LEASES, "ownerReferences": [owner]},
+            "spec": {"holderIdentity": node.name(), "leaseDurationSeconds": HELD_FOR, "renewTime": now},
+        });
+        plan.create(Resource::Lease, lease);
+        plan.look_again(plus(sees.now, RENEWED_EVERY));
+        return;
+    };
+    let last = time(Cursor::root(lease).text("spec.renewTime")).unwrap_or(Timestamp::MIN);
+    let due = plus(last, RENEWED_EVERY);
+    if due > sees.now {
+        plan.look_again(due);
+        return;
+    }
+    plan.merge(Resource::Lease, lease, json!({"spec": {"renewTime": now}}));
+    plan.look_again(plus(sees.now, RENEWED_EVERY));
+}
