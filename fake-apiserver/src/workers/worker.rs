@@ -90,6 +90,9 @@ pub enum Worker {
     /// are only sent on request, see [`Kubelet::stop_node`](crate::Kubelet::stop_node) and
     /// [`Kubelet::send_heartbeats`](crate::Kubelet::send_heartbeats).
     NodeLifecycle => workloads::node_lifecycle::ROW,
+    /// Removes the Pods of a Node 40 s after the Node was deleted, and the terminating Pods of a Node that is not ready
+    /// and has the taint `node.kubernetes.io/out-of-service`. Pods of a Node that never existed are kept.
+    PodGarbageCollector => workloads::pod_gc::ROW,
     /// Binds PersistentVolumeClaims to existing volumes or to new ones.
     Volumes => workloads::volumes::ROW,
     /// The scheduler and the kubelets: assigns Pods to Nodes and runs them with a script, see

@@ -275,3 +275,70 @@ async fn node_is_lost_after_its_last_renewal(#[case] renewals: u32, #[case] is_l
     };
     assert_eq!(condition(&node, "PIDPressure")[..2], expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_deleted_node_are_removed() {
+    let cluster = with_a_pod().await;
+    let name = cluster.pods().await[0]["metadata"]["name"].clone();
+    let name = name.as_str().unwrap_or_default();
+    let finalizers = json!({"metadata": {"finalizers": ["example.com/kept"]}});
+    cluster.patch("v1", "Pod", name, finalizers).await;
+    cluster.delete("v1", "Node", "a").await;
+    cluster.pass(35.0).await;
+    assert_eq!(
+        cluster.get("v1", "Pod", name).await["metadata"]["deletionTimestamp"],
+        Value::Null
+    );
+    cluster.pass(10.0).await;
+    let pod = cluster.get("v1", "Pod", name).await;
+    assert!(pod["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(pod["status"]["phase"], "Failed");
+    assert_eq!(condition(&pod, "DisruptionTarget")[..2], ["True", "DeletionByPodGC"]);
+    let pods = cluster.pods().await;
+    let new = pods.iter().find(|it| it["metadata"]["name"] != name);
+    assert_eq!(new.map(|it| &it["spec"]["nodeName"]), Some(&json!("b")));
+    cluster
+        .patch("v1", "Pod", name, json!({"metadata": {"finalizers": null}}))
+        .await;
+    assert_eq!(cluster.get("v1", "Pod", name).await, Value::Null);
+}
+
+/// Pods of manifests may name a Node that is not part of the test.
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_never_existed_are_kept() {
+    let cluster = Cluster::start();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+    cluster.create(node).await;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {"nodeName": "absent", "containers": [{"name": "main", "image": "nginx:1"}]},
+    });
+    cluster.create(pod).await;
+    cluster.pass(300.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "one").await["status"]["phase"], "Running");
+}
+
+#[rstest]
+#[case::lost(true, true)]
+#[case::ready(false, false)]
+#[tokio::test(start_paused = true)]
+async fn terminating_pods_of_a_node_out_of_service_are_removed(#[case] is_lost: bool, #[case] removed: bool) {
+    let cluster = with_a_pod().await;
+    let name = cluster.pods().await[0]["metadata"]["name"].clone();
+    let name = name.as_str().unwrap_or_default();
+    if is_lost {
+        cluster.0.kubelet().stop_node("a");
+        cluster.pass(60.0).await;
+        cluster.delete("v1", "Pod", name).await;
+        cluster.pass(60.0).await;
+        assert!(cluster.get("v1", "Pod", name).await["metadata"]["deletionTimestamp"].is_string());
+    }
+    let known = cluster.get("v1", "Node", "a").await["spec"]["taints"].clone();
+    let mut taints = known.as_array().cloned().unwrap_or_default();
+    taints.push(json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}));
+    cluster
+        .patch("v1", "Node", "a", json!({"spec": {"taints": taints}}))
+        .await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.get("v1", "Pod", name).await == Value::Null, removed);
+}

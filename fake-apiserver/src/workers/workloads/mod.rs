@@ -31,6 +31,7 @@ pub(super) mod disruption;
 pub(super) mod autoscaler;
 pub(crate) mod metrics_server;
 pub(super) mod node_lifecycle;
+pub(super) mod pod_gc;
 pub(super) mod volumes;
 pub(super) mod service_account;
 mod token_secret;

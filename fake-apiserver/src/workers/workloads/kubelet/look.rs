@@ -26,10 +26,23 @@ pub(crate) struct Memory {
     pub(crate) address: String,
     /// The address of its node.
     pub(crate) host: String,
+    /// The Node of the Pod, as last observed.
+    pub(super) node: HostState,
     /// The Stage that the Pod waits for.
     pub(super) stage: Option<Pending>,
     /// The probes that fail by the script of the last sync; `None` before the first sync.
     pub(super) outages: Option<Known>,
+}
+
+/// The Node of a Pod.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum HostState {
+    /// It has not been observed.
+    #[default]
+    Unobserved,
+    Exists,
+    /// It was deleted; its absence was first observed at this time.
+    Deleted(Timestamp),
 }
 
 /// State of a Pod during one sync.

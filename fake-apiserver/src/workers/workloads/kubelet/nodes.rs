@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use jiff::Timestamp;
+
 use super::super::autoscaler::history::History;
 use super::super::cluster::Cluster;
 use super::super::fit::Load;
@@ -9,7 +11,7 @@ use super::super::heartbeat::Heartbeats;
 use super::super::kwok::Pending;
 use super::super::pods::{generation, is_finished};
 use super::super::resource::Resource;
-use super::look::Memory;
+use super::look::{HostState, Memory};
 use super::script::{Kubelet, PodScript};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -68,6 +70,20 @@ impl Nodes {
             };
         }
         (self.kubelet.script_of(pod), memory)
+    }
+
+    /// Returns the time since which the Node of a Pod is deleted.
+    pub(crate) fn orphaned(&mut self, pod: &Object, has_node: bool, now: Timestamp) -> Option<Timestamp> {
+        let host = &mut self.memories.entry(pod.uid().to_owned()).or_default().node;
+        *host = match (has_node, *host) {
+            (true, _) => HostState::Exists,
+            (false, HostState::Exists) => HostState::Deleted(now),
+            (false, known) => known,
+        };
+        match *host {
+            HostState::Deleted(since) => Some(since),
+            HostState::Exists | HostState::Unobserved => None,
+        }
     }
 
     /// Updates the load of nodes, and the assigned addresses.
