@@ -50,6 +50,7 @@ mod usage;
 mod network;
 mod stub;
 mod stubs;
+mod program;
 mod dns;
 mod old_crds;
 mod scenario;

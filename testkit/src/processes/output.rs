@@ -1,6 +1,8 @@
 //! Output of a process, line by line.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Child;
+use tokio::task::JoinHandle;
 
 /// Maximum number of bytes of a line; the rest is omitted.
 const LINE_BYTES: usize = 2_000;
@@ -13,8 +15,17 @@ const PANICS: [&str; 4] = [
     "Exception in thread \"main\"",
 ];
 
+/// Passes each line that a process writes to `take`, in a separate task, which ends with the output.
+pub(crate) fn read_output(child: &mut Child, take: impl Fn(String) + Send + Sync + 'static) -> JoinHandle<()> {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    tokio::spawn(async move {
+        tokio::join!(read_lines(stdout, &take), read_lines(stderr, &take));
+    })
+}
+
 /// Reads lines until the end, and passes each to `take`.
-pub(crate) async fn read_lines(mut source: impl AsyncRead + Unpin, mut take: impl FnMut(String)) {
+async fn read_lines(source: Option<impl AsyncRead + Unpin>, mut take: impl FnMut(String)) {
+    let Some(mut source) = source else { return };
     let (mut line, mut buffer) = (Vec::new(), vec![0; 8 << 10]);
     loop {
         let read = match source.read(&mut buffer).await {
@@ -53,7 +64,7 @@ mod tests {
     async fn long_lines_are_cut_and_an_unterminated_last_line_is_read() {
         let input = format!("a\r\n{}\nlast", "x".repeat(3_000));
         let mut lines = Vec::new();
-        read_lines(input.as_bytes(), |line| lines.push(line)).await;
+        read_lines(Some(input.as_bytes()), |line| lines.push(line)).await;
         assert_eq!(lines[0], "a");
         assert_eq!(lines[1].len(), LINE_BYTES);
         assert_eq!(lines[2], "last");

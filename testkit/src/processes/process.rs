@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::address::Address;
 use super::leases;
-use super::output::{is_panic, read_lines};
+use super::output::{is_panic, read_output};
 use super::ready::is_answering;
 use super::reaper::{Reaper, guarded, kill};
 use super::scenario::{Controller, Ready};
@@ -276,7 +276,8 @@ impl Shared {
                 state.panic.clear();
                 state.last.clear();
             }
-            let output = self.read_output(&mut child, life);
+            let shared = Arc::clone(&self);
+            let output = read_output(&mut child, move |line| shared.wrote(line, life));
             let ready = tokio::spawn(Arc::clone(&self).become_ready(life));
             let status = child.wait().await;
             ready.abort();
@@ -365,33 +366,6 @@ impl Shared {
         places.retain(|it| it.is_file());
         let found = places.into_iter().next();
         found.ok_or_else(|| format!("cannot be started: {name} does not exist"))
-    }
-
-    /// Reads the output of a process in a separate task.
-    fn read_output(self: &Arc<Self>, child: &mut Child, life: u64) -> impl Future<Output = ()> + use<> {
-        let reader = |shared: &Arc<Self>| {
-            let shared = Arc::clone(shared);
-            move |line: String| shared.wrote(line, life)
-        };
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (one, other) = (reader(self), reader(self));
-        let task = tokio::spawn(async move {
-            let stdout = async {
-                if let Some(source) = stdout {
-                    read_lines(source, one).await;
-                }
-            };
-            let stderr = async {
-                if let Some(source) = stderr {
-                    read_lines(source, other).await;
-                }
-            };
-            tokio::join!(stdout, stderr);
-        });
-        async move {
-            // The task ends with the output.
-            let _ = task.await;
-        }
     }
 
     fn wrote(&self, line: String, life: u64) {
