@@ -358,6 +358,7 @@ fn invalid_orders_are_refused_by_name(
 #[case("post", "/_fake/pods", json!({"script": {"exec": [{"command": ["a"], "stdout": "b", "echoesStdin": true}], "ports": [{"port": 1, "http": {"status": 200}}]}}))]
 #[case("post", "/_fake/pods", json!({"script": {"failingProbes": [{"probe": "liveness", "fromMs": 1, "untilMs": 2}], "usage": {"cpu": "1"}, "containerExitCodes": {"a": 1}}}))]
 #[case("delete", "/_fake/pods", Value::Null)]
+#[case("post", "/_fake/nodes", json!({"node": "node-0", "kubelet": "stopped"}))]
 #[case("post", "/_fake/compact", Value::Null)]
 #[case("post", "/_fake/restart", json!({"log": "lost", "downMs": 0}))]
 #[case("post", "/_fake/snapshot", Value::Null)]

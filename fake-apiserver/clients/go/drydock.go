@@ -270,6 +270,18 @@ func (s *Server) ScriptPods(pods Pods, script map[string]any) {
 // ClearPods removes the scripts of Pods.
 func (s *Server) ClearPods() { s.t.Helper(); s.ask("DELETE", "/pods", nil, nil) }
 
+// StopNode stops the kubelet of a Node: its Pods no longer change, and after 50 s the Node is lost.
+func (s *Server) StopNode(node string) {
+	s.t.Helper()
+	s.ask("POST", "/nodes", map[string]any{"node": node, "kubelet": "stopped"}, nil)
+}
+
+// StartNode starts the stopped kubelet of a Node again.
+func (s *Server) StartNode(node string) {
+	s.t.Helper()
+	s.ask("POST", "/nodes", map[string]any{"node": node, "kubelet": "running"}, nil)
+}
+
 // Compact forgets history: a watch that resumes from before gets 410.
 func (s *Server) Compact() { s.t.Helper(); s.ask("POST", "/compact", nil, nil) }
 

@@ -90,6 +90,8 @@ export class Server {
   skewClock(client: string, aheadMs: number): Promise<void>;
   scriptPods(script: PodScript, pods?: { labels?: string; namespace?: string; name?: string }): Promise<void>;
   clearPods(): Promise<void>;
+  stopNode(node: string): Promise<void>;
+  startNode(node: string): Promise<void>;
   compact(): Promise<number>;
   restart(options?: { log?: 'kept' | 'lost'; downMs?: number }): Promise<void>;
   takeSnapshot(): Promise<number>;

@@ -234,6 +234,14 @@ export class Server {
     await this.#ask('DELETE', '/pods');
   }
 
+  async stopNode(node) {
+    await this.#ask('POST', '/nodes', { node, kubelet: 'stopped' });
+  }
+
+  async startNode(node) {
+    await this.#ask('POST', '/nodes', { node, kubelet: 'running' });
+  }
+
   async compact() {
     return (await this.#ask('POST', '/compact')).resourceVersion;
   }

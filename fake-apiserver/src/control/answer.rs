@@ -190,6 +190,7 @@ POST   /_fake/replicas       {\"client\": \"operator\", \"sees\": {\"behind\": 3
 POST   /_fake/clocks         {\"client\": \"operator\", \"aheadMs\": 5000}
 POST   /_fake/pods           {\"pods\": {\"labels\": \"app=db\"}, \"script\": {\"crashLoop\": true}}
 DELETE /_fake/pods           remove the scripts of Pods
+POST   /_fake/nodes          {\"node\": \"node-0\", \"kubelet\": \"stopped\"}, or \"running\"
 POST   /_fake/compact        forget history
 POST   /_fake/restart        {\"log\": \"lost\", \"downMs\": 2000}
 POST   /_fake/snapshot       keep the state

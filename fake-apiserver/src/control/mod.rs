@@ -18,6 +18,7 @@
 //! | … with `Accept: application/json` | its document, in the [format of traces](crate::trace) |
 //! | `POST /_fake/replicas` | sets the view of a client: `{"client": "operator", "sees": {"behind": 3}}` |
 //! | `POST /_fake/clocks` | skews a client's clock: `{"client": "operator", "aheadMs": 5000}` |
+//! | `POST /_fake/nodes` | stops the kubelet of a Node: `{"node": "node-0", "kubelet": "stopped"}`; `"running"` starts it |
 //! | `POST /_fake/pods` | sets the script of Pods: [`ScriptOrder`](crate::ScriptOrder); `DELETE` removes all |
 //! | `POST /_fake/compact` | removes the history, as etcd's compaction does |
 //! | `POST /_fake/restart` | ends all connections: `{"log": "lost", "downMs": 2000}` |
@@ -93,6 +94,7 @@ pub(crate) fn router(server: ApiServer, kept: Arc<KeptSnapshots>) -> Router {
         .route("/replicas", post(faults::set_replica))
         .route("/clocks", post(faults::skew_clock))
         .route("/pods", post(worlds::script_pods).delete(worlds::forget_scripts))
+        .route("/nodes", post(worlds::set_kubelet))
         .route("/compact", post(worlds::compact))
         .route("/restart", post(faults::restart))
         .route("/snapshot", get(worlds::list).post(worlds::snapshot))

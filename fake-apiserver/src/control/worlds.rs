@@ -108,6 +108,34 @@ pub(super) async fn script_pods(State(it): State<Controlled>, Order(order): Orde
     Ok(Answer::Json(json!({})))
 }
 
+/// The state of a kubelet.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KubeletOrder {
+    node: String,
+    kubelet: KubeletState,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum KubeletState {
+    Running,
+    Stopped,
+}
+
+pub(super) async fn set_kubelet(State(it): State<Controlled>, Order(order): Order<KubeletOrder>) -> Answered {
+    if !it.server.runs(Worker::Kubelet) {
+        return Err(Refusal::bad(
+            "Nodes have kubelets with --workers kubelet, workloads or all",
+        ));
+    }
+    match order.kubelet {
+        KubeletState::Running => it.server.kubelet().start_node(&order.node),
+        KubeletState::Stopped => it.server.kubelet().stop_node(order.node),
+    }
+    Ok(Answer::Json(json!({})))
+}
+
 pub(super) async fn forget_scripts(State(it): State<Controlled>) -> Answer {
     it.server.kubelet().clear();
     Answer::Json(json!({}))

@@ -206,6 +206,14 @@ class Server:
         """Removes the scripts of Pods."""
         self._ask("DELETE", "/pods")
 
+    def stop_node(self, node):
+        """Stops the kubelet of a Node: its Pods no longer change, and after 50 s the Node is lost."""
+        self._ask("POST", "/nodes", {"node": node, "kubelet": "stopped"})
+
+    def start_node(self, node):
+        """Starts the stopped kubelet of a Node again."""
+        self._ask("POST", "/nodes", {"node": node, "kubelet": "running"})
+
     def compact(self):
         """Forgets history: a watch that resumes from before gets 410."""
         return self._ask("POST", "/compact")["resourceVersion"]
