@@ -1,19 +1,20 @@
-//! Progress in the status of a custom resource: a list of the last changes, the observed generation, and the time of the
-//! end.
+//! Progress in the status of a custom resource: a list of the last changes, the observed generation, the time of the
+//! end, and Pods that are ready.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 use kube::{Api, Client, CustomResource, CustomResourceExt, Resource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::objects::{object, serialized};
 use testkit::{TestCluster, TestClusterBuilder};
 
@@ -24,6 +25,7 @@ twins! {
     last_changes_slide_through_the_status: "end state", "secrets default/web";
     generation_of_the_work_is_observed: "end state", "secrets default/web";
     finished_task_expires: "no delete by name of another object", "tasks deleted tasks.example.com default/web by name";
+    ready_pods_are_counted: "end state", "tasks.example.com default/web status";
 }
 
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -45,6 +47,7 @@ struct TaskStatus {
     observed_generation: Option<i64>,
     changes: Vec<Change>,
     finished_at: Option<String>,
+    ready: u32,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -69,6 +72,16 @@ impl Context {
 
     fn secrets(&self) -> Api<Secret> {
         Api::default_namespaced(self.client.clone())
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    async fn patch_status(&self, name: &str, status: Value) -> Result<(), Error> {
+        let patch = Patch::Merge(json!({"status": status}));
+        let params = PatchParams::default();
+        Ok(self.tasks().patch_status(name, &params, &patch).await.map(drop)?)
     }
 
     async fn apply_secret(&self, task: &Task) -> Result<(), Error> {
@@ -107,6 +120,7 @@ where
         async move {
             let context = Context { client };
             Controller::new(context.tasks(), watcher::Config::default())
+                .owns(context.pods(), watcher::Config::default())
                 .run(
                     move |task, context: Arc<Context>| reconcile(task, Context::clone(&context)),
                     |_, _: &Error, _| Action::requeue(Duration::from_secs(10)),
@@ -234,4 +248,64 @@ async fn finished_task_expires(cluster: &TestCluster, is_healthy: bool) {
     cluster.delete(object("example.com/v1", "Task", "web")).await;
     cluster.create(serialized(&task("web", 2))).await;
     cluster.advance(Duration::from_secs(60)).await;
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+    conditions.is_some_and(|it| it.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
+}
+
+/// Counts the Pods of a Task that are ready. The bug adds what has changed to the last count.
+async fn ready_pods_are_counted(cluster: &TestCluster, is_healthy: bool) {
+    start(cluster, move |task, cx| async move {
+        let name = task.name_any();
+        let selector = ListParams::default().labels(&format!("task={name}"));
+        let pods = cx.pods().list(&selector).await?.items;
+        for nth in 0..task.spec.size {
+            let pod = format!("{name}-{nth}");
+            if pods.iter().any(|it| it.name_any() == pod) {
+                continue;
+            }
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {
+                    "name": pod, "labels": {"task": name}, "ownerReferences": [task.controller_owner_ref(&())],
+                },
+                "spec": {"containers": [{"name": "main", "image": "task"}]},
+            }))
+            .map_err(kube::Error::SerdeError)?;
+            match cx.pods().create(&PostParams::default(), &pod).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                created => drop(created?),
+            }
+        }
+        let known = status(&task).ready;
+        let ready = if is_healthy {
+            pods.iter().filter(|it| is_ready(it)).count() as u32
+        } else {
+            let unseen = pods
+                .iter()
+                .filter(|it| is_ready(it) && !it.annotations().contains_key("seen"));
+            let names: Vec<_> = unseen.map(ResourceExt::name_any).collect();
+            for pod in &names {
+                let seen = BTreeMap::from([("seen", "true")]);
+                let patch = Patch::Merge(json!({"metadata": {"annotations": seen}}));
+                cx.pods().patch(pod, &PatchParams::default(), &patch).await?;
+            }
+            known + names.len() as u32
+        };
+        if ready != known {
+            let phase = if ready >= task.spec.size {
+                "Ready"
+            } else {
+                "Progressing"
+            };
+            cx.patch_status(&name, json!({"ready": ready, "phase": phase})).await?;
+        }
+        done()
+    });
+    cluster.create(serialized(&task("web", 1))).await;
+    cluster.settle().await;
+    let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    let _: testkit::Object = cluster.patch_status(object("v1", "Pod", "web-0"), ready).await;
+    cluster.settle().await;
 }

@@ -55,8 +55,8 @@ pub(crate) struct Plan {
     /// Set if the test pauses between changes that it makes at the same time, so that controllers observe each of them.
     /// Only in references.
     pub(crate) is_spaced: bool,
-    /// Number of the wait from which the test waits for the end of the faults, although the plan lets it continue
-    /// during them. Only set in runs that evaluate a failed assertion again.
+    /// Number of the wait from which the test waits for the end of the faults and for the state of the reference,
+    /// although the plan lets it continue during the faults. Only set in runs that evaluate a failed assertion again.
     pub(crate) patient_from: Option<usize>,
     /// The server's time of day at the start of the run, in replay strings; otherwise the exploration's.
     pub(crate) start: Option<Timestamp>,

@@ -54,7 +54,7 @@ pub(crate) fn judged(
 }
 
 /// Makes a run. If an assertion of the scenario fails because the test continues during a fault, the run is made once
-/// more, and the wait before the assertion lasts until all faults are over.
+/// more, and the wait before the assertion lasts until all faults are over and the state equals the reference's.
 fn asserted(config: &Config, world: &World, (plan, role): (&Plan, Role), reference: &Reference) -> Outcome {
     let mut outcome = run(config, world, plan, role, Some(reference));
     // An assertion before the first wait does not depend on it.

@@ -106,9 +106,13 @@ impl Harness {
             return;
         };
         // Before its first fault, the run equals the reference.
-        let has_begun = self.gate.state().windows_end.is_some();
-        let is_early = self.gate.plan.overlaps();
-        if !has_begun || is_early || !self.compares {
+        let (has_begun, waited) = {
+            let state = self.gate.state();
+            (state.windows_end.is_some(), state.waited)
+        };
+        // An assertion that is evaluated again waits for the work after the faults, such as retries, as well.
+        let is_patient = self.gate.plan.overlaps();
+        if !has_begun || self.gate.is_early(waited) || !self.compares {
             return;
         }
         let began = Instant::now();
@@ -128,7 +132,12 @@ impl Harness {
                 }
                 return;
             }
-            if waited >= self.within + self.slow() || self.is_hopeless(&mut still) {
+            let is_hopeless = self.is_hopeless(&mut still);
+            if is_patient && (waited >= self.within || is_hopeless) {
+                // Earlier steps were taken during the faults, so the state may differ.
+                return;
+            }
+            if waited >= self.within + self.slow() || is_hopeless {
                 let end = self.end_state();
                 let left = left_behind(expected, &self.gate.state().trace, &end);
                 let headline =
