@@ -1,5 +1,5 @@
-//! Objects that several parents share: shards, slots of a quota, and configuration that is hashed. Also labels of all
-//! objects, and orphans that are adopted.
+//! Objects that several parents or replicas share: claims with optimistic locking, shards, slots of a quota, and
+//! configuration that is hashed. Also labels of all objects, and orphans that are adopted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,11 +24,41 @@ use crate::support::{
 
 twins! {
     plain();
+    replicas_claim_jobs: "end state", "secrets default/";
     rollout_follows_the_hash: "end state", "deployments.apps default/web";
     label_is_added_to_the_newest_version: "end state", "configmaps default/web data.size";
     orphan_is_adopted_later: "end state", "secrets default/web metadata.ownerReferences";
     entries_are_spread_over_shards: "end state", "configmaps default/shard-";
     slots_of_a_quota_are_held_by_name: "end state", "configmaps default/quota";
+}
+
+/// Two replicas take jobs, and sign their results. The bug claims a job that the other has claimed.
+async fn replicas_claim_jobs(cluster: &TestCluster, is_healthy: bool) {
+    for replica in ["one", "two"] {
+        OPERATOR
+            .named(replica)
+            .selects("kind=job")
+            .start(cluster, move |job, cx| async move {
+                let name = job.name_any();
+                match annotation(&job, "claimed-by") {
+                    "" => {
+                        let mut patch = json!({"metadata": {"annotations": {"claimed-by": replica}}});
+                        if is_healthy {
+                            patch["metadata"]["resourceVersion"] = job.resource_version().into();
+                        }
+                        cx.merge::<ConfigMap>(&name, patch).await?;
+                    }
+                    other if other != replica => return done(),
+                    _ => {}
+                }
+                cx.create_secret(&job, &name, json!({"by": replica})).await?;
+                done()
+            });
+    }
+    for name in ["mail", "report"] {
+        cluster.create(config_map(name).label("kind", "job")).await;
+        cluster.settle().await;
+    }
 }
 
 fn hash_of(settings: &ConfigMap) -> String {

@@ -12,6 +12,7 @@ mod difference;
 mod pair;
 mod outside;
 mod observed;
+mod groups;
 mod permutations;
 mod unordered;
 mod identities;

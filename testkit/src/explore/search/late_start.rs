@@ -1,6 +1,6 @@
 //! Runs without faults in which a controller starts late, or receives several changes of the test at once or one by
 //! one. If a failing run ends like one of them, its end depends on the order of arrival or on the observed changes, and
-//! the failure is dropped.
+//! the failure is dropped. With several controllers, each group of related objects may end like another run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,9 @@ use crate::test_cluster::TEST_CLIENT;
 
 /// A start after all steps of the test.
 const LAST: Duration = Duration::from_secs(3600);
+
+/// A start after other controllers have begun their first work, and before the first wait of the test ends.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Time for which a controller is cut off before the first change that it misses.
 const BEFORE: Duration = Duration::from_millis(1);
@@ -30,8 +33,9 @@ const COMPARING: [&str; 4] = [
 ];
 
 /// Returns a note if a failing run ends like a run without faults: like a run in which the test pauses between changes
-/// that it makes at the same time, or, if the test continued during a fault, like a run in which the affected
-/// controller starts late, or receives changes made during the fault at once.
+/// that it makes at the same time; if the test continued during a fault, like a run in which the affected controller
+/// starts late, or receives changes made during the fault at once; and with several controllers, like a run in which
+/// another of them is the first to do some of the work.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
     // In real time such a run would take as long.
@@ -42,63 +46,24 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
     let is_end_state = oracle == Oracle::EndState.name();
     let has_pauses = is_end_state && makes_changes_at_once(&runs.reference.outcome);
     let continues = plan.overlaps() && (is_asserted || COMPARING.contains(&oracle));
-    if !has_pauses && !continues {
-        return None;
-    }
+    let has_rivals = is_end_state && runs.reference.outcome.controllers.len() > 1;
     let struck = plan.faults.iter().filter(|it| it.action != Action::EARLY);
     let mut clients: Vec<&str> = struck.filter_map(|it| it.point.split(':').next()).collect();
     clients.dedup();
-    for client in clients {
-        let made = |times: Faultless| {
-            let plan = Plan {
-                patient_from: failed.patient_from,
-                ..times.plan(client)
-            };
-            runs.faultless(&plan)
+    let dependence = clients.into_iter().find_map(|client| {
+        let suspect = Suspect {
+            runs,
+            failed,
+            client,
+            is_asserted,
         };
-        let is_same = |made: &Outcome| match is_asserted {
-            true => made.violations.iter().any(|it| it.oracle == ASSERTIONS),
-            false => rested(made).judge(&failed.end, &runs.reference.mask).lines.is_empty(),
-        };
-        let last = || made(Faultless::Late(LAST));
-        if has_pauses && is_observed_one_by_one(runs, failed, &last) {
-            return Some(format!(
-                "the end state depends on whether changes of the test are observed one by one: it is the same in a run \
-                 without faults in which the test pauses between them (to replay: EXPLORE_REPLAY='{plan}')"
-            ));
-        }
-        if !continues {
-            continue;
-        }
-        let last = last();
-        let is_late = |time| is_same(&made(Faultless::Late(time)));
-        if is_same(&last) || failed.faults_end.is_some_and(is_late) {
-            return Some(format!(
-                "the end state depends on the order of arrival: it is the same in a run without faults in which {} \
-                 starts late (to replay: EXPLORE_REPLAY='{plan}')",
-                given(client)
-            ));
-        }
-        let (reference, mask) = (&runs.reference.outcome.end, &runs.reference.mask);
-        let may_miss = is_end_state && last.is_complete;
-        if !may_miss || !reference.differs_in_histories(&failed.end, rested(&last), mask) {
-            continue;
-        }
-        for missed in missed(failed) {
-            let merged = made(Faultless::CutOff(missed));
-            if merged.is_complete && reference.differs_like(&failed.end, rested(&merged), mask) {
-                let [from, until] = missed.map(|it| it.as_secs_f64());
-                return Some(format!(
-                    "the end state depends on the changes that {} observes: it is the same in a run without faults in \
-                     which {} observes the changes between {from:.3} s and {until:.3} s at once, and its last input \
-                     does not determine it (to replay: EXPLORE_REPLAY='{plan}')",
-                    given(client),
-                    given(client)
-                ));
-            }
-        }
-    }
-    None
+        let pauses = || has_pauses.then(|| suspect.pauses()).flatten();
+        let arrives = || continues.then(|| suspect.arrives()).flatten();
+        let merges = || (continues && is_end_state).then(|| suspect.merges()).flatten();
+        let rivals = || has_rivals.then(|| suspect.rivals()).flatten();
+        pauses().or_else(arrives).or_else(merges).or_else(rivals)
+    });
+    dependence.map(|it| format!("the end state depends on {it} (to replay: EXPLORE_REPLAY='{plan}')"))
 }
 
 /// Returns `true` if the test makes changes at the same time, which controllers may observe at once.
@@ -106,33 +71,116 @@ fn makes_changes_at_once(reference: &Outcome) -> bool {
     reference.doings.windows(2).any(|it| it[0].at == it[1].at)
 }
 
-/// Returns `true` if a failing run ends like a run without faults in which the test pauses between changes that it
-/// makes at the same time. `last` makes a run in which the controller only observes the last input.
-fn is_observed_one_by_one(runs: &Runs<'_>, failed: &Outcome, last: &dyn Fn() -> Arc<Outcome>) -> bool {
-    let plan = Plan {
-        is_spaced: true,
-        ..Plan::default()
-    };
-    let spaced = runs.faultless(&plan);
-    let Reference {
-        outcome,
-        mask,
-        milestones,
-        ..
-    } = &*runs.reference;
-    let given: Vec<String> = outcome.doings.iter().map(Doing::key).collect();
-    let is_same = |expected: &EndState, spaced: &EndState, mask: &Mask| {
-        let has_longer =
-            |last: &Outcome| last.is_complete && expected.has_longer_histories(&failed.end, rested(last), mask, &given);
-        expected.differs_like(&failed.end, spaced, mask) && has_longer(&last())
-    };
-    let Some(step) = failed.wrong_step else {
-        return is_same(&outcome.end, rested(&spaced), mask);
-    };
-    let state = |all: &'_ [Milestone]| all.get(step).and_then(|it| it.state.clone());
-    match (state(milestones), state(&spaced.milestones)) {
-        (Some(expected), Some(spaced)) => is_same(&expected, &spaced, &milestones[step].mask),
-        (_, None) | (None, _) => false,
+/// A failing run, and a controller that its faults affected.
+#[derive(Clone, Copy)]
+struct Suspect<'a> {
+    runs: &'a Runs<'a>,
+    failed: &'a Outcome,
+    client: &'a str,
+    /// Set if an assertion of the scenario failed.
+    is_asserted: bool,
+}
+
+impl Suspect<'_> {
+    fn made(&self, times: Faultless) -> Arc<Outcome> {
+        let plan = Plan {
+            patient_from: self.failed.patient_from,
+            ..times.plan(self.client)
+        };
+        self.runs.faultless(&plan)
+    }
+
+    fn is_same(&self, made: &Outcome) -> bool {
+        match self.is_asserted {
+            true => made.violations.iter().any(|it| it.oracle == ASSERTIONS),
+            false => {
+                let judged = rested(made).judge(&self.failed.end, &self.runs.reference.mask);
+                judged.lines.is_empty()
+            }
+        }
+    }
+
+    /// Compares with a run in which the test pauses between changes.
+    fn pauses(&self) -> Option<String> {
+        let plan = Plan {
+            is_spaced: true,
+            ..Plan::default()
+        };
+        let spaced = self.runs.faultless(&plan);
+        let given: Vec<String> = self.runs.reference.outcome.doings.iter().map(Doing::key).collect();
+        let is_same = self.is_where_it_failed(&spaced, |expected, spaced, mask| {
+            let last = self.made(Faultless::Late(LAST));
+            let is_like = expected.differs_like(&self.failed.end, spaced, mask);
+            is_like && last.is_complete && expected.has_longer_histories(&self.failed.end, rested(&last), mask, &given)
+        });
+        is_same.then(|| {
+            "whether changes of the test are observed one by one: it is the same in a run without faults in which the \
+             test pauses between them"
+                .to_owned()
+        })
+    }
+
+    /// Compares with runs in which the controller starts late.
+    fn arrives(&self) -> Option<String> {
+        let is_late = |time| self.is_same(&self.made(Faultless::Late(time)));
+        (is_late(LAST) || self.failed.faults_end.is_some_and(is_late)).then(|| {
+            format!(
+                "the order of arrival: it is the same in a run without faults in which {} starts late",
+                given(self.client)
+            )
+        })
+    }
+
+    /// Compares with runs in which the controller receives changes at once.
+    fn merges(&self) -> Option<String> {
+        let last = self.made(Faultless::Late(LAST));
+        let Reference { outcome, mask, .. } = &*self.runs.reference;
+        if !last.is_complete || !outcome.end.differs_in_histories(&self.failed.end, rested(&last), mask) {
+            return None;
+        }
+        let missed = missed(self.failed).into_iter().find(|missed| {
+            let merged = self.made(Faultless::CutOff(*missed));
+            merged.is_complete && outcome.end.differs_like(&self.failed.end, rested(&merged), mask)
+        });
+        let [from, until] = missed?.map(|it| it.as_secs_f64());
+        let client = given(self.client);
+        Some(format!(
+            "the changes that {client} observes: it is the same in a run without faults in which {client} observes the \
+             changes between {from:.3} s and {until:.3} s at once, and its last input does not determine it"
+        ))
+    }
+
+    /// Compares groups of related objects with a run in which other controllers are faster.
+    fn rivals(&self) -> Option<String> {
+        let late = self.made(Faultless::Late(SOON));
+        let is_same = self.is_where_it_failed(&late, |expected, late, mask| {
+            expected.differs_in_groups_like(&self.failed.end, late, mask)
+        });
+        is_same.then(|| {
+            format!(
+                "the order in which controllers arrive: each group of related objects is the same as in the reference, \
+                 or in a run without faults in which {} starts {SOON:?} later",
+                given(self.client)
+            )
+        })
+    }
+
+    /// Compares the reference with another run, at the step at which the failing run ended.
+    fn is_where_it_failed(&self, other: &Outcome, is_same: impl Fn(&EndState, &EndState, &Mask) -> bool) -> bool {
+        let Reference {
+            outcome,
+            mask,
+            milestones,
+            ..
+        } = &*self.runs.reference;
+        let Some(step) = self.failed.wrong_step else {
+            return is_same(&outcome.end, rested(other), mask);
+        };
+        let state = |all: &'_ [Milestone]| all.get(step).and_then(|it| it.state.clone());
+        match (state(milestones), state(&other.milestones)) {
+            (Some(expected), Some(other)) => is_same(&expected, &other, &milestones[step].mask),
+            (_, None) | (None, _) => false,
+        }
     }
 }
 
