@@ -1,5 +1,5 @@
-//! Progress in the status of a custom resource: a list of the last changes, the observed generation, the time of the
-//! end, and Pods that are ready.
+//! Progress in the status of a custom resource: failed attempts, pending work, a list of the last changes, the observed
+//! generation, the time of the end, and Pods that are ready.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use kube::{Api, Client, CustomResource, CustomResourceExt, Resource, ResourceExt
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use testkit::explore::{External, ExternalError};
 use testkit::objects::{object, serialized};
 use testkit::{TestCluster, TestClusterBuilder};
 
@@ -22,6 +23,9 @@ use crate::support::{Done, Error, again, done, now};
 
 twins! {
     tasks();
+    failed_attempts_are_counted: "end state", "default/web status.phase: expected \"Ready\", found \"Failed\"";
+    strangers_are_counted: "end state", "default/web status.failedAttempts";
+    pending_work_is_reported: "end state", "default/web status.pending: expected 0, found 1";
     last_changes_slide_through_the_status: "end state", "secrets default/web";
     generation_of_the_work_is_observed: "end state", "secrets default/web";
     finished_task_expires: "no delete by name of another object", "tasks deleted tasks.example.com default/web by name";
@@ -44,10 +48,13 @@ struct TaskSpec {
 #[serde(rename_all = "camelCase", default)]
 struct TaskStatus {
     phase: String,
+    failed_attempts: u32,
+    last_error: Option<String>,
     observed_generation: Option<i64>,
     changes: Vec<Change>,
     finished_at: Option<String>,
     ready: u32,
+    pending: u32,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -63,6 +70,7 @@ fn tasks() -> TestClusterBuilder {
 #[derive(Clone)]
 struct Context {
     client: Client,
+    cloud: External,
 }
 
 impl Context {
@@ -115,10 +123,11 @@ fn start<F>(cluster: &TestCluster, reconcile: impl Fn(Arc<Task>, Context) -> F +
 where
     F: Future<Output = Done> + Send + 'static,
 {
+    let cloud = cluster.external("cloud").of("tasks");
     cluster.controller("tasks", move |client: Client| {
-        let reconcile = reconcile.clone();
+        let (reconcile, cloud) = (reconcile.clone(), cloud.clone());
         async move {
-            let context = Context { client };
+            let context = Context { client, cloud };
             Controller::new(context.tasks(), watcher::Config::default())
                 .owns(context.pods(), watcher::Config::default())
                 .run(
@@ -147,6 +156,76 @@ async fn made_and_resized(cluster: &TestCluster) {
     cluster.settle().await;
     patch(cluster, json!({"size": 2})).await;
     cluster.settle().await;
+}
+
+/// Counts failed calls in the status, and waits after each. The bug does not try again after the first of them.
+async fn failed_attempts_are_counted(cluster: &TestCluster, is_healthy: bool) {
+    start(cluster, move |task, cx| async move {
+        let (name, status) = (task.name_any(), status(&task));
+        if status.phase == "Ready" || (!is_healthy && status.phase == "Failed") {
+            return done();
+        }
+        let left = since(status.finished_at) + 10 - now().as_second();
+        if left > 0 {
+            return again(left.unsigned_abs());
+        }
+        match cx.cloud.create(&name, json!({"kind": "disk"})).await {
+            Ok(()) | Err(ExternalError::AlreadyExists(_)) => {
+                cx.patch_status(&name, json!({"phase": "Ready", "lastError": null, "finishedAt": null}))
+                    .await?;
+                done()
+            }
+            Err(err) => {
+                let failed = json!({
+                    "phase": "Failed", "failedAttempts": status.failed_attempts + 1, "lastError": err.to_string(),
+                    "finishedAt": now().to_string(),
+                });
+                cx.patch_status(&name, failed).await?;
+                again(10)
+            }
+        }
+    });
+    made_and_resized(cluster).await;
+}
+
+/// Reports that work is pending until it is done. The bug leaves the report of an earlier process.
+async fn pending_work_is_reported(cluster: &TestCluster, is_healthy: bool) {
+    start(cluster, move |task, cx| async move {
+        let (name, status) = (task.name_any(), status(&task));
+        if status.observed_generation == task.metadata.generation && (status.pending == 0 || !is_healthy) {
+            return done();
+        }
+        let begun = json!({"pending": 1, "observedGeneration": task.metadata.generation});
+        cx.patch_status(&name, begun).await?;
+        cx.apply_secret(&task).await?;
+        cx.patch_status(&name, json!({"pending": 0})).await?;
+        done()
+    });
+    made_and_resized(cluster).await;
+}
+
+/// Counts the calls that a disk of a stranger refuses. The bug counts a disk that a lost call of its own has created.
+async fn strangers_are_counted(cluster: &TestCluster, is_healthy: bool) {
+    start(cluster, move |task, cx| async move {
+        let (name, status) = (task.name_any(), status(&task));
+        if status.phase == "Ready" {
+            return done();
+        }
+        let disk = json!({"uid": task.uid()});
+        match cx.cloud.create(&name, disk.clone()).await {
+            Ok(()) => {}
+            Err(ExternalError::AlreadyExists(_)) if is_healthy && cx.cloud.get(&name).await? == Some(disk) => {}
+            Err(ExternalError::AlreadyExists(_)) => {
+                let refused = json!({"phase": "Ready", "failedAttempts": status.failed_attempts + 1});
+                cx.patch_status(&name, refused).await?;
+                return done();
+            }
+            Err(err) => return Err(err.into()),
+        }
+        cx.patch_status(&name, json!({"phase": "Ready"})).await?;
+        done()
+    });
+    made_and_resized(cluster).await;
 }
 
 /// Keeps the last three sizes with their times. The bug records a size before its work is done.

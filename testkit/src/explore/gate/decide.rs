@@ -12,7 +12,7 @@ use fake_apiserver::{ApiServer, Verb};
 use tokio::time::Instant;
 
 use super::life::{Life, Shown};
-use crate::explore::outcomes::{Bodies, DELETES_BY_NAME, HOT_LOOP, Judged, Milestone, Uids, Violation, Wrote};
+use crate::explore::outcomes::{Bodies, Count, DELETES_BY_NAME, HOT_LOOP, Judged, Milestone, Uids, Violation, Wrote};
 use crate::explore::plans::{Action, OnAnswer, OnEvent, OnRequest, Plan, escaped, given};
 use crate::explore::trace::{Delivery, Outcome, Request, STEP, Step, What, timeless, without_task_ids};
 use crate::lock::lock;
@@ -114,6 +114,8 @@ pub(crate) struct State {
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
     pub(crate) unlike: BTreeSet<(String, String)>,
+    /// The differences in the last comparison, if all of them may be counts of failures.
+    pub(crate) failure_counts: Vec<Count>,
     /// The controller that created each object, by uid.
     pub(crate) made: BTreeMap<String, Arc<str>>,
     /// Indices of the `sometimes` checks that have held.
@@ -244,6 +246,7 @@ impl Gate {
         let mut state = self.state();
         state.permuted = judged.permuted;
         state.unlike = judged.fields;
+        state.failure_counts = judged.counts;
         judged.lines
     }
 

@@ -7,6 +7,7 @@ use fake_apiserver::{ApiServer, StoredObject, Worker};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::counts::{Count, only_counts};
 use super::derived::Deciders;
 use super::difference::Difference;
 use super::identities::{Identities, Keys, Referent, Which, resource};
@@ -76,6 +77,8 @@ pub(crate) struct Judged {
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differ. Objects that are missing are not listed.
     pub(crate) fields: BTreeSet<(String, String)>,
+    /// The differences, if all of them may be counts of failures.
+    pub(crate) counts: Vec<Count>,
 }
 
 impl EndState {
@@ -293,6 +296,7 @@ impl EndState {
         });
         Judged {
             fields: fields.collect(),
+            counts: only_counts(&differences),
             lines: lines(differences),
             permuted,
         }

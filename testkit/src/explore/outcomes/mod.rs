@@ -11,6 +11,7 @@ mod end_state;
 mod difference;
 mod pair;
 mod outside;
+mod counts;
 mod observed;
 mod groups;
 mod permutations;
@@ -25,6 +26,7 @@ mod leaves;
 mod generated;
 mod left_behind;
 
+pub(crate) use counts::Count;
 pub(crate) use derived::Deciders;
 pub(crate) use doing::Doing;
 pub(crate) use end_state::{EndState, Judged};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::counts::Count;
 use super::doing::Doing;
 use super::end_state::EndState;
 use super::generated::Generated;
@@ -70,6 +71,8 @@ pub(crate) struct Outcome {
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
     pub(crate) unlike: BTreeSet<(String, String)>,
+    /// The differences in the last comparison, if all of them may be counts of failures.
+    pub(crate) failure_counts: Vec<Count>,
     /// Number of steps at which the scenario had settled before the step with a wrong state, if it ended there.
     pub(crate) wrong_step: Option<usize>,
     /// Set if the scenario took all of its steps.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::faults::{Effects, Fault, Kind, OnAnswer, OnRequest, Value};
+use super::faults::{Effects, Fault, Kind, OnAnswer, OnCall, OnRequest, Value};
 
 /// A fault and its value, at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +17,12 @@ impl Action {
     pub(crate) const EARLY: Self = Self {
         fault: Fault::Early,
         value: Value::Nothing,
+    };
+
+    /// The server, or the system that is called, is unavailable.
+    pub(crate) const REFUSED: Self = Self {
+        fault: Fault::Fail,
+        value: Value::Number(503),
     };
 
     pub(crate) fn kind(self) -> Kind {
@@ -54,6 +60,32 @@ impl Action {
     /// Returns `true` if the fault kills a controller after its request has completed.
     pub(crate) fn is_crash_after(self) -> bool {
         matches!(self.effects().answer, Some(OnAnswer::Crash(_)))
+    }
+
+    /// Returns `true` if the client receives an error for its request or its call.
+    pub(crate) fn is_failure(self) -> bool {
+        let Effects {
+            request, answer, call, ..
+        } = self.effects();
+        let is_refused = matches!(
+            request,
+            Some(
+                OnRequest::Refuse(_)
+                    | OnRequest::Lose(_)
+                    | OnRequest::Overtake
+                    | OnRequest::ArriveLate { crashes: false, .. }
+            )
+        );
+        let is_lost = matches!(answer, Some(OnAnswer::Break(_)));
+        is_refused || is_lost || matches!(call, Some(OnCall::Fail | OnCall::Outage(_)))
+    }
+
+    /// Returns the same failure without an execution of the request: if its answer was lost, it is refused instead.
+    pub(crate) fn unexecuted(self) -> Self {
+        let Effects { request, answer, .. } = self.effects();
+        let is_executed = matches!(answer, Some(OnAnswer::Break(_)))
+            || matches!(request, Some(OnRequest::ArriveLate { crashes: false, .. }));
+        if is_executed { Self::REFUSED } else { self }
     }
 
     /// Parses `crash-after=1000`.

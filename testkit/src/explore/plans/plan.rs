@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::action::Action;
 use super::faults::{OnRun, Struck};
-use super::point::{Point, escaped, given, words};
+use super::point::{Point, escaped, given, next, words};
 
 /// A fault and the point at which it takes effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,36 @@ impl Plan {
             point: point.to_owned(),
             action,
         });
+        plan
+    }
+
+    /// Returns `true` if a client receives an error because of a fault of the plan.
+    pub(crate) fn has_failures(&self) -> bool {
+        self.faults.iter().any(|it| it.action.is_failure())
+    }
+
+    /// Returns the plan with the same failures, but without an execution of the requests that fail.
+    pub(crate) fn unexecuted(&self) -> Self {
+        let mut plan = self.clone();
+        for fault in &mut plan.faults {
+            fault.action = fault.action.unexecuted();
+        }
+        plan
+    }
+
+    /// Returns the plan with more failures: the next message after each one that fails is refused as well, and a system
+    /// is unreachable for twice the time.
+    pub(crate) fn with_more_failures(&self) -> Self {
+        let mut plan = self.clone();
+        for fault in self.faults.iter().filter(|it| it.action.is_failure()) {
+            let lasting = fault.action.window().filter(|_| fault.action.effects().call.is_some());
+            if let Some(time) = lasting {
+                let longer = plan.faults.iter_mut().filter(|it| *it == fault);
+                longer.for_each(|it| it.action = fault.action.lasting(time * 2));
+            } else if let Some(next) = next(&fault.point) {
+                plan = plan.and(&next, Action::REFUSED);
+            }
+        }
         plan
     }
 

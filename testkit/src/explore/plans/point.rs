@@ -40,6 +40,13 @@ pub(crate) fn first_in_step(stem: &str, step: usize) -> Point {
 
 const IN_STEP: &str = "step";
 
+/// Returns the point of the next message of the same kind about the same object.
+pub(crate) fn next(point: &str) -> Option<Point> {
+    let (stem, number) = point.rsplit_once('#')?;
+    let number: u64 = number.parse().ok()?;
+    Some(format!("{stem}#{}", number + 1))
+}
+
 /// Description of the parts of a point.
 pub(crate) struct Words<'a> {
     pub(crate) client: Cow<'a, str>,

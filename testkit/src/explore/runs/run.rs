@@ -472,6 +472,7 @@ impl Run<'_> {
             patient_from: self.gate.plan.patient_from,
             permuted: std::mem::take(&mut state.permuted),
             unlike: std::mem::take(&mut state.unlike),
+            failure_counts: std::mem::take(&mut state.failure_counts),
             is_complete: state.is_complete,
             faults_begin: state.faults_begin,
             faults_end: state

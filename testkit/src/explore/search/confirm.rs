@@ -8,7 +8,7 @@ use super::late_start::depends_on_timing;
 use super::shrink;
 use super::shrink::Shrunk;
 use crate::explore::oracles::Oracle;
-use crate::explore::outcomes::{Finding, Nondeterminism, Outcome, Violation};
+use crate::explore::outcomes::{Count, Finding, Nondeterminism, Outcome, Violation};
 use crate::explore::plans::{Plan, given};
 use crate::explore::trace::{Step, What};
 use crate::virtual_clock;
@@ -60,7 +60,8 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     let Some(violation) = outcome.violations.first().cloned() else {
         return Confirmed::Stopped;
     };
-    if let Some(note) = depends_on_timing(runs, plan, outcome) {
+    let counts = counts_failures(runs, plan, outcome, took);
+    if let Some(note) = counts.or_else(|| depends_on_timing(runs, plan, outcome)) {
         return Confirmed::FirstCome(note);
     }
     let (recurrence, again) = recurrence(runs, plan, &violation, took);
@@ -94,7 +95,8 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
         took: shrinking,
     } = shrunk;
     *took += shrinking;
-    if let Some(note) = depends_on_timing(runs, &plan, &outcome) {
+    let counts = counts_failures(runs, &plan, &outcome, took);
+    if let Some(note) = counts.or_else(|| depends_on_timing(runs, &plan, &outcome)) {
         return Confirmed::FirstCome(note);
     }
     let has_clock = virtual_clock::is_available(config.has_machine_clock);
@@ -111,6 +113,35 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     let mut finding = Finding::new(&reference, outcome, plan, violation);
     finding.recurrence = recurrence;
     Confirmed::Failure(finding)
+}
+
+/// Returns a note if the failing run of a plan only differs from the reference in counts of failures. A number counts
+/// failures if it grows with them: it is greater in a run with more failures. It must not count the effects of requests
+/// that fail although they are executed, so it is the same if they are refused.
+fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut Duration) -> Option<String> {
+    let is_end_state = outcome.violations.first()?.oracle == Oracle::EndState.name();
+    let may_count = is_end_state && !outcome.failure_counts.is_empty() && plan.has_failures();
+    if !may_count || runs.config.timing.is_real {
+        return None;
+    }
+    let mut made = |plan: &Plan| {
+        let made = runs.early(plan);
+        *took += made.took;
+        (made.wrong_step, made.failure_counts)
+    };
+    let unexecuted = plan.unexecuted();
+    if unexecuted != *plan && made(&unexecuted) != (outcome.wrong_step, outcome.failure_counts.clone()) {
+        return None;
+    }
+    let (step, more) = made(&unexecuted.with_more_failures());
+    if step != outcome.wrong_step || !Count::have_grown(&more, &outcome.failure_counts) {
+        return None;
+    }
+    let counts: Vec<String> = outcome.failure_counts.iter().map(Count::text).collect();
+    Some(format!(
+        "numbers count failures, and are not compared with the reference: {} (to replay: EXPLORE_REPLAY='{plan}')",
+        counts.join("; ")
+    ))
 }
 
 /// Makes more runs of a plan that has failed once. Returns the number of failures and of runs, and in real time one of
