@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use fake_apiserver::trace::{Group, Log, Mark, Marks};
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::metadata::Metadata;
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::NoSubscriber;
 use tracing::{Event, Level, Subscriber};
 use tracing_core::span::Current;
 
@@ -52,6 +53,10 @@ const REASON: &str = "object.reason";
 pub(crate) fn is_asked() -> bool {
     std::env::var_os(TRACE).is_some_and(|it| !it.is_empty() && it != "0")
 }
+
+/// A subscriber that records nothing and is never dropped. While a process has only one subscriber, `tracing` disables a
+/// line for all threads if another thread, which has no subscriber, is the first to write it.
+static OTHER: OnceLock<Dispatch> = OnceLock::new();
 
 thread_local! {
     static GUARD: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
@@ -96,6 +101,7 @@ impl Output {
             place: Box::new(place),
             state: Mutex::default(),
         });
+        OTHER.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let subscriber = Recorder(Arc::clone(&shared));
         let guard = dispatcher::set_default(&Dispatch::new(subscriber));
         GUARD.with_borrow_mut(|it| *it = Some(guard));
@@ -345,5 +351,21 @@ impl Visit for Fields {
                 let _ = write!(self.text, " {name}={value:?}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two tests of one process run the same controller, and one of them is recorded.
+    #[test]
+    fn output_is_recorded_if_another_thread_has_written_such_a_line_first() {
+        let write = || tracing::info!("a line");
+        let output = Output::record(Instant::now(), || 0);
+        std::thread::scope(|it| drop(it.spawn(write)));
+        write();
+        output.end();
+        assert_eq!(output.marks().logs.len(), 1);
     }
 }
