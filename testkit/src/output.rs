@@ -54,8 +54,8 @@ pub(crate) fn is_asked() -> bool {
     std::env::var_os(TRACE).is_some_and(|it| !it.is_empty() && it != "0")
 }
 
-/// A subscriber that records nothing and is never dropped. While a process has only one subscriber, `tracing` disables
-/// a line for all threads if another thread, which has no subscriber, is the first to write it.
+/// A subscriber that records nothing and is never dropped. If a process has only one subscriber, and a thread without a
+/// subscriber is the first to write a line, `tracing` disables this line for all threads.
 static OTHER: OnceLock<Dispatch> = OnceLock::new();
 
 thread_local! {

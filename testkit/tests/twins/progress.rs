@@ -334,7 +334,7 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.is_some_and(|it| it.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
 }
 
-/// Counts the Pods of a Task that are ready. The bug adds what has changed to the last count.
+/// Counts the Pods of a Task that are ready. The bug adds the changes that it observes to the last count.
 async fn ready_pods_are_counted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let name = task.name_any();

@@ -43,7 +43,7 @@ impl Look<'_> {
         Probes { started, killed, ready }
     }
 
-    /// Returns the times at which the state of a probe changes, with the new state; `None` if it has no outage.
+    /// Returns the times at which the state of a probe changes, with the new state; `None` if it never fails.
     fn changes(
         &self,
         container: &Map,

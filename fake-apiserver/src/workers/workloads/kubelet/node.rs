@@ -75,7 +75,7 @@ pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Plans the status of a Node whose kubelet runs again: its conditions are those of a ready Node.
+/// Plans the status of a Node whose kubelet was started again: it gets the conditions of a ready Node.
 pub(super) fn restarted(node: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let mut next = status(node).clone();

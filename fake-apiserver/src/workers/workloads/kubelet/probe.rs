@@ -84,8 +84,8 @@ impl ProbeKind {
     }
 }
 
-/// The stretches of time with the same result, from the start of the container: their ends, and `true` for success. The
-/// last one has no end. Outages before `known` are cut off.
+/// Divides the time after the start of the container into stretches with the same result. Returns the end of each and
+/// `true` for success; the last one has no end. Failures before `known` are ignored.
 pub(super) fn stretches(outages: &[&Outage], known: Duration) -> Vec<(Option<Duration>, bool)> {
     let mut found = Vec::new();
     let mut reached = Duration::ZERO;

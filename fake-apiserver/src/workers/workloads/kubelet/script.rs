@@ -493,9 +493,9 @@ impl Kubelet {
     }
 
     /// Sets whether kubelets send heartbeats: each renews the Lease of its Node in `kube-node-lease` every 10 s.
-    /// Default: no, because they would wake a test with a paused clock for as long as it lasts. Without heartbeats a
-    /// Node stays ready, has no Lease, and is only lost if it is [stopped](Self::stop_node), or if a test sets its
-    /// condition `Ready` to `Unknown`.
+    /// Default: no, because each renewal would wake a test with a paused clock. Without heartbeats a Node has no Lease.
+    /// It stays ready until its kubelet is [stopped](Self::stop_node) or a test sets its condition `Ready` to
+    /// `Unknown`.
     ///
     /// A test may also renew the Leases: a Node whose Lease has been renewed is lost after 50 s without another
     /// renewal.
