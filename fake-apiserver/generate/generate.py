@@ -2,6 +2,7 @@
 """Writes the tables of built-in resources and types from packages of the registries. See README.md."""
 
 import argparse
+import base64
 import gzip
 import hashlib
 import json
@@ -178,16 +179,91 @@ def core_resources(listing):
 
 
 def served(aggregated, core):
-    """`(group, version, row)` of all resources, in the order of discovery."""
-    rows = [("", "v1", row) for row in core_resources(core)]
+    """`(group, version, row)` of all resources, in the order of discovery: those on by default, then the others."""
+    rows, others = [("", "v1", row) for row in core_resources(core)], []
     for item in aggregated["items"]:
         group = item["metadata"]["name"]
         for version in item["versions"]:
-            if version["version"] not in STABLE:
-                continue
+            to = rows if version["version"] in STABLE else others
             for row in sorted(version["resources"], key=lambda row: row["resource"]):
-                rows.append((group, version["version"], row))
-    return rows
+                to.append((group, version["version"], row))
+    return rows, others
+
+
+def storage_gates(folder):
+    """The gate that a resource's storage depends on, by group's folder, version and resource."""
+    out = {}
+    for file in (folder / "pkg" / "registry").glob("*/rest/storage_*.go"):
+        for resource, version, gate in re.findall(
+                r'resource := "(\w+)"; \w+\.ResourceEnabled\(\w*?(v\d+(?:(?:alpha|beta)\d+)?)\.SchemeGroupVersion[^{]*\{\n'
+                r'\s*if utilfeature\.DefaultFeatureGate\.Enabled\(features\.(\w+)\)', file.read_text()):
+            out[file.parent.parent.name, version, resource] = gate
+    return out
+
+
+def storage_versions(folder, rows, kinds):
+    """The version in which each resource is stored, which discovery shows as a hash."""
+    out, hashes = {}, {}
+    for group, version, row in rows:
+        file = folder / "api" / "discovery" / f"apis__{group}__{version}.json"
+        if file not in hashes:
+            hashes[file] = {it["name"]: it.get("storageVersionHash") for it in json.loads(file.read_text())["resources"]}
+        kind = row["responseKind"]["kind"]
+        for known in (key.split("/") for key in kinds):
+            digest = hashlib.sha256(f"{group}/{known[1]}/{kind}".encode()).digest()[:8]
+            if known[0] == group and base64.b64encode(digest).decode() == hashes[file][row["resource"]]:
+                out[group, version, row["resource"]] = known[1]
+    return out
+
+
+def rank(version):
+    """The order of versions by age and stability, the highest last."""
+    major, stage, minor = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version).groups()
+    return (["alpha", "beta", None].index(stage), int(major), int(minor or 0))
+
+
+def fields_of(types, go, package, above=()):
+    """The fields of a Go type to any depth, without the names of the package's types."""
+    kind = types[go]
+    if kind["kind"] in ("ptr", "slice"):
+        return [kind["kind"], fields_of(types, kind["elem"], package, above)]
+    if kind["kind"] == "map":
+        return ["map", fields_of(types, kind["elem"], package, above)]
+    if kind["kind"] != "struct" or go in above:
+        return kind["kind"]
+    if kind.get("pkg") != package:
+        return go
+    return [[field["json"], bool(field.get("omitempty")), bool(field.get("omitzero")),
+             fields_of(types, field["type"], package, (*above, go))] for field in flat_fields(types, go)]
+
+
+def with_forms(folder, rows, others, types, gates):
+    """The rows of versions that are off by default, each with the gate that it depends on if that is off, the version
+    in which it is stored, and the newest version, if its fields are others."""
+    by_storage, stored, out = storage_gates(folder), storage_versions(folder, others, types["kinds"]), []
+    for group, version, row in others:
+        kind, name = row["responseKind"]["kind"], row["resource"]
+        gate = by_storage.get((group.partition(".")[0], version, name), "")
+        newest = max((of[1] for of in rows + others if of[0] == group and of[2]["resource"] == name), key=rank)
+        of_kinds = [types["kinds"][f"{group}/{of}/{kind}"] for of in (version, newest)]
+        fields = [fields_of(types["types"], of, types["types"][of]["pkg"]) for of in of_kinds]
+        out.append((group, version, row, gate if gates.get(gate, "").startswith("false") else "",
+                    stored[group, version, name], version if fields[0] == fields[1] else newest))
+    return out
+
+
+def groups_in_order(aggregated_by_minor):
+    """All groups, in the order in which discovery shows them."""
+    out = []
+    for aggregated in aggregated_by_minor:
+        at = 0
+        for item in aggregated["items"]:
+            name = item["metadata"]["name"]
+            if name not in out:
+                out.insert(at, name)
+            assert out.index(name) >= at, name
+            at = out.index(name) + 1
+    return out
 
 
 def quote(text):
@@ -218,21 +294,33 @@ def resource_row(group, version, row):
     return head + "\n        " + ("subresources![{}])".format(", ".join(subs)) if subs else "&[])")
 
 
-def resource_rows(by_minor):
-    """The source of `resources.rs`."""
+def optional_row(group, version, row, gate, stored, form):
+    """The source of a row of a version that is off by default."""
+    stage = "Alpha" if "alpha" in version else "Beta"
+    return "optional({}, [{}], {})".format(stage, ", ".join(map(quote, (gate, stored, form))),
+                                           resource_row(group, version, row))
+
+
+def resource_rows(by_minor, source):
+    """The distinct rows in order, and the minor versions that have each."""
     minors = list(by_minor)
     rows, found = [], {}
     for minor, of_minor in by_minor.items():
         at = 0
-        for group, version, row in of_minor:
-            text = resource_row(group, version, row)
+        for of in of_minor:
+            text = source(*of)
             if text in found:
-                assert rows.index(text) >= at, f"{minor} orders {row['resource']} differently"
+                assert rows.index(text) >= at, f"{minor} orders {text} differently"
             else:
                 rows.insert(at, text)
                 found[text] = []
             found[text].append(minor)
             at = rows.index(text) + 1
+    return rows, found, minors
+
+
+def version_bounds(rows, found, minors):
+    """The rows with the versions of Kubernetes that have them, and the names of these."""
     out, used = [], set()
     for text in rows:
         first, last = minors.index(found[text][0]), minors.index(found[text][-1])
@@ -242,6 +330,14 @@ def resource_rows(by_minor):
                 text = f"{word}({variant(minors[at])}, {text})"
                 used.add(variant(minors[at]))
         out.append(f"    {text},")
+    return out, used
+
+
+def resource_tables(by_minor, others_by_minor, groups):
+    """The source of `resources.rs`."""
+    out, used = version_bounds(*resource_rows(by_minor, resource_row))
+    others, more = version_bounds(*resource_rows(others_by_minor, optional_row))
+    used |= more
     head = [
         "//! The built-in resources, in the order in which discovery shows them.",
         "//!",
@@ -249,16 +345,30 @@ def resource_rows(by_minor):
         "",
         "use std::borrow::Cow::Borrowed;",
         "",
-        "use super::served::{ALL, NONE, Served, row, since, sub, subresources, texts, until};",
+        "use super::served::Stage::{Alpha, Beta};",
+        "use super::served::{ALL, NONE, Served, optional, row, since, sub, subresources, texts, until};",
         f"use crate::api::kubernetes_version::KubernetesVersion::{{{', '.join(sorted(used))}}};",
         "use crate::api::resource::Scope::{Cluster, Namespaced};",
         "use crate::api::resource::{SubresourceInfo, Text};",
         "",
         "/// Every built-in resource a server serves by default, and the versions of Kubernetes in which it does.",
         "#[rustfmt::skip]",
-        f"pub(super) static RESOURCES: [Served; {len(rows)}] = [",
+        f"pub(super) static RESOURCES: [Served; {len(out)}] = [",
     ]
-    return "\n".join([*head, *out, "];", ""])
+    between = [
+        "];",
+        "",
+        "/// The API groups of all versions of Kubernetes, except for the core group, in the order of discovery.",
+        "#[rustfmt::skip]",
+        f"pub(super) static GROUPS: [&str; {len(groups)}] = [",
+        *(f"    {quote(name)}," for name in groups),
+        "];",
+        "",
+        "/// Every resource of a version that is off by default, and the versions of Kubernetes that have it.",
+        "#[rustfmt::skip]",
+        f"pub(super) static OPTIONAL: [Served; {len(others)}] = [",
+    ]
+    return "\n".join([*head, *out, *between, *others, "];", ""])
 
 
 def variant(minor):
@@ -477,7 +587,7 @@ def protobuf_path(numbers):
 def kinds_of(rows):
     """The kinds that resources and their subresources take and answer."""
     kinds = set(EXTRA_KINDS)
-    for group, version, row in rows:
+    for group, version, row, *_ in rows:
         kinds.add((group, version, row["responseKind"]["kind"]))
         for sub in row.get("subresources", []):
             of = sub["responseKind"]
@@ -486,20 +596,23 @@ def kinds_of(rows):
     return kinds
 
 
-def type_tables(by_minor, sources):
+def type_tables(by_minor, others_by_minor, sources):
     """The source of `table.rs`."""
     kinds = {minor: kinds_of(rows) for minor, rows in by_minor.items()}
+    others = {minor: kinds_of(rows) for minor, rows in others_by_minor.items()}
     for source in sources.values():
         KEYS.update(list_keys(source.defs))
     table = Table(sources[DEFAULT])
     found, last = [], {}
-    for source in sources.values():
-        table.turn_to(source, forms_of(source, sources[DEFAULT], kinds[source.minor]))
-        for kind in sorted(kinds[source.minor]):
-            shape = table.shape(source.kinds["/".join(kind)])
-            if last.get(kind) != shape:
-                last[kind] = shape
-                found.append((*kind, shape, variant(source.minor)))
+    # The types of versions that are off by default follow, so that they do not change the numbers of the others.
+    for of_minor in (kinds, others):
+        for minor, source in sources.items():
+            table.turn_to(source, forms_of(source, sources[DEFAULT], kinds[minor] | others[minor]))
+            for kind in sorted(of_minor[minor]):
+                shape = table.shape(source.kinds["/".join(kind)])
+                if last.get(kind) != shape:
+                    last[kind] = shape
+                    found.append((*kind, shape, variant(minor)))
     found.sort(key=lambda row: (*row[:3], row[4]))
     flat, starts = [], []
     for _, _, fields, _, _ in table.structs:
@@ -519,7 +632,8 @@ def type_tables(by_minor, sources):
         "use super::ListType;",
         f"use crate::api::kubernetes_version::KubernetesVersion::{{self, {', '.join(map(variant, sources))}}};",
         "",
-        "/// The kinds with their shapes and the versions from which these count, sorted by group, version, kind and that.",
+        "/// The kinds with their shapes and the versions from which the shapes apply, sorted by group, version, kind and the",
+        "/// latter version.",
         "#[rustfmt::skip]",
         f"pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); {len(found)}] = [",
     ]
@@ -530,13 +644,13 @@ def type_tables(by_minor, sources):
     others = sorted(key for key in (tuple(key.split("/")) for key in known if key.count("/") == 2)
                     if key not in served_kinds and key[2] in names and not key[2].endswith("Options"))
     others = [key for key in others if key[0] != "meta.k8s.io" and key[2] not in ("Status", "ListMeta")]
-    out += ["];", "", "/// Kinds the server knows in versions it does not serve, sorted.", "#[rustfmt::skip]",
+    out += ["];", "", "/// Kinds in versions that are registered but not served, sorted.", "#[rustfmt::skip]",
             f"pub(super) static UNSERVED: [(&str, &str, &str); {len(others)}] = ["]
     out += [f"    ({quote(g)}, {quote(v)}, {quote(k)})," for g, v, k in others]
     out += ["];", "", "/// Every distinct shape.", "#[rustfmt::skip]",
             f"pub(super) static SHAPES: [Shape; {len(table.shapes)}] = ["]
     out += [f"    {shape}, // {index}" for index, shape in enumerate(table.shapes)]
-    out += ["];", "", "/// Every struct: its fields lie side by side in `FIELDS`.", "#[rustfmt::skip]",
+    out += ["];", "", "/// Every struct; its fields are adjacent in `FIELDS`.", "#[rustfmt::skip]",
             f"pub(super) static STRUCTS: [StructType; {len(table.structs)}] = ["]
     for index, (name, full, fields, defaults, _) in enumerate(table.structs):
         pairs = ", ".join(f"({quote(k)}, {quote(v)})" for k, v in defaults)
@@ -668,25 +782,52 @@ def openapi(rows, source, types):
     return documents.out
 
 
+def shared(definitions):
+    """Replaces definitions that are those of a newer version of their group, but for the version in names, by
+    the name of that version."""
+    versions = {}
+    for name in definitions:
+        package, kind = name.rsplit(".", 1)
+        group, _, version = package.rpartition(".")
+        if re.fullmatch(r"v\d+((alpha|beta)\d+)?", version):
+            versions.setdefault((group, kind), []).append(version)
+    out = dict(definitions)
+    for (group, kind), found in versions.items():
+        for version in found:
+            for newer in sorted((it for it in found if rank(it) > rank(version)), key=rank, reverse=True):
+                text = json.dumps(definitions[f"{group}.{newer}.{kind}"], sort_keys=True)
+                text = text.replace(f"{group}.{newer}.", f"{group}.{version}.")
+                text = text.replace(f'"version": "{newer}"', f'"version": "{version}"')
+                if json.loads(text) == definitions[f"{group}.{version}.{kind}"]:
+                    out[f"{group}.{version}.{kind}"] = newer
+                    break
+    return out
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("target/generate"),
                         help="folder for downloads")
     args = parser.parse_args()
     work = args.work.resolve()
-    by_minor, sources, types, all_gates = {}, {}, {}, {}
+    by_minor, others, sources, types, all_gates, listings = {}, {}, {}, {}, {}, []
     for minor, (release, described) in VERSIONS.items():
         folder = work / minor
         folder.mkdir(parents=True, exist_ok=True)
         types[minor] = go_types(folder, release)
-        by_minor[minor] = served(*discovery(module(folder, "kubernetes", "1." + release)))
+        kubernetes = module(folder, "kubernetes", "1." + release)
+        aggregated, core = discovery(kubernetes)
+        listings.append(aggregated)
         all_gates[minor] = gates(folder, release, minor)
+        by_minor[minor], off = served(aggregated, core)
+        others[minor] = with_forms(kubernetes, by_minor[minor], off, types[minor], all_gates[minor])
         sources[minor] = Source(minor, types[minor], definitions(folder, described), all_gates[minor])
-    (SCHEMA / "resources.rs").write_text(resource_rows(by_minor))
-    (SCHEMA / "table.rs").write_text(type_tables(by_minor, sources))
+    (SCHEMA / "resources.rs").write_text(resource_tables(by_minor, others, groups_in_order(listings)))
+    (SCHEMA / "table.rs").write_text(type_tables(by_minor, others, sources))
     subprocess.run(["rustfmt", "--edition", "2024", SCHEMA / "resources.rs", SCHEMA / "table.rs"], check=True)
     (CRATE / "data").mkdir(exist_ok=True)
-    definitions_of = {minor: openapi(by_minor[minor], source, types[minor]) for minor, source in sources.items()}
+    definitions_of = {minor: shared(openapi([*by_minor[minor], *others[minor]], source, types[minor]))
+                      for minor, source in sources.items()}
     minors = list(VERSIONS)
     at = minors.index(DEFAULT)
     write_definitions("openapi.json.gz", definitions_of[DEFAULT])

@@ -200,12 +200,11 @@ impl ApiServerBuilder {
     }
 
     /// Enables and disables built-in APIs with the pairs of kube-apiserver's `--runtime-config`: `apps/v1=false`,
-    /// `batch/v1/cronjobs=false`, `resource.k8s.io/v1beta2=true`, `api/all=false`. The core group cannot be disabled.
+    /// `batch/v1/cronjobs=false`, `resource.k8s.io/v1beta1=true`, `api/all=true`. The core group cannot be disabled.
     /// Fails with the first unsupported pair.
     ///
-    /// Beta versions can be enabled if a stable version has the same types: `v1beta1` of
-    /// `admissionregistration.k8s.io`, `networking.k8s.io` and `storage.k8s.io`, and `v1beta2` of `resource.k8s.io`.
-    /// `api/all=true` and `api/beta=true` enable only these versions, and `api/alpha=true` does not enable any.
+    /// Alpha and beta versions are off by default. Each version of Kubernetes has the ones of its kube-apiserver; some
+    /// of their resources also need a feature gate: see [`feature_gates`](Self::feature_gates).
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -214,8 +213,8 @@ impl ApiServerBuilder {
     /// let server = ApiServer::builder().runtime_config(["apps/v1=false"])?.start();
     /// assert!(server.resource("apps/v1", "Deployment").is_none());
     /// let server = ApiServer::builder().runtime_config(["api/beta=true"])?.start();
-    /// assert!(server.resource("resource.k8s.io/v1beta2", "ResourceClaim").is_some());
-    /// assert!(ApiServer::builder().runtime_config(["resource.k8s.io/v1alpha3=true"]).is_err());
+    /// assert!(server.resource("resource.k8s.io/v1beta1", "ResourceClaim").is_some());
+    /// assert!(ApiServer::builder().runtime_config(["resource.k8s.io/v1alpha9=true"]).is_err());
     /// # Ok(())
     /// # }
     /// ```
@@ -223,6 +222,39 @@ impl ApiServerBuilder {
         let pairs: Vec<_> = pairs.into_iter().collect();
         self.options.enablement = Enablement::parse(pairs.iter().map(AsRef::as_ref))?;
         Ok(self)
+    }
+
+    /// Enables feature gates that APIs need, such as `ClusterTrustBundle`, `PodCertificateRequest` and
+    /// `GenericWorkload`, or `MutatingAdmissionPolicy` for the policies of 1.33 to 1.35 to apply. The APIs themselves
+    /// are enabled with [`runtime_config`](Self::runtime_config), which is called before. Has no effect on other APIs:
+    /// fields behind these gates stay off. Fails with the first gate that no API needs.
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = ApiServer::builder().runtime_config(["certificates.k8s.io/v1beta1=true"])?;
+    /// let server = builder.feature_gates(["ClusterTrustBundle"])?.start();
+    /// assert!(server.resource("certificates.k8s.io/v1beta1", "ClusterTrustBundle").is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn feature_gates<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        self.options.enablement.open(names)?;
+        Ok(self)
+    }
+
+    /// The feature gates that APIs need and that are off by default in some version of Kubernetes, sorted; see
+    /// [`feature_gates`](Self::feature_gates).
+    pub fn api_feature_gates() -> Vec<&'static str> {
+        let gates: std::collections::BTreeSet<_> = Enablement::api_gates().collect();
+        gates.into_iter().collect()
+    }
+
+    /// The resources that [`runtime_config`](Self::runtime_config) requests and the server does not serve because a
+    /// feature gate is off: `group/version/resource`, and the gate.
+    pub fn withheld_apis(&self) -> Vec<(String, &'static str)> {
+        self.options.enablement.withheld(self.options.version)
     }
 
     /// Serves API versions that Kubernetes no longer serves, for old controllers: `autoscaling/v2beta2`,

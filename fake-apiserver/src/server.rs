@@ -99,6 +99,9 @@ impl ApiServer {
             ..options.admission.clone()
         };
         admission.plugins.counts_quota |= options.workers.contains(&Worker::ResourceQuota);
+        if !options.enablement.mutating_policies(options.version) {
+            admission.plugins.turn_off("MutatingAdmissionPolicy");
+        }
         let setup = Setup {
             logs: options.logs,
             event_ttl: options.event_ttl,
@@ -111,7 +114,7 @@ impl ApiServer {
             keeps_own_objects: options.kubernetes_service,
         };
         let registry = Registry::new(world, definitions, entropy, setup);
-        registry.enable(options.version, options.enablement.clone());
+        registry.enable(options.version, &options.enablement);
         let endpoints = Arc::new(Endpoints {
             registry,
             faults: Faults::default(),

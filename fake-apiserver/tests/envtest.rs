@@ -214,7 +214,7 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
     "feature gate HPAScaleToZero cannot be turned off here: this server only supports its default, true")]
 #[case::a_gate_to_come(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
 #[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta would change gates")]
-#[case::an_alpha_api(&["--runtime-config=resource.k8s.io/v1alpha3=true"], "--runtime-config: resource.k8s.io/v1alpha3 is")]
+#[case::an_unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"], "--runtime-config: resource.k8s.io/v1alpha9 is")]
 #[case::a_retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the retired APIs")]
 #[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
 #[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]

@@ -16,7 +16,7 @@ use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 use crate::registry::custom::definition;
 use crate::registry::types::schema::optional::stable_version;
-use crate::registry::types::schema::served::all_builtins;
+use crate::registry::types::schema::served::group_rank;
 use remote::RemoteVersion;
 
 /// The media type of an aggregated discovery document.
@@ -193,7 +193,7 @@ fn is_own_kind(row: &ResourceInfo, sub: &SubresourceInfo) -> bool {
 fn storage_version_hash(row: &ResourceInfo, version: &str) -> String {
     let stored = STORED_AS
         .iter()
-        .find(|it| it.0 == row.group && it.1 == row.resource && !is_custom(row));
+        .find(|it| it.0 == row.group && it.1 == row.resource && is_stable(&row.version) && !is_custom(row));
     let own = stable_version(&row.group, &row.version).unwrap_or(version);
     let (group, version) = stored.map_or((row.group.as_ref(), own), |it| (it.2, it.3));
     let digest = Sha256::digest(format!("{group}/{version}/{}", row.kind));
@@ -323,7 +323,7 @@ fn groups<'a>(rows: &[&'a ResourceInfo]) -> Vec<Group<'a>> {
 }
 
 fn builtin_rank(group: &str) -> Option<usize> {
-    all_builtins().position(|row| row.group == group)
+    group_rank(group)
 }
 
 fn is_custom(row: &ResourceInfo) -> bool {
@@ -355,6 +355,11 @@ pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
         (None, Some(_)) => Ordering::Greater,
         (None, None) => a.cmp(b),
     }
+}
+
+/// Returns `true` for a version such as `v1`, which is neither alpha nor beta.
+fn is_stable(version: &str) -> bool {
+    version_rank(version).is_some_and(|(stability, ..)| stability == 2)
 }
 
 /// Stability, major and minor number of `v2beta1`; `None` for a version of another form.

@@ -10,6 +10,7 @@ mod shared;
 mod v2;
 mod v2_protobuf;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::LazyLock;
@@ -45,11 +46,28 @@ fn unpack(packed: &[u8]) -> Definitions {
 }
 
 /// A definition of a version of Kubernetes.
-fn definition(of: KubernetesVersion, name: &str) -> Option<&'static RawValue> {
+fn definition(of: KubernetesVersion, name: &str) -> Option<Cow<'static, RawValue>> {
     let (at, default) = (of as usize, KubernetesVersion::default() as usize);
     let nearer = |steps: usize| if at < default { at + steps } else { at - steps };
     let mut towards_default = (0..=at.abs_diff(default)).map(nearer);
-    towards_default.find_map(|it| DEFINITIONS[it].get(name)).map(|it| &**it)
+    let found: &RawValue = towards_default.find_map(|it| DEFINITIONS[it].get(name))?;
+    match serde_json::from_str::<&str>(found.get()) {
+        Ok(newer) => renamed(of, name, newer).map(Cow::Owned),
+        Err(_) => Some(Cow::Borrowed(found)),
+    }
+}
+
+/// The definition of a newer version of an API group under the name of an older one that has the same.
+fn renamed(of: KubernetesVersion, name: &str, newer: &str) -> Option<Box<RawValue>> {
+    let (package, kind) = name.rsplit_once('.')?;
+    let (group, version) = package.rsplit_once('.')?;
+    let text = definition(of, &format!("{group}.{newer}.{kind}"))?;
+    let text = text.get().replace(&format!("{group}.{newer}."), &format!("{package}."));
+    let text = text.replace(
+        &format!("\"version\":\"{newer}\""),
+        &format!("\"version\":\"{version}\""),
+    );
+    RawValue::from_string(text).ok()
 }
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -291,7 +309,7 @@ fn complete(of: KubernetesVersion, schemas: &mut Definitions, mut wanted: Vec<St
         }
         if let Some(raw) = definition(of, &name) {
             collect_refs(raw.get(), &mut wanted);
-            schemas.insert(name, raw.to_owned());
+            schemas.insert(name, raw.into_owned());
         }
     }
 }

@@ -1,6 +1,8 @@
-//! `--feature-gates`: the gates of kube-apiserver. Only their defaults are supported.
+//! `--feature-gates`: the gates of kube-apiserver. Only their defaults are supported, and the gates that APIs need.
 
-use fake_apiserver::KubernetesVersion;
+use std::collections::BTreeMap;
+
+use fake_apiserver::{ApiServerBuilder, KubernetesVersion};
 
 use crate::report;
 
@@ -8,16 +10,32 @@ use crate::report;
 /// value, or `gone`.
 const GATES: &str = include_str!("feature_gates.txt");
 
-/// Checks `name=value` pairs, with kube-apiserver's texts for the pairs that it refuses, too.
-pub(crate) fn check(version: KubernetesVersion, pairs: &[String]) -> Result<(), String> {
+/// Returns the enabled gates that APIs need from `name=value` pairs, which are checked, with kube-apiserver's texts for
+/// the pairs that it refuses, too.
+pub(crate) fn of_apis(version: KubernetesVersion, pairs: &[String]) -> Result<Vec<&'static str>, String> {
+    let known = ApiServerBuilder::api_feature_gates();
+    let of_version = known.into_iter().filter_map(|name| Some((name, gate(version, name)?)));
+    // The last pair applies, and a gate's own pair takes precedence over the groups.
+    let (mut groups, mut single) = (BTreeMap::new(), BTreeMap::new());
     for pair in pairs.iter().map(|it| it.trim()).filter(|it| !it.is_empty()) {
-        check_one(version, pair)
+        let (name, value) = check_one(version, pair)
             .map_err(|why| format!("invalid argument {pair:?} for \"--feature-gates\" flag: {why}"))?;
+        match name {
+            "AllAlpha" | "AllBeta" => groups.insert(name.trim_start_matches("All").to_uppercase(), value),
+            _ => single.insert(name.to_owned(), value),
+        };
     }
-    Ok(())
+    let is_on = |name: &str, gate: &str| {
+        let stage = gate.split(' ').nth(1).unwrap_or_default();
+        let default = || groups.get(stage).copied().unwrap_or(gate.starts_with("true"));
+        single.get(name).copied().unwrap_or_else(default)
+    };
+    let on = of_version.filter(|(name, gate)| is_on(name, gate));
+    Ok(on.map(|(name, _)| name).collect())
 }
 
-fn check_one(version: KubernetesVersion, pair: &str) -> Result<(), String> {
+/// The name and value of a valid pair.
+fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), String> {
     let Some((name, value)) = pair.split_once('=') else {
         return Err(format!("missing bool value for {pair}"));
     };
@@ -29,13 +47,13 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(), String> {
     let wanted = if value { "on" } else { "off" };
     if let "AllAlpha" | "AllBeta" = name {
         return match (name, value) {
-            ("AllAlpha", false) => Ok(()),
+            ("AllAlpha", false) => Ok((name, value)),
             (_, true) => {
                 // Suites enable all gates in order to enable a single one, usually for an API.
                 report(format_args!(
-                    "warning: --feature-gates={name}=true has no effect: every gate has its default here"
+                    "warning: --feature-gates={name}=true only enables APIs: every other gate has its default here"
                 ));
-                Ok(())
+                Ok((name, value))
             }
             (_, false) => Err(format!(
                 "{name} would change gates, which always have their defaults here"
@@ -47,11 +65,12 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(), String> {
     };
     let (default, is_locked) = (gate.starts_with("true"), gate.ends_with(" locked"));
     match (default == value, is_locked) {
-        (true, _) => Ok(()),
+        (true, _) => Ok((name, value)),
         (false, true) => {
             let set = format!("cannot set feature gate {name} to {value}");
             Err(format!("{set}, feature is locked to {default}"))
         }
+        (false, false) if value && ApiServerBuilder::api_feature_gates().contains(&name) => Ok((name, value)),
         (false, false) => Err(format!(
             "feature gate {name} cannot be turned {wanted} here: this server only supports its default, {default}"
         )),

@@ -179,13 +179,12 @@ pub(crate) struct Args {
     etcd_compaction_interval: Duration,
 
     /// Feature gates, name=true|false; each must have its default in the served version of Kubernetes, because this
-    /// server behaves accordingly
+    /// server behaves accordingly, unless an API needs the gate
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     feature_gates: Vec<String>,
 
-    /// Enable or disable built-in APIs: api/all, api/ga, api/beta, group/version or group/version/resource, each
-    /// =true|false. The core group cannot be disabled. Beta APIs can be enabled if a stable version has the same types;
-    /// alpha APIs cannot
+    /// Enable or disable built-in APIs: api/all, api/ga, api/beta, api/alpha, group/version or group/version/resource,
+    /// each =true|false. The core group cannot be disabled
     #[arg(long, value_name = "APIS", value_delimiter = ',')]
     runtime_config: Vec<String>,
 
@@ -257,12 +256,12 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup::check_seed(&args.common, listen, "--bind-address=127.0.0.1")?;
     let builder = setup::builder(&mut args.common)?;
     let builder = admission(&args, users(&args, builder)?)?;
-    feature_gates::check(args.common.kubernetes_version, &args.feature_gates)?;
+    let gates = feature_gates::of_apis(args.common.kubernetes_version, &args.feature_gates)?;
     let builder = audit::apply(&args.audit, builder)?;
-    warn_of_stages(&args.runtime_config);
     let builder = tokens(&args, builder)?
         .runtime_config(&args.runtime_config)
         .map_err(|why| format!("--runtime-config: {why}"))?
+        .feature_gates(gates)?
         .retired_apis(args.retired_apis.iter().map(String::as_str))
         .map_err(|why| format!("--retired-apis: {why}"))?
         .max_requests_inflight(args.max_requests_inflight, args.max_mutating_requests_inflight)
@@ -270,6 +269,11 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         .event_ttl(Some(args.event_ttl).filter(|it| !it.is_zero()))
         .service_cluster_ip_range(&args.service_cluster_ip_range)
         .map_err(|why| format!("--service-cluster-ip-range: {why}"))?;
+    for (resource, gate) in builder.withheld_apis() {
+        report(format_args!(
+            "warning: {resource} is not served, because the feature gate {gate} is off"
+        ));
+    }
     let builder = match (&args.proxy_client_cert_file, &args.proxy_client_key_file) {
         (Some(certificate), Some(key)) => builder.proxy_client_certificate(
             read("proxy-client-cert-file", certificate)?,
@@ -286,27 +290,6 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         common: args.common,
     };
     setup.serve().await
-}
-
-/// Prints the APIs that a stage such as `api/beta` enables, because kube-apiserver enables more.
-fn warn_of_stages(pairs: &[String]) {
-    for pair in pairs
-        .iter()
-        .filter(|it| matches!(it.trim(), "api/all=true" | "api/beta=true"))
-    {
-        report(format_args!(
-            "warning: --runtime-config={pair} turns on the beta APIs with the types of a stable version: v1beta1 of \
-             admissionregistration.k8s.io, networking.k8s.io and storage.k8s.io, and v1beta2 of resource.k8s.io"
-        ));
-    }
-    if pairs
-        .iter()
-        .any(|it| matches!(it.trim(), "api/all=true" | "api/alpha=true"))
-    {
-        report(format_args!(
-            "warning: alpha APIs are not supported, and --runtime-config does not enable any"
-        ));
-    }
 }
 
 /// Makes the advertised address the endpoint of the Service `kubernetes`. Endpoints may not have loopback addresses.

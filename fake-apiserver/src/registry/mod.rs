@@ -150,11 +150,8 @@ impl Registry {
     }
 
     /// Serves the built-in resources of a version of Kubernetes, except the disabled ones.
-    pub(crate) fn enable(&self, version: KubernetesVersion, enablement: Enablement) {
-        self.reader.change_scheme(|scheme| {
-            scheme.version = version;
-            scheme.enablement = enablement;
-        });
+    pub(crate) fn enable(&self, version: KubernetesVersion, enablement: &Enablement) {
+        self.reader.change_scheme(|scheme| scheme.enable(version, enablement));
     }
 
     /// Sets the handler of connections to Pods; only the first call has an effect.

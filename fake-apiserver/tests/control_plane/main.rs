@@ -3,5 +3,6 @@
 mod ask;
 mod audit;
 mod metrics;
+mod optional_apis;
 mod protobuf;
 mod served;

@@ -40,9 +40,9 @@ async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[c
 #[rstest]
 #[case::nothing_else("api/all=false", "invalid runtime-config with only api/all=false")]
 #[case::no_truth("api/all=maybe", "invalid value api/all=maybe")]
-#[case::an_alpha_version(
-    "resource.k8s.io/v1alpha3=true",
-    "resource.k8s.io/v1alpha3 is not served here, and cannot be turned on"
+#[case::an_unknown_version(
+    "resource.k8s.io/v1alpha9=true",
+    "resource.k8s.io/v1alpha9 is not served here, and cannot be turned on"
 )]
 #[case::a_retired_version(
     "policy/v1beta1=true",

@@ -5,7 +5,7 @@ use super::{META, REF};
 use crate::api::json::{Map, Value, json};
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo};
 use crate::registry::scheme::builtins::strategy;
-use crate::registry::types::schema::served::all_builtins;
+use crate::registry::types::schema::served::group_rank;
 
 /// Finds the definition of a kind by group, version and kind.
 pub(super) type Definitions<'a> = &'a dyn Fn(&str, &str, &str) -> Option<String>;
@@ -430,7 +430,7 @@ impl Writer<'_> {
     }
 
     fn is_custom(&self) -> bool {
-        all_builtins().all(|row| row.group != self.row.group)
+        group_rank(&self.row.group).is_none()
     }
 }
 

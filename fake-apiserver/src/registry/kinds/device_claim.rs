@@ -8,6 +8,7 @@ use super::device::{
     check_toleration,
 };
 use super::device_status::{check_share, device_id, validate_device_status};
+use super::device_versions;
 use super::plain::restore_metadata;
 use super::pod::{validate_node_selector, validate_template_meta};
 use super::resource_slice::{validate_bindings, validate_pool_name};
@@ -56,6 +57,10 @@ impl Strategy for ResourceClaim {
         default_requests(object, "spec.devices.requests");
     }
 
+    fn convert(&self, object: &mut Object, api_version: &str) {
+        device_versions::convert_requests(object, api_version, "spec.devices.requests");
+    }
+
     fn validate_create(&self, object: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         authorize_admin(&Cursor::root(object), "spec.devices.requests", context, errors);
         self.validate(object, errors);
@@ -100,6 +105,10 @@ impl Strategy for ResourceClaimTemplate {
 
     fn default(&self, object: &mut Object) {
         default_requests(object, "spec.spec.devices.requests");
+    }
+
+    fn convert(&self, object: &mut Object, api_version: &str) {
+        device_versions::convert_requests(object, api_version, "spec.spec.devices.requests");
     }
 
     fn validate_create(&self, object: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
@@ -154,8 +163,12 @@ fn is_admin_namespace(name: &str, context: &Context<'_>) -> bool {
 
 /// Go's `SetDefaults_ExactDeviceRequest` and `SetDefaults_DeviceSubRequest`, and the operator of tolerations.
 fn default_requests(object: &mut Object, way: &str) {
+    let is_old = device_versions::is_old(object.api_version());
     for request in items_mut(object, way) {
-        if let Some(exactly) = object_mut(request, "exactly") {
+        // A request of the older form without a class has alternatives.
+        if is_old && request.get("deviceClassName").is_some_and(|it| it != "") {
+            default_request(request);
+        } else if let Some(exactly) = object_mut(request, "exactly") {
             default_request(exactly);
         }
         items_mut(request, "firstAvailable").for_each(default_request);

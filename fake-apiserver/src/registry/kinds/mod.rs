@@ -53,6 +53,7 @@ pub(crate) mod resource_slice;
 pub(crate) mod device;
 pub(crate) mod device_claim;
 mod device_status;
+mod device_versions;
 mod request_policy;
 mod admission_rules;
 pub(crate) mod webhook_configuration;

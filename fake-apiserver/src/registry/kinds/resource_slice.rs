@@ -1,6 +1,7 @@
 //! ResourceSlices; follows `ValidateResourceSlice` and `ValidateResourceSliceUpdate` of `pkg/apis/resource/validation`.
 
 use super::device::{check_driver_name, check_items, check_qualified_name, check_set, check_taint};
+use super::device_versions;
 use super::pod::validate_node_selector;
 use super::request_policy::validate_policy;
 use crate::api::field::FieldErrors;
@@ -30,6 +31,10 @@ impl Strategy for ResourceSlice {
             },
             ..Facts::DEFAULT
         }
+    }
+
+    fn convert(&self, object: &mut Object, api_version: &str) {
+        device_versions::convert_slice(object, api_version);
     }
 
     fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {

@@ -3,15 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Row;
 use crate::api::kubernetes_version::KubernetesVersion;
-use crate::registry::types::schema::optional::{OptionalVersion, Stage, optional_resources, optional_versions};
-use crate::registry::types::schema::served::all_builtins;
+use crate::api::resource::ResourceInfo;
+use crate::registry::types::schema::optional::{OptionalResource, optional_resources, retired_versions};
+use crate::registry::types::schema::served::{Stage, all_builtins, group_rank};
 
 type Resource = (&'static str, &'static str, &'static str);
 
-/// Groups of kube-apiserver without a version that is served by default.
-const OTHER_GROUPS: [&str; 2] = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
+/// Gates of kube-apiserver that guard an admission plugin of an API and not its storage.
+const PLUGIN_GATES: [&str; 1] = [MUTATING_POLICIES];
+
+/// The gate of the plugin that applies MutatingAdmissionPolicies.
+const MUTATING_POLICIES: &str = "MutatingAdmissionPolicy";
 
 /// The built-in resources that differ from the default: group, version and plural.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,15 +23,25 @@ pub(crate) struct Enablement {
     off: BTreeSet<Resource>,
     /// Served resources of versions that are off by default.
     on: BTreeSet<Resource>,
+    /// Enabled feature gates, which some of these resources need.
+    gates: BTreeSet<&'static str>,
+}
+
+/// The resources of versions that are off by default, in any version of Kubernetes.
+fn all_optional() -> impl Iterator<Item = &'static OptionalResource> {
+    KubernetesVersion::ALL.into_iter().flat_map(optional_resources)
 }
 
 /// The resources of versions that are off by default and meet a condition, in any version of Kubernetes.
-fn optional(is_meant: impl Fn(&OptionalVersion, &str) -> bool) -> BTreeSet<Resource> {
-    let all = KubernetesVersion::ALL.into_iter().flat_map(optional_resources);
-    let meant = all.filter(|(version, info)| is_meant(version, &info.resource));
-    meant
-        .map(|(_, info)| (&*info.group, &*info.version, &*info.resource))
+fn optional(is_meant: impl Fn(&OptionalResource) -> bool) -> BTreeSet<Resource> {
+    all_optional()
+        .filter(|it| is_meant(it))
+        .map(|it| key(&it.info))
         .collect()
+}
+
+fn key(info: &ResourceInfo) -> (&str, &str, &str) {
+    (&info.group, &info.version, &info.resource)
 }
 
 impl Enablement {
@@ -72,13 +85,12 @@ impl Enablement {
     /// be enabled.
     pub(crate) fn retire<'a>(&mut self, versions: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         for name in versions.into_iter().map(str::trim).filter(|it| !it.is_empty()) {
-            let is_it =
-                |it: &OptionalVersion| it.stage == Stage::Retired && name == format!("{}/{}", it.group, it.version);
-            let resources = optional(|it, _| is_it(it));
+            let is_it = |it: &OptionalResource| name == format!("{}/{}", it.info.group, it.info.version);
+            let resources = optional(|it| it.off.stage == Stage::Retired && is_it(it));
             if resources.is_empty() {
                 return Err(format!(
                     "{name} is not one of the retired APIs that are supported here: {}",
-                    retired_names()
+                    retired_versions().collect::<Vec<_>>().join(", ")
                 ));
             }
             self.on.extend(resources);
@@ -86,20 +98,53 @@ impl Enablement {
         Ok(())
     }
 
-    /// Returns `true` if a built-in resource is served.
-    pub(crate) fn allows(&self, row: &Row) -> bool {
-        if !row.is_optional && self.off.is_empty() {
-            return true;
+    /// Enables feature gates that APIs need. Fails with the first gate that no API needs.
+    pub(crate) fn open<'a>(&mut self, gates: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+        for name in gates {
+            let gate = Self::api_gates().find(|it| *it == name);
+            let gate = gate.ok_or_else(|| format!("{name} is not a feature gate of an API that is off by default"))?;
+            self.gates.insert(gate);
         }
-        let info = &row.info;
-        let is_it = |it: &Resource| *it == (&*info.group, &*info.version, &*info.resource);
-        match row.is_optional {
-            true => self.on.iter().any(is_it),
-            false => !self.off.iter().any(is_it),
-        }
+        Ok(())
     }
 
-    /// Enables or disables all versions of a stage. No alpha versions exist here.
+    /// The gates that APIs need which are off by default; each may occur several times.
+    pub(crate) fn api_gates() -> impl Iterator<Item = &'static str> {
+        let gates = all_optional().map(|it| it.off.gate).filter(|it| !it.is_empty());
+        gates.chain(PLUGIN_GATES)
+    }
+
+    /// Returns `true` if the resources are the ones that a version serves by default.
+    pub(super) fn is_default(&self) -> bool {
+        self.off.is_empty() && self.on.is_empty()
+    }
+
+    /// Returns `true` if a resource that is on by default is served.
+    pub(super) fn keeps(&self, info: &ResourceInfo) -> bool {
+        self.off.is_empty() || !self.off.iter().any(|it| *it == key(info))
+    }
+
+    /// Returns `true` if a resource that is off by default is served.
+    pub(super) fn adds(&self, it: &OptionalResource) -> bool {
+        let is_open = it.off.gate.is_empty() || self.gates.contains(it.off.gate);
+        is_open && self.on.iter().any(|on| *on == key(&it.info))
+    }
+
+    /// Returns the requested resources that a version of Kubernetes does not serve because a gate is off, each with
+    /// that gate.
+    pub(crate) fn withheld(&self, version: KubernetesVersion) -> Vec<(String, &'static str)> {
+        let needed = optional_resources(version).iter().filter(|it| !it.off.gate.is_empty());
+        let requested = needed.filter(|it| self.on.iter().any(|on| *on == key(&it.info)) && !self.adds(it));
+        let name = |info: &ResourceInfo| format!("{}/{}/{}", info.group, info.version, info.resource);
+        requested.map(|it| (name(&it.info), it.off.gate)).collect()
+    }
+
+    /// Returns `true` if MutatingAdmissionPolicies apply. From Kubernetes 1.36 on, they always do.
+    pub(crate) fn mutating_policies(&self, version: KubernetesVersion) -> bool {
+        version >= KubernetesVersion::V1_36 || self.gates.contains(MUTATING_POLICIES)
+    }
+
+    /// Enables or disables all versions of a stage.
     fn set_stage(&mut self, key: &str, value: &str) -> Result<(), String> {
         let is_on = match value {
             "true" => true,
@@ -111,8 +156,15 @@ impl Enablement {
             let rows = all_builtins().filter(|row| !is_on && !row.group.is_empty());
             self.off = rows.map(|row| (&*row.group, &*row.version, &*row.resource)).collect();
         }
-        if matches!(key, "api/all" | "api/beta") {
-            self.on = optional(|it, _| is_on && it.stage == Stage::Beta);
+        let is_meant = |it: &OptionalResource| match it.off.stage {
+            Stage::Alpha => matches!(key, "api/all" | "api/alpha"),
+            Stage::Beta => matches!(key, "api/all" | "api/beta"),
+            Stage::Retired => false,
+        };
+        let meant = optional(is_meant);
+        match is_on {
+            true => self.on.extend(meant),
+            false => self.on.retain(|it| !meant.contains(it)),
         }
         Ok(())
     }
@@ -129,23 +181,14 @@ impl Enablement {
                 "invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}"
             ));
         }
-        let mut known = all_builtins().filter(|row| row.group == group).peekable();
-        if known.peek().is_none() && !OTHER_GROUPS.contains(&group) {
+        if group_rank(group).is_none() {
             return Err(format!("unknown api groups {group}/{version}"));
         }
-        let is_it = |row: &&&crate::api::resource::ResourceInfo| {
-            row.version == version && (resource.is_empty() || row.resource == resource)
+        let is_meant = |info: &ResourceInfo| {
+            info.group == group && info.version == version && (resource.is_empty() || info.resource == resource)
         };
-        let rows: Vec<_> = known.collect();
-        let mut found = rows
-            .iter()
-            .filter(is_it)
-            .map(|row| (&*row.group, &*row.version, &*row.resource))
-            .peekable();
-        let is_meant = |it: &OptionalVersion, name: &str| {
-            it.group == group && it.version == version && (resource.is_empty() || name == resource)
-        };
-        let optional = optional(|it, name| it.stage == Stage::Beta && is_meant(it, name));
+        let mut found = all_builtins().filter(|it| is_meant(it)).map(self::key).peekable();
+        let optional = optional(|it| it.off.stage != Stage::Retired && is_meant(&it.info));
         match is_on {
             true if !optional.is_empty() => self.on.extend(optional),
             false if !optional.is_empty() => self.on.retain(|it| !optional.contains(it)),
@@ -186,18 +229,11 @@ fn parse_bool(key: &str, value: &str) -> Result<bool, String> {
 
 /// The end of the error for a version that can be enabled in another way.
 fn hint(group: &str, version: &str) -> &'static str {
-    let is_retired = |it: &OptionalVersion| it.stage == Stage::Retired && it.group == group && it.version == version;
-    match optional(|it, _| is_retired(it)).is_empty() {
-        true => "",
-        false => ": Kubernetes has retired it, and --retired-apis turns it on",
+    let name = format!("{group}/{version}");
+    match retired_versions().any(|it| it == name) {
+        false => "",
+        true => ": Kubernetes has retired it, and --retired-apis turns it on",
     }
-}
-
-/// The names of the retired versions that can be enabled.
-fn retired_names() -> String {
-    let retired = optional_versions(KubernetesVersion::default()).filter(|it| it.stage == Stage::Retired);
-    let names = retired.map(|it| format!("{}/{}", it.group, it.version));
-    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The number of parts of a key: two for a version, three for a resource. The first part of the core group's version is

@@ -9,7 +9,7 @@ pub(crate) mod enablement;
 #[cfg(feature = "cel")]
 mod declared;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use enablement::Enablement;
@@ -27,10 +27,10 @@ fn row_key(group: &str, version: &str, resource: &str) -> String {
     [group, version, resource].join("\0")
 }
 
-/// The key of a built-in resource.
+/// The key of a built-in resource: group, version and plural.
 type BuiltinKey = (&'static str, &'static str, &'static str);
 
-/// The built-in rows of a version of Kubernetes.
+/// The built-in rows of a server.
 #[derive(Debug)]
 struct Builtins {
     /// In the order of discovery.
@@ -40,46 +40,97 @@ struct Builtins {
 }
 
 impl Builtins {
-    fn new(version: KubernetesVersion) -> Self {
+    fn new(rows: impl Iterator<Item = (&'static ResourceInfo, Arc<Row>)>) -> Self {
+        let (infos, rows): (Vec<_>, Vec<_>) = rows.unzip();
         let key = |(at, info): (usize, &'static ResourceInfo)| ((&*info.group, &*info.version, &*info.resource), at);
-        let optional = optional_resources(version).iter();
-        let rows = builtins(version).map(|info| Row::builtin(version, info));
-        let optional_rows = optional.clone().map(|(of, info)| Row::optional(version, info, of.of));
-        Self {
-            rows: rows.chain(optional_rows).map(Arc::new).collect(),
-            index: builtins(version)
-                .chain(optional.map(|(_, info)| info))
-                .enumerate()
-                .map(key)
-                .collect(),
-        }
+        let index = infos.into_iter().enumerate().map(key).collect();
+        Self { rows, index }
     }
 
-    /// Returns the rows of a version, which all its servers share.
-    fn of(version: KubernetesVersion) -> &'static Self {
-        static OF: [OnceLock<Builtins>; KubernetesVersion::ALL.len()] =
+    /// Returns the rows that a version serves by default, which all its servers share.
+    fn of(version: KubernetesVersion) -> &'static Arc<Self> {
+        static OF: [OnceLock<Arc<Builtins>>; KubernetesVersion::ALL.len()] =
             [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
-        OF[version as usize].get_or_init(|| Self::new(version))
+        OF[version as usize].get_or_init(|| {
+            let rows = builtins(version).map(|info| (info, Arc::new(Row::builtin(version, info))));
+            Arc::new(Self::new(rows))
+        })
+    }
+
+    /// Returns the rows of a version that are off by default.
+    fn optional(version: KubernetesVersion) -> &'static [Arc<Row>] {
+        static OF: [OnceLock<Vec<Arc<Row>>>; KubernetesVersion::ALL.len()] =
+            [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
+        OF[version as usize].get_or_init(|| {
+            let rows = optional_resources(version).iter();
+            rows.map(|it| Arc::new(Row::optional(version, it))).collect()
+        })
+    }
+
+    /// Returns the rows that are served with an enablement.
+    fn enabled(version: KubernetesVersion, enablement: &Enablement) -> Arc<Self> {
+        let by_default = Self::of(version);
+        if enablement.is_default() {
+            return Arc::clone(by_default);
+        }
+        let kept = builtins(version)
+            .zip(&by_default.rows)
+            .filter(|(info, _)| enablement.keeps(info));
+        let optional = optional_resources(version).iter().zip(Self::optional(version));
+        let added = optional
+            .filter(|(it, _)| enablement.adds(it))
+            .map(|(it, row)| (&it.info, row));
+        let mut rows: Vec<_> = kept.chain(added).map(|(info, row)| (info, Arc::clone(row))).collect();
+        // Stored objects are read in one version, also if the storage version is not served.
+        let read = rows.iter().filter(|(_, row)| row.is_storage_version);
+        let mut read: BTreeSet<Arc<str>> = read.map(|(_, row)| Arc::clone(&row.storage)).collect();
+        for (_, row) in &mut rows {
+            if read.insert(Arc::clone(&row.storage)) {
+                *row = Arc::new(row.to_storage_version());
+            }
+        }
+        Arc::new(Self::new(rows.into_iter()))
+    }
+
+    /// Returns the row of a built-in resource in another version, served or not.
+    fn in_version(version: KubernetesVersion, storage: &str, api_version: &str) -> Option<&'static Arc<Row>> {
+        let is_it = |row: &&Arc<Row>| *row.storage == *storage && *row.api_version == *api_version;
+        let by_default = Self::of(version).rows.iter().find(is_it);
+        by_default.or_else(|| Self::optional(version).iter().find(is_it))
     }
 }
 
 /// All rows of one server. A change of a CRD creates a copy; requests in progress keep the one they started with.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scheme {
     /// The version of Kubernetes of the built-in resources.
     pub(crate) version: KubernetesVersion,
-    /// Disabled built-in resources.
-    pub(crate) enablement: Enablement,
+    builtins: Arc<Builtins>,
     custom: BTreeMap<RowKey, Arc<Row>>,
 }
 
+impl Default for Scheme {
+    fn default() -> Self {
+        let version = KubernetesVersion::default();
+        Self {
+            version,
+            builtins: Arc::clone(Builtins::of(version)),
+            custom: BTreeMap::new(),
+        }
+    }
+}
+
 impl Scheme {
+    /// Replaces the built-in resources.
+    pub(crate) fn enable(&mut self, version: KubernetesVersion, enablement: &Enablement) {
+        self.version = version;
+        self.builtins = Builtins::enabled(version, enablement);
+    }
+
     /// The row of a resource in a version.
     pub(crate) fn lookup(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Row>> {
-        let builtins = Builtins::of(self.version);
-        if let Some(&at) = builtins.index.get(&(group, version, resource)) {
-            let row = &builtins.rows[at];
-            return self.enablement.allows(row).then(|| Arc::clone(row));
+        if let Some(&at) = self.builtins.index.get(&(group, version, resource)) {
+            return Some(Arc::clone(&self.builtins.rows[at]));
         }
         if self.custom.is_empty() {
             return None;
@@ -102,9 +153,7 @@ impl Scheme {
 
     /// Every row: the built-in ones in the order of discovery, then the custom ones by group, version and name.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<Row>> {
-        let is_on = |row: &&Arc<Row>| self.enablement.allows(row);
-        let builtins = Builtins::of(self.version);
-        builtins.rows.iter().filter(is_on).chain(self.custom.values())
+        self.builtins.rows.iter().chain(self.custom.values())
     }
 
     /// Replaces rows of a CRD.

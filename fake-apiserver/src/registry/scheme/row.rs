@@ -19,10 +19,11 @@ use crate::registry::kinds::strategy::Strategy;
 use crate::registry::types::decode as decode_builtin;
 use crate::registry::types::gated;
 use crate::registry::types::no_version::NoVersion;
+use crate::registry::types::schema::optional::OptionalResource;
 use crate::registry::types::schema::{SchemaRef, Unset, builtin};
 
 /// One served resource in one version, with all that is needed to serve it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// Facts shown by discovery.
     pub(crate) info: ResourceInfo,
@@ -34,14 +35,17 @@ pub(crate) struct Row {
     pub(crate) head: Arc<str>,
     /// Set if stored objects are returned unchanged, because they have this version and the current schema.
     pub(crate) is_as_stored: bool,
-    /// Set if the version is off by default.
-    pub(crate) is_optional: bool,
     /// Set for the version in which stored objects are read by default: the storage version, or the first served one if
     /// the storage version is not served.
     pub(crate) is_storage_version: bool,
+    /// The `apiVersion` in which a built-in kind is stored, if it is served in several.
+    stored_api_version: Option<Box<str>>,
+    /// The type of stored objects, for versions that are off by default and have other fields.
+    stored_shape: Option<&'static builtin::Shape>,
     kind: Kind,
 }
 
+#[derive(Clone)]
 enum Kind {
     Builtin {
         version: KubernetesVersion,
@@ -52,6 +56,7 @@ enum Kind {
 }
 
 /// A version of a custom resource.
+#[derive(Clone)]
 struct Custom {
     resource: Arc<CustomResource>,
     strategy: CustomStrategy,
@@ -70,29 +75,42 @@ impl Row {
     pub(super) fn builtin(version: KubernetesVersion, info: &ResourceInfo) -> Self {
         let strategy = builtins::strategy_in(version, &info.group, &info.resource);
         let shape = builtin::shape_in(version, &info.group, &info.version, &info.kind);
-        let is_storage_version = strategy
-            .facts()
-            .stored_api_version
-            .is_none_or(|it| it == info.api_version());
+        let stored = strategy.facts().stored_api_version;
+        let is_storage_version = stored.is_none_or(|it| it == info.api_version());
         let kind = Kind::Builtin {
             version,
             shape,
             strategy,
         };
-        Self::new(info.clone(), is_storage_version, is_storage_version, kind)
+        Self {
+            stored_api_version: stored.map(Into::into),
+            ..Self::new(info.clone(), is_storage_version, is_storage_version, kind)
+        }
     }
 
-    /// A row of a version that is off by default and has the types of the version `of`. Stored objects do not contain
-    /// their version, so both return them unchanged.
-    pub(super) fn optional(version: KubernetesVersion, info: &ResourceInfo, of: &str) -> Self {
+    /// A row of a version that is off by default. Stored objects do not contain their version, so versions with the
+    /// same fields return them unchanged.
+    pub(super) fn optional(version: KubernetesVersion, it: &OptionalResource) -> Self {
+        let info = &it.info;
         let kind = Kind::Builtin {
             version,
-            shape: builtin::shape_in(version, &info.group, of, &info.kind),
+            shape: builtin::shape_in(version, &info.group, it.types, &info.kind),
             strategy: builtins::strategy_in(version, &info.group, &info.resource),
         };
+        let is_as_stored = it.off.form == it.types;
+        let stored_shape = builtin::shape_in(version, &info.group, it.off.form, &info.kind);
         Self {
-            is_optional: true,
-            ..Self::new(info.clone(), true, false, kind)
+            stored_api_version: Some(format!("{}/{}", info.group, it.off.form).into()),
+            stored_shape: stored_shape.filter(|_| !is_as_stored),
+            ..Self::new(info.clone(), is_as_stored, false, kind)
+        }
+    }
+
+    /// The row as the one in which stored objects are read.
+    pub(super) fn to_storage_version(&self) -> Self {
+        Self {
+            is_storage_version: true,
+            ..self.clone()
         }
     }
 
@@ -137,8 +155,9 @@ impl Row {
             head: head.into(),
             storage,
             is_as_stored,
-            is_optional: false,
             is_storage_version,
+            stored_api_version: None,
+            stored_shape: None,
             kind,
             info,
         }
@@ -192,7 +211,7 @@ impl Row {
         let Kind::Builtin { version, shape, .. } = &self.kind else {
             return;
         };
-        if let (true, Some(shape)) = (*version != KubernetesVersion::default(), shape) {
+        if let (true, Some(shape)) = (*version != KubernetesVersion::default(), self.stored_shape.or(*shape)) {
             gated::drop_gated(shape, object);
         }
         gates::drop_disabled(*version, (&self.info.group, &self.info.resource), object, old);
@@ -309,7 +328,7 @@ impl Row {
     /// Converts an object of a built-in kind from the version of its strategy to this version. Strategies of built-in
     /// kinds use the stored version, strategies of custom resources the version of the request.
     pub(crate) fn show_as_requested(&self, object: &mut Object) {
-        if let (false, Some(stored)) = (self.is_as_stored, self.strategy().facts().stored_api_version) {
+        if let (false, Some(stored)) = (self.is_as_stored, self.stored_api_version.as_deref()) {
             object.insert("apiVersion".into(), stored.into());
             self.strategy().convert(object, &self.api_version);
             if let Some(shape) = self.shape() {
@@ -369,13 +388,8 @@ impl Row {
                 Ok((SchemaRef::Custom(&*version.schema), Cow::Owned(copy)))
             }
             Kind::Builtin { version, .. } => {
-                let mut rows = super::Builtins::of(*version)
-                    .rows
-                    .iter()
-                    .filter(|row| row.storage == self.storage);
-                let row = rows
-                    .find(|row| *row.api_version == *api_version)
-                    .ok_or(NoVersion::Obsolete)?;
+                let row = super::Builtins::in_version(*version, &self.storage, api_version);
+                let row = row.ok_or(NoVersion::Obsolete)?;
                 row.strategy().convert(&mut copy, api_version);
                 row.name_kind(&mut copy);
                 if let Some(shape) = row.shape() {
@@ -389,9 +403,13 @@ impl Row {
 
     /// Converts an object of a built-in kind from this version to the version of its strategy.
     pub(crate) fn to_storage(&self, object: &mut Object) {
-        if let (false, Some(stored)) = (self.is_as_stored, self.strategy().facts().stored_api_version) {
+        if let (false, Some(stored)) = (self.is_as_stored, self.stored_api_version.as_deref()) {
             self.name_kind(object);
             self.strategy().convert(object, stored);
+            if let Some(shape) = self.stored_shape {
+                // Drops fields that the stored form lacks; no type refuses the object.
+                let _ = decode_builtin::convert(shape, object);
+            }
         }
     }
 

@@ -1,135 +1,94 @@
-//! `OptionalVersion`: a version of a built-in API that is off by default and has the types of a stable one: a beta
-//! version, or a version that Kubernetes no longer serves. Objects are stored once and are available in both versions.
+//! `OptionalResource`: a built-in resource of an alpha or a beta version, or of a version that Kubernetes no longer
+//! serves. They are off by default. All versions of a resource return the same objects.
 
 use std::borrow::Cow::Borrowed;
 use std::sync::OnceLock;
 
-use super::served::all_builtins;
-use crate::api::kubernetes_version::KubernetesVersion::{self, V1_33, V1_34, V1_36, V1_37};
+use super::served::{Off, Stage, all_builtins, off_by_default};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
 
-/// A version that can be enabled.
+/// A resource of a version that is off by default.
 #[derive(Debug)]
-pub(crate) struct OptionalVersion {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
+pub(crate) struct OptionalResource {
+    pub(crate) info: ResourceInfo,
+    pub(crate) off: Off,
+    /// The version that has its types: its own one, or a stable one for retired versions.
+    pub(crate) types: &'static str,
+}
+
+/// A version that Kubernetes no longer serves.
+struct Retired {
+    group: &'static str,
+    version: &'static str,
     /// The stable version with the same types.
-    pub(crate) of: &'static str,
+    of: &'static str,
     resources: &'static [&'static str],
-    pub(crate) stage: Stage,
-    since: KubernetesVersion,
-    /// The first version of Kubernetes without it.
-    until: Option<KubernetesVersion>,
 }
 
-/// The way in which a version is enabled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// By `--runtime-config`, as in kube-apiserver.
-    Beta,
-    /// By an option of this server; all served versions of Kubernetes have removed it.
-    Retired,
-}
-
-const fn beta(
-    [group, version]: [&'static str; 2],
-    resources: &'static [&'static str],
-    since: KubernetesVersion,
-    until: Option<KubernetesVersion>,
-) -> OptionalVersion {
-    OptionalVersion {
-        group,
-        version,
-        of: "v1",
-        resources,
-        stage: Stage::Beta,
-        since,
-        until,
-    }
-}
-
-const fn retired([group, version, of]: [&'static str; 3], resources: &'static [&'static str]) -> OptionalVersion {
-    OptionalVersion {
+const fn retired([group, version, of]: [&'static str; 3], resources: &'static [&'static str]) -> Retired {
+    Retired {
         group,
         version,
         of,
         resources,
-        stage: Stage::Retired,
-        since: V1_33,
-        until: None,
     }
 }
 
-/// All optional versions. Their types were compared with the types of the stable version, field by field, in
+/// All retired versions. Their types were compared with the types of the stable version, field by field, in
 /// `k8s.io/api`.
-static OPTIONAL: [OptionalVersion; 7] = [
-    beta(
-        ["admissionregistration.k8s.io", "v1beta1"],
-        &["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"],
-        V1_36,
-        None,
-    ),
-    beta(
-        ["networking.k8s.io", "v1beta1"],
-        &["ipaddresses", "servicecidrs"],
-        V1_33,
-        Some(V1_37),
-    ),
-    beta(
-        ["resource.k8s.io", "v1beta2"],
-        &[
-            "deviceclasses",
-            "resourceclaims",
-            "resourceclaimtemplates",
-            "resourceslices",
-        ],
-        V1_34,
-        None,
-    ),
-    beta(
-        ["storage.k8s.io", "v1beta1"],
-        &["volumeattributesclasses"],
-        V1_34,
-        Some(V1_37),
-    ),
+static RETIRED: [Retired; 3] = [
     retired(["autoscaling", "v2beta2", "v2"], &["horizontalpodautoscalers"]),
     retired(["batch", "v1beta1", "v1"], &["cronjobs"]),
     retired(["policy", "v1beta1", "v1"], &["poddisruptionbudgets"]),
 ];
 
-/// The versions that can be enabled in a version of Kubernetes.
-pub(crate) fn optional_versions(of: KubernetesVersion) -> impl Iterator<Item = &'static OptionalVersion> {
-    let is_there = move |it: &&OptionalVersion| it.since <= of && it.until.is_none_or(|until| of < until);
-    OPTIONAL.iter().filter(is_there)
+/// The names of the retired versions, such as `batch/v1beta1`.
+pub(crate) fn retired_versions() -> impl Iterator<Item = String> {
+    RETIRED.iter().map(|it| format!("{}/{}", it.group, it.version))
 }
 
-/// Returns the version that has the same types; `None` for versions that are served by default.
+/// Returns the version that has the types of a retired version; `None` for other versions.
 pub(crate) fn stable_version(group: &str, version: &str) -> Option<&'static str> {
-    let mut all = OPTIONAL.iter();
+    let mut all = RETIRED.iter();
     let found = all.find(|it| it.group == group && it.version == version);
     found.map(|it| it.of)
 }
 
-/// The resources of all optional versions in a version of Kubernetes.
-pub(crate) fn optional_resources(of: KubernetesVersion) -> &'static [(&'static OptionalVersion, ResourceInfo)] {
-    static ALL: [OnceLock<Vec<(&'static OptionalVersion, ResourceInfo)>>; KubernetesVersion::ALL.len()] =
+/// The resources of a version of Kubernetes that are off by default, in the order of discovery.
+pub(crate) fn optional_resources(of: KubernetesVersion) -> &'static [OptionalResource] {
+    static ALL: [OnceLock<Vec<OptionalResource>>; KubernetesVersion::ALL.len()] =
         [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
     ALL[of as usize].get_or_init(|| {
-        let resources = |it: &'static OptionalVersion| it.resources.iter().filter_map(move |name| renamed(it, name));
-        optional_versions(of).flat_map(resources).collect()
+        let generated = off_by_default(of).map(|(info, off)| OptionalResource {
+            info: info.clone(),
+            off,
+            types: &info.version,
+        });
+        let resources = |it: &'static Retired| it.resources.iter().filter_map(move |name| renamed(it, name));
+        generated.chain(RETIRED.iter().flat_map(resources)).collect()
     })
 }
 
 /// A stable resource under the name of another version.
-fn renamed(version: &'static OptionalVersion, resource: &str) -> Option<(&'static OptionalVersion, ResourceInfo)> {
-    let is_it = |it: &&ResourceInfo| it.group == version.group && it.version == version.of && it.resource == resource;
+fn renamed(retired: &Retired, resource: &str) -> Option<OptionalResource> {
+    let is_it = |it: &&ResourceInfo| it.group == retired.group && it.version == retired.of && it.resource == resource;
     // The last form of a resource that has changed is the newest.
     let mut info = all_builtins().filter(is_it).last()?.clone();
-    info.version = Borrowed(version.version);
+    info.version = Borrowed(retired.version);
     for sub in info.subresources.to_mut() {
-        if sub.group == version.group && sub.version == version.of {
-            sub.version = Borrowed(version.version);
+        if sub.group == retired.group && sub.version == retired.of {
+            sub.version = Borrowed(retired.version);
         }
     }
-    Some((version, info))
+    let off = Off {
+        stage: Stage::Retired,
+        gate: "",
+        form: retired.of,
+    };
+    Some(OptionalResource {
+        info,
+        off,
+        types: retired.of,
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow::{self, Borrowed};
 
-use super::resources::RESOURCES;
+use super::resources::{GROUPS, OPTIONAL, RESOURCES};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 
@@ -13,12 +13,56 @@ pub(super) struct Served {
     since: KubernetesVersion,
     /// The first version without it.
     until: Option<KubernetesVersion>,
+    /// Set for versions that are off by default.
+    off: Option<Off>,
+}
+
+/// Facts about a resource of a version that is off by default.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Off {
+    /// The way in which it is enabled.
+    pub(crate) stage: Stage,
+    /// The feature gate that it depends on, if the gate is off by default; otherwise empty.
+    pub(crate) gate: &'static str,
+    /// The version that defines the fields of stored objects: its own version, unless a newer one has other fields.
+    pub(crate) form: &'static str,
+}
+
+/// The way in which a version is enabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// By `--runtime-config`, as in kube-apiserver.
+    Alpha,
+    /// By `--runtime-config`, as in kube-apiserver.
+    Beta,
+    /// By an option of this server; Kubernetes no longer serves the version.
+    Retired,
+}
+
+impl Served {
+    /// Returns `true` if a version of Kubernetes has the resource.
+    fn is_in(&self, version: KubernetesVersion) -> bool {
+        self.since <= version && self.until.is_none_or(|until| version < until)
+    }
 }
 
 /// Returns the built-in resources that a version of Kubernetes serves by default, in the order of discovery.
 pub(crate) fn builtins(version: KubernetesVersion) -> impl Iterator<Item = &'static ResourceInfo> {
-    let is_served = move |it: &&Served| it.since <= version && it.until.is_none_or(|until| version < until);
-    RESOURCES.iter().filter(is_served).map(|it| &it.info)
+    RESOURCES.iter().filter(move |it| it.is_in(version)).map(|it| &it.info)
+}
+
+/// Returns the resources of a version of Kubernetes that are off by default, in the order of discovery.
+pub(super) fn off_by_default(version: KubernetesVersion) -> impl Iterator<Item = (&'static ResourceInfo, Off)> {
+    let rows = OPTIONAL.iter().filter(move |it| it.is_in(version));
+    rows.filter_map(|it| Some((&it.info, it.off?)))
+}
+
+/// Returns the position of a built-in group in discovery; `None` for groups of CRDs and aggregated API servers.
+pub(crate) fn group_rank(group: &str) -> Option<usize> {
+    match group {
+        "" => Some(0),
+        _ => GROUPS.iter().position(|it| *it == group).map(|at| at + 1),
+    }
 }
 
 /// Returns the built-in resources of all versions of Kubernetes, in the order of discovery. A resource that has changed
@@ -98,7 +142,17 @@ pub(super) const fn row(
         info,
         since: KubernetesVersion::ALL[0],
         until: None,
+        off: None,
     }
+}
+
+/// A row of a version that is off by default: the gate, the storage version, and the version that defines the fields of
+/// stored objects.
+pub(super) const fn optional(stage: Stage, [gate, stored, form]: [&'static str; 3], mut row: Served) -> Served {
+    row.off = Some(Off { stage, gate, form });
+    // Values with a destructor cannot be dropped in a constant.
+    std::mem::forget(std::mem::replace(&mut row.info.stored_version, Some(Borrowed(stored))));
+    row
 }
 
 /// The row from a version on.

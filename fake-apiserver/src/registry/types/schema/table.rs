@@ -14,7 +14,7 @@ use crate::api::kubernetes_version::KubernetesVersion::{self, V1_33, V1_34, V1_3
 /// The kinds with their shapes and the versions from which the shapes apply, sorted by group, version, kind and the
 /// latter version.
 #[rustfmt::skip]
-pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
+pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 313] = [
     ("", "v1", "Binding", V1_33, 15),
     ("", "v1", "Binding", V1_34, 745),
     ("", "v1", "ComponentStatus", V1_33, 20),
@@ -69,6 +69,8 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("", "v1", "ServiceAccount", V1_34, 797),
     ("", "v1", "ServiceProxyOptions", V1_33, 359),
     ("", "v1", "Status", V1_33, 366),
+    ("", "v1", "Status", V1_33, 366),
+    ("", "v1", "Status", V1_36, 1007),
     ("", "v1", "Status", V1_36, 1007),
     ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", V1_36, 1015),
     ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", V1_36, 1017),
@@ -81,6 +83,14 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", V1_36, 1019),
     ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_33, 408),
     ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", V1_34, 801),
+    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicy", V1_33, 1271),
+    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicy", V1_34, 1510),
+    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicyBinding", V1_33, 1275),
+    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicyBinding", V1_34, 1511),
+    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicy", V1_34, 1519),
+    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicyBinding", V1_34, 1521),
+    ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicy", V1_33, 1295),
+    ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicyBinding", V1_33, 1301),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_33, 447),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_34, 802),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", V1_35, 950),
@@ -131,6 +141,8 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_34, 821),
     ("autoscaling", "v1", "HorizontalPodAutoscaler", V1_36, 1037),
     ("autoscaling", "v1", "Scale", V1_33, 533),
+    ("autoscaling", "v1", "Scale", V1_33, 533),
+    ("autoscaling", "v1", "Scale", V1_34, 822),
     ("autoscaling", "v1", "Scale", V1_34, 822),
     ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_33, 565),
     ("autoscaling", "v2", "HorizontalPodAutoscaler", V1_34, 823),
@@ -151,8 +163,21 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("certificates.k8s.io", "v1", "CertificateSigningRequest", V1_34, 829),
     ("certificates.k8s.io", "v1", "ClusterTrustBundle", V1_37, 1195),
     ("certificates.k8s.io", "v1", "PodCertificateRequest", V1_37, 1199),
+    ("certificates.k8s.io", "v1alpha1", "ClusterTrustBundle", V1_33, 1303),
+    ("certificates.k8s.io", "v1alpha1", "ClusterTrustBundle", V1_34, 1522),
+    ("certificates.k8s.io", "v1alpha1", "PodCertificateRequest", V1_34, 1525),
+    ("certificates.k8s.io", "v1beta1", "ClusterTrustBundle", V1_33, 1305),
+    ("certificates.k8s.io", "v1beta1", "ClusterTrustBundle", V1_34, 1526),
+    ("certificates.k8s.io", "v1beta1", "PodCertificateRequest", V1_35, 1600),
+    ("certificates.k8s.io", "v1beta1", "PodCertificateRequest", V1_36, 1621),
     ("coordination.k8s.io", "v1", "Lease", V1_33, 604),
     ("coordination.k8s.io", "v1", "Lease", V1_34, 830),
+    ("coordination.k8s.io", "v1alpha2", "LeaseCandidate", V1_33, 1307),
+    ("coordination.k8s.io", "v1alpha2", "LeaseCandidate", V1_34, 1527),
+    ("coordination.k8s.io", "v1alpha2", "LeaseCandidate", V1_36, 1622),
+    ("coordination.k8s.io", "v1beta1", "LeaseCandidate", V1_33, 1309),
+    ("coordination.k8s.io", "v1beta1", "LeaseCandidate", V1_34, 1528),
+    ("coordination.k8s.io", "v1beta1", "LeaseCandidate", V1_36, 1623),
     ("discovery.k8s.io", "v1", "EndpointSlice", V1_33, 617),
     ("discovery.k8s.io", "v1", "EndpointSlice", V1_34, 834),
     ("discovery.k8s.io", "v1", "EndpointSlice", V1_36, 1044),
@@ -164,10 +189,19 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_33, 652),
     ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_34, 837),
     ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", V1_37, 1209),
+    ("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", V1_33, 1318),
+    ("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", V1_34, 1529),
+    ("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", V1_36, 1627),
+    ("lifecycle.k8s.io", "v1alpha1", "Eviction", V1_37, 1735),
+    ("lifecycle.k8s.io", "v1alpha1", "EvictionRequest", V1_37, 1741),
     ("meta.k8s.io", "v1", "DeleteOptions", V1_33, 655),
     ("meta.k8s.io", "v1", "ListMeta", V1_33, 360),
+    ("meta.k8s.io", "v1", "ListMeta", V1_33, 360),
+    ("meta.k8s.io", "v1", "ListMeta", V1_36, 1006),
     ("meta.k8s.io", "v1", "ListMeta", V1_36, 1006),
     ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_33, 656),
+    ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_33, 656),
+    ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_34, 838),
     ("meta.k8s.io", "v1", "PartialObjectMetadata", V1_34, 838),
     ("networking.k8s.io", "v1", "IPAddress", V1_33, 659),
     ("networking.k8s.io", "v1", "IPAddress", V1_34, 839),
@@ -180,6 +214,11 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("networking.k8s.io", "v1", "NetworkPolicy", V1_34, 843),
     ("networking.k8s.io", "v1", "ServiceCIDR", V1_33, 697),
     ("networking.k8s.io", "v1", "ServiceCIDR", V1_34, 844),
+    ("networking.k8s.io", "v1beta1", "IPAddress", V1_33, 1321),
+    ("networking.k8s.io", "v1beta1", "IPAddress", V1_34, 1530),
+    ("networking.k8s.io", "v1beta1", "IPAddress", V1_36, 1628),
+    ("networking.k8s.io", "v1beta1", "ServiceCIDR", V1_33, 1324),
+    ("networking.k8s.io", "v1beta1", "ServiceCIDR", V1_34, 1531),
     ("node.k8s.io", "v1", "RuntimeClass", V1_33, 700),
     ("node.k8s.io", "v1", "RuntimeClass", V1_34, 845),
     ("policy", "v1", "Eviction", V1_33, 701),
@@ -211,9 +250,61 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("resource.k8s.io", "v1", "ResourceSlice", V1_35, 976),
     ("resource.k8s.io", "v1", "ResourceSlice", V1_36, 1083),
     ("resource.k8s.io", "v1", "ResourceSlice", V1_37, 1243),
+    ("resource.k8s.io", "v1alpha3", "DeviceClass", V1_33, 1332),
+    ("resource.k8s.io", "v1alpha3", "DeviceTaintRule", V1_33, 1337),
+    ("resource.k8s.io", "v1alpha3", "DeviceTaintRule", V1_34, 1532),
+    ("resource.k8s.io", "v1alpha3", "DeviceTaintRule", V1_35, 1604),
+    ("resource.k8s.io", "v1alpha3", "ResourceClaim", V1_33, 1366),
+    ("resource.k8s.io", "v1alpha3", "ResourceClaimTemplate", V1_33, 1368),
+    ("resource.k8s.io", "v1alpha3", "ResourcePoolStatusRequest", V1_36, 1633),
+    ("resource.k8s.io", "v1alpha3", "ResourcePoolStatusRequest", V1_37, 1751),
+    ("resource.k8s.io", "v1alpha3", "ResourceSlice", V1_33, 1384),
+    ("resource.k8s.io", "v1beta1", "DeviceClass", V1_33, 1392),
+    ("resource.k8s.io", "v1beta1", "DeviceClass", V1_34, 1534),
+    ("resource.k8s.io", "v1beta1", "DeviceClass", V1_36, 1635),
+    ("resource.k8s.io", "v1beta1", "DeviceClass", V1_37, 1752),
+    ("resource.k8s.io", "v1beta1", "ResourceClaim", V1_33, 1422),
+    ("resource.k8s.io", "v1beta1", "ResourceClaim", V1_34, 1552),
+    ("resource.k8s.io", "v1beta1", "ResourceClaim", V1_36, 1651),
+    ("resource.k8s.io", "v1beta1", "ResourceClaim", V1_37, 1768),
+    ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate", V1_33, 1424),
+    ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate", V1_34, 1554),
+    ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate", V1_36, 1653),
+    ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate", V1_37, 1770),
+    ("resource.k8s.io", "v1beta1", "ResourceSlice", V1_33, 1442),
+    ("resource.k8s.io", "v1beta1", "ResourceSlice", V1_34, 1563),
+    ("resource.k8s.io", "v1beta1", "ResourceSlice", V1_35, 1606),
+    ("resource.k8s.io", "v1beta1", "ResourceSlice", V1_36, 1665),
+    ("resource.k8s.io", "v1beta1", "ResourceSlice", V1_37, 1781),
+    ("resource.k8s.io", "v1beta2", "DeviceClass", V1_33, 1450),
+    ("resource.k8s.io", "v1beta2", "DeviceClass", V1_34, 1565),
+    ("resource.k8s.io", "v1beta2", "DeviceClass", V1_36, 1667),
+    ("resource.k8s.io", "v1beta2", "DeviceClass", V1_37, 1782),
+    ("resource.k8s.io", "v1beta2", "DeviceTaintRule", V1_36, 1671),
+    ("resource.k8s.io", "v1beta2", "ResourceClaim", V1_33, 1481),
+    ("resource.k8s.io", "v1beta2", "ResourceClaim", V1_34, 1584),
+    ("resource.k8s.io", "v1beta2", "ResourceClaim", V1_36, 1688),
+    ("resource.k8s.io", "v1beta2", "ResourceClaim", V1_37, 1799),
+    ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate", V1_33, 1483),
+    ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate", V1_34, 1586),
+    ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate", V1_36, 1690),
+    ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate", V1_37, 1801),
+    ("resource.k8s.io", "v1beta2", "ResourceSlice", V1_33, 1500),
+    ("resource.k8s.io", "v1beta2", "ResourceSlice", V1_34, 1594),
+    ("resource.k8s.io", "v1beta2", "ResourceSlice", V1_35, 1608),
+    ("resource.k8s.io", "v1beta2", "ResourceSlice", V1_36, 1701),
+    ("resource.k8s.io", "v1beta2", "ResourceSlice", V1_37, 1811),
     ("scheduling.k8s.io", "v1", "PriorityClass", V1_33, 719),
     ("scheduling.k8s.io", "v1", "PriorityClass", V1_34, 915),
     ("scheduling.k8s.io", "v1", "PriorityClass", V1_36, 1084),
+    ("scheduling.k8s.io", "v1alpha1", "Workload", V1_35, 1616),
+    ("scheduling.k8s.io", "v1alpha2", "PodGroup", V1_36, 1717),
+    ("scheduling.k8s.io", "v1alpha2", "Workload", V1_36, 1722),
+    ("scheduling.k8s.io", "v1alpha3", "CompositePodGroup", V1_37, 1823),
+    ("scheduling.k8s.io", "v1alpha3", "PodGroup", V1_37, 1837),
+    ("scheduling.k8s.io", "v1alpha3", "Workload", V1_37, 1844),
+    ("scheduling.k8s.io", "v1beta1", "PodGroup", V1_37, 1862),
+    ("scheduling.k8s.io", "v1beta1", "Workload", V1_37, 1876),
     ("storage.k8s.io", "v1", "CSIDriver", V1_33, 726),
     ("storage.k8s.io", "v1", "CSIDriver", V1_34, 916),
     ("storage.k8s.io", "v1", "CSIDriver", V1_35, 978),
@@ -229,21 +320,22 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 215] = [
     ("storage.k8s.io", "v1", "VolumeAttachment", V1_34, 922),
     ("storage.k8s.io", "v1", "VolumeAttachment", V1_35, 981),
     ("storage.k8s.io", "v1", "VolumeAttributesClass", V1_34, 923),
+    ("storage.k8s.io", "v1alpha1", "VolumeAttributesClass", V1_33, 1501),
+    ("storage.k8s.io", "v1alpha1", "VolumeAttributesClass", V1_34, 1595),
+    ("storage.k8s.io", "v1beta1", "VolumeAttributesClass", V1_33, 1502),
+    ("storage.k8s.io", "v1beta1", "VolumeAttributesClass", V1_34, 1596),
     ("storagemigration.k8s.io", "v1", "StorageVersionMigration", V1_37, 1254),
+    ("storagemigration.k8s.io", "v1alpha1", "StorageVersionMigration", V1_33, 1509),
+    ("storagemigration.k8s.io", "v1alpha1", "StorageVersionMigration", V1_34, 1597),
+    ("storagemigration.k8s.io", "v1beta1", "StorageVersionMigration", V1_35, 1619),
 ];
 
 /// Kinds in versions that are registered but not served, sorted.
 #[rustfmt::skip]
-pub(super) static UNSERVED: [(&str, &str, &str); 96] = [
-    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicyBinding"),
+pub(super) static UNSERVED: [(&str, &str, &str); 65] = [
     ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicy"),
     ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration"),
-    ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "v1beta1", "ValidatingWebhookConfiguration"),
     ("apps", "v1beta1", "ControllerRevision"),
     ("apps", "v1beta1", "Deployment"),
@@ -265,11 +357,7 @@ pub(super) static UNSERVED: [(&str, &str, &str); 96] = [
     ("autoscaling", "v2beta1", "HorizontalPodAutoscaler"),
     ("autoscaling", "v2beta2", "HorizontalPodAutoscaler"),
     ("batch", "v1beta1", "CronJob"),
-    ("certificates.k8s.io", "v1alpha1", "ClusterTrustBundle"),
-    ("certificates.k8s.io", "v1alpha1", "PodCertificateRequest"),
     ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"),
-    ("certificates.k8s.io", "v1beta1", "ClusterTrustBundle"),
-    ("certificates.k8s.io", "v1beta1", "PodCertificateRequest"),
     ("coordination.k8s.io", "v1beta1", "Lease"),
     ("discovery.k8s.io", "v1beta1", "EndpointSlice"),
     ("events.k8s.io", "v1beta1", "Event"),
@@ -285,13 +373,10 @@ pub(super) static UNSERVED: [(&str, &str, &str); 96] = [
     ("flowcontrol.apiserver.k8s.io", "v1beta2", "PriorityLevelConfiguration"),
     ("flowcontrol.apiserver.k8s.io", "v1beta3", "FlowSchema"),
     ("flowcontrol.apiserver.k8s.io", "v1beta3", "PriorityLevelConfiguration"),
-    ("lifecycle.k8s.io", "v1alpha1", "Eviction"),
     ("networking.k8s.io", "v1alpha1", "IPAddress"),
     ("networking.k8s.io", "v1alpha1", "ServiceCIDR"),
-    ("networking.k8s.io", "v1beta1", "IPAddress"),
     ("networking.k8s.io", "v1beta1", "Ingress"),
     ("networking.k8s.io", "v1beta1", "IngressClass"),
-    ("networking.k8s.io", "v1beta1", "ServiceCIDR"),
     ("node.k8s.io", "v1alpha1", "RuntimeClass"),
     ("node.k8s.io", "v1beta1", "RuntimeClass"),
     ("policy", "v1beta1", "Eviction"),
@@ -304,38 +389,20 @@ pub(super) static UNSERVED: [(&str, &str, &str); 96] = [
     ("rbac.authorization.k8s.io", "v1beta1", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io", "v1beta1", "Role"),
     ("rbac.authorization.k8s.io", "v1beta1", "RoleBinding"),
-    ("resource.k8s.io", "v1alpha3", "DeviceClass"),
-    ("resource.k8s.io", "v1alpha3", "DeviceTaintRule"),
-    ("resource.k8s.io", "v1alpha3", "ResourceClaim"),
-    ("resource.k8s.io", "v1alpha3", "ResourceClaimTemplate"),
-    ("resource.k8s.io", "v1alpha3", "ResourceSlice"),
-    ("resource.k8s.io", "v1beta1", "DeviceClass"),
-    ("resource.k8s.io", "v1beta1", "ResourceClaim"),
-    ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate"),
-    ("resource.k8s.io", "v1beta1", "ResourceSlice"),
-    ("resource.k8s.io", "v1beta2", "DeviceClass"),
-    ("resource.k8s.io", "v1beta2", "DeviceTaintRule"),
-    ("resource.k8s.io", "v1beta2", "ResourceClaim"),
-    ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate"),
-    ("resource.k8s.io", "v1beta2", "ResourceSlice"),
     ("scheduling.k8s.io", "v1alpha1", "PriorityClass"),
     ("scheduling.k8s.io", "v1beta1", "PriorityClass"),
     ("storage.k8s.io", "v1alpha1", "CSIStorageCapacity"),
     ("storage.k8s.io", "v1alpha1", "VolumeAttachment"),
-    ("storage.k8s.io", "v1alpha1", "VolumeAttributesClass"),
     ("storage.k8s.io", "v1beta1", "CSIDriver"),
     ("storage.k8s.io", "v1beta1", "CSINode"),
     ("storage.k8s.io", "v1beta1", "CSIStorageCapacity"),
     ("storage.k8s.io", "v1beta1", "StorageClass"),
     ("storage.k8s.io", "v1beta1", "VolumeAttachment"),
-    ("storage.k8s.io", "v1beta1", "VolumeAttributesClass"),
-    ("storagemigration.k8s.io", "v1alpha1", "StorageVersionMigration"),
-    ("storagemigration.k8s.io", "v1beta1", "StorageVersionMigration"),
 ];
 
 /// Every distinct shape.
 #[rustfmt::skip]
-pub(super) static SHAPES: [Shape; 1255] = [
+pub(super) static SHAPES: [Shape; 1877] = [
     h(String, 0, NO_LIST, NO_PATCH, "string"), // 0
     h(String, 0, NO_LIST, NO_PATCH, "types.UID"), // 1
     h(Int64, 0, NO_LIST, NO_PATCH, "int64"), // 2
@@ -1591,11 +1658,633 @@ pub(super) static SHAPES: [Shape; 1255] = [
     h(Struct(852), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationSpec"), // 1252
     h(Struct(854), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigrationStatus"), // 1253
     h(Struct(851), 0, NO_LIST, NO_PATCH, "v1.StorageVersionMigration"), // 1254
+    h(Struct(857), ATOMIC, NO_LIST, NO_PATCH, "v1alpha1.ParamKind"), // 1255
+    h(Struct(859), ATOMIC, NO_LIST, NO_PATCH, "v1alpha1.NamedRuleWithOperations"), // 1256
+    h(List(1256), 0, NO_LIST, NO_PATCH, "[]v1alpha1.NamedRuleWithOperations"), // 1257
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.MatchPolicyType"), // 1258
+    h(Struct(858), ATOMIC, NO_LIST, NO_PATCH, "v1alpha1.MatchResources"), // 1259
+    h(Struct(860), 0, NO_LIST, NO_PATCH, "v1alpha1.Variable"), // 1260
+    h(List(1260), 0, NO_LIST, NO_PATCH, "[]v1alpha1.Variable"), // 1261
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.PatchType"), // 1262
+    h(Struct(862), 0, NO_LIST, NO_PATCH, "v1alpha1.ApplyConfiguration"), // 1263
+    h(Struct(863), 0, NO_LIST, NO_PATCH, "v1alpha1.JSONPatch"), // 1264
+    h(Struct(861), 0, NO_LIST, NO_PATCH, "v1alpha1.Mutation"), // 1265
+    h(List(1265), 0, NO_LIST, NO_PATCH, "[]v1alpha1.Mutation"), // 1266
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.FailurePolicyType"), // 1267
+    h(Struct(864), 0, NO_LIST, NO_PATCH, "v1alpha1.MatchCondition"), // 1268
+    h(List(1268), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha1.MatchCondition"), // 1269
+    h(Struct(856), 0, NO_LIST, NO_PATCH, "v1alpha1.MutatingAdmissionPolicySpec"), // 1270
+    h(Struct(855), 0, NO_LIST, NO_PATCH, "v1alpha1.MutatingAdmissionPolicy"), // 1271
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.ParameterNotFoundActionType"), // 1272
+    h(Struct(867), ATOMIC, NO_LIST, NO_PATCH, "v1alpha1.ParamRef"), // 1273
+    h(Struct(866), 0, NO_LIST, NO_PATCH, "v1alpha1.MutatingAdmissionPolicyBindingSpec"), // 1274
+    h(Struct(865), 0, NO_LIST, NO_PATCH, "v1alpha1.MutatingAdmissionPolicyBinding"), // 1275
+    h(Struct(870), ATOMIC, NO_LIST, NO_PATCH, "v1beta1.ParamKind"), // 1276
+    h(Struct(872), ATOMIC, NO_LIST, NO_PATCH, "v1beta1.NamedRuleWithOperations"), // 1277
+    h(List(1277), 0, NO_LIST, NO_PATCH, "[]v1beta1.NamedRuleWithOperations"), // 1278
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.MatchPolicyType"), // 1279
+    h(Struct(871), ATOMIC, NO_LIST, NO_PATCH, "v1beta1.MatchResources"), // 1280
+    h(Struct(873), 0, NO_LIST, NO_PATCH, "v1beta1.Validation"), // 1281
+    h(List(1281), 0, NO_LIST, NO_PATCH, "[]v1beta1.Validation"), // 1282
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.FailurePolicyType"), // 1283
+    h(Struct(874), 0, NO_LIST, NO_PATCH, "v1beta1.AuditAnnotation"), // 1284
+    h(List(1284), 0, NO_LIST, NO_PATCH, "[]v1beta1.AuditAnnotation"), // 1285
+    h(Struct(875), 0, NO_LIST, NO_PATCH, "v1beta1.MatchCondition"), // 1286
+    h(List(1286), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1beta1.MatchCondition"), // 1287
+    h(Struct(876), ATOMIC, NO_LIST, NO_PATCH, "v1beta1.Variable"), // 1288
+    h(List(1288), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1beta1.Variable"), // 1289
+    h(Struct(869), 0, NO_LIST, NO_PATCH, "v1beta1.ValidatingAdmissionPolicySpec"), // 1290
+    h(Struct(879), 0, NO_LIST, NO_PATCH, "v1beta1.ExpressionWarning"), // 1291
+    h(List(1291), 0, NO_LIST, NO_PATCH, "[]v1beta1.ExpressionWarning"), // 1292
+    h(Struct(878), 0, NO_LIST, NO_PATCH, "v1beta1.TypeChecking"), // 1293
+    h(Struct(877), 0, NO_LIST, NO_PATCH, "v1beta1.ValidatingAdmissionPolicyStatus"), // 1294
+    h(Struct(868), 0, NO_LIST, NO_PATCH, "v1beta1.ValidatingAdmissionPolicy"), // 1295
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.ParameterNotFoundActionType"), // 1296
+    h(Struct(882), ATOMIC, NO_LIST, NO_PATCH, "v1beta1.ParamRef"), // 1297
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.ValidationAction"), // 1298
+    h(List(1298), 0, ListType::Set, NO_PATCH, "[]v1beta1.ValidationAction"), // 1299
+    h(Struct(881), 0, NO_LIST, NO_PATCH, "v1beta1.ValidatingAdmissionPolicyBindingSpec"), // 1300
+    h(Struct(880), 0, NO_LIST, NO_PATCH, "v1beta1.ValidatingAdmissionPolicyBinding"), // 1301
+    h(Struct(884), 0, NO_LIST, NO_PATCH, "v1alpha1.ClusterTrustBundleSpec"), // 1302
+    h(Struct(883), 0, NO_LIST, NO_PATCH, "v1alpha1.ClusterTrustBundle"), // 1303
+    h(Struct(886), 0, NO_LIST, NO_PATCH, "v1beta1.ClusterTrustBundleSpec"), // 1304
+    h(Struct(885), 0, NO_LIST, NO_PATCH, "v1beta1.ClusterTrustBundle"), // 1305
+    h(Struct(888), 0, NO_LIST, NO_PATCH, "v1alpha2.LeaseCandidateSpec"), // 1306
+    h(Struct(887), 0, NO_LIST, NO_PATCH, "v1alpha2.LeaseCandidate"), // 1307
+    h(Struct(890), 0, NO_LIST, NO_PATCH, "v1beta1.LeaseCandidateSpec"), // 1308
+    h(Struct(889), 0, NO_LIST, NO_PATCH, "v1beta1.LeaseCandidate"), // 1309
+    h(Struct(892), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionSpec"), // 1310
+    h(Struct(894), 0, NO_LIST, NO_PATCH, "v1alpha1.ServerStorageVersion"), // 1311
+    h(List(1311), 0, keys(&["apiServerID"]), NO_PATCH, "[]v1alpha1.ServerStorageVersion"), // 1312
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionConditionType"), // 1313
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.ConditionStatus"), // 1314
+    h(Struct(895), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionCondition"), // 1315
+    h(List(1315), 0, keys(&["type"]), NO_PATCH, "[]v1alpha1.StorageVersionCondition"), // 1316
+    h(Struct(893), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionStatus"), // 1317
+    h(Struct(891), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersion"), // 1318
+    h(Struct(898), 0, NO_LIST, NO_PATCH, "v1beta1.ParentReference"), // 1319
+    h(Struct(897), 0, NO_LIST, NO_PATCH, "v1beta1.IPAddressSpec"), // 1320
+    h(Struct(896), 0, NO_LIST, NO_PATCH, "v1beta1.IPAddress"), // 1321
+    h(Struct(900), 0, NO_LIST, NO_PATCH, "v1beta1.ServiceCIDRSpec"), // 1322
+    h(Struct(901), 0, NO_LIST, NO_PATCH, "v1beta1.ServiceCIDRStatus"), // 1323
+    h(Struct(899), 0, NO_LIST, NO_PATCH, "v1beta1.ServiceCIDR"), // 1324
+    h(Struct(905), 0, NO_LIST, NO_PATCH, "v1alpha3.CELDeviceSelector"), // 1325
+    h(Struct(904), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceSelector"), // 1326
+    h(List(1326), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceSelector"), // 1327
+    h(Struct(907), 0, NO_LIST, NO_PATCH, "v1alpha3.OpaqueDeviceConfiguration"), // 1328
+    h(Struct(906), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceClassConfiguration"), // 1329
+    h(List(1329), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceClassConfiguration"), // 1330
+    h(Struct(903), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceClassSpec"), // 1331
+    h(Struct(902), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceClass"), // 1332
+    h(Struct(910), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintSelector"), // 1333
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintEffect"), // 1334
+    h(Struct(911), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaint"), // 1335
+    h(Struct(909), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintRuleSpec"), // 1336
+    h(Struct(908), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintRule"), // 1337
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceAllocationMode"), // 1338
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTolerationOperator"), // 1339
+    h(Struct(917), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceToleration"), // 1340
+    h(List(1340), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceToleration"), // 1341
+    h(Struct(916), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceSubRequest"), // 1342
+    h(List(1342), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceSubRequest"), // 1343
+    h(Struct(915), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceRequest"), // 1344
+    h(List(1344), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceRequest"), // 1345
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha3.FullyQualifiedName"), // 1346
+    h(Struct(918), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceConstraint"), // 1347
+    h(List(1347), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceConstraint"), // 1348
+    h(Struct(919), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceClaimConfiguration"), // 1349
+    h(List(1349), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceClaimConfiguration"), // 1350
+    h(Struct(914), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceClaim"), // 1351
+    h(Struct(913), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourceClaimSpec"), // 1352
+    h(Struct(923), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceRequestAllocationResult"), // 1353
+    h(List(1353), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceRequestAllocationResult"), // 1354
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha3.AllocationConfigSource"), // 1355
+    h(Struct(924), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceAllocationConfiguration"), // 1356
+    h(List(1356), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceAllocationConfiguration"), // 1357
+    h(Struct(922), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceAllocationResult"), // 1358
+    h(Struct(921), 0, NO_LIST, NO_PATCH, "v1alpha3.AllocationResult"), // 1359
+    h(Struct(925), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourceClaimConsumerReference"), // 1360
+    h(List(1360), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1alpha3.ResourceClaimConsumerReference"), // 1361
+    h(Struct(927), 0, NO_LIST, NO_PATCH, "v1alpha3.NetworkDeviceData"), // 1362
+    h(Struct(926), 0, NO_LIST, NO_PATCH, "v1alpha3.AllocatedDeviceStatus"), // 1363
+    h(List(1363), 0, keys(&["driver", "device", "pool"]), NO_PATCH, "[]v1alpha3.AllocatedDeviceStatus"), // 1364
+    h(Struct(920), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourceClaimStatus"), // 1365
+    h(Struct(912), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourceClaim"), // 1366
+    h(Struct(929), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourceClaimTemplateSpec"), // 1367
+    h(Struct(928), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourceClaimTemplate"), // 1368
+    h(Struct(932), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourcePool"), // 1369
+    h(Struct(935), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceAttribute"), // 1370
+    h(Map(1370), 0, NO_LIST, NO_PATCH, "map[v1alpha3.QualifiedName]v1alpha3.DeviceAttribute"), // 1371
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1alpha3.QualifiedName]resource.Quantity"), // 1372
+    h(Struct(937), 0, NO_LIST, NO_PATCH, "v1alpha3.Counter"), // 1373
+    h(Map(1373), 0, NO_LIST, NO_PATCH, "map[string]v1alpha3.Counter"), // 1374
+    h(Struct(936), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceCounterConsumption"), // 1375
+    h(List(1375), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceCounterConsumption"), // 1376
+    h(List(1335), 0, NO_LIST, NO_PATCH, "[]v1alpha3.DeviceTaint"), // 1377
+    h(Struct(934), 0, NO_LIST, NO_PATCH, "v1alpha3.BasicDevice"), // 1378
+    h(Struct(933), 0, NO_LIST, NO_PATCH, "v1alpha3.Device"), // 1379
+    h(List(1379), 0, NO_LIST, NO_PATCH, "[]v1alpha3.Device"), // 1380
+    h(Struct(938), 0, NO_LIST, NO_PATCH, "v1alpha3.CounterSet"), // 1381
+    h(List(1381), 0, NO_LIST, NO_PATCH, "[]v1alpha3.CounterSet"), // 1382
+    h(Struct(931), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourceSliceSpec"), // 1383
+    h(Struct(930), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourceSlice"), // 1384
+    h(Struct(942), 0, NO_LIST, NO_PATCH, "v1beta1.CELDeviceSelector"), // 1385
+    h(Struct(941), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceSelector"), // 1386
+    h(List(1386), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceSelector"), // 1387
+    h(Struct(944), 0, NO_LIST, NO_PATCH, "v1beta1.OpaqueDeviceConfiguration"), // 1388
+    h(Struct(943), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClassConfiguration"), // 1389
+    h(List(1389), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceClassConfiguration"), // 1390
+    h(Struct(940), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClassSpec"), // 1391
+    h(Struct(939), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClass"), // 1392
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.DeviceAllocationMode"), // 1393
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.DeviceTolerationOperator"), // 1394
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.DeviceTaintEffect"), // 1395
+    h(Struct(950), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceToleration"), // 1396
+    h(List(1396), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceToleration"), // 1397
+    h(Struct(949), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceSubRequest"), // 1398
+    h(List(1398), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceSubRequest"), // 1399
+    h(Struct(948), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceRequest"), // 1400
+    h(List(1400), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceRequest"), // 1401
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.FullyQualifiedName"), // 1402
+    h(Struct(951), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceConstraint"), // 1403
+    h(List(1403), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceConstraint"), // 1404
+    h(Struct(952), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClaimConfiguration"), // 1405
+    h(List(1405), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceClaimConfiguration"), // 1406
+    h(Struct(947), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClaim"), // 1407
+    h(Struct(946), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimSpec"), // 1408
+    h(Struct(956), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceRequestAllocationResult"), // 1409
+    h(List(1409), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceRequestAllocationResult"), // 1410
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.AllocationConfigSource"), // 1411
+    h(Struct(957), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceAllocationConfiguration"), // 1412
+    h(List(1412), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceAllocationConfiguration"), // 1413
+    h(Struct(955), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceAllocationResult"), // 1414
+    h(Struct(954), 0, NO_LIST, NO_PATCH, "v1beta1.AllocationResult"), // 1415
+    h(Struct(958), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimConsumerReference"), // 1416
+    h(List(1416), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1beta1.ResourceClaimConsumerReference"), // 1417
+    h(Struct(960), 0, NO_LIST, NO_PATCH, "v1beta1.NetworkDeviceData"), // 1418
+    h(Struct(959), 0, NO_LIST, NO_PATCH, "v1beta1.AllocatedDeviceStatus"), // 1419
+    h(List(1419), 0, keys(&["driver", "device", "pool"]), NO_PATCH, "[]v1beta1.AllocatedDeviceStatus"), // 1420
+    h(Struct(953), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimStatus"), // 1421
+    h(Struct(945), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaim"), // 1422
+    h(Struct(962), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimTemplateSpec"), // 1423
+    h(Struct(961), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimTemplate"), // 1424
+    h(Struct(965), 0, NO_LIST, NO_PATCH, "v1beta1.ResourcePool"), // 1425
+    h(Struct(968), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceAttribute"), // 1426
+    h(Map(1426), 0, NO_LIST, NO_PATCH, "map[v1beta1.QualifiedName]v1beta1.DeviceAttribute"), // 1427
+    h(Struct(969), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceCapacity"), // 1428
+    h(Map(1428), 0, NO_LIST, NO_PATCH, "map[v1beta1.QualifiedName]v1beta1.DeviceCapacity"), // 1429
+    h(Struct(971), 0, NO_LIST, NO_PATCH, "v1beta1.Counter"), // 1430
+    h(Map(1430), 0, NO_LIST, NO_PATCH, "map[string]v1beta1.Counter"), // 1431
+    h(Struct(970), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceCounterConsumption"), // 1432
+    h(List(1432), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceCounterConsumption"), // 1433
+    h(Struct(972), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceTaint"), // 1434
+    h(List(1434), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceTaint"), // 1435
+    h(Struct(967), 0, NO_LIST, NO_PATCH, "v1beta1.BasicDevice"), // 1436
+    h(Struct(966), 0, NO_LIST, NO_PATCH, "v1beta1.Device"), // 1437
+    h(List(1437), 0, NO_LIST, NO_PATCH, "[]v1beta1.Device"), // 1438
+    h(Struct(973), 0, NO_LIST, NO_PATCH, "v1beta1.CounterSet"), // 1439
+    h(List(1439), 0, NO_LIST, NO_PATCH, "[]v1beta1.CounterSet"), // 1440
+    h(Struct(964), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSliceSpec"), // 1441
+    h(Struct(963), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSlice"), // 1442
+    h(Struct(977), 0, NO_LIST, NO_PATCH, "v1beta2.CELDeviceSelector"), // 1443
+    h(Struct(976), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceSelector"), // 1444
+    h(List(1444), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceSelector"), // 1445
+    h(Struct(979), 0, NO_LIST, NO_PATCH, "v1beta2.OpaqueDeviceConfiguration"), // 1446
+    h(Struct(978), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClassConfiguration"), // 1447
+    h(List(1447), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceClassConfiguration"), // 1448
+    h(Struct(975), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClassSpec"), // 1449
+    h(Struct(974), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClass"), // 1450
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta2.DeviceAllocationMode"), // 1451
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta2.DeviceTolerationOperator"), // 1452
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta2.DeviceTaintEffect"), // 1453
+    h(Struct(985), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceToleration"), // 1454
+    h(List(1454), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceToleration"), // 1455
+    h(Struct(984), 0, NO_LIST, NO_PATCH, "v1beta2.ExactDeviceRequest"), // 1456
+    h(Struct(986), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceSubRequest"), // 1457
+    h(List(1457), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceSubRequest"), // 1458
+    h(Struct(983), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceRequest"), // 1459
+    h(List(1459), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceRequest"), // 1460
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta2.FullyQualifiedName"), // 1461
+    h(Struct(987), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceConstraint"), // 1462
+    h(List(1462), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceConstraint"), // 1463
+    h(Struct(988), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClaimConfiguration"), // 1464
+    h(List(1464), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceClaimConfiguration"), // 1465
+    h(Struct(982), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClaim"), // 1466
+    h(Struct(981), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimSpec"), // 1467
+    h(Struct(992), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceRequestAllocationResult"), // 1468
+    h(List(1468), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceRequestAllocationResult"), // 1469
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta2.AllocationConfigSource"), // 1470
+    h(Struct(993), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceAllocationConfiguration"), // 1471
+    h(List(1471), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceAllocationConfiguration"), // 1472
+    h(Struct(991), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceAllocationResult"), // 1473
+    h(Struct(990), 0, NO_LIST, NO_PATCH, "v1beta2.AllocationResult"), // 1474
+    h(Struct(994), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimConsumerReference"), // 1475
+    h(List(1475), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1beta2.ResourceClaimConsumerReference"), // 1476
+    h(Struct(996), 0, NO_LIST, NO_PATCH, "v1beta2.NetworkDeviceData"), // 1477
+    h(Struct(995), 0, NO_LIST, NO_PATCH, "v1beta2.AllocatedDeviceStatus"), // 1478
+    h(List(1478), 0, keys(&["driver", "device", "pool"]), NO_PATCH, "[]v1beta2.AllocatedDeviceStatus"), // 1479
+    h(Struct(989), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimStatus"), // 1480
+    h(Struct(980), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaim"), // 1481
+    h(Struct(998), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimTemplateSpec"), // 1482
+    h(Struct(997), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimTemplate"), // 1483
+    h(Struct(1001), 0, NO_LIST, NO_PATCH, "v1beta2.ResourcePool"), // 1484
+    h(Struct(1003), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceAttribute"), // 1485
+    h(Map(1485), 0, NO_LIST, NO_PATCH, "map[v1beta2.QualifiedName]v1beta2.DeviceAttribute"), // 1486
+    h(Struct(1004), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceCapacity"), // 1487
+    h(Map(1487), 0, NO_LIST, NO_PATCH, "map[v1beta2.QualifiedName]v1beta2.DeviceCapacity"), // 1488
+    h(Struct(1006), 0, NO_LIST, NO_PATCH, "v1beta2.Counter"), // 1489
+    h(Map(1489), 0, NO_LIST, NO_PATCH, "map[string]v1beta2.Counter"), // 1490
+    h(Struct(1005), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceCounterConsumption"), // 1491
+    h(List(1491), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceCounterConsumption"), // 1492
+    h(Struct(1007), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceTaint"), // 1493
+    h(List(1493), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceTaint"), // 1494
+    h(Struct(1002), 0, NO_LIST, NO_PATCH, "v1beta2.Device"), // 1495
+    h(List(1495), 0, NO_LIST, NO_PATCH, "[]v1beta2.Device"), // 1496
+    h(Struct(1008), 0, NO_LIST, NO_PATCH, "v1beta2.CounterSet"), // 1497
+    h(List(1497), 0, NO_LIST, NO_PATCH, "[]v1beta2.CounterSet"), // 1498
+    h(Struct(1000), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSliceSpec"), // 1499
+    h(Struct(999), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSlice"), // 1500
+    h(Struct(1009), 0, NO_LIST, NO_PATCH, "v1alpha1.VolumeAttributesClass"), // 1501
+    h(Struct(1010), 0, NO_LIST, NO_PATCH, "v1beta1.VolumeAttributesClass"), // 1502
+    h(Struct(1013), 0, NO_LIST, NO_PATCH, "v1alpha1.GroupVersionResource"), // 1503
+    h(Struct(1012), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionMigrationSpec"), // 1504
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.MigrationConditionType"), // 1505
+    h(Struct(1015), 0, NO_LIST, NO_PATCH, "v1alpha1.MigrationCondition"), // 1506
+    h(List(1506), 0, keys(&["type"]), p(true, false, false, Some("type")), "[]v1alpha1.MigrationCondition"), // 1507
+    h(Struct(1014), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionMigrationStatus"), // 1508
+    h(Struct(1011), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionMigration"), // 1509
+    h(Struct(1016), 0, NO_LIST, NO_PATCH, "v1alpha1.MutatingAdmissionPolicy"), // 1510
+    h(Struct(1017), 0, NO_LIST, NO_PATCH, "v1alpha1.MutatingAdmissionPolicyBinding"), // 1511
+    h(List(1288), 0, NO_LIST, NO_PATCH, "[]v1beta1.Variable"), // 1512
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.PatchType"), // 1513
+    h(Struct(1021), 0, NO_LIST, NO_PATCH, "v1beta1.ApplyConfiguration"), // 1514
+    h(Struct(1022), 0, NO_LIST, NO_PATCH, "v1beta1.JSONPatch"), // 1515
+    h(Struct(1020), 0, NO_LIST, NO_PATCH, "v1beta1.Mutation"), // 1516
+    h(List(1516), 0, NO_LIST, NO_PATCH, "[]v1beta1.Mutation"), // 1517
+    h(Struct(1019), 0, NO_LIST, NO_PATCH, "v1beta1.MutatingAdmissionPolicySpec"), // 1518
+    h(Struct(1018), 0, NO_LIST, NO_PATCH, "v1beta1.MutatingAdmissionPolicy"), // 1519
+    h(Struct(1024), 0, NO_LIST, NO_PATCH, "v1beta1.MutatingAdmissionPolicyBindingSpec"), // 1520
+    h(Struct(1023), 0, NO_LIST, NO_PATCH, "v1beta1.MutatingAdmissionPolicyBinding"), // 1521
+    h(Struct(1025), 0, NO_LIST, NO_PATCH, "v1alpha1.ClusterTrustBundle"), // 1522
+    h(Struct(1027), 0, NO_LIST, NO_PATCH, "v1alpha1.PodCertificateRequestSpec"), // 1523
+    h(Struct(1028), 0, NO_LIST, NO_PATCH, "v1alpha1.PodCertificateRequestStatus"), // 1524
+    h(Struct(1026), 0, NO_LIST, NO_PATCH, "v1alpha1.PodCertificateRequest"), // 1525
+    h(Struct(1029), 0, NO_LIST, NO_PATCH, "v1beta1.ClusterTrustBundle"), // 1526
+    h(Struct(1030), 0, NO_LIST, NO_PATCH, "v1alpha2.LeaseCandidate"), // 1527
+    h(Struct(1031), 0, NO_LIST, NO_PATCH, "v1beta1.LeaseCandidate"), // 1528
+    h(Struct(1032), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersion"), // 1529
+    h(Struct(1033), 0, NO_LIST, NO_PATCH, "v1beta1.IPAddress"), // 1530
+    h(Struct(1034), 0, NO_LIST, NO_PATCH, "v1beta1.ServiceCIDR"), // 1531
+    h(Struct(1035), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintRule"), // 1532
+    h(Struct(1037), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClassSpec"), // 1533
+    h(Struct(1036), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClass"), // 1534
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1beta1.QualifiedName]resource.Quantity"), // 1535
+    h(Struct(1043), 0, NO_LIST, NO_PATCH, "v1beta1.CapacityRequirements"), // 1536
+    h(Struct(1042), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceSubRequest"), // 1537
+    h(List(1537), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceSubRequest"), // 1538
+    h(Struct(1041), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceRequest"), // 1539
+    h(List(1539), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceRequest"), // 1540
+    h(Struct(1044), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceConstraint"), // 1541
+    h(List(1541), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceConstraint"), // 1542
+    h(Struct(1040), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClaim"), // 1543
+    h(Struct(1039), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimSpec"), // 1544
+    h(Struct(1048), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceRequestAllocationResult"), // 1545
+    h(List(1545), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceRequestAllocationResult"), // 1546
+    h(Struct(1047), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceAllocationResult"), // 1547
+    h(Struct(1046), 0, NO_LIST, NO_PATCH, "v1beta1.AllocationResult"), // 1548
+    h(Struct(1049), 0, NO_LIST, NO_PATCH, "v1beta1.AllocatedDeviceStatus"), // 1549
+    h(List(1549), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1beta1.AllocatedDeviceStatus"), // 1550
+    h(Struct(1045), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimStatus"), // 1551
+    h(Struct(1038), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaim"), // 1552
+    h(Struct(1051), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimTemplateSpec"), // 1553
+    h(Struct(1050), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimTemplate"), // 1554
+    h(Struct(1058), 0, NO_LIST, NO_PATCH, "v1beta1.CapacityRequestPolicyRange"), // 1555
+    h(Struct(1057), 0, NO_LIST, NO_PATCH, "v1beta1.CapacityRequestPolicy"), // 1556
+    h(Struct(1056), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceCapacity"), // 1557
+    h(Map(1557), 0, NO_LIST, NO_PATCH, "map[v1beta1.QualifiedName]v1beta1.DeviceCapacity"), // 1558
+    h(Struct(1055), 0, NO_LIST, NO_PATCH, "v1beta1.BasicDevice"), // 1559
+    h(Struct(1054), 0, NO_LIST, NO_PATCH, "v1beta1.Device"), // 1560
+    h(List(1560), 0, NO_LIST, NO_PATCH, "[]v1beta1.Device"), // 1561
+    h(Struct(1053), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSliceSpec"), // 1562
+    h(Struct(1052), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSlice"), // 1563
+    h(Struct(1060), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClassSpec"), // 1564
+    h(Struct(1059), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClass"), // 1565
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1beta2.QualifiedName]resource.Quantity"), // 1566
+    h(Struct(1066), 0, NO_LIST, NO_PATCH, "v1beta2.CapacityRequirements"), // 1567
+    h(Struct(1065), 0, NO_LIST, NO_PATCH, "v1beta2.ExactDeviceRequest"), // 1568
+    h(Struct(1067), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceSubRequest"), // 1569
+    h(List(1569), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceSubRequest"), // 1570
+    h(Struct(1064), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceRequest"), // 1571
+    h(List(1571), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceRequest"), // 1572
+    h(Struct(1068), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceConstraint"), // 1573
+    h(List(1573), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceConstraint"), // 1574
+    h(Struct(1063), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClaim"), // 1575
+    h(Struct(1062), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimSpec"), // 1576
+    h(Struct(1072), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceRequestAllocationResult"), // 1577
+    h(List(1577), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceRequestAllocationResult"), // 1578
+    h(Struct(1071), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceAllocationResult"), // 1579
+    h(Struct(1070), 0, NO_LIST, NO_PATCH, "v1beta2.AllocationResult"), // 1580
+    h(Struct(1073), 0, NO_LIST, NO_PATCH, "v1beta2.AllocatedDeviceStatus"), // 1581
+    h(List(1581), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1beta2.AllocatedDeviceStatus"), // 1582
+    h(Struct(1069), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimStatus"), // 1583
+    h(Struct(1061), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaim"), // 1584
+    h(Struct(1075), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimTemplateSpec"), // 1585
+    h(Struct(1074), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimTemplate"), // 1586
+    h(Struct(1081), 0, NO_LIST, NO_PATCH, "v1beta2.CapacityRequestPolicyRange"), // 1587
+    h(Struct(1080), 0, NO_LIST, NO_PATCH, "v1beta2.CapacityRequestPolicy"), // 1588
+    h(Struct(1079), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceCapacity"), // 1589
+    h(Map(1589), 0, NO_LIST, NO_PATCH, "map[v1beta2.QualifiedName]v1beta2.DeviceCapacity"), // 1590
+    h(Struct(1078), 0, NO_LIST, NO_PATCH, "v1beta2.Device"), // 1591
+    h(List(1591), 0, NO_LIST, NO_PATCH, "[]v1beta2.Device"), // 1592
+    h(Struct(1077), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSliceSpec"), // 1593
+    h(Struct(1076), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSlice"), // 1594
+    h(Struct(1082), 0, NO_LIST, NO_PATCH, "v1alpha1.VolumeAttributesClass"), // 1595
+    h(Struct(1083), 0, NO_LIST, NO_PATCH, "v1beta1.VolumeAttributesClass"), // 1596
+    h(Struct(1084), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionMigration"), // 1597
+    h(Struct(1086), 0, NO_LIST, NO_PATCH, "v1beta1.PodCertificateRequestSpec"), // 1598
+    h(Struct(1087), 0, NO_LIST, NO_PATCH, "v1beta1.PodCertificateRequestStatus"), // 1599
+    h(Struct(1085), 0, NO_LIST, NO_PATCH, "v1beta1.PodCertificateRequest"), // 1600
+    h(Struct(1090), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintSelector"), // 1601
+    h(Struct(1089), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintRuleSpec"), // 1602
+    h(Struct(1091), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintRuleStatus"), // 1603
+    h(Struct(1088), 0, NO_LIST, NO_PATCH, "v1alpha3.DeviceTaintRule"), // 1604
+    h(Struct(1093), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSliceSpec"), // 1605
+    h(Struct(1092), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSlice"), // 1606
+    h(Struct(1095), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSliceSpec"), // 1607
+    h(Struct(1094), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSlice"), // 1608
+    h(Struct(1098), 0, NO_LIST, NO_PATCH, "v1alpha1.TypedLocalObjectReference"), // 1609
+    h(Struct(1101), 0, NO_LIST, NO_PATCH, "v1alpha1.BasicSchedulingPolicy"), // 1610
+    h(Struct(1102), 0, NO_LIST, NO_PATCH, "v1alpha1.GangSchedulingPolicy"), // 1611
+    h(Struct(1100), 0, NO_LIST, NO_PATCH, "v1alpha1.PodGroupPolicy"), // 1612
+    h(Struct(1099), 0, NO_LIST, NO_PATCH, "v1alpha1.PodGroup"), // 1613
+    h(List(1613), 0, keys(&["name"]), NO_PATCH, "[]v1alpha1.PodGroup"), // 1614
+    h(Struct(1097), 0, NO_LIST, NO_PATCH, "v1alpha1.WorkloadSpec"), // 1615
+    h(Struct(1096), 0, NO_LIST, NO_PATCH, "v1alpha1.Workload"), // 1616
+    h(Struct(1104), 0, NO_LIST, NO_PATCH, "v1beta1.StorageVersionMigrationSpec"), // 1617
+    h(Struct(1105), 0, NO_LIST, NO_PATCH, "v1beta1.StorageVersionMigrationStatus"), // 1618
+    h(Struct(1103), 0, NO_LIST, NO_PATCH, "v1beta1.StorageVersionMigration"), // 1619
+    h(Struct(1107), 0, NO_LIST, NO_PATCH, "v1beta1.PodCertificateRequestSpec"), // 1620
+    h(Struct(1106), 0, NO_LIST, NO_PATCH, "v1beta1.PodCertificateRequest"), // 1621
+    h(Struct(1108), 0, NO_LIST, NO_PATCH, "v1alpha2.LeaseCandidate"), // 1622
+    h(Struct(1109), 0, NO_LIST, NO_PATCH, "v1beta1.LeaseCandidate"), // 1623
+    h(Struct(1112), 0, NO_LIST, NO_PATCH, "v1alpha1.ServerStorageVersion"), // 1624
+    h(List(1624), 0, keys(&["apiServerID"]), NO_PATCH, "[]v1alpha1.ServerStorageVersion"), // 1625
+    h(Struct(1111), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersionStatus"), // 1626
+    h(Struct(1110), 0, NO_LIST, NO_PATCH, "v1alpha1.StorageVersion"), // 1627
+    h(Struct(1113), 0, NO_LIST, NO_PATCH, "v1beta1.IPAddress"), // 1628
+    h(Struct(1115), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourcePoolStatusRequestSpec"), // 1629
+    h(Struct(1117), 0, NO_LIST, NO_PATCH, "v1alpha3.PoolStatus"), // 1630
+    h(List(1630), 0, NO_LIST, NO_PATCH, "[]v1alpha3.PoolStatus"), // 1631
+    h(Struct(1116), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourcePoolStatusRequestStatus"), // 1632
+    h(Struct(1114), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourcePoolStatusRequest"), // 1633
+    h(Struct(1119), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClassSpec"), // 1634
+    h(Struct(1118), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClass"), // 1635
+    h(Struct(1124), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceSubRequest"), // 1636
+    h(List(1636), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceSubRequest"), // 1637
+    h(Struct(1123), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceRequest"), // 1638
+    h(List(1638), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceRequest"), // 1639
+    h(Struct(1125), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceConstraint"), // 1640
+    h(List(1640), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceConstraint"), // 1641
+    h(Struct(1122), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClaim"), // 1642
+    h(Struct(1121), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimSpec"), // 1643
+    h(Struct(1129), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceRequestAllocationResult"), // 1644
+    h(List(1644), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceRequestAllocationResult"), // 1645
+    h(Struct(1128), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceAllocationResult"), // 1646
+    h(Struct(1127), 0, NO_LIST, NO_PATCH, "v1beta1.AllocationResult"), // 1647
+    h(Struct(1130), 0, NO_LIST, NO_PATCH, "v1beta1.AllocatedDeviceStatus"), // 1648
+    h(List(1648), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1beta1.AllocatedDeviceStatus"), // 1649
+    h(Struct(1126), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimStatus"), // 1650
+    h(Struct(1120), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaim"), // 1651
+    h(Struct(1132), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimTemplateSpec"), // 1652
+    h(Struct(1131), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimTemplate"), // 1653
+    h(Struct(1137), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceAttribute"), // 1654
+    h(Map(1654), 0, NO_LIST, NO_PATCH, "map[v1beta1.QualifiedName]v1beta1.DeviceAttribute"), // 1655
+    h(Struct(1138), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceCapacity"), // 1656
+    h(Map(1656), 0, NO_LIST, NO_PATCH, "map[v1beta1.QualifiedName]v1beta1.DeviceCapacity"), // 1657
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.QualifiedName"), // 1658
+    h(Struct(1139), 0, NO_LIST, NO_PATCH, "v1beta1.NodeAllocatableResourceMapping"), // 1659
+    h(Map(1659), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1beta1.NodeAllocatableResourceMapping"), // 1660
+    h(Struct(1136), 0, NO_LIST, NO_PATCH, "v1beta1.BasicDevice"), // 1661
+    h(Struct(1135), 0, NO_LIST, NO_PATCH, "v1beta1.Device"), // 1662
+    h(List(1662), 0, NO_LIST, NO_PATCH, "[]v1beta1.Device"), // 1663
+    h(Struct(1134), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSliceSpec"), // 1664
+    h(Struct(1133), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSlice"), // 1665
+    h(Struct(1141), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClassSpec"), // 1666
+    h(Struct(1140), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClass"), // 1667
+    h(Struct(1144), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceTaintSelector"), // 1668
+    h(Struct(1143), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceTaintRuleSpec"), // 1669
+    h(Struct(1145), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceTaintRuleStatus"), // 1670
+    h(Struct(1142), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceTaintRule"), // 1671
+    h(Struct(1150), 0, NO_LIST, NO_PATCH, "v1beta2.ExactDeviceRequest"), // 1672
+    h(Struct(1151), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceSubRequest"), // 1673
+    h(List(1673), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceSubRequest"), // 1674
+    h(Struct(1149), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceRequest"), // 1675
+    h(List(1675), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceRequest"), // 1676
+    h(Struct(1152), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceConstraint"), // 1677
+    h(List(1677), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceConstraint"), // 1678
+    h(Struct(1148), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClaim"), // 1679
+    h(Struct(1147), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimSpec"), // 1680
+    h(Struct(1156), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceRequestAllocationResult"), // 1681
+    h(List(1681), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceRequestAllocationResult"), // 1682
+    h(Struct(1155), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceAllocationResult"), // 1683
+    h(Struct(1154), 0, NO_LIST, NO_PATCH, "v1beta2.AllocationResult"), // 1684
+    h(Struct(1157), 0, NO_LIST, NO_PATCH, "v1beta2.AllocatedDeviceStatus"), // 1685
+    h(List(1685), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1beta2.AllocatedDeviceStatus"), // 1686
+    h(Struct(1153), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimStatus"), // 1687
+    h(Struct(1146), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaim"), // 1688
+    h(Struct(1159), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimTemplateSpec"), // 1689
+    h(Struct(1158), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimTemplate"), // 1690
+    h(Struct(1163), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceAttribute"), // 1691
+    h(Map(1691), 0, NO_LIST, NO_PATCH, "map[v1beta2.QualifiedName]v1beta2.DeviceAttribute"), // 1692
+    h(Struct(1164), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceCapacity"), // 1693
+    h(Map(1693), 0, NO_LIST, NO_PATCH, "map[v1beta2.QualifiedName]v1beta2.DeviceCapacity"), // 1694
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta2.QualifiedName"), // 1695
+    h(Struct(1165), 0, NO_LIST, NO_PATCH, "v1beta2.NodeAllocatableResourceMapping"), // 1696
+    h(Map(1696), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1beta2.NodeAllocatableResourceMapping"), // 1697
+    h(Struct(1162), 0, NO_LIST, NO_PATCH, "v1beta2.Device"), // 1698
+    h(List(1698), 0, NO_LIST, NO_PATCH, "[]v1beta2.Device"), // 1699
+    h(Struct(1161), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSliceSpec"), // 1700
+    h(Struct(1160), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSlice"), // 1701
+    h(Struct(1169), 0, NO_LIST, NO_PATCH, "v1alpha2.WorkloadPodGroupTemplateReference"), // 1702
+    h(Struct(1168), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroupTemplateReference"), // 1703
+    h(Struct(1171), 0, NO_LIST, NO_PATCH, "v1alpha2.BasicSchedulingPolicy"), // 1704
+    h(Struct(1172), 0, NO_LIST, NO_PATCH, "v1alpha2.GangSchedulingPolicy"), // 1705
+    h(Struct(1170), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroupSchedulingPolicy"), // 1706
+    h(Struct(1174), 0, NO_LIST, NO_PATCH, "v1alpha2.TopologyConstraint"), // 1707
+    h(List(1707), 0, NO_LIST, NO_PATCH, "[]v1alpha2.TopologyConstraint"), // 1708
+    h(Struct(1173), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroupSchedulingConstraints"), // 1709
+    h(Struct(1175), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroupResourceClaim"), // 1710
+    h(List(1710), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1alpha2.PodGroupResourceClaim"), // 1711
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha2.DisruptionMode"), // 1712
+    h(Struct(1167), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroupSpec"), // 1713
+    h(Struct(1177), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroupResourceClaimStatus"), // 1714
+    h(List(1714), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1alpha2.PodGroupResourceClaimStatus"), // 1715
+    h(Struct(1176), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroupStatus"), // 1716
+    h(Struct(1166), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroup"), // 1717
+    h(Struct(1180), 0, NO_LIST, NO_PATCH, "v1alpha2.TypedLocalObjectReference"), // 1718
+    h(Struct(1181), 0, NO_LIST, NO_PATCH, "v1alpha2.PodGroupTemplate"), // 1719
+    h(List(1719), 0, keys(&["name"]), NO_PATCH, "[]v1alpha2.PodGroupTemplate"), // 1720
+    h(Struct(1179), 0, NO_LIST, NO_PATCH, "v1alpha2.WorkloadSpec"), // 1721
+    h(Struct(1178), 0, NO_LIST, NO_PATCH, "v1alpha2.Workload"), // 1722
+    h(Struct(1185), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionPodReference"), // 1723
+    h(Struct(1184), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionTarget"), // 1724
+    h(Struct(1183), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionSpec"), // 1725
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.RequesterIntent"), // 1726
+    h(Struct(1187), ATOMIC, NO_LIST, NO_PATCH, "v1alpha1.Requester"), // 1727
+    h(List(1727), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha1.Requester"), // 1728
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.ResponderStateType"), // 1729
+    h(Struct(1188), ATOMIC, NO_LIST, NO_PATCH, "v1alpha1.TargetResponder"), // 1730
+    h(List(1730), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha1.TargetResponder"), // 1731
+    h(Struct(1189), 0, NO_LIST, NO_PATCH, "v1alpha1.ResponderStatus"), // 1732
+    h(List(1732), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1alpha1.ResponderStatus"), // 1733
+    h(Struct(1186), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionStatus"), // 1734
+    h(Struct(1182), 0, NO_LIST, NO_PATCH, "v1alpha1.Eviction"), // 1735
+    h(Struct(1193), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionRequestPodReference"), // 1736
+    h(Struct(1192), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionRequestTarget"), // 1737
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionRequestIntent"), // 1738
+    h(Struct(1191), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionRequestSpec"), // 1739
+    h(Struct(1194), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionRequestStatus"), // 1740
+    h(Struct(1190), 0, NO_LIST, NO_PATCH, "v1alpha1.EvictionRequest"), // 1741
+    h(Struct(1196), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourcePoolStatusRequestSpec"), // 1742
+    h(Struct(1199), 0, NO_LIST, NO_PATCH, "v1alpha3.PartitionTypeStatus"), // 1743
+    h(List(1743), 0, NO_LIST, NO_PATCH, "[]v1alpha3.PartitionTypeStatus"), // 1744
+    h(Struct(1201), 0, NO_LIST, NO_PATCH, "v1alpha3.ShareableCapacityStatus"), // 1745
+    h(List(1745), 0, NO_LIST, NO_PATCH, "[]v1alpha3.ShareableCapacityStatus"), // 1746
+    h(Struct(1200), 0, NO_LIST, NO_PATCH, "v1alpha3.ShareableSummaryStatus"), // 1747
+    h(Struct(1198), 0, NO_LIST, NO_PATCH, "v1alpha3.PoolStatus"), // 1748
+    h(List(1748), 0, NO_LIST, NO_PATCH, "[]v1alpha3.PoolStatus"), // 1749
+    h(Struct(1197), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourcePoolStatusRequestStatus"), // 1750
+    h(Struct(1195), 0, NO_LIST, NO_PATCH, "v1alpha3.ResourcePoolStatusRequest"), // 1751
+    h(Struct(1202), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClass"), // 1752
+    h(Struct(1208), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceDerivedAttribute"), // 1753
+    h(List(1753), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceDerivedAttribute"), // 1754
+    h(Struct(1207), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceSubRequest"), // 1755
+    h(List(1755), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceSubRequest"), // 1756
+    h(Struct(1206), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceRequest"), // 1757
+    h(List(1757), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceRequest"), // 1758
+    h(Struct(1205), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceClaim"), // 1759
+    h(Struct(1204), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimSpec"), // 1760
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.SkipNodeOperation"), // 1761
+    h(List(1761), 0, ListType::Set, NO_PATCH, "[]v1beta1.SkipNodeOperation"), // 1762
+    h(Struct(1212), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceRequestAllocationResult"), // 1763
+    h(List(1763), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceRequestAllocationResult"), // 1764
+    h(Struct(1211), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceAllocationResult"), // 1765
+    h(Struct(1210), 0, NO_LIST, NO_PATCH, "v1beta1.AllocationResult"), // 1766
+    h(Struct(1209), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimStatus"), // 1767
+    h(Struct(1203), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaim"), // 1768
+    h(Struct(1214), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimTemplateSpec"), // 1769
+    h(Struct(1213), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceClaimTemplate"), // 1770
+    h(Struct(1219), 0, NO_LIST, NO_PATCH, "v1beta1.DeviceCounterConsumption"), // 1771
+    h(List(1771), 0, NO_LIST, NO_PATCH, "[]v1beta1.DeviceCounterConsumption"), // 1772
+    h(Struct(1221), 0, NO_LIST, NO_PATCH, "v1beta1.NodeAllocatableMapping"), // 1773
+    h(Struct(1222), 0, NO_LIST, NO_PATCH, "v1beta1.NodeAllocatableOverhead"), // 1774
+    h(Struct(1220), 0, NO_LIST, NO_PATCH, "v1beta1.NodeAllocatableResource"), // 1775
+    h(Map(1775), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1beta1.NodeAllocatableResource"), // 1776
+    h(Struct(1218), 0, NO_LIST, NO_PATCH, "v1beta1.BasicDevice"), // 1777
+    h(Struct(1217), 0, NO_LIST, NO_PATCH, "v1beta1.Device"), // 1778
+    h(List(1778), 0, NO_LIST, NO_PATCH, "[]v1beta1.Device"), // 1779
+    h(Struct(1216), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSliceSpec"), // 1780
+    h(Struct(1215), 0, NO_LIST, NO_PATCH, "v1beta1.ResourceSlice"), // 1781
+    h(Struct(1223), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClass"), // 1782
+    h(Struct(1229), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceDerivedAttribute"), // 1783
+    h(List(1783), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceDerivedAttribute"), // 1784
+    h(Struct(1228), 0, NO_LIST, NO_PATCH, "v1beta2.ExactDeviceRequest"), // 1785
+    h(Struct(1230), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceSubRequest"), // 1786
+    h(List(1786), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceSubRequest"), // 1787
+    h(Struct(1227), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceRequest"), // 1788
+    h(List(1788), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceRequest"), // 1789
+    h(Struct(1226), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceClaim"), // 1790
+    h(Struct(1225), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimSpec"), // 1791
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta2.SkipNodeOperation"), // 1792
+    h(List(1792), 0, ListType::Set, NO_PATCH, "[]v1beta2.SkipNodeOperation"), // 1793
+    h(Struct(1234), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceRequestAllocationResult"), // 1794
+    h(List(1794), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceRequestAllocationResult"), // 1795
+    h(Struct(1233), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceAllocationResult"), // 1796
+    h(Struct(1232), 0, NO_LIST, NO_PATCH, "v1beta2.AllocationResult"), // 1797
+    h(Struct(1231), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimStatus"), // 1798
+    h(Struct(1224), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaim"), // 1799
+    h(Struct(1236), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimTemplateSpec"), // 1800
+    h(Struct(1235), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceClaimTemplate"), // 1801
+    h(Struct(1240), 0, NO_LIST, NO_PATCH, "v1beta2.DeviceCounterConsumption"), // 1802
+    h(List(1802), 0, NO_LIST, NO_PATCH, "[]v1beta2.DeviceCounterConsumption"), // 1803
+    h(Struct(1242), 0, NO_LIST, NO_PATCH, "v1beta2.NodeAllocatableMapping"), // 1804
+    h(Struct(1243), 0, NO_LIST, NO_PATCH, "v1beta2.NodeAllocatableOverhead"), // 1805
+    h(Struct(1241), 0, NO_LIST, NO_PATCH, "v1beta2.NodeAllocatableResource"), // 1806
+    h(Map(1806), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1beta2.NodeAllocatableResource"), // 1807
+    h(Struct(1239), 0, NO_LIST, NO_PATCH, "v1beta2.Device"), // 1808
+    h(List(1808), 0, NO_LIST, NO_PATCH, "[]v1beta2.Device"), // 1809
+    h(Struct(1238), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSliceSpec"), // 1810
+    h(Struct(1237), 0, NO_LIST, NO_PATCH, "v1beta2.ResourceSlice"), // 1811
+    h(Struct(1246), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadReference"), // 1812
+    h(Struct(1248), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositeBasicSchedulingPolicy"), // 1813
+    h(Struct(1249), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositeGangSchedulingPolicy"), // 1814
+    h(Struct(1247), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositePodGroupSchedulingPolicy"), // 1815
+    h(Struct(1250), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositePodGroupSchedulingConstraints"), // 1816
+    h(Struct(1252), 0, NO_LIST, NO_PATCH, "v1alpha3.SingleCompositeDisruptionMode"), // 1817
+    h(Struct(1253), 0, NO_LIST, NO_PATCH, "v1alpha3.AllCompositeDisruptionMode"), // 1818
+    h(Struct(1251), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositeDisruptionMode"), // 1819
+    h(String, 0, NO_LIST, NO_PATCH, "v1alpha3.PreemptionPolicy"), // 1820
+    h(Struct(1245), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositePodGroupSpec"), // 1821
+    h(Struct(1254), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositePodGroupStatus"), // 1822
+    h(Struct(1244), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositePodGroup"), // 1823
+    h(Struct(1258), 0, NO_LIST, NO_PATCH, "v1alpha3.BasicSchedulingPolicy"), // 1824
+    h(Struct(1259), 0, NO_LIST, NO_PATCH, "v1alpha3.GangSchedulingPolicy"), // 1825
+    h(Struct(1257), 0, NO_LIST, NO_PATCH, "v1alpha3.PodGroupSchedulingPolicy"), // 1826
+    h(Struct(1260), 0, NO_LIST, NO_PATCH, "v1alpha3.PodGroupSchedulingConstraints"), // 1827
+    h(Struct(1261), 0, NO_LIST, NO_PATCH, "v1alpha3.PodGroupResourceClaim"), // 1828
+    h(List(1828), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1alpha3.PodGroupResourceClaim"), // 1829
+    h(Struct(1263), 0, NO_LIST, NO_PATCH, "v1alpha3.SingleDisruptionMode"), // 1830
+    h(Struct(1264), 0, NO_LIST, NO_PATCH, "v1alpha3.AllDisruptionMode"), // 1831
+    h(Struct(1262), 0, NO_LIST, NO_PATCH, "v1alpha3.DisruptionMode"), // 1832
+    h(Struct(1256), 0, NO_LIST, NO_PATCH, "v1alpha3.PodGroupSpec"), // 1833
+    h(Struct(1266), 0, NO_LIST, NO_PATCH, "v1alpha3.PodGroupResourceClaimStatus"), // 1834
+    h(List(1834), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1alpha3.PodGroupResourceClaimStatus"), // 1835
+    h(Struct(1265), 0, NO_LIST, NO_PATCH, "v1alpha3.PodGroupStatus"), // 1836
+    h(Struct(1255), 0, NO_LIST, NO_PATCH, "v1alpha3.PodGroup"), // 1837
+    h(Struct(1269), 0, NO_LIST, NO_PATCH, "v1alpha3.TypedLocalObjectReference"), // 1838
+    h(Struct(1270), 0, NO_LIST, NO_PATCH, "v1alpha3.PodGroupTemplate"), // 1839
+    h(List(1839), 0, keys(&["name"]), NO_PATCH, "[]v1alpha3.PodGroupTemplate"), // 1840
+    h(Struct(1271), 0, NO_LIST, NO_PATCH, "v1alpha3.CompositePodGroupTemplate"), // 1841
+    h(List(1841), 0, keys(&["name"]), NO_PATCH, "[]v1alpha3.CompositePodGroupTemplate"), // 1842
+    h(Struct(1268), 0, NO_LIST, NO_PATCH, "v1alpha3.WorkloadSpec"), // 1843
+    h(Struct(1267), 0, NO_LIST, NO_PATCH, "v1alpha3.Workload"), // 1844
+    h(Struct(1274), 0, NO_LIST, NO_PATCH, "v1beta1.WorkloadReference"), // 1845
+    h(Struct(1276), 0, NO_LIST, NO_PATCH, "v1beta1.BasicSchedulingPolicy"), // 1846
+    h(Struct(1277), 0, NO_LIST, NO_PATCH, "v1beta1.GangSchedulingPolicy"), // 1847
+    h(Struct(1275), 0, NO_LIST, NO_PATCH, "v1beta1.PodGroupSchedulingPolicy"), // 1848
+    h(Struct(1279), 0, NO_LIST, NO_PATCH, "v1beta1.TopologyConstraint"), // 1849
+    h(List(1849), 0, NO_LIST, NO_PATCH, "[]v1beta1.TopologyConstraint"), // 1850
+    h(Struct(1278), 0, NO_LIST, NO_PATCH, "v1beta1.PodGroupSchedulingConstraints"), // 1851
+    h(Struct(1280), 0, NO_LIST, NO_PATCH, "v1beta1.PodGroupResourceClaim"), // 1852
+    h(List(1852), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1beta1.PodGroupResourceClaim"), // 1853
+    h(Struct(1282), 0, NO_LIST, NO_PATCH, "v1beta1.SingleDisruptionMode"), // 1854
+    h(Struct(1283), 0, NO_LIST, NO_PATCH, "v1beta1.AllDisruptionMode"), // 1855
+    h(Struct(1281), 0, NO_LIST, NO_PATCH, "v1beta1.DisruptionMode"), // 1856
+    h(String, 0, NO_LIST, NO_PATCH, "v1beta1.PreemptionPolicy"), // 1857
+    h(Struct(1273), 0, NO_LIST, NO_PATCH, "v1beta1.PodGroupSpec"), // 1858
+    h(Struct(1285), 0, NO_LIST, NO_PATCH, "v1beta1.PodGroupResourceClaimStatus"), // 1859
+    h(List(1859), 0, keys(&["name"]), p(true, true, false, Some("name")), "[]v1beta1.PodGroupResourceClaimStatus"), // 1860
+    h(Struct(1284), 0, NO_LIST, NO_PATCH, "v1beta1.PodGroupStatus"), // 1861
+    h(Struct(1272), 0, NO_LIST, NO_PATCH, "v1beta1.PodGroup"), // 1862
+    h(Struct(1288), 0, NO_LIST, NO_PATCH, "v1beta1.TypedLocalObjectReference"), // 1863
+    h(Struct(1289), 0, NO_LIST, NO_PATCH, "v1beta1.PodGroupTemplate"), // 1864
+    h(List(1864), 0, keys(&["name"]), NO_PATCH, "[]v1beta1.PodGroupTemplate"), // 1865
+    h(Struct(1292), 0, NO_LIST, NO_PATCH, "v1beta1.CompositeBasicSchedulingPolicy"), // 1866
+    h(Struct(1293), 0, NO_LIST, NO_PATCH, "v1beta1.CompositeGangSchedulingPolicy"), // 1867
+    h(Struct(1291), 0, NO_LIST, NO_PATCH, "v1beta1.CompositePodGroupSchedulingPolicy"), // 1868
+    h(Struct(1294), 0, NO_LIST, NO_PATCH, "v1beta1.CompositePodGroupSchedulingConstraints"), // 1869
+    h(Struct(1296), 0, NO_LIST, NO_PATCH, "v1beta1.SingleCompositeDisruptionMode"), // 1870
+    h(Struct(1297), 0, NO_LIST, NO_PATCH, "v1beta1.AllCompositeDisruptionMode"), // 1871
+    h(Struct(1295), 0, NO_LIST, NO_PATCH, "v1beta1.CompositeDisruptionMode"), // 1872
+    h(Struct(1290), 0, NO_LIST, NO_PATCH, "v1beta1.CompositePodGroupTemplate"), // 1873
+    h(List(1873), 0, keys(&["name"]), NO_PATCH, "[]v1beta1.CompositePodGroupTemplate"), // 1874
+    h(Struct(1287), 0, NO_LIST, NO_PATCH, "v1beta1.WorkloadSpec"), // 1875
+    h(Struct(1286), 0, NO_LIST, NO_PATCH, "v1beta1.Workload"), // 1876
 ];
 
 /// Every struct; its fields are adjacent in `FIELDS`.
 #[rustfmt::skip]
-pub(super) static STRUCTS: [StructType; 855] = [
+pub(super) static STRUCTS: [StructType; 1298] = [
     s("Binding", "io.k8s.api.core.v1.Binding", 0, 4, &[]), // 0
     s("ObjectMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", 4, 15, &[]), // 1
     s("OwnerReference", "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference", 19, 6, &[]), // 2
@@ -2451,11 +3140,454 @@ pub(super) static STRUCTS: [StructType; 855] = [
     s("StorageVersionMigrationSpec", "io.k8s.api.storagemigration.v1.StorageVersionMigrationSpec", 4364, 1, &[]), // 852
     s("GroupResource", "io.k8s.apimachinery.pkg.apis.meta.v1.GroupResource", 4365, 2, &[]), // 853
     s("StorageVersionMigrationStatus", "io.k8s.api.storagemigration.v1.StorageVersionMigrationStatus", 4367, 2, &[]), // 854
+    s("MutatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1alpha1.MutatingAdmissionPolicy", 4369, 4, &[]), // 855
+    s("MutatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1alpha1.MutatingAdmissionPolicySpec", 4373, 7, &[]), // 856
+    s("ParamKind", "io.k8s.api.admissionregistration.v1alpha1.ParamKind", 4380, 2, &[]), // 857
+    s("MatchResources", "io.k8s.api.admissionregistration.v1alpha1.MatchResources", 4382, 5, &[]), // 858
+    s("NamedRuleWithOperations", "io.k8s.api.admissionregistration.v1alpha1.NamedRuleWithOperations", 4387, 6, &[]), // 859
+    s("Variable", "io.k8s.api.admissionregistration.v1alpha1.Variable", 4393, 2, &[]), // 860
+    s("Mutation", "io.k8s.api.admissionregistration.v1alpha1.Mutation", 4395, 3, &[]), // 861
+    s("ApplyConfiguration", "io.k8s.api.admissionregistration.v1alpha1.ApplyConfiguration", 4398, 1, &[]), // 862
+    s("JSONPatch", "io.k8s.api.admissionregistration.v1alpha1.JSONPatch", 4399, 1, &[]), // 863
+    s("MatchCondition", "io.k8s.api.admissionregistration.v1alpha1.MatchCondition", 4400, 2, &[]), // 864
+    s("MutatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1alpha1.MutatingAdmissionPolicyBinding", 4402, 4, &[]), // 865
+    s("MutatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1alpha1.MutatingAdmissionPolicyBindingSpec", 4406, 3, &[]), // 866
+    s("ParamRef", "io.k8s.api.admissionregistration.v1alpha1.ParamRef", 4409, 4, &[]), // 867
+    s("ValidatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1beta1.ValidatingAdmissionPolicy", 4413, 5, &[]), // 868
+    s("ValidatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1beta1.ValidatingAdmissionPolicySpec", 4418, 7, &[]), // 869
+    s("ParamKind", "io.k8s.api.admissionregistration.v1beta1.ParamKind", 4425, 2, &[]), // 870
+    s("MatchResources", "io.k8s.api.admissionregistration.v1beta1.MatchResources", 4427, 5, &[]), // 871
+    s("NamedRuleWithOperations", "io.k8s.api.admissionregistration.v1beta1.NamedRuleWithOperations", 4432, 6, &[]), // 872
+    s("Validation", "io.k8s.api.admissionregistration.v1beta1.Validation", 4438, 4, &[]), // 873
+    s("AuditAnnotation", "io.k8s.api.admissionregistration.v1beta1.AuditAnnotation", 4442, 2, &[]), // 874
+    s("MatchCondition", "io.k8s.api.admissionregistration.v1beta1.MatchCondition", 4444, 2, &[]), // 875
+    s("Variable", "io.k8s.api.admissionregistration.v1beta1.Variable", 4446, 2, &[]), // 876
+    s("ValidatingAdmissionPolicyStatus", "io.k8s.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyStatus", 4448, 3, &[]), // 877
+    s("TypeChecking", "io.k8s.api.admissionregistration.v1beta1.TypeChecking", 4451, 1, &[]), // 878
+    s("ExpressionWarning", "io.k8s.api.admissionregistration.v1beta1.ExpressionWarning", 4452, 2, &[]), // 879
+    s("ValidatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBinding", 4454, 4, &[]), // 880
+    s("ValidatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingSpec", 4458, 4, &[]), // 881
+    s("ParamRef", "io.k8s.api.admissionregistration.v1beta1.ParamRef", 4462, 4, &[]), // 882
+    s("ClusterTrustBundle", "io.k8s.api.certificates.v1alpha1.ClusterTrustBundle", 4466, 4, &[]), // 883
+    s("ClusterTrustBundleSpec", "io.k8s.api.certificates.v1alpha1.ClusterTrustBundleSpec", 4470, 2, &[]), // 884
+    s("ClusterTrustBundle", "io.k8s.api.certificates.v1beta1.ClusterTrustBundle", 4472, 4, &[]), // 885
+    s("ClusterTrustBundleSpec", "io.k8s.api.certificates.v1beta1.ClusterTrustBundleSpec", 4476, 2, &[]), // 886
+    s("LeaseCandidate", "io.k8s.api.coordination.v1alpha2.LeaseCandidate", 4478, 4, &[]), // 887
+    s("LeaseCandidateSpec", "io.k8s.api.coordination.v1alpha2.LeaseCandidateSpec", 4482, 6, &[]), // 888
+    s("LeaseCandidate", "io.k8s.api.coordination.v1beta1.LeaseCandidate", 4488, 4, &[]), // 889
+    s("LeaseCandidateSpec", "io.k8s.api.coordination.v1beta1.LeaseCandidateSpec", 4492, 6, &[]), // 890
+    s("StorageVersion", "io.k8s.api.apiserverinternal.v1alpha1.StorageVersion", 4498, 5, &[]), // 891
+    s("StorageVersionSpec", "io.k8s.api.apiserverinternal.v1alpha1.StorageVersionSpec", 4503, 0, &[]), // 892
+    s("StorageVersionStatus", "io.k8s.api.apiserverinternal.v1alpha1.StorageVersionStatus", 4503, 3, &[]), // 893
+    s("ServerStorageVersion", "io.k8s.api.apiserverinternal.v1alpha1.ServerStorageVersion", 4506, 4, &[]), // 894
+    s("StorageVersionCondition", "io.k8s.api.apiserverinternal.v1alpha1.StorageVersionCondition", 4510, 6, &[]), // 895
+    s("IPAddress", "io.k8s.api.networking.v1beta1.IPAddress", 4516, 4, &[]), // 896
+    s("IPAddressSpec", "io.k8s.api.networking.v1beta1.IPAddressSpec", 4520, 1, &[]), // 897
+    s("ParentReference", "io.k8s.api.networking.v1beta1.ParentReference", 4521, 4, &[]), // 898
+    s("ServiceCIDR", "io.k8s.api.networking.v1beta1.ServiceCIDR", 4525, 5, &[]), // 899
+    s("ServiceCIDRSpec", "io.k8s.api.networking.v1beta1.ServiceCIDRSpec", 4530, 1, &[]), // 900
+    s("ServiceCIDRStatus", "io.k8s.api.networking.v1beta1.ServiceCIDRStatus", 4531, 1, &[]), // 901
+    s("DeviceClass", "io.k8s.api.resource.v1alpha3.DeviceClass", 4532, 4, &[]), // 902
+    s("DeviceClassSpec", "io.k8s.api.resource.v1alpha3.DeviceClassSpec", 4536, 2, &[]), // 903
+    s("DeviceSelector", "io.k8s.api.resource.v1alpha3.DeviceSelector", 4538, 1, &[]), // 904
+    s("CELDeviceSelector", "io.k8s.api.resource.v1alpha3.CELDeviceSelector", 4539, 1, &[]), // 905
+    s("DeviceClassConfiguration", "io.k8s.api.resource.v1alpha3.DeviceClassConfiguration", 4540, 1, &[]), // 906
+    s("OpaqueDeviceConfiguration", "io.k8s.api.resource.v1alpha3.OpaqueDeviceConfiguration", 4541, 2, &[]), // 907
+    s("DeviceTaintRule", "io.k8s.api.resource.v1alpha3.DeviceTaintRule", 4543, 4, &[]), // 908
+    s("DeviceTaintRuleSpec", "io.k8s.api.resource.v1alpha3.DeviceTaintRuleSpec", 4547, 2, &[]), // 909
+    s("DeviceTaintSelector", "io.k8s.api.resource.v1alpha3.DeviceTaintSelector", 4549, 5, &[]), // 910
+    s("DeviceTaint", "io.k8s.api.resource.v1alpha3.DeviceTaint", 4554, 4, &[]), // 911
+    s("ResourceClaim", "io.k8s.api.resource.v1alpha3.ResourceClaim", 4558, 5, &[]), // 912
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1alpha3.ResourceClaimSpec", 4563, 1, &[]), // 913
+    s("DeviceClaim", "io.k8s.api.resource.v1alpha3.DeviceClaim", 4564, 3, &[]), // 914
+    s("DeviceRequest", "io.k8s.api.resource.v1alpha3.DeviceRequest", 4567, 8, &[]), // 915
+    s("DeviceSubRequest", "io.k8s.api.resource.v1alpha3.DeviceSubRequest", 4575, 6, &[]), // 916
+    s("DeviceToleration", "io.k8s.api.resource.v1alpha3.DeviceToleration", 4581, 5, &[]), // 917
+    s("DeviceConstraint", "io.k8s.api.resource.v1alpha3.DeviceConstraint", 4586, 2, &[]), // 918
+    s("DeviceClaimConfiguration", "io.k8s.api.resource.v1alpha3.DeviceClaimConfiguration", 4588, 2, &[]), // 919
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1alpha3.ResourceClaimStatus", 4590, 3, &[]), // 920
+    s("AllocationResult", "io.k8s.api.resource.v1alpha3.AllocationResult", 4593, 2, &[]), // 921
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1alpha3.DeviceAllocationResult", 4595, 2, &[]), // 922
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1alpha3.DeviceRequestAllocationResult", 4597, 6, &[]), // 923
+    s("DeviceAllocationConfiguration", "io.k8s.api.resource.v1alpha3.DeviceAllocationConfiguration", 4603, 3, &[]), // 924
+    s("ResourceClaimConsumerReference", "io.k8s.api.resource.v1alpha3.ResourceClaimConsumerReference", 4606, 4, &[]), // 925
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1alpha3.AllocatedDeviceStatus", 4610, 6, &[]), // 926
+    s("NetworkDeviceData", "io.k8s.api.resource.v1alpha3.NetworkDeviceData", 4616, 3, &[]), // 927
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1alpha3.ResourceClaimTemplate", 4619, 4, &[]), // 928
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1alpha3.ResourceClaimTemplateSpec", 4623, 2, &[]), // 929
+    s("ResourceSlice", "io.k8s.api.resource.v1alpha3.ResourceSlice", 4625, 4, &[]), // 930
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1alpha3.ResourceSliceSpec", 4629, 8, &[]), // 931
+    s("ResourcePool", "io.k8s.api.resource.v1alpha3.ResourcePool", 4637, 3, &[]), // 932
+    s("Device", "io.k8s.api.resource.v1alpha3.Device", 4640, 2, &[]), // 933
+    s("BasicDevice", "io.k8s.api.resource.v1alpha3.BasicDevice", 4642, 7, &[]), // 934
+    s("DeviceAttribute", "io.k8s.api.resource.v1alpha3.DeviceAttribute", 4649, 4, &[]), // 935
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1alpha3.DeviceCounterConsumption", 4653, 2, &[]), // 936
+    s("Counter", "io.k8s.api.resource.v1alpha3.Counter", 4655, 1, &[]), // 937
+    s("CounterSet", "io.k8s.api.resource.v1alpha3.CounterSet", 4656, 2, &[]), // 938
+    s("DeviceClass", "io.k8s.api.resource.v1beta1.DeviceClass", 4658, 4, &[]), // 939
+    s("DeviceClassSpec", "io.k8s.api.resource.v1beta1.DeviceClassSpec", 4662, 2, &[]), // 940
+    s("DeviceSelector", "io.k8s.api.resource.v1beta1.DeviceSelector", 4664, 1, &[]), // 941
+    s("CELDeviceSelector", "io.k8s.api.resource.v1beta1.CELDeviceSelector", 4665, 1, &[]), // 942
+    s("DeviceClassConfiguration", "io.k8s.api.resource.v1beta1.DeviceClassConfiguration", 4666, 1, &[]), // 943
+    s("OpaqueDeviceConfiguration", "io.k8s.api.resource.v1beta1.OpaqueDeviceConfiguration", 4667, 2, &[]), // 944
+    s("ResourceClaim", "io.k8s.api.resource.v1beta1.ResourceClaim", 4669, 5, &[]), // 945
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1beta1.ResourceClaimSpec", 4674, 1, &[]), // 946
+    s("DeviceClaim", "io.k8s.api.resource.v1beta1.DeviceClaim", 4675, 3, &[]), // 947
+    s("DeviceRequest", "io.k8s.api.resource.v1beta1.DeviceRequest", 4678, 8, &[]), // 948
+    s("DeviceSubRequest", "io.k8s.api.resource.v1beta1.DeviceSubRequest", 4686, 6, &[]), // 949
+    s("DeviceToleration", "io.k8s.api.resource.v1beta1.DeviceToleration", 4692, 5, &[]), // 950
+    s("DeviceConstraint", "io.k8s.api.resource.v1beta1.DeviceConstraint", 4697, 2, &[]), // 951
+    s("DeviceClaimConfiguration", "io.k8s.api.resource.v1beta1.DeviceClaimConfiguration", 4699, 2, &[]), // 952
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1beta1.ResourceClaimStatus", 4701, 3, &[]), // 953
+    s("AllocationResult", "io.k8s.api.resource.v1beta1.AllocationResult", 4704, 2, &[]), // 954
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1beta1.DeviceAllocationResult", 4706, 2, &[]), // 955
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1beta1.DeviceRequestAllocationResult", 4708, 6, &[]), // 956
+    s("DeviceAllocationConfiguration", "io.k8s.api.resource.v1beta1.DeviceAllocationConfiguration", 4714, 3, &[]), // 957
+    s("ResourceClaimConsumerReference", "io.k8s.api.resource.v1beta1.ResourceClaimConsumerReference", 4717, 4, &[]), // 958
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1beta1.AllocatedDeviceStatus", 4721, 6, &[]), // 959
+    s("NetworkDeviceData", "io.k8s.api.resource.v1beta1.NetworkDeviceData", 4727, 3, &[]), // 960
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1beta1.ResourceClaimTemplate", 4730, 4, &[]), // 961
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1beta1.ResourceClaimTemplateSpec", 4734, 2, &[]), // 962
+    s("ResourceSlice", "io.k8s.api.resource.v1beta1.ResourceSlice", 4736, 4, &[]), // 963
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta1.ResourceSliceSpec", 4740, 8, &[]), // 964
+    s("ResourcePool", "io.k8s.api.resource.v1beta1.ResourcePool", 4748, 3, &[]), // 965
+    s("Device", "io.k8s.api.resource.v1beta1.Device", 4751, 2, &[]), // 966
+    s("BasicDevice", "io.k8s.api.resource.v1beta1.BasicDevice", 4753, 7, &[]), // 967
+    s("DeviceAttribute", "io.k8s.api.resource.v1beta1.DeviceAttribute", 4760, 4, &[]), // 968
+    s("DeviceCapacity", "io.k8s.api.resource.v1beta1.DeviceCapacity", 4764, 1, &[]), // 969
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1beta1.DeviceCounterConsumption", 4765, 2, &[]), // 970
+    s("Counter", "io.k8s.api.resource.v1beta1.Counter", 4767, 1, &[]), // 971
+    s("DeviceTaint", "io.k8s.api.resource.v1beta1.DeviceTaint", 4768, 4, &[]), // 972
+    s("CounterSet", "io.k8s.api.resource.v1beta1.CounterSet", 4772, 2, &[]), // 973
+    s("DeviceClass", "io.k8s.api.resource.v1beta2.DeviceClass", 4774, 4, &[]), // 974
+    s("DeviceClassSpec", "io.k8s.api.resource.v1beta2.DeviceClassSpec", 4778, 2, &[]), // 975
+    s("DeviceSelector", "io.k8s.api.resource.v1beta2.DeviceSelector", 4780, 1, &[]), // 976
+    s("CELDeviceSelector", "io.k8s.api.resource.v1beta2.CELDeviceSelector", 4781, 1, &[]), // 977
+    s("DeviceClassConfiguration", "io.k8s.api.resource.v1beta2.DeviceClassConfiguration", 4782, 1, &[]), // 978
+    s("OpaqueDeviceConfiguration", "io.k8s.api.resource.v1beta2.OpaqueDeviceConfiguration", 4783, 2, &[]), // 979
+    s("ResourceClaim", "io.k8s.api.resource.v1beta2.ResourceClaim", 4785, 5, &[]), // 980
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1beta2.ResourceClaimSpec", 4790, 1, &[]), // 981
+    s("DeviceClaim", "io.k8s.api.resource.v1beta2.DeviceClaim", 4791, 3, &[]), // 982
+    s("DeviceRequest", "io.k8s.api.resource.v1beta2.DeviceRequest", 4794, 3, &[]), // 983
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1beta2.ExactDeviceRequest", 4797, 6, &[]), // 984
+    s("DeviceToleration", "io.k8s.api.resource.v1beta2.DeviceToleration", 4803, 5, &[]), // 985
+    s("DeviceSubRequest", "io.k8s.api.resource.v1beta2.DeviceSubRequest", 4808, 6, &[]), // 986
+    s("DeviceConstraint", "io.k8s.api.resource.v1beta2.DeviceConstraint", 4814, 2, &[]), // 987
+    s("DeviceClaimConfiguration", "io.k8s.api.resource.v1beta2.DeviceClaimConfiguration", 4816, 2, &[]), // 988
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1beta2.ResourceClaimStatus", 4818, 3, &[]), // 989
+    s("AllocationResult", "io.k8s.api.resource.v1beta2.AllocationResult", 4821, 2, &[]), // 990
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1beta2.DeviceAllocationResult", 4823, 2, &[]), // 991
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1beta2.DeviceRequestAllocationResult", 4825, 6, &[]), // 992
+    s("DeviceAllocationConfiguration", "io.k8s.api.resource.v1beta2.DeviceAllocationConfiguration", 4831, 3, &[]), // 993
+    s("ResourceClaimConsumerReference", "io.k8s.api.resource.v1beta2.ResourceClaimConsumerReference", 4834, 4, &[]), // 994
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1beta2.AllocatedDeviceStatus", 4838, 6, &[]), // 995
+    s("NetworkDeviceData", "io.k8s.api.resource.v1beta2.NetworkDeviceData", 4844, 3, &[]), // 996
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1beta2.ResourceClaimTemplate", 4847, 4, &[]), // 997
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1beta2.ResourceClaimTemplateSpec", 4851, 2, &[]), // 998
+    s("ResourceSlice", "io.k8s.api.resource.v1beta2.ResourceSlice", 4853, 4, &[]), // 999
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta2.ResourceSliceSpec", 4857, 8, &[]), // 1000
+    s("ResourcePool", "io.k8s.api.resource.v1beta2.ResourcePool", 4865, 3, &[]), // 1001
+    s("Device", "io.k8s.api.resource.v1beta2.Device", 4868, 8, &[]), // 1002
+    s("DeviceAttribute", "io.k8s.api.resource.v1beta2.DeviceAttribute", 4876, 4, &[]), // 1003
+    s("DeviceCapacity", "io.k8s.api.resource.v1beta2.DeviceCapacity", 4880, 1, &[]), // 1004
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1beta2.DeviceCounterConsumption", 4881, 2, &[]), // 1005
+    s("Counter", "io.k8s.api.resource.v1beta2.Counter", 4883, 1, &[]), // 1006
+    s("DeviceTaint", "io.k8s.api.resource.v1beta2.DeviceTaint", 4884, 4, &[]), // 1007
+    s("CounterSet", "io.k8s.api.resource.v1beta2.CounterSet", 4888, 2, &[]), // 1008
+    s("VolumeAttributesClass", "io.k8s.api.storage.v1alpha1.VolumeAttributesClass", 4890, 5, &[]), // 1009
+    s("VolumeAttributesClass", "io.k8s.api.storage.v1beta1.VolumeAttributesClass", 4895, 5, &[]), // 1010
+    s("StorageVersionMigration", "io.k8s.api.storagemigration.v1alpha1.StorageVersionMigration", 4900, 5, &[]), // 1011
+    s("StorageVersionMigrationSpec", "io.k8s.api.storagemigration.v1alpha1.StorageVersionMigrationSpec", 4905, 2, &[]), // 1012
+    s("GroupVersionResource", "io.k8s.api.storagemigration.v1alpha1.GroupVersionResource", 4907, 3, &[]), // 1013
+    s("StorageVersionMigrationStatus", "io.k8s.api.storagemigration.v1alpha1.StorageVersionMigrationStatus", 4910, 2, &[]), // 1014
+    s("MigrationCondition", "io.k8s.api.storagemigration.v1alpha1.MigrationCondition", 4912, 5, &[]), // 1015
+    s("MutatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1alpha1.MutatingAdmissionPolicy", 4917, 4, &[]), // 1016
+    s("MutatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1alpha1.MutatingAdmissionPolicyBinding", 4921, 4, &[]), // 1017
+    s("MutatingAdmissionPolicy", "io.k8s.api.admissionregistration.v1beta1.MutatingAdmissionPolicy", 4925, 4, &[]), // 1018
+    s("MutatingAdmissionPolicySpec", "io.k8s.api.admissionregistration.v1beta1.MutatingAdmissionPolicySpec", 4929, 7, &[]), // 1019
+    s("Mutation", "io.k8s.api.admissionregistration.v1beta1.Mutation", 4936, 3, &[]), // 1020
+    s("ApplyConfiguration", "io.k8s.api.admissionregistration.v1beta1.ApplyConfiguration", 4939, 1, &[]), // 1021
+    s("JSONPatch", "io.k8s.api.admissionregistration.v1beta1.JSONPatch", 4940, 1, &[]), // 1022
+    s("MutatingAdmissionPolicyBinding", "io.k8s.api.admissionregistration.v1beta1.MutatingAdmissionPolicyBinding", 4941, 4, &[]), // 1023
+    s("MutatingAdmissionPolicyBindingSpec", "io.k8s.api.admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec", 4945, 3, &[]), // 1024
+    s("ClusterTrustBundle", "io.k8s.api.certificates.v1alpha1.ClusterTrustBundle", 4948, 4, &[]), // 1025
+    s("PodCertificateRequest", "io.k8s.api.certificates.v1alpha1.PodCertificateRequest", 4952, 5, &[]), // 1026
+    s("PodCertificateRequestSpec", "io.k8s.api.certificates.v1alpha1.PodCertificateRequestSpec", 4957, 10, &[]), // 1027
+    s("PodCertificateRequestStatus", "io.k8s.api.certificates.v1alpha1.PodCertificateRequestStatus", 4967, 5, &[]), // 1028
+    s("ClusterTrustBundle", "io.k8s.api.certificates.v1beta1.ClusterTrustBundle", 4972, 4, &[]), // 1029
+    s("LeaseCandidate", "io.k8s.api.coordination.v1alpha2.LeaseCandidate", 4976, 4, &[]), // 1030
+    s("LeaseCandidate", "io.k8s.api.coordination.v1beta1.LeaseCandidate", 4980, 4, &[]), // 1031
+    s("StorageVersion", "io.k8s.api.apiserverinternal.v1alpha1.StorageVersion", 4984, 5, &[]), // 1032
+    s("IPAddress", "io.k8s.api.networking.v1beta1.IPAddress", 4989, 4, &[]), // 1033
+    s("ServiceCIDR", "io.k8s.api.networking.v1beta1.ServiceCIDR", 4993, 5, &[]), // 1034
+    s("DeviceTaintRule", "io.k8s.api.resource.v1alpha3.DeviceTaintRule", 4998, 4, &[]), // 1035
+    s("DeviceClass", "io.k8s.api.resource.v1beta1.DeviceClass", 5002, 4, &[]), // 1036
+    s("DeviceClassSpec", "io.k8s.api.resource.v1beta1.DeviceClassSpec", 5006, 3, &[]), // 1037
+    s("ResourceClaim", "io.k8s.api.resource.v1beta1.ResourceClaim", 5009, 5, &[]), // 1038
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1beta1.ResourceClaimSpec", 5014, 1, &[]), // 1039
+    s("DeviceClaim", "io.k8s.api.resource.v1beta1.DeviceClaim", 5015, 3, &[]), // 1040
+    s("DeviceRequest", "io.k8s.api.resource.v1beta1.DeviceRequest", 5018, 9, &[]), // 1041
+    s("DeviceSubRequest", "io.k8s.api.resource.v1beta1.DeviceSubRequest", 5027, 7, &[]), // 1042
+    s("CapacityRequirements", "io.k8s.api.resource.v1beta1.CapacityRequirements", 5034, 1, &[]), // 1043
+    s("DeviceConstraint", "io.k8s.api.resource.v1beta1.DeviceConstraint", 5035, 3, &[]), // 1044
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1beta1.ResourceClaimStatus", 5038, 3, &[]), // 1045
+    s("AllocationResult", "io.k8s.api.resource.v1beta1.AllocationResult", 5041, 3, &[]), // 1046
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1beta1.DeviceAllocationResult", 5044, 2, &[]), // 1047
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1beta1.DeviceRequestAllocationResult", 5046, 10, &[]), // 1048
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1beta1.AllocatedDeviceStatus", 5056, 7, &[]), // 1049
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1beta1.ResourceClaimTemplate", 5063, 4, &[]), // 1050
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1beta1.ResourceClaimTemplateSpec", 5067, 2, &[]), // 1051
+    s("ResourceSlice", "io.k8s.api.resource.v1beta1.ResourceSlice", 5069, 4, &[]), // 1052
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta1.ResourceSliceSpec", 5073, 8, &[]), // 1053
+    s("Device", "io.k8s.api.resource.v1beta1.Device", 5081, 2, &[]), // 1054
+    s("BasicDevice", "io.k8s.api.resource.v1beta1.BasicDevice", 5083, 11, &[]), // 1055
+    s("DeviceCapacity", "io.k8s.api.resource.v1beta1.DeviceCapacity", 5094, 2, &[]), // 1056
+    s("CapacityRequestPolicy", "io.k8s.api.resource.v1beta1.CapacityRequestPolicy", 5096, 3, &[]), // 1057
+    s("CapacityRequestPolicyRange", "io.k8s.api.resource.v1beta1.CapacityRequestPolicyRange", 5099, 3, &[]), // 1058
+    s("DeviceClass", "io.k8s.api.resource.v1beta2.DeviceClass", 5102, 4, &[]), // 1059
+    s("DeviceClassSpec", "io.k8s.api.resource.v1beta2.DeviceClassSpec", 5106, 3, &[]), // 1060
+    s("ResourceClaim", "io.k8s.api.resource.v1beta2.ResourceClaim", 5109, 5, &[]), // 1061
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1beta2.ResourceClaimSpec", 5114, 1, &[]), // 1062
+    s("DeviceClaim", "io.k8s.api.resource.v1beta2.DeviceClaim", 5115, 3, &[]), // 1063
+    s("DeviceRequest", "io.k8s.api.resource.v1beta2.DeviceRequest", 5118, 3, &[]), // 1064
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1beta2.ExactDeviceRequest", 5121, 7, &[]), // 1065
+    s("CapacityRequirements", "io.k8s.api.resource.v1beta2.CapacityRequirements", 5128, 1, &[]), // 1066
+    s("DeviceSubRequest", "io.k8s.api.resource.v1beta2.DeviceSubRequest", 5129, 7, &[]), // 1067
+    s("DeviceConstraint", "io.k8s.api.resource.v1beta2.DeviceConstraint", 5136, 3, &[]), // 1068
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1beta2.ResourceClaimStatus", 5139, 3, &[]), // 1069
+    s("AllocationResult", "io.k8s.api.resource.v1beta2.AllocationResult", 5142, 3, &[]), // 1070
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1beta2.DeviceAllocationResult", 5145, 2, &[]), // 1071
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1beta2.DeviceRequestAllocationResult", 5147, 10, &[]), // 1072
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1beta2.AllocatedDeviceStatus", 5157, 7, &[]), // 1073
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1beta2.ResourceClaimTemplate", 5164, 4, &[]), // 1074
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1beta2.ResourceClaimTemplateSpec", 5168, 2, &[]), // 1075
+    s("ResourceSlice", "io.k8s.api.resource.v1beta2.ResourceSlice", 5170, 4, &[]), // 1076
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta2.ResourceSliceSpec", 5174, 8, &[]), // 1077
+    s("Device", "io.k8s.api.resource.v1beta2.Device", 5182, 12, &[]), // 1078
+    s("DeviceCapacity", "io.k8s.api.resource.v1beta2.DeviceCapacity", 5194, 2, &[]), // 1079
+    s("CapacityRequestPolicy", "io.k8s.api.resource.v1beta2.CapacityRequestPolicy", 5196, 3, &[]), // 1080
+    s("CapacityRequestPolicyRange", "io.k8s.api.resource.v1beta2.CapacityRequestPolicyRange", 5199, 3, &[]), // 1081
+    s("VolumeAttributesClass", "io.k8s.api.storage.v1alpha1.VolumeAttributesClass", 5202, 5, &[]), // 1082
+    s("VolumeAttributesClass", "io.k8s.api.storage.v1beta1.VolumeAttributesClass", 5207, 5, &[]), // 1083
+    s("StorageVersionMigration", "io.k8s.api.storagemigration.v1alpha1.StorageVersionMigration", 5212, 5, &[]), // 1084
+    s("PodCertificateRequest", "io.k8s.api.certificates.v1beta1.PodCertificateRequest", 5217, 5, &[]), // 1085
+    s("PodCertificateRequestSpec", "io.k8s.api.certificates.v1beta1.PodCertificateRequestSpec", 5222, 11, &[]), // 1086
+    s("PodCertificateRequestStatus", "io.k8s.api.certificates.v1beta1.PodCertificateRequestStatus", 5233, 5, &[]), // 1087
+    s("DeviceTaintRule", "io.k8s.api.resource.v1alpha3.DeviceTaintRule", 5238, 5, &[]), // 1088
+    s("DeviceTaintRuleSpec", "io.k8s.api.resource.v1alpha3.DeviceTaintRuleSpec", 5243, 2, &[]), // 1089
+    s("DeviceTaintSelector", "io.k8s.api.resource.v1alpha3.DeviceTaintSelector", 5245, 3, &[]), // 1090
+    s("DeviceTaintRuleStatus", "io.k8s.api.resource.v1alpha3.DeviceTaintRuleStatus", 5248, 1, &[]), // 1091
+    s("ResourceSlice", "io.k8s.api.resource.v1beta1.ResourceSlice", 5249, 4, &[]), // 1092
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta1.ResourceSliceSpec", 5253, 8, &[]), // 1093
+    s("ResourceSlice", "io.k8s.api.resource.v1beta2.ResourceSlice", 5261, 4, &[]), // 1094
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta2.ResourceSliceSpec", 5265, 8, &[]), // 1095
+    s("Workload", "io.k8s.api.scheduling.v1alpha1.Workload", 5273, 4, &[]), // 1096
+    s("WorkloadSpec", "io.k8s.api.scheduling.v1alpha1.WorkloadSpec", 5277, 2, &[]), // 1097
+    s("TypedLocalObjectReference", "io.k8s.api.scheduling.v1alpha1.TypedLocalObjectReference", 5279, 3, &[]), // 1098
+    s("PodGroup", "io.k8s.api.scheduling.v1alpha1.PodGroup", 5282, 2, &[]), // 1099
+    s("PodGroupPolicy", "io.k8s.api.scheduling.v1alpha1.PodGroupPolicy", 5284, 2, &[]), // 1100
+    s("BasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha1.BasicSchedulingPolicy", 5286, 0, &[]), // 1101
+    s("GangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha1.GangSchedulingPolicy", 5286, 1, &[]), // 1102
+    s("StorageVersionMigration", "io.k8s.api.storagemigration.v1beta1.StorageVersionMigration", 5287, 5, &[]), // 1103
+    s("StorageVersionMigrationSpec", "io.k8s.api.storagemigration.v1beta1.StorageVersionMigrationSpec", 5292, 1, &[]), // 1104
+    s("StorageVersionMigrationStatus", "io.k8s.api.storagemigration.v1beta1.StorageVersionMigrationStatus", 5293, 2, &[]), // 1105
+    s("PodCertificateRequest", "io.k8s.api.certificates.v1beta1.PodCertificateRequest", 5295, 5, &[]), // 1106
+    s("PodCertificateRequestSpec", "io.k8s.api.certificates.v1beta1.PodCertificateRequestSpec", 5300, 12, &[]), // 1107
+    s("LeaseCandidate", "io.k8s.api.coordination.v1alpha2.LeaseCandidate", 5312, 4, &[]), // 1108
+    s("LeaseCandidate", "io.k8s.api.coordination.v1beta1.LeaseCandidate", 5316, 4, &[]), // 1109
+    s("StorageVersion", "io.k8s.api.apiserverinternal.v1alpha1.StorageVersion", 5320, 5, &[]), // 1110
+    s("StorageVersionStatus", "io.k8s.api.apiserverinternal.v1alpha1.StorageVersionStatus", 5325, 3, &[]), // 1111
+    s("ServerStorageVersion", "io.k8s.api.apiserverinternal.v1alpha1.ServerStorageVersion", 5328, 4, &[]), // 1112
+    s("IPAddress", "io.k8s.api.networking.v1beta1.IPAddress", 5332, 4, &[]), // 1113
+    s("ResourcePoolStatusRequest", "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequest", 5336, 5, &[]), // 1114
+    s("ResourcePoolStatusRequestSpec", "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequestSpec", 5341, 3, &[]), // 1115
+    s("ResourcePoolStatusRequestStatus", "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequestStatus", 5344, 3, &[]), // 1116
+    s("PoolStatus", "io.k8s.api.resource.v1alpha3.PoolStatus", 5347, 10, &[]), // 1117
+    s("DeviceClass", "io.k8s.api.resource.v1beta1.DeviceClass", 5357, 4, &[]), // 1118
+    s("DeviceClassSpec", "io.k8s.api.resource.v1beta1.DeviceClassSpec", 5361, 3, &[]), // 1119
+    s("ResourceClaim", "io.k8s.api.resource.v1beta1.ResourceClaim", 5364, 5, &[]), // 1120
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1beta1.ResourceClaimSpec", 5369, 1, &[]), // 1121
+    s("DeviceClaim", "io.k8s.api.resource.v1beta1.DeviceClaim", 5370, 3, &[]), // 1122
+    s("DeviceRequest", "io.k8s.api.resource.v1beta1.DeviceRequest", 5373, 9, &[]), // 1123
+    s("DeviceSubRequest", "io.k8s.api.resource.v1beta1.DeviceSubRequest", 5382, 7, &[]), // 1124
+    s("DeviceConstraint", "io.k8s.api.resource.v1beta1.DeviceConstraint", 5389, 3, &[]), // 1125
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1beta1.ResourceClaimStatus", 5392, 3, &[]), // 1126
+    s("AllocationResult", "io.k8s.api.resource.v1beta1.AllocationResult", 5395, 3, &[]), // 1127
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1beta1.DeviceAllocationResult", 5398, 2, &[]), // 1128
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1beta1.DeviceRequestAllocationResult", 5400, 10, &[]), // 1129
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1beta1.AllocatedDeviceStatus", 5410, 7, &[]), // 1130
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1beta1.ResourceClaimTemplate", 5417, 4, &[]), // 1131
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1beta1.ResourceClaimTemplateSpec", 5421, 2, &[]), // 1132
+    s("ResourceSlice", "io.k8s.api.resource.v1beta1.ResourceSlice", 5423, 4, &[]), // 1133
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta1.ResourceSliceSpec", 5427, 8, &[]), // 1134
+    s("Device", "io.k8s.api.resource.v1beta1.Device", 5435, 2, &[]), // 1135
+    s("BasicDevice", "io.k8s.api.resource.v1beta1.BasicDevice", 5437, 12, &[]), // 1136
+    s("DeviceAttribute", "io.k8s.api.resource.v1beta1.DeviceAttribute", 5449, 8, &[]), // 1137
+    s("DeviceCapacity", "io.k8s.api.resource.v1beta1.DeviceCapacity", 5457, 2, &[]), // 1138
+    s("NodeAllocatableResourceMapping", "io.k8s.api.resource.v1beta1.NodeAllocatableResourceMapping", 5459, 2, &[]), // 1139
+    s("DeviceClass", "io.k8s.api.resource.v1beta2.DeviceClass", 5461, 4, &[]), // 1140
+    s("DeviceClassSpec", "io.k8s.api.resource.v1beta2.DeviceClassSpec", 5465, 3, &[]), // 1141
+    s("DeviceTaintRule", "io.k8s.api.resource.v1beta2.DeviceTaintRule", 5468, 5, &[]), // 1142
+    s("DeviceTaintRuleSpec", "io.k8s.api.resource.v1beta2.DeviceTaintRuleSpec", 5473, 2, &[]), // 1143
+    s("DeviceTaintSelector", "io.k8s.api.resource.v1beta2.DeviceTaintSelector", 5475, 3, &[]), // 1144
+    s("DeviceTaintRuleStatus", "io.k8s.api.resource.v1beta2.DeviceTaintRuleStatus", 5478, 1, &[]), // 1145
+    s("ResourceClaim", "io.k8s.api.resource.v1beta2.ResourceClaim", 5479, 5, &[]), // 1146
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1beta2.ResourceClaimSpec", 5484, 1, &[]), // 1147
+    s("DeviceClaim", "io.k8s.api.resource.v1beta2.DeviceClaim", 5485, 3, &[]), // 1148
+    s("DeviceRequest", "io.k8s.api.resource.v1beta2.DeviceRequest", 5488, 3, &[]), // 1149
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1beta2.ExactDeviceRequest", 5491, 7, &[]), // 1150
+    s("DeviceSubRequest", "io.k8s.api.resource.v1beta2.DeviceSubRequest", 5498, 7, &[]), // 1151
+    s("DeviceConstraint", "io.k8s.api.resource.v1beta2.DeviceConstraint", 5505, 3, &[]), // 1152
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1beta2.ResourceClaimStatus", 5508, 3, &[]), // 1153
+    s("AllocationResult", "io.k8s.api.resource.v1beta2.AllocationResult", 5511, 3, &[]), // 1154
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1beta2.DeviceAllocationResult", 5514, 2, &[]), // 1155
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1beta2.DeviceRequestAllocationResult", 5516, 10, &[]), // 1156
+    s("AllocatedDeviceStatus", "io.k8s.api.resource.v1beta2.AllocatedDeviceStatus", 5526, 7, &[]), // 1157
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1beta2.ResourceClaimTemplate", 5533, 4, &[]), // 1158
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1beta2.ResourceClaimTemplateSpec", 5537, 2, &[]), // 1159
+    s("ResourceSlice", "io.k8s.api.resource.v1beta2.ResourceSlice", 5539, 4, &[]), // 1160
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta2.ResourceSliceSpec", 5543, 8, &[]), // 1161
+    s("Device", "io.k8s.api.resource.v1beta2.Device", 5551, 13, &[]), // 1162
+    s("DeviceAttribute", "io.k8s.api.resource.v1beta2.DeviceAttribute", 5564, 8, &[]), // 1163
+    s("DeviceCapacity", "io.k8s.api.resource.v1beta2.DeviceCapacity", 5572, 2, &[]), // 1164
+    s("NodeAllocatableResourceMapping", "io.k8s.api.resource.v1beta2.NodeAllocatableResourceMapping", 5574, 2, &[]), // 1165
+    s("PodGroup", "io.k8s.api.scheduling.v1alpha2.PodGroup", 5576, 5, &[]), // 1166
+    s("PodGroupSpec", "io.k8s.api.scheduling.v1alpha2.PodGroupSpec", 5581, 7, &[]), // 1167
+    s("PodGroupTemplateReference", "io.k8s.api.scheduling.v1alpha2.PodGroupTemplateReference", 5588, 1, &[]), // 1168
+    s("WorkloadPodGroupTemplateReference", "io.k8s.api.scheduling.v1alpha2.WorkloadPodGroupTemplateReference", 5589, 2, &[]), // 1169
+    s("PodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1alpha2.PodGroupSchedulingPolicy", 5591, 2, &[]), // 1170
+    s("BasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha2.BasicSchedulingPolicy", 5593, 0, &[]), // 1171
+    s("GangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha2.GangSchedulingPolicy", 5593, 1, &[]), // 1172
+    s("PodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1alpha2.PodGroupSchedulingConstraints", 5594, 1, &[]), // 1173
+    s("TopologyConstraint", "io.k8s.api.scheduling.v1alpha2.TopologyConstraint", 5595, 1, &[]), // 1174
+    s("PodGroupResourceClaim", "io.k8s.api.scheduling.v1alpha2.PodGroupResourceClaim", 5596, 3, &[]), // 1175
+    s("PodGroupStatus", "io.k8s.api.scheduling.v1alpha2.PodGroupStatus", 5599, 2, &[]), // 1176
+    s("PodGroupResourceClaimStatus", "io.k8s.api.scheduling.v1alpha2.PodGroupResourceClaimStatus", 5601, 2, &[]), // 1177
+    s("Workload", "io.k8s.api.scheduling.v1alpha2.Workload", 5603, 4, &[]), // 1178
+    s("WorkloadSpec", "io.k8s.api.scheduling.v1alpha2.WorkloadSpec", 5607, 2, &[]), // 1179
+    s("TypedLocalObjectReference", "io.k8s.api.scheduling.v1alpha2.TypedLocalObjectReference", 5609, 3, &[]), // 1180
+    s("PodGroupTemplate", "io.k8s.api.scheduling.v1alpha2.PodGroupTemplate", 5612, 7, &[]), // 1181
+    s("Eviction", "io.k8s.api.lifecycle.v1alpha1.Eviction", 5619, 5, &[]), // 1182
+    s("EvictionSpec", "io.k8s.api.lifecycle.v1alpha1.EvictionSpec", 5624, 1, &[]), // 1183
+    s("EvictionTarget", "io.k8s.api.lifecycle.v1alpha1.EvictionTarget", 5625, 1, &[]), // 1184
+    s("EvictionPodReference", "io.k8s.api.lifecycle.v1alpha1.EvictionPodReference", 5626, 2, &[]), // 1185
+    s("EvictionStatus", "io.k8s.api.lifecycle.v1alpha1.EvictionStatus", 5628, 5, &[]), // 1186
+    s("Requester", "io.k8s.api.lifecycle.v1alpha1.Requester", 5633, 2, &[]), // 1187
+    s("TargetResponder", "io.k8s.api.lifecycle.v1alpha1.TargetResponder", 5635, 3, &[]), // 1188
+    s("ResponderStatus", "io.k8s.api.lifecycle.v1alpha1.ResponderStatus", 5638, 6, &[]), // 1189
+    s("EvictionRequest", "io.k8s.api.lifecycle.v1alpha1.EvictionRequest", 5644, 5, &[]), // 1190
+    s("EvictionRequestSpec", "io.k8s.api.lifecycle.v1alpha1.EvictionRequestSpec", 5649, 3, &[]), // 1191
+    s("EvictionRequestTarget", "io.k8s.api.lifecycle.v1alpha1.EvictionRequestTarget", 5652, 1, &[]), // 1192
+    s("EvictionRequestPodReference", "io.k8s.api.lifecycle.v1alpha1.EvictionRequestPodReference", 5653, 2, &[]), // 1193
+    s("EvictionRequestStatus", "io.k8s.api.lifecycle.v1alpha1.EvictionRequestStatus", 5655, 2, &[]), // 1194
+    s("ResourcePoolStatusRequest", "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequest", 5657, 5, &[]), // 1195
+    s("ResourcePoolStatusRequestSpec", "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequestSpec", 5662, 4, &[]), // 1196
+    s("ResourcePoolStatusRequestStatus", "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequestStatus", 5666, 3, &[]), // 1197
+    s("PoolStatus", "io.k8s.api.resource.v1alpha3.PoolStatus", 5669, 12, &[]), // 1198
+    s("PartitionTypeStatus", "io.k8s.api.resource.v1alpha3.PartitionTypeStatus", 5681, 4, &[]), // 1199
+    s("ShareableSummaryStatus", "io.k8s.api.resource.v1alpha3.ShareableSummaryStatus", 5685, 3, &[]), // 1200
+    s("ShareableCapacityStatus", "io.k8s.api.resource.v1alpha3.ShareableCapacityStatus", 5688, 4, &[]), // 1201
+    s("DeviceClass", "io.k8s.api.resource.v1beta1.DeviceClass", 5692, 4, &[]), // 1202
+    s("ResourceClaim", "io.k8s.api.resource.v1beta1.ResourceClaim", 5696, 5, &[]), // 1203
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1beta1.ResourceClaimSpec", 5701, 1, &[]), // 1204
+    s("DeviceClaim", "io.k8s.api.resource.v1beta1.DeviceClaim", 5702, 3, &[]), // 1205
+    s("DeviceRequest", "io.k8s.api.resource.v1beta1.DeviceRequest", 5705, 10, &[]), // 1206
+    s("DeviceSubRequest", "io.k8s.api.resource.v1beta1.DeviceSubRequest", 5715, 8, &[]), // 1207
+    s("DeviceDerivedAttribute", "io.k8s.api.resource.v1beta1.DeviceDerivedAttribute", 5723, 2, &[]), // 1208
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1beta1.ResourceClaimStatus", 5725, 3, &[]), // 1209
+    s("AllocationResult", "io.k8s.api.resource.v1beta1.AllocationResult", 5728, 3, &[]), // 1210
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1beta1.DeviceAllocationResult", 5731, 2, &[]), // 1211
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1beta1.DeviceRequestAllocationResult", 5733, 11, &[]), // 1212
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1beta1.ResourceClaimTemplate", 5744, 4, &[]), // 1213
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1beta1.ResourceClaimTemplateSpec", 5748, 2, &[]), // 1214
+    s("ResourceSlice", "io.k8s.api.resource.v1beta1.ResourceSlice", 5750, 4, &[]), // 1215
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta1.ResourceSliceSpec", 5754, 10, &[]), // 1216
+    s("Device", "io.k8s.api.resource.v1beta1.Device", 5764, 2, &[]), // 1217
+    s("BasicDevice", "io.k8s.api.resource.v1beta1.BasicDevice", 5766, 12, &[]), // 1218
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1beta1.DeviceCounterConsumption", 5778, 3, &[]), // 1219
+    s("NodeAllocatableResource", "io.k8s.api.resource.v1beta1.NodeAllocatableResource", 5781, 2, &[]), // 1220
+    s("NodeAllocatableMapping", "io.k8s.api.resource.v1beta1.NodeAllocatableMapping", 5783, 3, &[]), // 1221
+    s("NodeAllocatableOverhead", "io.k8s.api.resource.v1beta1.NodeAllocatableOverhead", 5786, 2, &[]), // 1222
+    s("DeviceClass", "io.k8s.api.resource.v1beta2.DeviceClass", 5788, 4, &[]), // 1223
+    s("ResourceClaim", "io.k8s.api.resource.v1beta2.ResourceClaim", 5792, 5, &[]), // 1224
+    s("ResourceClaimSpec", "io.k8s.api.resource.v1beta2.ResourceClaimSpec", 5797, 1, &[]), // 1225
+    s("DeviceClaim", "io.k8s.api.resource.v1beta2.DeviceClaim", 5798, 3, &[]), // 1226
+    s("DeviceRequest", "io.k8s.api.resource.v1beta2.DeviceRequest", 5801, 3, &[]), // 1227
+    s("ExactDeviceRequest", "io.k8s.api.resource.v1beta2.ExactDeviceRequest", 5804, 8, &[]), // 1228
+    s("DeviceDerivedAttribute", "io.k8s.api.resource.v1beta2.DeviceDerivedAttribute", 5812, 2, &[]), // 1229
+    s("DeviceSubRequest", "io.k8s.api.resource.v1beta2.DeviceSubRequest", 5814, 8, &[]), // 1230
+    s("ResourceClaimStatus", "io.k8s.api.resource.v1beta2.ResourceClaimStatus", 5822, 3, &[]), // 1231
+    s("AllocationResult", "io.k8s.api.resource.v1beta2.AllocationResult", 5825, 3, &[]), // 1232
+    s("DeviceAllocationResult", "io.k8s.api.resource.v1beta2.DeviceAllocationResult", 5828, 2, &[]), // 1233
+    s("DeviceRequestAllocationResult", "io.k8s.api.resource.v1beta2.DeviceRequestAllocationResult", 5830, 11, &[]), // 1234
+    s("ResourceClaimTemplate", "io.k8s.api.resource.v1beta2.ResourceClaimTemplate", 5841, 4, &[]), // 1235
+    s("ResourceClaimTemplateSpec", "io.k8s.api.resource.v1beta2.ResourceClaimTemplateSpec", 5845, 2, &[]), // 1236
+    s("ResourceSlice", "io.k8s.api.resource.v1beta2.ResourceSlice", 5847, 4, &[]), // 1237
+    s("ResourceSliceSpec", "io.k8s.api.resource.v1beta2.ResourceSliceSpec", 5851, 10, &[]), // 1238
+    s("Device", "io.k8s.api.resource.v1beta2.Device", 5861, 13, &[]), // 1239
+    s("DeviceCounterConsumption", "io.k8s.api.resource.v1beta2.DeviceCounterConsumption", 5874, 3, &[]), // 1240
+    s("NodeAllocatableResource", "io.k8s.api.resource.v1beta2.NodeAllocatableResource", 5877, 2, &[]), // 1241
+    s("NodeAllocatableMapping", "io.k8s.api.resource.v1beta2.NodeAllocatableMapping", 5879, 3, &[]), // 1242
+    s("NodeAllocatableOverhead", "io.k8s.api.resource.v1beta2.NodeAllocatableOverhead", 5882, 2, &[]), // 1243
+    s("CompositePodGroup", "io.k8s.api.scheduling.v1alpha3.CompositePodGroup", 5884, 5, &[]), // 1244
+    s("CompositePodGroupSpec", "io.k8s.api.scheduling.v1alpha3.CompositePodGroupSpec", 5889, 8, &[]), // 1245
+    s("WorkloadReference", "io.k8s.api.scheduling.v1alpha3.WorkloadReference", 5897, 2, &[]), // 1246
+    s("CompositePodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.CompositePodGroupSchedulingPolicy", 5899, 2, &[]), // 1247
+    s("CompositeBasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.CompositeBasicSchedulingPolicy", 5901, 0, &[]), // 1248
+    s("CompositeGangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.CompositeGangSchedulingPolicy", 5901, 1, &[]), // 1249
+    s("CompositePodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1alpha3.CompositePodGroupSchedulingConstraints", 5902, 1, &[]), // 1250
+    s("CompositeDisruptionMode", "io.k8s.api.scheduling.v1alpha3.CompositeDisruptionMode", 5903, 2, &[]), // 1251
+    s("SingleCompositeDisruptionMode", "io.k8s.api.scheduling.v1alpha3.SingleCompositeDisruptionMode", 5905, 0, &[]), // 1252
+    s("AllCompositeDisruptionMode", "io.k8s.api.scheduling.v1alpha3.AllCompositeDisruptionMode", 5905, 0, &[]), // 1253
+    s("CompositePodGroupStatus", "io.k8s.api.scheduling.v1alpha3.CompositePodGroupStatus", 5905, 1, &[]), // 1254
+    s("PodGroup", "io.k8s.api.scheduling.v1alpha3.PodGroup", 5906, 5, &[]), // 1255
+    s("PodGroupSpec", "io.k8s.api.scheduling.v1alpha3.PodGroupSpec", 5911, 9, &[]), // 1256
+    s("PodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.PodGroupSchedulingPolicy", 5920, 2, &[]), // 1257
+    s("BasicSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.BasicSchedulingPolicy", 5922, 0, &[]), // 1258
+    s("GangSchedulingPolicy", "io.k8s.api.scheduling.v1alpha3.GangSchedulingPolicy", 5922, 1, &[]), // 1259
+    s("PodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1alpha3.PodGroupSchedulingConstraints", 5923, 1, &[]), // 1260
+    s("PodGroupResourceClaim", "io.k8s.api.scheduling.v1alpha3.PodGroupResourceClaim", 5924, 3, &[]), // 1261
+    s("DisruptionMode", "io.k8s.api.scheduling.v1alpha3.DisruptionMode", 5927, 2, &[]), // 1262
+    s("SingleDisruptionMode", "io.k8s.api.scheduling.v1alpha3.SingleDisruptionMode", 5929, 0, &[]), // 1263
+    s("AllDisruptionMode", "io.k8s.api.scheduling.v1alpha3.AllDisruptionMode", 5929, 0, &[]), // 1264
+    s("PodGroupStatus", "io.k8s.api.scheduling.v1alpha3.PodGroupStatus", 5929, 2, &[]), // 1265
+    s("PodGroupResourceClaimStatus", "io.k8s.api.scheduling.v1alpha3.PodGroupResourceClaimStatus", 5931, 2, &[]), // 1266
+    s("Workload", "io.k8s.api.scheduling.v1alpha3.Workload", 5933, 4, &[]), // 1267
+    s("WorkloadSpec", "io.k8s.api.scheduling.v1alpha3.WorkloadSpec", 5937, 3, &[]), // 1268
+    s("TypedLocalObjectReference", "io.k8s.api.scheduling.v1alpha3.TypedLocalObjectReference", 5940, 3, &[]), // 1269
+    s("PodGroupTemplate", "io.k8s.api.scheduling.v1alpha3.PodGroupTemplate", 5943, 8, &[]), // 1270
+    s("CompositePodGroupTemplate", "io.k8s.api.scheduling.v1alpha3.CompositePodGroupTemplate", 5951, 9, &[]), // 1271
+    s("PodGroup", "io.k8s.api.scheduling.v1beta1.PodGroup", 5960, 5, &[]), // 1272
+    s("PodGroupSpec", "io.k8s.api.scheduling.v1beta1.PodGroupSpec", 5965, 9, &[]), // 1273
+    s("WorkloadReference", "io.k8s.api.scheduling.v1beta1.WorkloadReference", 5974, 2, &[]), // 1274
+    s("PodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1beta1.PodGroupSchedulingPolicy", 5976, 2, &[]), // 1275
+    s("BasicSchedulingPolicy", "io.k8s.api.scheduling.v1beta1.BasicSchedulingPolicy", 5978, 0, &[]), // 1276
+    s("GangSchedulingPolicy", "io.k8s.api.scheduling.v1beta1.GangSchedulingPolicy", 5978, 1, &[]), // 1277
+    s("PodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1beta1.PodGroupSchedulingConstraints", 5979, 1, &[]), // 1278
+    s("TopologyConstraint", "io.k8s.api.scheduling.v1beta1.TopologyConstraint", 5980, 1, &[]), // 1279
+    s("PodGroupResourceClaim", "io.k8s.api.scheduling.v1beta1.PodGroupResourceClaim", 5981, 3, &[]), // 1280
+    s("DisruptionMode", "io.k8s.api.scheduling.v1beta1.DisruptionMode", 5984, 2, &[]), // 1281
+    s("SingleDisruptionMode", "io.k8s.api.scheduling.v1beta1.SingleDisruptionMode", 5986, 0, &[]), // 1282
+    s("AllDisruptionMode", "io.k8s.api.scheduling.v1beta1.AllDisruptionMode", 5986, 0, &[]), // 1283
+    s("PodGroupStatus", "io.k8s.api.scheduling.v1beta1.PodGroupStatus", 5986, 2, &[]), // 1284
+    s("PodGroupResourceClaimStatus", "io.k8s.api.scheduling.v1beta1.PodGroupResourceClaimStatus", 5988, 2, &[]), // 1285
+    s("Workload", "io.k8s.api.scheduling.v1beta1.Workload", 5990, 4, &[]), // 1286
+    s("WorkloadSpec", "io.k8s.api.scheduling.v1beta1.WorkloadSpec", 5994, 3, &[]), // 1287
+    s("TypedLocalObjectReference", "io.k8s.api.scheduling.v1beta1.TypedLocalObjectReference", 5997, 3, &[]), // 1288
+    s("PodGroupTemplate", "io.k8s.api.scheduling.v1beta1.PodGroupTemplate", 6000, 8, &[]), // 1289
+    s("CompositePodGroupTemplate", "io.k8s.api.scheduling.v1beta1.CompositePodGroupTemplate", 6008, 9, &[]), // 1290
+    s("CompositePodGroupSchedulingPolicy", "io.k8s.api.scheduling.v1beta1.CompositePodGroupSchedulingPolicy", 6017, 2, &[]), // 1291
+    s("CompositeBasicSchedulingPolicy", "io.k8s.api.scheduling.v1beta1.CompositeBasicSchedulingPolicy", 6019, 0, &[]), // 1292
+    s("CompositeGangSchedulingPolicy", "io.k8s.api.scheduling.v1beta1.CompositeGangSchedulingPolicy", 6019, 1, &[]), // 1293
+    s("CompositePodGroupSchedulingConstraints", "io.k8s.api.scheduling.v1beta1.CompositePodGroupSchedulingConstraints", 6020, 1, &[]), // 1294
+    s("CompositeDisruptionMode", "io.k8s.api.scheduling.v1beta1.CompositeDisruptionMode", 6021, 2, &[]), // 1295
+    s("SingleCompositeDisruptionMode", "io.k8s.api.scheduling.v1beta1.SingleCompositeDisruptionMode", 6023, 0, &[]), // 1296
+    s("AllCompositeDisruptionMode", "io.k8s.api.scheduling.v1beta1.AllCompositeDisruptionMode", 6023, 0, &[]), // 1297
 ];
 
 /// The fields of all structs, sorted by name within each.
 #[rustfmt::skip]
-pub(super) static FIELDS: [Field; 4369] = [
+pub(super) static FIELDS: [Field; 6023] = [
     // Binding
     inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
     inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
@@ -7680,4 +8812,2101 @@ pub(super) static FIELDS: [Field; 4369] = [
     // StorageVersionMigrationStatus
     f("conditions", 353, OMIT_EMPTY, 0x01, 0),
     f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
+    // MutatingAdmissionPolicy
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1270, OMIT_EMPTY, 0x02, 3),
+    // MutatingAdmissionPolicySpec
+    f("failurePolicy", 1267, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("matchConditions", 1269, OMIT_EMPTY, 0x06, 5),
+    f("matchConstraints", 1259, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("mutations", 1266, OMIT_EMPTY, 0x04, 3),
+    f("paramKind", 1255, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("reinvocationPolicy", 377, OMIT_EMPTY, 0x07, 6),
+    f("variables", 1261, OMIT_EMPTY, 0x03, 2),
+    // ParamKind
+    f("apiVersion", 0, OMIT_EMPTY, 0x01, 0),
+    f("kind", 0, OMIT_EMPTY, 0x02, 1),
+    // MatchResources
+    f("excludeResourceRules", 1257, OMIT_EMPTY, 0x04, 3),
+    f("matchPolicy", 1258, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceRules", 1257, OMIT_EMPTY, 0x03, 2),
+    // NamedRuleWithOperations
+    inlined("apiGroups", 70, OMIT_EMPTY, 0x020201, 2, "RuleWithOperations.Rule"),
+    inlined("apiVersions", 70, OMIT_EMPTY, 0x020202, 3, "RuleWithOperations.Rule"),
+    inlined("operations", 370, OMIT_EMPTY, 0x0201, 1, "RuleWithOperations"),
+    f("resourceNames", 70, OMIT_EMPTY, 0x01, 0),
+    inlined("resources", 70, OMIT_EMPTY, 0x020203, 4, "RuleWithOperations.Rule"),
+    inlined("scope", 371, POINTER | OMIT_EMPTY, 0x020204, 5, "RuleWithOperations.Rule"),
+    // Variable
+    f("expression", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // Mutation
+    f("applyConfiguration", 1263, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("jsonPatch", 1264, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("patchType", 1262, REQUIRED, 0x02, 0),
+    // ApplyConfiguration
+    f("expression", 0, OMIT_EMPTY, 0x01, 0),
+    // JSONPatch
+    f("expression", 0, OMIT_EMPTY, 0x01, 0),
+    // MatchCondition
+    f("expression", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // MutatingAdmissionPolicyBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1274, OMIT_EMPTY, 0x02, 3),
+    // MutatingAdmissionPolicyBindingSpec
+    f("matchResources", 1259, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("paramRef", 1273, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("policyName", 0, OMIT_EMPTY, 0x01, 0),
+    // ParamRef
+    f("name", 0, OMIT_EMPTY, 0x01, 0),
+    f("namespace", 0, OMIT_EMPTY, 0x02, 1),
+    f("parameterNotFoundAction", 1272, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x03, 2),
+    // ValidatingAdmissionPolicy
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1290, OMIT_EMPTY, 0x02, 3),
+    f("status", 1294, OMIT_EMPTY, 0x03, 4),
+    // ValidatingAdmissionPolicySpec
+    f("auditAnnotations", 1285, OMIT_EMPTY, 0x05, 4),
+    f("failurePolicy", 1283, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("matchConditions", 1287, OMIT_EMPTY, 0x06, 5),
+    f("matchConstraints", 1280, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("paramKind", 1276, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("validations", 1282, OMIT_EMPTY, 0x03, 2),
+    f("variables", 1289, OMIT_EMPTY, 0x07, 6),
+    // ParamKind
+    f("apiVersion", 0, OMIT_EMPTY, 0x01, 0),
+    f("kind", 0, OMIT_EMPTY, 0x02, 1),
+    // MatchResources
+    f("excludeResourceRules", 1278, OMIT_EMPTY, 0x04, 3),
+    f("matchPolicy", 1279, POINTER | OMIT_EMPTY, 0x07, 4),
+    f("namespaceSelector", 130, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("objectSelector", 130, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceRules", 1278, OMIT_EMPTY, 0x03, 2),
+    // NamedRuleWithOperations
+    inlined("apiGroups", 70, OMIT_EMPTY, 0x020201, 2, "RuleWithOperations.Rule"),
+    inlined("apiVersions", 70, OMIT_EMPTY, 0x020202, 3, "RuleWithOperations.Rule"),
+    inlined("operations", 370, OMIT_EMPTY, 0x0201, 1, "RuleWithOperations"),
+    f("resourceNames", 70, OMIT_EMPTY, 0x01, 0),
+    inlined("resources", 70, OMIT_EMPTY, 0x020203, 4, "RuleWithOperations.Rule"),
+    inlined("scope", 371, POINTER | OMIT_EMPTY, 0x020204, 5, "RuleWithOperations.Rule"),
+    // Validation
+    f("expression", 0, REQUIRED, 0x01, 0),
+    f("message", 0, OMIT_EMPTY, 0x02, 1),
+    f("messageExpression", 0, OMIT_EMPTY, 0x04, 3),
+    f("reason", 361, POINTER | OMIT_EMPTY, 0x03, 2),
+    // AuditAnnotation
+    f("key", 0, REQUIRED, 0x01, 0),
+    f("valueExpression", 0, REQUIRED, 0x02, 1),
+    // MatchCondition
+    f("expression", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // Variable
+    f("expression", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // ValidatingAdmissionPolicyStatus
+    f("conditions", 397, OMIT_EMPTY, 0x03, 2),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x01, 0),
+    f("typeChecking", 1293, POINTER | OMIT_EMPTY, 0x02, 1),
+    // TypeChecking
+    f("expressionWarnings", 1292, OMIT_EMPTY, 0x01, 0),
+    // ExpressionWarning
+    f("fieldRef", 0, REQUIRED, 0x02, 0),
+    f("warning", 0, REQUIRED, 0x03, 1),
+    // ValidatingAdmissionPolicyBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1300, OMIT_EMPTY, 0x02, 3),
+    // ValidatingAdmissionPolicyBindingSpec
+    f("matchResources", 1280, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("paramRef", 1297, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("policyName", 0, OMIT_EMPTY, 0x01, 0),
+    f("validationActions", 1299, OMIT_EMPTY, 0x04, 3),
+    // ParamRef
+    f("name", 0, OMIT_EMPTY, 0x01, 0),
+    f("namespace", 0, OMIT_EMPTY, 0x02, 1),
+    f("parameterNotFoundAction", 1296, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("selector", 130, POINTER | OMIT_EMPTY, 0x03, 2),
+    // ClusterTrustBundle
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1302, REQUIRED, 0x02, 3),
+    // ClusterTrustBundleSpec
+    f("signerName", 0, OMIT_EMPTY, 0x01, 0),
+    f("trustBundle", 0, REQUIRED, 0x02, 1),
+    // ClusterTrustBundle
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1304, REQUIRED, 0x02, 3),
+    // ClusterTrustBundleSpec
+    f("signerName", 0, OMIT_EMPTY, 0x01, 0),
+    f("trustBundle", 0, REQUIRED, 0x02, 1),
+    // LeaseCandidate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1306, OMIT_EMPTY, 0x02, 3),
+    // LeaseCandidateSpec
+    f("binaryVersion", 0, REQUIRED, 0x04, 3),
+    f("emulationVersion", 0, OMIT_EMPTY, 0x05, 4),
+    f("leaseName", 0, REQUIRED, 0x01, 0),
+    f("pingTime", 34, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("renewTime", 34, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("strategy", 602, REQUIRED | OMIT_EMPTY, 0x06, 5),
+    // LeaseCandidate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1308, OMIT_EMPTY, 0x02, 3),
+    // LeaseCandidateSpec
+    f("binaryVersion", 0, REQUIRED, 0x04, 3),
+    f("emulationVersion", 0, OMIT_EMPTY, 0x05, 4),
+    f("leaseName", 0, REQUIRED, 0x01, 0),
+    f("pingTime", 34, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("renewTime", 34, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("strategy", 602, REQUIRED | OMIT_EMPTY, 0x06, 5),
+    // StorageVersion
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1310, REQUIRED, 0x02, 3),
+    f("status", 1317, REQUIRED, 0x03, 4),
+    // StorageVersionSpec
+    // StorageVersionStatus
+    f("commonEncodingVersion", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("conditions", 1316, OMIT_EMPTY, 0x03, 2),
+    f("storageVersions", 1312, OMIT_EMPTY, 0x01, 0),
+    // ServerStorageVersion
+    f("apiServerID", 0, OMIT_EMPTY, 0x01, 0),
+    f("decodableVersions", 606, OMIT_EMPTY, 0x03, 2),
+    f("encodingVersion", 0, OMIT_EMPTY, 0x02, 1),
+    f("servedVersions", 606, OMIT_EMPTY, 0x04, 3),
+    // StorageVersionCondition
+    f("lastTransitionTime", 3, OMIT_EMPTY, 0x04, 3),
+    f("message", 0, REQUIRED | OMIT_EMPTY, 0x06, 5),
+    f("observedGeneration", 2, OMIT_EMPTY, 0x03, 2),
+    f("reason", 0, REQUIRED, 0x05, 4),
+    f("status", 1314, REQUIRED, 0x02, 1),
+    f("type", 1313, REQUIRED, 0x01, 0),
+    // IPAddress
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1320, OMIT_EMPTY, 0x02, 3),
+    // IPAddressSpec
+    f("parentRef", 1319, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
+    // ParentReference
+    f("group", 0, OMIT_EMPTY, 0x01, 0),
+    f("name", 0, REQUIRED | OMIT_EMPTY, 0x04, 3),
+    f("namespace", 0, OMIT_EMPTY, 0x03, 2),
+    f("resource", 0, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // ServiceCIDR
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1322, OMIT_EMPTY, 0x02, 3),
+    f("status", 1323, OMIT_EMPTY, 0x03, 4),
+    // ServiceCIDRSpec
+    f("cidrs", 70, OMIT_EMPTY, 0x01, 0),
+    // ServiceCIDRStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1331, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 1330, OMIT_EMPTY, 0x02, 1),
+    f("selectors", 1327, OMIT_EMPTY, 0x01, 0),
+    // DeviceSelector
+    f("cel", 1325, POINTER | OMIT_EMPTY, 0x01, 0),
+    // CELDeviceSelector
+    f("expression", 0, REQUIRED, 0x01, 0),
+    // DeviceClassConfiguration
+    inlined("opaque", 1328, POINTER | OMIT_EMPTY, 0x0101, 0, "DeviceConfiguration"),
+    // OpaqueDeviceConfiguration
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("parameters", 455, REQUIRED, 0x02, 1),
+    // DeviceTaintRule
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1336, REQUIRED, 0x02, 3),
+    // DeviceTaintRuleSpec
+    f("deviceSelector", 1333, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("taint", 1335, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // DeviceTaintSelector
+    f("device", 0, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("deviceClassName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("driver", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("pool", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("selectors", 1327, OMIT_EMPTY, 0x05, 4),
+    // DeviceTaint
+    f("effect", 1334, REQUIRED, 0x03, 2),
+    f("key", 0, REQUIRED, 0x01, 0),
+    f("timeAdded", 3, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("value", 0, OMIT_EMPTY, 0x02, 1),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1352, REQUIRED, 0x02, 3),
+    f("status", 1365, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1351, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1350, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1348, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1345, 0, 0x01, 0),
+    // DeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("allocationMode", 1338, OMIT_EMPTY, 0x04, 3),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, 0, 0x02, 1),
+    f("firstAvailable", 1343, OMIT_EMPTY | GATED, 0x07, 6),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1327, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1341, OMIT_EMPTY | GATED, 0x08, 7),
+    // DeviceSubRequest
+    f("allocationMode", 1338, OMIT_EMPTY, 0x04, 3),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1327, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1341, OMIT_EMPTY | GATED, 0x07, 5),
+    // DeviceToleration
+    f("effect", 1334, OMIT_EMPTY, 0x04, 3),
+    f("key", 0, OMIT_EMPTY, 0x01, 0),
+    f("operator", 1339, OMIT_EMPTY, 0x02, 1),
+    f("tolerationSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("value", 0, OMIT_EMPTY, 0x03, 2),
+    // DeviceConstraint
+    f("matchAttribute", 1346, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // DeviceClaimConfiguration
+    inlined("opaque", 1328, POINTER | OMIT_EMPTY, 0x0201, 1, "DeviceConfiguration"),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1359, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1364, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1361, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("devices", 1358, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1357, OMIT_EMPTY, 0x02, 1),
+    f("results", 1354, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | GATED, 0x05, 4),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("tolerations", 1341, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceAllocationConfiguration
+    inlined("opaque", 1328, POINTER | OMIT_EMPTY, 0x0301, 2, "DeviceConfiguration"),
+    f("requests", 70, OMIT_EMPTY, 0x02, 1),
+    f("source", 1355, REQUIRED, 0x01, 0),
+    // ResourceClaimConsumerReference
+    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
+    f("name", 0, REQUIRED, 0x04, 2),
+    f("resource", 0, REQUIRED, 0x03, 1),
+    f("uid", 1, REQUIRED, 0x05, 3),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 3),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 1362, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    // NetworkDeviceData
+    f("hardwareAddress", 0, OMIT_EMPTY, 0x03, 2),
+    f("interfaceName", 0, OMIT_EMPTY, 0x01, 0),
+    f("ips", 70, OMIT_EMPTY, 0x02, 1),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1367, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 13, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1352, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1383, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, OMIT_EMPTY, 0x05, 4),
+    f("devices", 1380, 0, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 1369, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1382, OMIT_EMPTY | GATED, 0x08, 7),
+    // ResourcePool
+    f("generation", 2, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceSliceCount", 2, REQUIRED, 0x03, 2),
+    // Device
+    f("basic", 1378, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // BasicDevice
+    f("allNodes", 5, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("attributes", 1371, OMIT_EMPTY, 0x01, 0),
+    f("capacity", 1372, OMIT_EMPTY, 0x02, 1),
+    f("consumesCounters", 1376, OMIT_EMPTY | GATED, 0x03, 2),
+    f("nodeName", 0, POINTER | OMIT_EMPTY | GATED, 0x04, 3),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
+    f("taints", 1377, OMIT_EMPTY | GATED, 0x07, 6),
+    // DeviceAttribute
+    f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
+    // DeviceCounterConsumption
+    f("counterSet", 0, REQUIRED, 0x01, 0),
+    f("counters", 1374, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // Counter
+    f("value", 38, REQUIRED, 0x01, 0),
+    // CounterSet
+    f("counters", 1374, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1391, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 1390, OMIT_EMPTY, 0x02, 1),
+    f("selectors", 1387, OMIT_EMPTY, 0x01, 0),
+    // DeviceSelector
+    f("cel", 1385, POINTER | OMIT_EMPTY, 0x01, 0),
+    // CELDeviceSelector
+    f("expression", 0, REQUIRED, 0x01, 0),
+    // DeviceClassConfiguration
+    inlined("opaque", 1388, POINTER | OMIT_EMPTY, 0x0101, 0, "DeviceConfiguration"),
+    // OpaqueDeviceConfiguration
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("parameters", 455, REQUIRED, 0x02, 1),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1408, REQUIRED, 0x02, 3),
+    f("status", 1421, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1407, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1406, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1404, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1401, 0, 0x01, 0),
+    // DeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("allocationMode", 1393, OMIT_EMPTY, 0x04, 3),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, 0, 0x02, 1),
+    f("firstAvailable", 1399, OMIT_EMPTY | GATED, 0x07, 6),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1387, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1397, OMIT_EMPTY | GATED, 0x08, 7),
+    // DeviceSubRequest
+    f("allocationMode", 1393, OMIT_EMPTY, 0x04, 3),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1387, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1397, OMIT_EMPTY | GATED, 0x07, 5),
+    // DeviceToleration
+    f("effect", 1395, OMIT_EMPTY, 0x04, 3),
+    f("key", 0, OMIT_EMPTY, 0x01, 0),
+    f("operator", 1394, OMIT_EMPTY, 0x02, 1),
+    f("tolerationSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("value", 0, OMIT_EMPTY, 0x03, 2),
+    // DeviceConstraint
+    f("matchAttribute", 1402, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // DeviceClaimConfiguration
+    inlined("opaque", 1388, POINTER | OMIT_EMPTY, 0x0201, 1, "DeviceConfiguration"),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1415, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1420, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1417, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("devices", 1414, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1413, OMIT_EMPTY, 0x02, 1),
+    f("results", 1410, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | GATED, 0x05, 4),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("tolerations", 1397, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceAllocationConfiguration
+    inlined("opaque", 1388, POINTER | OMIT_EMPTY, 0x0301, 2, "DeviceConfiguration"),
+    f("requests", 70, OMIT_EMPTY, 0x02, 1),
+    f("source", 1411, REQUIRED, 0x01, 0),
+    // ResourceClaimConsumerReference
+    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
+    f("name", 0, REQUIRED, 0x04, 2),
+    f("resource", 0, REQUIRED, 0x03, 1),
+    f("uid", 1, REQUIRED, 0x05, 3),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 3),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 1418, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    // NetworkDeviceData
+    f("hardwareAddress", 0, OMIT_EMPTY, 0x03, 2),
+    f("interfaceName", 0, OMIT_EMPTY, 0x01, 0),
+    f("ips", 70, OMIT_EMPTY, 0x02, 1),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1423, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 13, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1408, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1441, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, OMIT_EMPTY, 0x05, 4),
+    f("devices", 1438, 0, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 1425, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1440, OMIT_EMPTY | GATED, 0x08, 7),
+    // ResourcePool
+    f("generation", 2, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceSliceCount", 2, REQUIRED, 0x03, 2),
+    // Device
+    f("basic", 1436, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // BasicDevice
+    f("allNodes", 5, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("attributes", 1427, OMIT_EMPTY, 0x01, 0),
+    f("capacity", 1429, OMIT_EMPTY, 0x02, 1),
+    f("consumesCounters", 1433, OMIT_EMPTY | GATED, 0x03, 2),
+    f("nodeName", 0, POINTER | OMIT_EMPTY | GATED, 0x04, 3),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("taints", 1435, OMIT_EMPTY | GATED, 0x07, 6),
+    // DeviceAttribute
+    f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
+    // DeviceCapacity
+    f("value", 38, REQUIRED, 0x01, 0),
+    // DeviceCounterConsumption
+    f("counterSet", 0, REQUIRED, 0x01, 0),
+    f("counters", 1431, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // Counter
+    f("value", 38, REQUIRED, 0x01, 0),
+    // DeviceTaint
+    f("effect", 1395, REQUIRED, 0x03, 2),
+    f("key", 0, REQUIRED, 0x01, 0),
+    f("timeAdded", 3, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("value", 0, OMIT_EMPTY, 0x02, 1),
+    // CounterSet
+    f("counters", 1431, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1449, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 1448, OMIT_EMPTY, 0x02, 1),
+    f("selectors", 1445, OMIT_EMPTY, 0x01, 0),
+    // DeviceSelector
+    f("cel", 1443, POINTER | OMIT_EMPTY, 0x01, 0),
+    // CELDeviceSelector
+    f("expression", 0, REQUIRED, 0x01, 0),
+    // DeviceClassConfiguration
+    inlined("opaque", 1446, POINTER | OMIT_EMPTY, 0x0101, 0, "DeviceConfiguration"),
+    // OpaqueDeviceConfiguration
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("parameters", 455, REQUIRED, 0x02, 1),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1467, REQUIRED, 0x02, 3),
+    f("status", 1480, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1466, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1465, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1463, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1460, 0, 0x01, 0),
+    // DeviceRequest
+    f("exactly", 1456, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 1458, OMIT_EMPTY | GATED, 0x03, 2),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // ExactDeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
+    f("allocationMode", 1451, OMIT_EMPTY, 0x03, 2),
+    f("count", 2, OMIT_EMPTY, 0x04, 3),
+    f("deviceClassName", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1445, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 1455, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceToleration
+    f("effect", 1453, OMIT_EMPTY, 0x04, 3),
+    f("key", 0, OMIT_EMPTY, 0x01, 0),
+    f("operator", 1452, OMIT_EMPTY, 0x02, 1),
+    f("tolerationSeconds", 2, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("value", 0, OMIT_EMPTY, 0x03, 2),
+    // DeviceSubRequest
+    f("allocationMode", 1451, OMIT_EMPTY, 0x04, 3),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1445, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1455, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceConstraint
+    f("matchAttribute", 1461, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // DeviceClaimConfiguration
+    inlined("opaque", 1446, POINTER | OMIT_EMPTY, 0x0201, 1, "DeviceConfiguration"),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1474, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1479, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1476, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("devices", 1473, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1472, OMIT_EMPTY, 0x02, 1),
+    f("results", 1469, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | GATED, 0x05, 4),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("tolerations", 1455, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceAllocationConfiguration
+    inlined("opaque", 1446, POINTER | OMIT_EMPTY, 0x0301, 2, "DeviceConfiguration"),
+    f("requests", 70, OMIT_EMPTY, 0x02, 1),
+    f("source", 1470, REQUIRED, 0x01, 0),
+    // ResourceClaimConsumerReference
+    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
+    f("name", 0, REQUIRED, 0x04, 2),
+    f("resource", 0, REQUIRED, 0x03, 1),
+    f("uid", 1, REQUIRED, 0x05, 3),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 3),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 1477, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    // NetworkDeviceData
+    f("hardwareAddress", 0, OMIT_EMPTY, 0x03, 2),
+    f("interfaceName", 0, OMIT_EMPTY, 0x01, 0),
+    f("ips", 70, OMIT_EMPTY, 0x02, 1),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1482, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 13, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1467, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1499, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("devices", 1496, 0, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 1484, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1498, OMIT_EMPTY | GATED, 0x08, 7),
+    // ResourcePool
+    f("generation", 2, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceSliceCount", 2, REQUIRED, 0x03, 2),
+    // Device
+    f("allNodes", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("attributes", 1486, OMIT_EMPTY, 0x02, 1),
+    f("capacity", 1488, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 1492, OMIT_EMPTY | GATED, 0x04, 3),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("taints", 1494, OMIT_EMPTY | GATED, 0x08, 7),
+    // DeviceAttribute
+    f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
+    // DeviceCapacity
+    f("value", 38, REQUIRED, 0x01, 0),
+    // DeviceCounterConsumption
+    f("counterSet", 0, REQUIRED, 0x01, 0),
+    f("counters", 1490, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // Counter
+    f("value", 38, REQUIRED, 0x01, 0),
+    // DeviceTaint
+    f("effect", 1453, REQUIRED, 0x03, 2),
+    f("key", 0, REQUIRED, 0x01, 0),
+    f("timeAdded", 3, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("value", 0, OMIT_EMPTY, 0x02, 1),
+    // CounterSet
+    f("counters", 1490, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // VolumeAttributesClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("driverName", 0, REQUIRED, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("parameters", 4, OMIT_EMPTY, 0x03, 4),
+    // VolumeAttributesClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("driverName", 0, REQUIRED, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("parameters", 4, OMIT_EMPTY, 0x03, 4),
+    // StorageVersionMigration
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 13, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1504, OMIT_EMPTY, 0x02, 3),
+    f("status", 1508, OMIT_EMPTY, 0x03, 4),
+    // StorageVersionMigrationSpec
+    f("continueToken", 0, OMIT_EMPTY, 0x02, 1),
+    f("resource", 1503, REQUIRED, 0x01, 0),
+    // GroupVersionResource
+    f("group", 0, OMIT_EMPTY, 0x01, 0),
+    f("resource", 0, OMIT_EMPTY, 0x03, 2),
+    f("version", 0, OMIT_EMPTY, 0x02, 1),
+    // StorageVersionMigrationStatus
+    f("conditions", 1507, OMIT_EMPTY, 0x01, 0),
+    f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
+    // MigrationCondition
+    f("lastUpdateTime", 3, OMIT_EMPTY, 0x03, 2),
+    f("message", 0, OMIT_EMPTY, 0x05, 4),
+    f("reason", 0, OMIT_EMPTY, 0x04, 3),
+    f("status", 17, REQUIRED, 0x02, 1),
+    f("type", 1505, REQUIRED, 0x01, 0),
+    // MutatingAdmissionPolicy
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1270, OMIT_EMPTY, 0x02, 3),
+    // MutatingAdmissionPolicyBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1274, OMIT_EMPTY, 0x02, 3),
+    // MutatingAdmissionPolicy
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1518, OMIT_EMPTY, 0x02, 3),
+    // MutatingAdmissionPolicySpec
+    f("failurePolicy", 1283, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("matchConditions", 1287, OMIT_EMPTY, 0x06, 5),
+    f("matchConstraints", 1280, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("mutations", 1517, OMIT_EMPTY, 0x04, 3),
+    f("paramKind", 1276, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("reinvocationPolicy", 377, OMIT_EMPTY, 0x07, 6),
+    f("variables", 1512, OMIT_EMPTY, 0x03, 2),
+    // Mutation
+    f("applyConfiguration", 1514, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("jsonPatch", 1515, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("patchType", 1513, REQUIRED, 0x02, 0),
+    // ApplyConfiguration
+    f("expression", 0, OMIT_EMPTY, 0x01, 0),
+    // JSONPatch
+    f("expression", 0, OMIT_EMPTY, 0x01, 0),
+    // MutatingAdmissionPolicyBinding
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1520, OMIT_EMPTY, 0x02, 3),
+    // MutatingAdmissionPolicyBindingSpec
+    f("matchResources", 1280, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("paramRef", 1297, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("policyName", 0, OMIT_EMPTY, 0x01, 0),
+    // ClusterTrustBundle
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1302, REQUIRED, 0x02, 3),
+    // PodCertificateRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1523, REQUIRED, 0x02, 3),
+    f("status", 1524, OMIT_EMPTY, 0x03, 4),
+    // PodCertificateRequestSpec
+    f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("nodeName", 1196, REQUIRED, 0x06, 5),
+    f("nodeUID", 1, REQUIRED, 0x07, 6),
+    f("pkixPublicKey", 21, REQUIRED, 0x09, 8),
+    f("podName", 0, REQUIRED, 0x02, 1),
+    f("podUID", 1, REQUIRED, 0x03, 2),
+    f("proofOfPossession", 21, REQUIRED, 0x0a, 9),
+    f("serviceAccountName", 0, REQUIRED, 0x04, 3),
+    f("serviceAccountUID", 1, REQUIRED, 0x05, 4),
+    f("signerName", 0, REQUIRED, 0x01, 0),
+    // PodCertificateRequestStatus
+    f("beginRefreshAt", 3, POINTER | OMIT_EMPTY, 0x05, 3),
+    f("certificateChain", 0, OMIT_EMPTY, 0x02, 1),
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    f("notAfter", 3, POINTER | OMIT_EMPTY, 0x06, 4),
+    f("notBefore", 3, POINTER | OMIT_EMPTY, 0x04, 2),
+    // ClusterTrustBundle
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1304, REQUIRED, 0x02, 3),
+    // LeaseCandidate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1306, OMIT_EMPTY, 0x02, 3),
+    // LeaseCandidate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1308, OMIT_EMPTY, 0x02, 3),
+    // StorageVersion
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1310, REQUIRED, 0x02, 3),
+    f("status", 1317, REQUIRED, 0x03, 4),
+    // IPAddress
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1320, OMIT_EMPTY, 0x02, 3),
+    // ServiceCIDR
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1322, OMIT_EMPTY, 0x02, 3),
+    f("status", 1323, OMIT_EMPTY, 0x03, 4),
+    // DeviceTaintRule
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1336, REQUIRED, 0x02, 3),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1533, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 1390, OMIT_EMPTY, 0x02, 1),
+    f("extendedResourceName", 0, POINTER | OMIT_EMPTY | GATED, 0x04, 2),
+    f("selectors", 1387, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1544, REQUIRED, 0x02, 3),
+    f("status", 1551, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1543, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1406, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1542, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1540, 0, 0x01, 0),
+    // DeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("allocationMode", 1393, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1536, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, 0, 0x02, 1),
+    f("firstAvailable", 1538, OMIT_EMPTY, 0x07, 6),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1387, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1397, OMIT_EMPTY | GATED, 0x08, 7),
+    // DeviceSubRequest
+    f("allocationMode", 1393, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1536, POINTER | OMIT_EMPTY | GATED, 0x08, 6),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1387, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1397, OMIT_EMPTY | GATED, 0x07, 5),
+    // CapacityRequirements
+    f("requests", 1535, OMIT_EMPTY, 0x01, 0),
+    // DeviceConstraint
+    f("distinctAttribute", 1402, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
+    f("matchAttribute", 1402, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1548, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1550, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1417, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY | GATED, 0x05, 2),
+    f("devices", 1547, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1413, OMIT_EMPTY, 0x02, 1),
+    f("results", 1546, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("bindingConditions", 70, OMIT_EMPTY | GATED, 0x07, 6),
+    f("bindingFailureConditions", 70, OMIT_EMPTY | GATED, 0x08, 7),
+    f("consumedCapacity", 1535, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("shareID", 1, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("tolerations", 1397, OMIT_EMPTY | GATED, 0x06, 5),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 4),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 1418, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    f("shareID", 0, POINTER | OMIT_EMPTY | GATED, 0x07, 3),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1553, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1544, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1562, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, OMIT_EMPTY, 0x05, 4),
+    f("devices", 1561, 0, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 1425, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1440, OMIT_EMPTY | GATED, 0x08, 7),
+    // Device
+    f("basic", 1559, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // BasicDevice
+    f("allNodes", 5, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY | GATED, 0x0b, 10),
+    f("attributes", 1427, OMIT_EMPTY, 0x01, 0),
+    f("bindingConditions", 70, OMIT_EMPTY | GATED, 0x09, 8),
+    f("bindingFailureConditions", 70, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
+    f("capacity", 1558, OMIT_EMPTY, 0x02, 1),
+    f("consumesCounters", 1433, OMIT_EMPTY | GATED, 0x03, 2),
+    f("nodeName", 0, POINTER | OMIT_EMPTY | GATED, 0x04, 3),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("taints", 1435, OMIT_EMPTY | GATED, 0x07, 6),
+    // DeviceCapacity
+    f("requestPolicy", 1556, POINTER | OMIT_EMPTY | GATED, 0x02, 1),
+    f("value", 38, REQUIRED, 0x01, 0),
+    // CapacityRequestPolicy
+    f("default", 38, POINTER, 0x01, 0),
+    f("validRange", 1555, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("validValues", 898, OMIT_EMPTY, 0x03, 1),
+    // CapacityRequestPolicyRange
+    f("max", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("min", 38, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
+    f("step", 38, POINTER | OMIT_EMPTY, 0x03, 2),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1564, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 1448, OMIT_EMPTY, 0x02, 1),
+    f("extendedResourceName", 0, POINTER | OMIT_EMPTY | GATED, 0x04, 2),
+    f("selectors", 1445, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1576, REQUIRED, 0x02, 3),
+    f("status", 1583, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1575, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1465, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1574, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1572, 0, 0x01, 0),
+    // DeviceRequest
+    f("exactly", 1568, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 1570, OMIT_EMPTY, 0x03, 2),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // ExactDeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("allocationMode", 1451, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 1567, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x04, 3),
+    f("deviceClassName", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1445, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 1455, OMIT_EMPTY | GATED, 0x06, 5),
+    // CapacityRequirements
+    f("requests", 1566, OMIT_EMPTY, 0x01, 0),
+    // DeviceSubRequest
+    f("allocationMode", 1451, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1567, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1445, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1455, OMIT_EMPTY | GATED, 0x06, 5),
+    // DeviceConstraint
+    f("distinctAttribute", 1461, POINTER | OMIT_EMPTY | GATED, 0x03, 2),
+    f("matchAttribute", 1461, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1580, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1582, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1476, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY | GATED, 0x05, 2),
+    f("devices", 1579, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1472, OMIT_EMPTY, 0x02, 1),
+    f("results", 1578, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("bindingConditions", 70, OMIT_EMPTY | GATED, 0x07, 6),
+    f("bindingFailureConditions", 70, OMIT_EMPTY | GATED, 0x08, 7),
+    f("consumedCapacity", 1566, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("shareID", 1, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("tolerations", 1455, OMIT_EMPTY | GATED, 0x06, 5),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 4),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 1477, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    f("shareID", 0, POINTER | OMIT_EMPTY | GATED, 0x07, 3),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1585, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1576, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1593, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("devices", 1592, 0, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 1484, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1498, OMIT_EMPTY | GATED, 0x08, 7),
+    // Device
+    f("allNodes", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY | GATED, 0x0c, 11),
+    f("attributes", 1486, OMIT_EMPTY, 0x02, 1),
+    f("bindingConditions", 70, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("bindingFailureConditions", 70, OMIT_EMPTY | GATED, 0x0b, 10),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("capacity", 1590, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 1492, OMIT_EMPTY | GATED, 0x04, 3),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY | GATED, 0x05, 4),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY | GATED, 0x06, 5),
+    f("taints", 1494, OMIT_EMPTY | GATED, 0x08, 7),
+    // DeviceCapacity
+    f("requestPolicy", 1588, POINTER | OMIT_EMPTY | GATED, 0x02, 1),
+    f("value", 38, REQUIRED, 0x01, 0),
+    // CapacityRequestPolicy
+    f("default", 38, POINTER, 0x01, 0),
+    f("validRange", 1587, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("validValues", 898, OMIT_EMPTY, 0x03, 1),
+    // CapacityRequestPolicyRange
+    f("max", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("min", 38, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
+    f("step", 38, POINTER | OMIT_EMPTY, 0x03, 2),
+    // VolumeAttributesClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("driverName", 0, REQUIRED, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("parameters", 4, OMIT_EMPTY, 0x03, 4),
+    // VolumeAttributesClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    f("driverName", 0, REQUIRED, 0x02, 3),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("parameters", 4, OMIT_EMPTY, 0x03, 4),
+    // StorageVersionMigration
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1504, OMIT_EMPTY, 0x02, 3),
+    f("status", 1508, OMIT_EMPTY, 0x03, 4),
+    // PodCertificateRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1598, REQUIRED, 0x02, 3),
+    f("status", 1599, OMIT_EMPTY, 0x03, 4),
+    // PodCertificateRequestSpec
+    f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("nodeName", 1196, REQUIRED, 0x06, 5),
+    f("nodeUID", 1, REQUIRED, 0x07, 6),
+    f("pkixPublicKey", 21, REQUIRED, 0x09, 8),
+    f("podName", 0, REQUIRED, 0x02, 1),
+    f("podUID", 1, REQUIRED, 0x03, 2),
+    f("proofOfPossession", 21, REQUIRED, 0x0a, 9),
+    f("serviceAccountName", 0, REQUIRED, 0x04, 3),
+    f("serviceAccountUID", 1, REQUIRED, 0x05, 4),
+    f("signerName", 0, REQUIRED, 0x01, 0),
+    f("unverifiedUserAnnotations", 4, OMIT_EMPTY, 0x0b, 10),
+    // PodCertificateRequestStatus
+    f("beginRefreshAt", 3, POINTER | OMIT_EMPTY, 0x05, 3),
+    f("certificateChain", 0, OMIT_EMPTY, 0x02, 1),
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    f("notAfter", 3, POINTER | OMIT_EMPTY, 0x06, 4),
+    f("notBefore", 3, POINTER | OMIT_EMPTY, 0x04, 2),
+    // DeviceTaintRule
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1602, REQUIRED, 0x02, 3),
+    f("status", 1603, OMIT_EMPTY, 0x03, 4),
+    // DeviceTaintRuleSpec
+    f("deviceSelector", 1601, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("taint", 1335, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // DeviceTaintSelector
+    f("device", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("driver", 0, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("pool", 0, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceTaintRuleStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1605, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, OMIT_EMPTY, 0x05, 4),
+    f("devices", 1561, OMIT_EMPTY, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 1425, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1440, OMIT_EMPTY | GATED, 0x08, 7),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1607, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("devices", 1592, OMIT_EMPTY, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("pool", 1484, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1498, OMIT_EMPTY | GATED, 0x08, 7),
+    // Workload
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1615, REQUIRED, 0x02, 3),
+    // WorkloadSpec
+    f("controllerRef", 1609, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podGroups", 1614, REQUIRED, 0x02, 1),
+    // TypedLocalObjectReference
+    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
+    f("kind", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x03, 2),
+    // PodGroup
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("policy", 1612, REQUIRED, 0x03, 1),
+    // PodGroupPolicy
+    f("basic", 1610, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("gang", 1611, POINTER | OMIT_EMPTY, 0x03, 1),
+    // BasicSchedulingPolicy
+    // GangSchedulingPolicy
+    f("minCount", 26, REQUIRED, 0x01, 0),
+    // StorageVersionMigration
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1617, OMIT_EMPTY, 0x02, 3),
+    f("status", 1618, OMIT_EMPTY, 0x03, 4),
+    // StorageVersionMigrationSpec
+    f("resource", 1251, REQUIRED, 0x01, 0),
+    // StorageVersionMigrationStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    f("resourceVersion", 0, OMIT_EMPTY, 0x02, 1),
+    // PodCertificateRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1620, REQUIRED, 0x02, 3),
+    f("status", 1599, OMIT_EMPTY, 0x03, 4),
+    // PodCertificateRequestSpec
+    f("maxExpirationSeconds", 26, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("nodeName", 1196, REQUIRED, 0x06, 5),
+    f("nodeUID", 1, REQUIRED, 0x07, 6),
+    f("pkixPublicKey", 21, 0, 0x09, 8),
+    f("podName", 0, REQUIRED, 0x02, 1),
+    f("podUID", 1, REQUIRED, 0x03, 2),
+    f("proofOfPossession", 21, 0, 0x0a, 9),
+    f("serviceAccountName", 0, REQUIRED, 0x04, 3),
+    f("serviceAccountUID", 1, REQUIRED, 0x05, 4),
+    f("signerName", 0, REQUIRED, 0x01, 0),
+    f("stubPKCS10Request", 21, REQUIRED, 0x0c, 10),
+    f("unverifiedUserAnnotations", 4, OMIT_EMPTY, 0x0b, 11),
+    // LeaseCandidate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1306, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    // LeaseCandidate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1308, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    // StorageVersion
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, REQUIRED | OMIT_EMPTY, 0x01, 2),
+    f("spec", 1310, 0, 0x02, 3),
+    f("status", 1626, 0, 0x03, 4),
+    // StorageVersionStatus
+    f("commonEncodingVersion", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("conditions", 1316, OMIT_EMPTY, 0x03, 2),
+    f("storageVersions", 1625, OMIT_EMPTY, 0x01, 0),
+    // ServerStorageVersion
+    f("apiServerID", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("decodableVersions", 606, REQUIRED | OMIT_EMPTY, 0x03, 2),
+    f("encodingVersion", 0, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("servedVersions", 606, OMIT_EMPTY, 0x04, 3),
+    // IPAddress
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1320, REQUIRED | OMIT_EMPTY, 0x02, 3),
+    // ResourcePoolStatusRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, REQUIRED | OMIT_EMPTY, 0x01, 2),
+    f("spec", 1629, REQUIRED, 0x02, 3),
+    f("status", 1632, POINTER | OMIT_EMPTY, 0x03, 4),
+    // ResourcePoolStatusRequestSpec
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("limit", 26, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("poolName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    // ResourcePoolStatusRequestStatus
+    f("conditions", 353, OMIT_EMPTY, 0x03, 2),
+    f("poolCount", 26, REQUIRED | POINTER | OMIT_EMPTY, 0x06, 0),
+    f("pools", 1631, OMIT_EMPTY, 0x02, 1),
+    // PoolStatus
+    f("allocatedDevices", 26, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("availableDevices", 26, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("driver", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("generation", 2, REQUIRED, 0x09, 2),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 8),
+    f("poolName", 0, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("resourceSliceCount", 26, POINTER | OMIT_EMPTY, 0x08, 3),
+    f("totalDevices", 26, POINTER | OMIT_EMPTY, 0x04, 4),
+    f("unavailableDevices", 26, POINTER | OMIT_EMPTY, 0x07, 7),
+    f("validationError", 0, POINTER | OMIT_EMPTY, 0x0a, 9),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1634, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 1390, OMIT_EMPTY, 0x02, 1),
+    f("extendedResourceName", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("selectors", 1387, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1643, REQUIRED, 0x02, 3),
+    f("status", 1650, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1642, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1406, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1641, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1639, 0, 0x01, 0),
+    // DeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("allocationMode", 1393, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1536, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, 0, 0x02, 1),
+    f("firstAvailable", 1637, OMIT_EMPTY, 0x07, 6),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1387, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1397, OMIT_EMPTY, 0x08, 7),
+    // DeviceSubRequest
+    f("allocationMode", 1393, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1536, POINTER | OMIT_EMPTY, 0x08, 6),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1387, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1397, OMIT_EMPTY, 0x07, 5),
+    // DeviceConstraint
+    f("distinctAttribute", 1402, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("matchAttribute", 1402, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1647, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1649, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1417, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
+    f("devices", 1646, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1413, OMIT_EMPTY, 0x02, 1),
+    f("results", 1645, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
+    f("consumedCapacity", 1535, OMIT_EMPTY, 0x0a, 9),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("tolerations", 1397, OMIT_EMPTY, 0x06, 5),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 4),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 1418, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    f("shareID", 0, POINTER | OMIT_EMPTY, 0x07, 3),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1652, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1643, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1664, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, OMIT_EMPTY, 0x05, 4),
+    f("devices", 1663, OMIT_EMPTY, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("pool", 1425, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1440, OMIT_EMPTY, 0x08, 7),
+    // Device
+    f("basic", 1661, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // BasicDevice
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("attributes", 1655, OMIT_EMPTY, 0x01, 0),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x09, 8),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0a, 9),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("capacity", 1657, OMIT_EMPTY, 0x02, 1),
+    f("consumesCounters", 1433, OMIT_EMPTY, 0x03, 2),
+    f("nodeAllocatableResourceMappings", 1660, OMIT_EMPTY, 0x0c, 11),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("taints", 1435, OMIT_EMPTY, 0x07, 6),
+    // DeviceAttribute
+    f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("bools", 1072, OMIT_EMPTY, 0x07, 5),
+    f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("ints", 240, OMIT_EMPTY, 0x06, 4),
+    f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("strings", 70, OMIT_EMPTY, 0x08, 6),
+    f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
+    f("versions", 70, OMIT_EMPTY, 0x09, 7),
+    // DeviceCapacity
+    f("requestPolicy", 1556, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("value", 38, REQUIRED, 0x01, 0),
+    // NodeAllocatableResourceMapping
+    f("allocationMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("capacityKey", 1658, POINTER | OMIT_EMPTY, 0x01, 0),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1666, REQUIRED, 0x02, 3),
+    // DeviceClassSpec
+    f("config", 1448, OMIT_EMPTY, 0x02, 1),
+    f("extendedResourceName", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("selectors", 1445, OMIT_EMPTY, 0x01, 0),
+    // DeviceTaintRule
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1669, REQUIRED, 0x02, 3),
+    f("status", 1670, OMIT_EMPTY, 0x03, 4),
+    // DeviceTaintRuleSpec
+    f("deviceSelector", 1668, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("taint", 1493, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // DeviceTaintSelector
+    f("device", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("driver", 0, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("pool", 0, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceTaintRuleStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1680, REQUIRED, 0x02, 3),
+    f("status", 1687, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1679, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1465, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1678, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1676, 0, 0x01, 0),
+    // DeviceRequest
+    f("exactly", 1672, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 1674, OMIT_EMPTY, 0x03, 2),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // ExactDeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("allocationMode", 1451, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 1567, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x04, 3),
+    f("deviceClassName", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1445, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 1455, OMIT_EMPTY, 0x06, 5),
+    // DeviceSubRequest
+    f("allocationMode", 1451, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1567, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1445, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1455, OMIT_EMPTY, 0x06, 5),
+    // DeviceConstraint
+    f("distinctAttribute", 1461, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("matchAttribute", 1461, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requests", 70, OMIT_EMPTY, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1684, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1686, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1476, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
+    f("devices", 1683, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1472, OMIT_EMPTY, 0x02, 1),
+    f("results", 1682, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
+    f("consumedCapacity", 1566, OMIT_EMPTY, 0x0a, 9),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("tolerations", 1455, OMIT_EMPTY, 0x06, 5),
+    // AllocatedDeviceStatus
+    f("conditions", 397, 0, 0x04, 4),
+    f("data", 455, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("device", 0, REQUIRED, 0x03, 2),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("networkData", 1477, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("pool", 0, REQUIRED, 0x02, 1),
+    f("shareID", 0, POINTER | OMIT_EMPTY, 0x07, 3),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1689, REQUIRED, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1680, REQUIRED, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1700, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("devices", 1699, OMIT_EMPTY, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("pool", 1484, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1498, OMIT_EMPTY, 0x08, 7),
+    // Device
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
+    f("attributes", 1692, OMIT_EMPTY, 0x02, 1),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("capacity", 1694, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 1492, OMIT_EMPTY, 0x04, 3),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("nodeAllocatableResourceMappings", 1697, OMIT_EMPTY, 0x0d, 12),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("taints", 1494, OMIT_EMPTY, 0x08, 7),
+    // DeviceAttribute
+    f("bool", 5, POINTER | OMIT_EMPTY, 0x03, 1),
+    f("bools", 1072, OMIT_EMPTY, 0x07, 5),
+    f("int", 2, POINTER | OMIT_EMPTY, 0x02, 0),
+    f("ints", 240, OMIT_EMPTY, 0x06, 4),
+    f("string", 0, POINTER | OMIT_EMPTY, 0x04, 2),
+    f("strings", 70, OMIT_EMPTY, 0x08, 6),
+    f("version", 0, POINTER | OMIT_EMPTY, 0x05, 3),
+    f("versions", 70, OMIT_EMPTY, 0x09, 7),
+    // DeviceCapacity
+    f("requestPolicy", 1588, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("value", 38, REQUIRED, 0x01, 0),
+    // NodeAllocatableResourceMapping
+    f("allocationMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("capacityKey", 1695, POINTER | OMIT_EMPTY, 0x01, 0),
+    // PodGroup
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1713, REQUIRED, 0x02, 3),
+    f("status", 1716, OMIT_EMPTY, 0x03, 4),
+    // PodGroupSpec
+    f("disruptionMode", 1712, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("podGroupTemplateRef", 1703, POINTER, 0x01, 0),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x06, 5),
+    f("resourceClaims", 1711, OMIT_EMPTY, 0x04, 3),
+    f("schedulingConstraints", 1709, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("schedulingPolicy", 1706, REQUIRED, 0x02, 1),
+    // PodGroupTemplateReference
+    f("workload", 1702, POINTER, 0x01, 0),
+    // WorkloadPodGroupTemplateReference
+    f("podGroupTemplateName", 0, REQUIRED, 0x02, 1),
+    f("workloadName", 0, REQUIRED, 0x01, 0),
+    // PodGroupSchedulingPolicy
+    f("basic", 1704, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("gang", 1705, POINTER | OMIT_EMPTY, 0x02, 1),
+    // BasicSchedulingPolicy
+    // GangSchedulingPolicy
+    f("minCount", 26, REQUIRED, 0x01, 0),
+    // PodGroupSchedulingConstraints
+    f("topology", 1708, OMIT_EMPTY, 0x01, 0),
+    // TopologyConstraint
+    f("key", 0, REQUIRED, 0x01, 0),
+    // PodGroupResourceClaim
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceClaimTemplateName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    // PodGroupStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    f("resourceClaimStatuses", 1715, OMIT_EMPTY, 0x02, 1),
+    // PodGroupResourceClaimStatus
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    // Workload
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1721, REQUIRED, 0x02, 3),
+    // WorkloadSpec
+    f("controllerRef", 1718, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podGroupTemplates", 1720, REQUIRED, 0x02, 1),
+    // TypedLocalObjectReference
+    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
+    f("kind", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x03, 2),
+    // PodGroupTemplate
+    f("disruptionMode", 1712, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x06, 5),
+    f("resourceClaims", 1711, OMIT_EMPTY, 0x04, 3),
+    f("schedulingConstraints", 1709, POINTER, 0x03, 2),
+    f("schedulingPolicy", 1706, REQUIRED, 0x02, 1),
+    // Eviction
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1725, REQUIRED, 0x02, 3),
+    f("status", 1734, OMIT_EMPTY, 0x03, 4),
+    // EvictionSpec
+    f("target", 1724, REQUIRED, 0x01, 0),
+    // EvictionTarget
+    f("pod", 1723, POINTER | OMIT_EMPTY, 0x01, 0),
+    // EvictionPodReference
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("uid", 1, REQUIRED, 0x02, 1),
+    // EvictionStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("requesters", 1728, OMIT_EMPTY, 0x03, 2),
+    f("responders", 1733, OMIT_EMPTY, 0x05, 4),
+    f("targetResponders", 1731, OMIT_EMPTY, 0x04, 3),
+    // Requester
+    f("intent", 1726, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // TargetResponder
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("priority", 26, REQUIRED | POINTER, 0x02, 1),
+    f("state", 1729, REQUIRED, 0x03, 2),
+    // ResponderStatus
+    f("completionTime", 3, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("expectedCompletionTime", 3, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("heartbeatTime", 3, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("message", 0, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("startTime", 3, POINTER | OMIT_EMPTY, 0x02, 1),
+    // EvictionRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1739, REQUIRED, 0x02, 3),
+    f("status", 1740, OMIT_EMPTY, 0x03, 4),
+    // EvictionRequestSpec
+    f("intent", 1738, REQUIRED, 0x03, 2),
+    f("requester", 0, REQUIRED, 0x02, 1),
+    f("target", 1737, REQUIRED, 0x01, 0),
+    // EvictionRequestTarget
+    f("pod", 1736, POINTER | OMIT_EMPTY, 0x01, 0),
+    // EvictionRequestPodReference
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("uid", 1, REQUIRED, 0x02, 1),
+    // EvictionRequestStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x02, 1),
+    // ResourcePoolStatusRequest
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, REQUIRED | OMIT_EMPTY, 0x01, 2),
+    f("spec", 1742, REQUIRED, 0x02, 3),
+    f("status", 1750, POINTER | OMIT_EMPTY, 0x03, 4),
+    // ResourcePoolStatusRequestSpec
+    f("defaultPartitionTypeAttribute", 0, POINTER | OMIT_EMPTY | GATED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("limit", 26, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("poolName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    // ResourcePoolStatusRequestStatus
+    f("conditions", 353, OMIT_EMPTY, 0x03, 2),
+    f("poolCount", 26, REQUIRED | POINTER | OMIT_EMPTY, 0x06, 0),
+    f("pools", 1749, OMIT_EMPTY, 0x02, 1),
+    // PoolStatus
+    f("allocatedDevices", 26, POINTER | OMIT_EMPTY, 0x05, 5),
+    f("availableDevices", 26, POINTER | OMIT_EMPTY, 0x06, 6),
+    f("driver", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("generation", 2, REQUIRED, 0x09, 2),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 8),
+    f("partitionSummary", 1744, OMIT_EMPTY, 0x0b, 10),
+    f("poolName", 0, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    f("resourceSliceCount", 26, POINTER | OMIT_EMPTY, 0x08, 3),
+    f("shareableSummary", 1747, POINTER | OMIT_EMPTY, 0x0d, 11),
+    f("totalDevices", 26, POINTER | OMIT_EMPTY, 0x04, 4),
+    f("unavailableDevices", 26, POINTER | OMIT_EMPTY, 0x07, 7),
+    f("validationError", 0, POINTER | OMIT_EMPTY, 0x0a, 9),
+    // PartitionTypeStatus
+    f("allocatable", 26, REQUIRED | POINTER | OMIT_EMPTY, 0x03, 3),
+    f("attribute", 0, REQUIRED | OMIT_EMPTY, 0x04, 0),
+    f("total", 26, REQUIRED | POINTER | OMIT_EMPTY, 0x02, 2),
+    f("type", 0, REQUIRED | OMIT_EMPTY, 0x01, 1),
+    // ShareableSummaryStatus
+    f("capacity", 1746, OMIT_EMPTY, 0x03, 2),
+    f("fullyAvailableDevices", 26, REQUIRED | POINTER | OMIT_EMPTY, 0x01, 0),
+    f("partiallyAvailableDevices", 26, REQUIRED | POINTER | OMIT_EMPTY, 0x02, 1),
+    // ShareableCapacityStatus
+    f("available", 38, REQUIRED | POINTER | OMIT_EMPTY, 0x04, 3),
+    f("consumed", 38, REQUIRED | POINTER | OMIT_EMPTY, 0x03, 2),
+    f("name", 0, REQUIRED | OMIT_EMPTY, 0x01, 0),
+    f("total", 38, REQUIRED | POINTER | OMIT_EMPTY, 0x02, 1),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1634, 0, 0x02, 3),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1760, 0, 0x02, 3),
+    f("status", 1767, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1759, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1406, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1641, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1758, 0, 0x01, 0),
+    // DeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("allocationMode", 1393, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1536, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("derivedAttributes", 1754, OMIT_EMPTY | GATED, 0x0a, 9),
+    f("deviceClassName", 0, 0, 0x02, 1),
+    f("firstAvailable", 1756, OMIT_EMPTY, 0x07, 6),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1387, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1397, OMIT_EMPTY, 0x08, 7),
+    // DeviceSubRequest
+    f("allocationMode", 1393, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1536, POINTER | OMIT_EMPTY, 0x08, 6),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("derivedAttributes", 1754, OMIT_EMPTY | GATED, 0x09, 7),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1387, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1397, OMIT_EMPTY, 0x07, 5),
+    // DeviceDerivedAttribute
+    f("expression", 0, REQUIRED, 0x02, 1),
+    f("name", 1402, REQUIRED, 0x01, 0),
+    // ResourceClaimStatus
+    f("allocation", 1766, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1649, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1417, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
+    f("devices", 1765, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1413, OMIT_EMPTY, 0x02, 1),
+    f("results", 1764, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
+    f("consumedCapacity", 1535, OMIT_EMPTY, 0x0a, 9),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("skipNodeOperations", 1762, OMIT_EMPTY | GATED, 0x0b, 10),
+    f("tolerations", 1397, OMIT_EMPTY, 0x06, 5),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1769, 0, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1760, 0, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1780, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, OMIT_EMPTY, 0x05, 4),
+    f("devices", 1779, OMIT_EMPTY, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("partitionTypeAttribute", 1402, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("pool", 1425, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1440, OMIT_EMPTY, 0x08, 7),
+    f("skipNodeOperations", 1762, OMIT_EMPTY | GATED, 0x0a, 9),
+    // Device
+    f("basic", 1777, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // BasicDevice
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0b, 10),
+    f("attributes", 1655, OMIT_EMPTY, 0x01, 0),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x09, 8),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0a, 9),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("capacity", 1657, OMIT_EMPTY, 0x02, 1),
+    f("consumesCounters", 1772, OMIT_EMPTY, 0x03, 2),
+    f("nodeAllocatableResources", 1776, OMIT_EMPTY | GATED, 0x0e, 11),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("taints", 1435, OMIT_EMPTY, 0x07, 6),
+    // DeviceCounterConsumption
+    f("compatibilityGroups", 70, OMIT_EMPTY | GATED, 0x03, 2),
+    f("counterSet", 0, REQUIRED, 0x01, 0),
+    f("counters", 1431, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // NodeAllocatableResource
+    f("mapping", 1773, POINTER | OMIT_EMPTY, 0x03, 0),
+    f("overhead", 1774, POINTER | OMIT_EMPTY, 0x04, 1),
+    // NodeAllocatableMapping
+    f("capacityKey", 1658, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("capacityMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("deviceMultiplier", 38, POINTER | OMIT_EMPTY, 0x03, 2),
+    // NodeAllocatableOverhead
+    f("perContainer", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("perPod", 38, POINTER | OMIT_EMPTY, 0x01, 0),
+    // DeviceClass
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1666, 0, 0x02, 3),
+    // ResourceClaim
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1791, 0, 0x02, 3),
+    f("status", 1798, OMIT_EMPTY, 0x03, 4),
+    // ResourceClaimSpec
+    f("devices", 1790, 0, 0x01, 0),
+    // DeviceClaim
+    f("config", 1465, OMIT_EMPTY, 0x03, 2),
+    f("constraints", 1678, OMIT_EMPTY, 0x02, 1),
+    f("requests", 1789, 0, 0x01, 0),
+    // DeviceRequest
+    f("exactly", 1785, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("firstAvailable", 1787, OMIT_EMPTY, 0x03, 2),
+    f("name", 0, REQUIRED, 0x01, 0),
+    // ExactDeviceRequest
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("allocationMode", 1451, OMIT_EMPTY, 0x03, 2),
+    f("capacity", 1567, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x04, 3),
+    f("derivedAttributes", 1784, OMIT_EMPTY | GATED, 0x08, 7),
+    f("deviceClassName", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1445, OMIT_EMPTY, 0x02, 1),
+    f("tolerations", 1455, OMIT_EMPTY, 0x06, 5),
+    // DeviceDerivedAttribute
+    f("expression", 0, REQUIRED, 0x02, 1),
+    f("name", 1461, REQUIRED, 0x01, 0),
+    // DeviceSubRequest
+    f("allocationMode", 1451, OMIT_EMPTY, 0x04, 3),
+    f("capacity", 1567, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("count", 2, OMIT_EMPTY, 0x05, 4),
+    f("derivedAttributes", 1784, OMIT_EMPTY | GATED, 0x08, 7),
+    f("deviceClassName", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("selectors", 1445, OMIT_EMPTY, 0x03, 2),
+    f("tolerations", 1455, OMIT_EMPTY, 0x06, 5),
+    // ResourceClaimStatus
+    f("allocation", 1797, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("devices", 1686, OMIT_EMPTY, 0x04, 2),
+    f("reservedFor", 1476, OMIT_EMPTY, 0x02, 1),
+    // AllocationResult
+    f("allocationTimestamp", 3, POINTER | OMIT_EMPTY, 0x05, 2),
+    f("devices", 1796, OMIT_EMPTY, 0x01, 0),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x03, 1),
+    // DeviceAllocationResult
+    f("config", 1472, OMIT_EMPTY, 0x02, 1),
+    f("results", 1795, OMIT_EMPTY, 0x01, 0),
+    // DeviceRequestAllocationResult
+    f("adminAccess", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x07, 6),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x08, 7),
+    f("consumedCapacity", 1566, OMIT_EMPTY, 0x0a, 9),
+    f("device", 0, REQUIRED, 0x04, 3),
+    f("driver", 0, REQUIRED, 0x02, 1),
+    f("pool", 0, REQUIRED, 0x03, 2),
+    f("request", 0, REQUIRED, 0x01, 0),
+    f("shareID", 1, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("skipNodeOperations", 1793, OMIT_EMPTY | GATED, 0x0b, 10),
+    f("tolerations", 1455, OMIT_EMPTY, 0x06, 5),
+    // ResourceClaimTemplate
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1800, 0, 0x02, 3),
+    // ResourceClaimTemplateSpec
+    f("metadata", 744, OMIT_EMPTY, 0x01, 0),
+    f("spec", 1791, 0, 0x02, 1),
+    // ResourceSlice
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1810, REQUIRED, 0x02, 3),
+    // ResourceSliceSpec
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("devices", 1809, OMIT_EMPTY, 0x06, 5),
+    f("driver", 0, REQUIRED, 0x01, 0),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("partitionTypeAttribute", 1461, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("pool", 1484, REQUIRED, 0x02, 1),
+    f("sharedCounters", 1498, OMIT_EMPTY, 0x08, 7),
+    f("skipNodeOperations", 1793, OMIT_EMPTY | GATED, 0x0a, 9),
+    // Device
+    f("allNodes", 5, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY, 0x0c, 11),
+    f("attributes", 1692, OMIT_EMPTY, 0x02, 1),
+    f("bindingConditions", 70, OMIT_EMPTY, 0x0a, 9),
+    f("bindingFailureConditions", 70, OMIT_EMPTY, 0x0b, 10),
+    f("bindsToNode", 5, POINTER | OMIT_EMPTY, 0x09, 8),
+    f("capacity", 1694, OMIT_EMPTY, 0x03, 2),
+    f("consumesCounters", 1803, OMIT_EMPTY, 0x04, 3),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("nodeAllocatableResources", 1807, OMIT_EMPTY | GATED, 0x0e, 12),
+    f("nodeName", 0, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("nodeSelector", 121, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("taints", 1494, OMIT_EMPTY, 0x08, 7),
+    // DeviceCounterConsumption
+    f("compatibilityGroups", 70, OMIT_EMPTY | GATED, 0x03, 2),
+    f("counterSet", 0, REQUIRED, 0x01, 0),
+    f("counters", 1490, REQUIRED | OMIT_EMPTY, 0x02, 1),
+    // NodeAllocatableResource
+    f("mapping", 1804, POINTER | OMIT_EMPTY, 0x03, 0),
+    f("overhead", 1805, POINTER | OMIT_EMPTY, 0x04, 1),
+    // NodeAllocatableMapping
+    f("capacityKey", 1695, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("capacityMultiplier", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("deviceMultiplier", 38, POINTER | OMIT_EMPTY, 0x03, 2),
+    // NodeAllocatableOverhead
+    f("perContainer", 38, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("perPod", 38, POINTER | OMIT_EMPTY, 0x01, 0),
+    // CompositePodGroup
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1821, REQUIRED, 0x02, 3),
+    f("status", 1822, OMIT_EMPTY, 0x03, 4),
+    // CompositePodGroupSpec
+    f("disruptionMode", 1819, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("parentCompositePodGroupName", 0, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("preemptionPolicy", 1820, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x06, 5),
+    f("schedulingConstraints", 1816, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("schedulingPolicy", 1815, REQUIRED, 0x03, 2),
+    f("workloadRef", 1812, REQUIRED | POINTER, 0x02, 1),
+    // WorkloadReference
+    f("templateName", 0, REQUIRED, 0x02, 1),
+    f("workloadName", 0, REQUIRED, 0x01, 0),
+    // CompositePodGroupSchedulingPolicy
+    f("basic", 1813, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("gang", 1814, POINTER | OMIT_EMPTY, 0x02, 1),
+    // CompositeBasicSchedulingPolicy
+    // CompositeGangSchedulingPolicy
+    f("minGroupCount", 26, REQUIRED, 0x01, 0),
+    // CompositePodGroupSchedulingConstraints
+    f("topology", 1181, OMIT_EMPTY, 0x01, 0),
+    // CompositeDisruptionMode
+    f("all", 1818, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("single", 1817, POINTER | OMIT_EMPTY, 0x01, 0),
+    // SingleCompositeDisruptionMode
+    // AllCompositeDisruptionMode
+    // CompositePodGroupStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    // PodGroup
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1833, REQUIRED, 0x02, 3),
+    f("status", 1836, OMIT_EMPTY, 0x03, 4),
+    // PodGroupSpec
+    f("disruptionMode", 1832, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("parentCompositePodGroupName", 0, POINTER | OMIT_EMPTY | GATED, 0x01, 0),
+    f("preemptionPolicy", 1820, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x07, 6),
+    f("resourceClaims", 1829, OMIT_EMPTY | GATED, 0x05, 4),
+    f("schedulingConstraints", 1827, POINTER | OMIT_EMPTY | GATED, 0x04, 3),
+    f("schedulingPolicy", 1826, REQUIRED, 0x03, 2),
+    f("workloadRef", 1812, POINTER | OMIT_EMPTY, 0x02, 1),
+    // PodGroupSchedulingPolicy
+    f("basic", 1824, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("gang", 1825, POINTER | OMIT_EMPTY, 0x02, 1),
+    // BasicSchedulingPolicy
+    // GangSchedulingPolicy
+    f("minCount", 26, REQUIRED, 0x01, 0),
+    // PodGroupSchedulingConstraints
+    f("topology", 1181, OMIT_EMPTY, 0x01, 0),
+    // PodGroupResourceClaim
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceClaimTemplateName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    // DisruptionMode
+    f("all", 1831, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("single", 1830, POINTER | OMIT_EMPTY, 0x01, 0),
+    // SingleDisruptionMode
+    // AllDisruptionMode
+    // PodGroupStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    f("resourceClaimStatuses", 1835, OMIT_EMPTY | GATED, 0x02, 1),
+    // PodGroupResourceClaimStatus
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    // Workload
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1843, REQUIRED, 0x02, 3),
+    // WorkloadSpec
+    f("compositePodGroupTemplates", 1842, OMIT_EMPTY | GATED, 0x03, 2),
+    f("controllerRef", 1838, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podGroupTemplates", 1840, 0, 0x02, 1),
+    // TypedLocalObjectReference
+    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
+    f("kind", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x03, 2),
+    // PodGroupTemplate
+    f("disruptionMode", 1832, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("preemptionPolicy", 1820, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x06, 5),
+    f("resourceClaims", 1829, OMIT_EMPTY | GATED, 0x04, 3),
+    f("schedulingConstraints", 1827, POINTER | GATED, 0x03, 2),
+    f("schedulingPolicy", 1826, REQUIRED, 0x02, 1),
+    // CompositePodGroupTemplate
+    f("compositePodGroupTemplates", 1842, OMIT_EMPTY, 0x09, 8),
+    f("disruptionMode", 1819, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("podGroupTemplates", 1840, OMIT_EMPTY, 0x08, 7),
+    f("preemptionPolicy", 1820, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x05, 4),
+    f("schedulingConstraints", 1816, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("schedulingPolicy", 1815, REQUIRED, 0x02, 1),
+    // PodGroup
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1858, REQUIRED, 0x02, 3),
+    f("status", 1861, OMIT_EMPTY, 0x03, 4),
+    // PodGroupSpec
+    f("disruptionMode", 1856, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("parentCompositePodGroupName", 0, POINTER | OMIT_EMPTY | GATED, 0x01, 0),
+    f("preemptionPolicy", 1857, POINTER | OMIT_EMPTY | GATED, 0x09, 8),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x08, 7),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x07, 6),
+    f("resourceClaims", 1853, OMIT_EMPTY | GATED, 0x05, 4),
+    f("schedulingConstraints", 1851, POINTER | OMIT_EMPTY | GATED, 0x04, 3),
+    f("schedulingPolicy", 1848, REQUIRED, 0x03, 2),
+    f("workloadRef", 1845, POINTER | OMIT_EMPTY, 0x02, 1),
+    // WorkloadReference
+    f("templateName", 0, REQUIRED, 0x02, 1),
+    f("workloadName", 0, REQUIRED, 0x01, 0),
+    // PodGroupSchedulingPolicy
+    f("basic", 1846, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("gang", 1847, POINTER | OMIT_EMPTY, 0x02, 1),
+    // BasicSchedulingPolicy
+    // GangSchedulingPolicy
+    f("minCount", 26, REQUIRED, 0x01, 0),
+    // PodGroupSchedulingConstraints
+    f("topology", 1850, OMIT_EMPTY, 0x01, 0),
+    // TopologyConstraint
+    f("key", 0, REQUIRED, 0x01, 0),
+    // PodGroupResourceClaim
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("resourceClaimTemplateName", 0, POINTER | OMIT_EMPTY, 0x03, 2),
+    // DisruptionMode
+    f("all", 1855, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("single", 1854, POINTER | OMIT_EMPTY, 0x01, 0),
+    // SingleDisruptionMode
+    // AllDisruptionMode
+    // PodGroupStatus
+    f("conditions", 353, OMIT_EMPTY, 0x01, 0),
+    f("resourceClaimStatuses", 1860, OMIT_EMPTY | GATED, 0x02, 1),
+    // PodGroupResourceClaimStatus
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("resourceClaimName", 0, POINTER | OMIT_EMPTY, 0x02, 1),
+    // Workload
+    inlined("apiVersion", 0, OMIT_EMPTY, 0, 1, "TypeMeta"),
+    inlined("kind", 0, OMIT_EMPTY, 0, 0, "TypeMeta"),
+    f("metadata", 744, OMIT_EMPTY, 0x01, 2),
+    f("spec", 1875, REQUIRED, 0x02, 3),
+    // WorkloadSpec
+    f("compositePodGroupTemplates", 1874, OMIT_EMPTY | GATED, 0x03, 2),
+    f("controllerRef", 1863, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("podGroupTemplates", 1865, 0, 0x02, 1),
+    // TypedLocalObjectReference
+    f("apiGroup", 0, OMIT_EMPTY, 0x01, 0),
+    f("kind", 0, REQUIRED, 0x02, 1),
+    f("name", 0, REQUIRED, 0x03, 2),
+    // PodGroupTemplate
+    f("disruptionMode", 1856, POINTER | OMIT_EMPTY, 0x05, 4),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("preemptionPolicy", 1857, POINTER | OMIT_EMPTY | GATED, 0x08, 7),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x07, 6),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x06, 5),
+    f("resourceClaims", 1853, OMIT_EMPTY | GATED, 0x04, 3),
+    f("schedulingConstraints", 1851, POINTER | GATED, 0x03, 2),
+    f("schedulingPolicy", 1848, REQUIRED, 0x02, 1),
+    // CompositePodGroupTemplate
+    f("compositePodGroupTemplates", 1874, OMIT_EMPTY, 0x09, 8),
+    f("disruptionMode", 1872, POINTER | OMIT_EMPTY, 0x04, 3),
+    f("name", 0, REQUIRED, 0x01, 0),
+    f("podGroupTemplates", 1865, OMIT_EMPTY, 0x08, 7),
+    f("preemptionPolicy", 1857, POINTER | OMIT_EMPTY | GATED, 0x07, 6),
+    f("priority", 26, POINTER | OMIT_EMPTY, 0x06, 5),
+    f("priorityClassName", 0, OMIT_EMPTY, 0x05, 4),
+    f("schedulingConstraints", 1869, POINTER | OMIT_EMPTY, 0x03, 2),
+    f("schedulingPolicy", 1868, REQUIRED, 0x02, 1),
+    // CompositePodGroupSchedulingPolicy
+    f("basic", 1866, POINTER | OMIT_EMPTY, 0x01, 0),
+    f("gang", 1867, POINTER | OMIT_EMPTY, 0x02, 1),
+    // CompositeBasicSchedulingPolicy
+    // CompositeGangSchedulingPolicy
+    f("minGroupCount", 26, REQUIRED, 0x01, 0),
+    // CompositePodGroupSchedulingConstraints
+    f("topology", 1850, OMIT_EMPTY, 0x01, 0),
+    // CompositeDisruptionMode
+    f("all", 1871, POINTER | OMIT_EMPTY, 0x02, 1),
+    f("single", 1870, POINTER | OMIT_EMPTY, 0x01, 0),
+    // SingleCompositeDisruptionMode
+    // AllCompositeDisruptionMode
 ];
