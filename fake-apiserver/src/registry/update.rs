@@ -202,7 +202,11 @@ impl Registry {
 
         managed_fields::restore_times(&old, &mut object);
         self.reader.convert_to_store(row, &object).await?;
-        let codec::Encoded { body, has_fraction } = codec::encode(row, &object)?;
+        let encode = match request.options.dry_run {
+            true => codec::encode_unstored,
+            false => codec::encode,
+        };
+        let codec::Encoded { body, has_fraction } = encode(row, &object)?;
         if request.options.dry_run || ends {
             set_version(&mut object, stored.revision);
             if ends && !request.options.dry_run && self.remove(row, stored).is_err() {

@@ -71,18 +71,33 @@ fn a_body_past_its_limit(#[case] verb: &str, #[case] content_type: &str, #[case]
     assert_eq!((answer.code, answer.message().as_str()), (code, message));
 }
 
-#[test]
-fn object_above_etcds_limit_is_refused() {
+/// A dry run does not reach etcd.
+#[rstest]
+#[case::create("", 500, "etcdserver: request is too large")]
+#[case::dry_run("?dryRun=All", 201, "")]
+fn object_above_etcds_limit_is_refused(#[case] query: &str, #[case] code: u16, #[case] message: &str) {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
         "spec": {"t": "x".repeat(1_600_000)}});
     let answer = ask_once(
         &[post(CRDS, &widgets(&schema))],
-        &post("/apis/example.com/v1/namespaces/default/widgets", &object),
+        &post(
+            &format!("/apis/example.com/v1/namespaces/default/widgets{query}"),
+            &object,
+        ),
     );
-    assert_eq!(
-        (answer.code, answer.message().as_str()),
-        (500, "etcdserver: request is too large")
+    assert!(
+        answer.code == code && answer.message().starts_with(message),
+        "{:.300}",
+        answer.message()
+    );
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i",
+        "args": ["x".repeat(1_600_000)]}]}});
+    let answer = ask_once(&[], &post(&format!("/api/v1/namespaces/default/pods{query}"), &pod));
+    assert!(
+        answer.code == code && answer.message().starts_with(message),
+        "{:.300}",
+        answer.message()
     );
 }
 

@@ -38,8 +38,17 @@ pub(crate) struct Encoded {
     pub(crate) has_fraction: bool,
 }
 
-/// Encodes an object of the storage version; see [`Body`] for the form.
+/// Encodes an object of the storage version; see [`Body`] for the form. Refuses objects that etcd would refuse.
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
+    let encoded = encode_unstored(row, object)?;
+    if encoded.body.bytes.len() > OBJECT_BYTES_MAX {
+        return Err(Status::new(500, "", "etcdserver: request is too large"));
+    }
+    Ok(encoded)
+}
+
+/// Encodes an object of any size, for dry runs, which do not reach etcd.
+pub(crate) fn encode_unstored(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let (object, is_completed_on_read) = row.stored_form(object);
     let object = &*object;
     // The opening braces of the object and its metadata are omitted, because the head contains them.
@@ -55,9 +64,6 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
             nesting::MAX,
             nesting::EXCEEDED
         )));
-    }
-    if out.len() > OBJECT_BYTES_MAX {
-        return Err(Status::new(500, "", "etcdserver: request is too large"));
     }
     let pair = |(key, value): (&str, &str)| (key.into(), value.into());
     let fields = row.strategy().selectable_fields(object);
@@ -200,7 +206,7 @@ pub(crate) fn write_metadata(head: &str, stored: &Stored, revision: Revision, ou
 pub(crate) fn write_unstored(row: &Row, object: &Object, out: &mut Vec<u8>) -> Result<(), Status> {
     out.extend_from_slice(row.head.as_bytes());
     let version = object.meta_str("resourceVersion");
-    let body = encode(row, object)?.body;
+    let body = encode_unstored(row, object)?.body;
     let (before, after) = body.bytes.split_at(body.version_at);
     out.extend_from_slice(before);
     if !version.is_empty() {
