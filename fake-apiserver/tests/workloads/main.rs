@@ -15,6 +15,8 @@ mod placement;
 mod policies;
 mod probes;
 mod replica_set;
+mod resource_claim;
+mod service_cidr;
 mod services;
 mod stateful_set;
 mod storage;

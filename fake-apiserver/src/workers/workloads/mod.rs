@@ -33,6 +33,8 @@ pub(crate) mod metrics_server;
 pub(super) mod node_lifecycle;
 pub(super) mod pod_gc;
 pub(super) mod volumes;
+pub(super) mod resource_claim;
+pub(super) mod service_cidr;
 pub(super) mod service_account;
 mod token_secret;
 mod recorder;

@@ -8,6 +8,7 @@ macro_rules! resources {
     ($($kind:ident: $api_version:literal, $storage:literal;)+) => {
         /// A resource that the controllers of workloads read or write.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[expect(clippy::enum_variant_names, reason = "the kind ResourceClaim begins like the enum")]
         pub(crate) enum Resource { $($kind,)+ }
 
         impl Resource {
@@ -50,7 +51,11 @@ resources! {
     ReplicationController: "v1", "replicationcontrollers";
     StatefulSet: "apps/v1", "apps/statefulsets";
     Pod: "v1", "pods";
+    ResourceClaim: "resource.k8s.io/v1", "resource.k8s.io/resourceclaims";
+    ResourceClaimTemplate: "resource.k8s.io/v1", "resource.k8s.io/resourceclaimtemplates";
     Service: "v1", "services";
+    ServiceCIDR: "networking.k8s.io/v1", "networking.k8s.io/servicecidrs";
+    IPAddress: "networking.k8s.io/v1", "networking.k8s.io/ipaddresses";
     EndpointSlice: "discovery.k8s.io/v1", "discovery.k8s.io/endpointslices";
     Endpoints: "v1", "endpoints";
     HorizontalPodAutoscaler: "autoscaling/v2", "autoscaling/horizontalpodautoscalers";

@@ -152,7 +152,7 @@ pub(crate) fn waits_for_consumer(claim: &Object, sees: &Sees<'_>) -> bool {
 }
 
 /// Removes a finalizer from an object.
-fn release(resource: Resource, object: &Object, finalizer: &str, plan: &mut Plan) {
+pub(crate) fn release(resource: Resource, object: &Object, finalizer: &str, plan: &mut Plan) {
     if object.finalizers().any(|it| it == finalizer) {
         let left: Vec<&str> = object.finalizers().filter(|it| *it != finalizer).collect();
         let left = if left.is_empty() { Value::Null } else { json!(left) };

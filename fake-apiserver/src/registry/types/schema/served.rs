@@ -151,7 +151,7 @@ pub(super) const fn row(
 pub(super) const fn optional(stage: Stage, [gate, stored, form]: [&'static str; 3], mut row: Served) -> Served {
     row.off = Some(Off { stage, gate, form });
     // Values with a destructor cannot be dropped in a constant.
-    std::mem::forget(std::mem::replace(&mut row.info.stored_version, Some(Borrowed(stored))));
+    std::mem::forget(row.info.stored_version.replace(Borrowed(stored)));
     row
 }
 
