@@ -95,8 +95,8 @@ pub enum Worker {
     PodGarbageCollector => workloads::pod_gc::ROW,
     /// Binds PersistentVolumeClaims to existing volumes or to new ones.
     Volumes => workloads::volumes::ROW,
-    /// Creates the ResourceClaims of Pods from their templates, reserves allocated claims for Pods that have a node, and
-    /// releases and deletes claims when their Pods end. The scheduler does not allocate claims: a test writes
+    /// Creates the ResourceClaims of Pods from their templates, reserves allocated claims for Pods that have a node,
+    /// and releases and deletes claims when their Pods end. The scheduler does not allocate claims: a test writes
     /// `status.allocation`, as a DRA driver's test does.
     ResourceClaim => workloads::resource_claim::ROW,
     /// Sets the condition `Ready` and the finalizer of ServiceCIDRs, and releases deleted ones that no IPAddress needs.
