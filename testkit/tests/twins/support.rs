@@ -20,8 +20,13 @@ use testkit::{TestCluster, TestClusterBuilder};
 /// Generates two tests for each scenario: the bug is found, and the healthy twin causes no report.
 ///
 /// `name: oracle, text;` names the oracle that reports the bug and a text of its report.
+///
+/// The healthy twin must pass 150 schedules, or a number after the world.
 macro_rules! twins {
-    ($world:expr; $($name:ident: $oracle:literal, $says:literal;)+) => {
+    ($world:expr; $($rest:tt)+) => {
+        twins! { $world, crate::support::STOOD; $($rest)+ }
+    };
+    ($world:expr, $stood:expr; $($name:ident: $oracle:literal, $says:literal;)+) => {
         mod bug_is_found {
             use super::*;
             $(#[test] fn $name() {
@@ -31,7 +36,7 @@ macro_rules! twins {
         mod healthy_twin_is_silent {
             use super::*;
             $(#[test] fn $name() {
-                crate::support::silent(stringify!($name), $world, super::$name);
+                crate::support::silent_for(stringify!($name), $world, super::$name, $stood);
             })+
         }
     };
@@ -41,12 +46,11 @@ macro_rules! twins {
 const FOUND_WITHIN: u64 = 300;
 
 /// Number of schedules that a correct twin must pass.
-fn stood() -> u64 {
-    if std::env::var_os("DRYDOCK_FIGURES").is_some() {
-        1_500
-    } else {
-        150
-    }
+pub(crate) const STOOD: u64 = 150;
+
+/// Number of schedules that a correct twin must pass for the figures.
+fn in_figures() -> Option<u64> {
+    std::env::var_os("DRYDOCK_FIGURES").map(|_| 1_500)
 }
 
 pub(crate) fn exploration(
@@ -94,7 +98,19 @@ pub(crate) fn silent(
     world: TestClusterBuilder,
     scenario: impl AsyncFn(&TestCluster, bool) + Send + Sync + 'static,
 ) {
-    let report = exploration(world, scenario, true).schedules(stood()).report();
+    silent_for(name, world, scenario, STOOD);
+}
+
+/// Same as `silent`, for a number of schedules.
+#[track_caller]
+pub(crate) fn silent_for(
+    name: &str,
+    world: TestClusterBuilder,
+    scenario: impl AsyncFn(&TestCluster, bool) + Send + Sync + 'static,
+    stood: u64,
+) {
+    let schedules = in_figures().unwrap_or(stood);
+    let report = exploration(world, scenario, true).schedules(schedules).report();
     let verdict = report.failure().map_or("silent", |it| it.oracle());
     println!("| {name} | healthy | {verdict} | {} |", report.coverage().schedules);
     assert!(report.is_success(), "{name}: {report}");

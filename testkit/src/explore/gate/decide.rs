@@ -90,6 +90,8 @@ pub(crate) struct State {
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times `settle` returned.
     pub(crate) settled: usize,
+    /// Virtual times since the start of the run at which `settle` returned.
+    pub(crate) settled_times: Vec<Duration>,
     /// Number of entries in the journal at the last return of `settle`.
     pub(crate) settled_at: u64,
     /// Set if the scenario is over.

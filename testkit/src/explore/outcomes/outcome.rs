@@ -58,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times the scenario waited for the cluster.
     pub(crate) waited: usize,
+    /// Virtual times since the start of the run at which a wait of the scenario ended.
+    pub(crate) settled_times: Vec<Duration>,
     /// Set if the reference lacked the state to compare the end with.
     pub(crate) is_unjudged: bool,
     /// Set if a wrong state was judged early.
@@ -115,6 +117,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// Returns the time of the next change of the test after a moment, if the test does not wait for the cluster before
+    /// it: the test advances the clock instead.
+    pub(crate) fn next_change(&self, after: Duration) -> Option<Duration> {
+        let next = self.doings.iter().map(|it| it.at).filter(|at| *at > after).min()?;
+        let waits = self.settled_times.iter().any(|it| (after..=next).contains(it));
+        (!waits).then_some(next)
+    }
+
     /// Collects the differences of the end states of two runs without faults, and the generated names of objects that
     /// do not exist at the end.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {

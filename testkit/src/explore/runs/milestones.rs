@@ -48,6 +48,7 @@ impl Harness {
             }
             state.settled += 1;
             state.waited += 1;
+            state.settled_times.push(self.gate.started.elapsed());
             state.settled_at = self.gate.server.journal().total();
             state.settled - 1
         };

@@ -465,6 +465,7 @@ impl Run<'_> {
             rested: None,
             milestones: std::mem::take(&mut state.milestones),
             waited: state.waited,
+            settled_times: std::mem::take(&mut state.settled_times),
             is_unjudged: state.is_unjudged,
             is_hasty: state.is_hasty,
             wrong_step: state.wrong_step,

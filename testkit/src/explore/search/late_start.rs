@@ -33,9 +33,10 @@ const COMPARING: [&str; 4] = [
 ];
 
 /// Returns a note if a failing run ends like a run without faults: like a run in which the test pauses between changes
-/// that it makes at the same time; if the test continued during a fault, like a run in which the affected controller
-/// starts late, or receives changes made during the fault at once; and with several controllers, like a run in which
-/// another of them is the first to do some of the work.
+/// that it makes at the same time; if the test continued during a fault, or advanced the clock to its next change
+/// after a fault without waiting for the cluster, like a run in which the affected controller starts late, or receives
+/// changes made during the fault at once; and with several controllers, like a run in which another of them is the
+/// first to do some of the work.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
     // In real time such a run would take as long.
@@ -45,7 +46,8 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
     let is_asserted = oracle == ASSERTIONS && failed.patient_from.is_some();
     let is_end_state = oracle == Oracle::EndState.name();
     let has_pauses = is_end_state && makes_changes_at_once(&runs.reference.outcome);
-    let continues = plan.overlaps() && (is_asserted || COMPARING.contains(&oracle));
+    let is_unawaited = is_end_state && failed.faults_begin.is_some_and(|it| failed.next_change(it).is_some());
+    let continues = is_unawaited || plan.overlaps() && (is_asserted || COMPARING.contains(&oracle));
     let has_rivals = is_end_state && runs.reference.outcome.controllers.len() > 1;
     let struck = plan.faults.iter().filter(|it| it.action != Action::EARLY);
     let mut clients: Vec<&str> = struck.filter_map(|it| it.point.split(':').next()).collect();
