@@ -23,6 +23,7 @@ mod kube_idioms;
 mod late_writes;
 mod locks;
 mod order;
+mod outside;
 mod progress;
 mod releases;
 mod rollouts;

@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fake_apiserver::StoredChange;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Restarted};
-use crate::explore::outcomes::{has_time_in_name, leaves};
+use crate::explore::outcomes::{has_time_in_name, is_time, leaves};
 use crate::explore::plans::given;
 use crate::explore::trace::{Step, What};
 
 /// Maximum number of writes that are listed.
 const SHOWN: usize = 5;
+
+/// Minimum number of earlier changes of a series of heartbeats.
+const HEARTBEATS: usize = 3;
 
 /// Fields of the metadata that the server sets with each write.
 const SERVER: [&str; 3] = [
@@ -28,7 +32,7 @@ pub(super) const ROW: OracleRow = OracleRow {
 
 fn check(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     let done = facts.cluster.work.since(&facts.gate.server, restarted.revision);
-    if done.count == 0 || is_next_of_series(facts, restarted, &done.beside) {
+    if done.count == 0 || has_only_series(facts, restarted, &done.beside) {
         return None;
     }
     let writes: Vec<String> = {
@@ -82,18 +86,53 @@ fn contents(change: &StoredChange) -> Option<[BTreeMap<String, Value>; 2]> {
     Some([before, after].map(|it| leaves(it.value(), &is_left_out)))
 }
 
-/// Returns `true` if the controller only replaced objects with a time in their names, and the state is the same but for
-/// the times: it has taken the next backup and deleted the oldest one.
-fn is_next_of_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeSet<u64>) -> bool {
-    let changes = facts.gate.server.changes_after(restarted.revision).into_iter();
-    let mut changes = changes.filter(|it| !beside.contains(&it.revision));
+/// Returns `true` if all changes after the restart continue a series, and the state is the same but for times. A
+/// controller may replace objects with a time in their names: it has taken the next backup and deleted the oldest one.
+/// It may also send its next heartbeat.
+fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeSet<u64>) -> bool {
+    let changes = facts.gate.server.changes_after(facts.gate.base);
+    let (earlier, later): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.revision <= restarted.revision);
+    let mut later = later.into_iter().filter(|it| !beside.contains(&it.revision));
     let is_replaced = |it: &StoredChange| {
         let is_change = it.before.is_some() && it.after.is_some();
         !is_change && it.object().is_some_and(has_time_in_name)
     };
-    changes.all(|it| is_replaced(&it))
-        && facts.reference.is_some_and(|reference| {
-            let after = facts.end_state();
-            restarted.before.compare(&after, &reference.mask).is_empty()
-        })
+    let mut has_replaced = false;
+    let is_series = later.all(|it| {
+        let is_replaced = is_replaced(it);
+        has_replaced |= is_replaced;
+        is_replaced || is_heartbeat(it, &earlier)
+    });
+    is_series
+        && (!has_replaced
+            || facts.reference.is_some_and(|reference| {
+                let after = facts.end_state();
+                restarted.before.compare(&after, &reference.mask).is_empty()
+            }))
+}
+
+/// Returns `true` for a change that only advances times of an object which earlier changes have already advanced in the
+/// same way. A controller that writes the time of its start has not done so before.
+fn is_heartbeat(change: &StoredChange, earlier: &[&StoredChange]) -> bool {
+    let Some(times) = advanced_times(change) else {
+        return false;
+    };
+    let uid = change.object().map(|it| it.uid());
+    let same = earlier.iter().filter(|it| it.object().map(|it| it.uid()) == uid);
+    same.filter(|it| advanced_times(it).as_ref() == Some(&times)).count() >= HEARTBEATS
+}
+
+/// Returns the paths of the fields that a change sets to a later time; `None` if it makes other changes.
+fn advanced_times(change: &StoredChange) -> Option<BTreeSet<String>> {
+    let [before, after] = contents(change)?;
+    let time = |value: Option<&Value>| value?.as_str().filter(|it| is_time(it))?.parse::<Timestamp>().ok();
+    let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let changed = paths.into_iter().filter(|path| before.get(*path) != after.get(*path));
+    let advanced = changed.map(|path| {
+        let [before, after] = [time(before.get(path))?, time(after.get(path))?];
+        (before < after).then(|| path.clone())
+    });
+    advanced
+        .collect::<Option<BTreeSet<String>>>()
+        .filter(|it| !it.is_empty())
 }

@@ -39,7 +39,7 @@ pub(crate) use milestone::{Milestone, Passed};
 pub(crate) use nondeterminism::Nondeterminism;
 pub(crate) use outcome::{Outcome, Reference, Returned, Uids, Wrote, grouped};
 pub(crate) use recorded::{Bodies, Recorded};
-pub(crate) use times::{ForeignTime, NEAR, OTHER_CLOCK, foreign_times, timed};
+pub(crate) use times::{ForeignTime, NEAR, OTHER_CLOCK, foreign_times, is_time, timed};
 pub(crate) use unordered::by_keys;
 pub(crate) use violation::{
     ALWAYS, ASSERTIONS, CRASHABLE, DELETES_BY_NAME, ENDS, EVENTUALLY, EXPLORABLE, HOT_LOOP, NO_PANIC, PLAYABLE,

@@ -8,7 +8,8 @@ mod faults;
 
 pub(crate) use action::Action;
 pub(crate) use faults::{
-    Fault, Kind, LARGE, LONG, Names, OnAnswer, OnCall, OnEvent, OnRequest, OnRun, SHORT, SMALL_PAGE, Seen, Try, Value,
+    Fault, INSTANT, Kind, LARGE, LONG, Names, OnAnswer, OnCall, OnEvent, OnRequest, OnRun, SHORT, SMALL_PAGE, Seen,
+    Try, Value,
 };
 #[cfg(all(feature = "processes", unix))]
 pub(crate) use kinds::of_processes;

@@ -1,15 +1,23 @@
 //! Candidates: the possible faults at each point of a trace, in the order of their trial.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fake_apiserver::Verb;
 
-use crate::explore::plans::{Action, Fault, Faults, Kind, LONG, Plan, Point, SHORT, Seen, Try, first_in_step};
+use crate::explore::plans::{
+    Action, Fault, Faults, INSTANT, Kind, LONG, Plan, Point, SHORT, Seen, Try, Value, first_in_step,
+};
 use crate::explore::runs::Timing;
 use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, STEP, Step, What};
 use crate::test_cluster::TEST_CLIENT;
+
+/// Maximum time of a request until its answer, as in kube-apiserver.
+const SLOWEST: Duration = Duration::from_secs(60);
+
+/// Rank of a delay across a change of the test.
+const ACROSS_CHANGE: u8 = 2;
 
 /// A fault to try. Candidates with a kind that has not occurred yet are tried first, then those with a lower rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +78,51 @@ pub(crate) fn early(singles: &[Candidate], timing: Timing) -> Vec<Candidate> {
         .collect();
     early.sort();
     early
+}
+
+/// Returns delays of reads until after the next change of a test that advances the clock instead of waiting. Only
+/// the last read before the change is delayed, for each client, verb and resource, and only if the client has read
+/// something at the same time: the change falls between the two reads. A delayed write would also change the order in
+/// which objects arrive, on which a healthy controller may depend.
+pub(crate) fn across_changes(reference: &crate::explore::outcomes::Outcome) -> Vec<Candidate> {
+    let mut delays: BTreeMap<_, Candidate> = BTreeMap::new();
+    let mut known = HashSet::new();
+    for (at, step) in reference.trace.iter().enumerate() {
+        let What::Request(request) = &step.what else { continue };
+        let is_read = |it: &&Step| it.is_request_of(Verb::Get) || it.is_request_of(Verb::List);
+        let mut earlier = reference.trace[..at].iter().rev().take_while(|it| it.at == step.at);
+        let has_read = earlier.any(|it| it.client == step.client && is_read(&it));
+        let is_possible = has_read && is_read(&step) && request.outcome != Outcome::Unseen;
+        let Some(next) = reference.next_change(step.at).filter(|_| is_possible) else {
+            continue;
+        };
+        let time = next - step.at + INSTANT.time();
+        if time > SLOWEST {
+            continue;
+        }
+        let candidate = Candidate {
+            is_repeat: false,
+            rank: ACROSS_CHANGE,
+            at,
+            action: Action {
+                fault: Fault::Delay,
+                value: Value::Time(time),
+            },
+            point: step.point.clone(),
+            is_early: true,
+            then: None,
+        };
+        delays.insert((Arc::clone(&step.client), step.class(), next), candidate);
+    }
+    let mut delays: Vec<Candidate> = delays
+        .into_iter()
+        .map(|((client, class, _), it)| Candidate {
+            is_repeat: !known.insert((client, class)),
+            ..it
+        })
+        .collect();
+    delays.sort();
+    delays
 }
 
 /// Returns the faults that are possible from a position in the trace.

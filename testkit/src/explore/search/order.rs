@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::candidates::{Candidate, Users, early};
+use super::candidates::{Candidate, Users, across_changes, early};
 use super::context::Runs;
 use super::random::Random;
 use super::shapes::{is_aside, locks, stale_restarts, unobserved};
@@ -82,12 +82,21 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the same faults with a test that continues during them, if the test waits for the cluster at all.
+    /// Returns the same faults with a test that continues during them, if the test waits for the cluster at all, and
+    /// delays across changes of a test that does not wait.
     fn overlaps(&self, singles: &[Candidate]) -> Vec<Candidate> {
-        match self.runs.reference.outcome.waited > 1 && self.faults.has(Kind::Overlap) {
+        let reference = &self.runs.reference.outcome;
+        if !self.faults.has(Kind::Overlap) {
+            return Vec::new();
+        }
+        let mut overlaps = match reference.waited > 1 {
             true => early(singles, self.runs.config.timing),
             false => Vec::new(),
+        };
+        if self.faults.has(Kind::Delay) && !self.runs.config.timing.is_real {
+            overlaps.extend(across_changes(reference));
         }
+        overlaps
     }
 
     /// Tries single faults, and keeps up to `most` of the faults that are possible after each.

@@ -35,5 +35,5 @@ pub(crate) use fault::Fault;
 pub(crate) use large_versions::LARGE;
 pub(crate) use row::{Kind, Names, Struck};
 pub(crate) use small_pages::SMALL_PAGE;
-pub(crate) use tried::{LONG, SHORT, Seen, Try};
+pub(crate) use tried::{INSTANT, LONG, SHORT, Seen, Try};
 pub(crate) use value::Value;
