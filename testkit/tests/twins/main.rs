@@ -31,5 +31,6 @@ mod sets;
 mod sharing;
 mod sites;
 mod statuses;
+mod tenants;
 mod timers;
 mod words;

@@ -58,11 +58,13 @@ async fn sweep(sites: &Api<Site>, secrets: &Api<Secret>, is_healthy: bool) -> ku
         if known.iter().any(|it| it.name_any() == secret.labels()["site"]) {
             continue;
         }
-        let mut params = DeleteParams::default();
-        params.preconditions = Some(Preconditions {
-            uid: secret.uid(),
-            resource_version: None,
-        });
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: secret.uid(),
+                resource_version: None,
+            }),
+            ..Default::default()
+        };
         match secrets.delete(&secret.name_any(), &params).await {
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
             deleted => drop(deleted?),
