@@ -204,8 +204,8 @@ impl ApiServer {
 
     /// Skews the clock of a client by a number of milliseconds: it is ahead of the server's clock if the number is
     /// positive. The clock of the process itself is not changed. Instead, the times that the client writes into Leases
-    /// and reads from them are shifted, which has the same effect for the client and for others. Protobuf bodies are
-    /// not changed.
+    /// and reads from them are shifted, which has the same effect on this and other clients. Protobuf bodies are not
+    /// changed.
     pub fn skew_clock(&self, client: &str, ahead_ms: i64) {
         self.endpoints.faults.clocks.set(client, ahead_ms);
     }

@@ -71,7 +71,7 @@ pub(crate) struct Routes(Arc<Mutex<Tables>>);
 struct Tables {
     /// In this process.
     handlers: BTreeMap<String, Handler>,
-    /// Hosts with another address than DNS returns.
+    /// Hosts with their addresses, which take precedence over DNS.
     addresses: BTreeMap<String, SocketAddr>,
     /// The server's own services, which others take precedence over. Copies of the routes do not contain them.
     own: BTreeMap<String, Handler>,

@@ -22,7 +22,7 @@ use remote::RemoteVersion;
 /// The media type of an aggregated discovery document.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Built-in resources that are stored in another version than the preferred one: group, resource, and stored form.
+/// Built-in resources that are stored in a version other than the preferred one: group, resource, and stored form.
 const STORED_AS: [(&str, &str, &str, &str); 5] = [
     (
         "apiextensions.k8s.io",

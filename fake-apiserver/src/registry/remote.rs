@@ -18,7 +18,7 @@ pub(crate) struct RemoteChecks {
     caller: OnceLock<Caller>,
 }
 
-/// Starts the task that calls the servers.
+/// The function that starts the task that calls the servers of APIServices.
 struct Caller(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Caller {

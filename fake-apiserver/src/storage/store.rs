@@ -104,7 +104,7 @@ impl Fresh {
 pub(crate) enum CursorLost {
     /// Changes after it have been dropped from the log.
     Compacted(Compacted),
-    /// The world it points into was replaced.
+    /// The world that the cursor points into was replaced.
     Replaced,
 }
 

@@ -103,7 +103,8 @@ impl<K: Cacheable> Processor<K> {
         self.synced.iter().all(|it| *it)
     }
 
-    /// Adds a handler, and sends it the contents of `indexer`. `beside` runs as long as the handler.
+    /// Adds a handler, and sends it the contents of `indexer`. `beside` runs concurrently with the
+    /// handler; the first one that ends stops the other.
     pub(crate) fn add(
         &mut self,
         handler: impl ResourceEventHandler<K>,

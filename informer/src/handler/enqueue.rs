@@ -5,7 +5,7 @@
 //! use k8s_openapi::api::apps::v1::ReplicaSet;
 //! use k8s_openapi::api::core::v1::Pod;
 //!
-//! // A change of a Pod is worked on as its ReplicaSet.
+//! // A change of a Pod enqueues the key of its ReplicaSet.
 //! let handler = enqueue::into::<Pod, _>(enqueue::controller::<ReplicaSet>(), |enqueued: Enqueued| {
 //!     println!("{}", enqueued.key)
 //! });

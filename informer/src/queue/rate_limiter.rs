@@ -28,7 +28,7 @@ pub trait RateLimiter<T>: Debug + Send {
     /// Counts a failure of this key, and returns its delay.
     fn when(&mut self, key: &T) -> Duration;
 
-    /// Resets the failures of a key, which succeeded or was given up.
+    /// Resets the failures of a key that succeeded or was given up.
     fn forget(&mut self, key: &T);
 
     /// Returns the number of failures of the key since the last reset.

@@ -279,7 +279,8 @@ impl Write {
     }
 }
 
-/// Versions that are missing or cannot be compared do not hold keys back.
+/// Returns `true` if a key need not wait for a cache at the version `at`: if `version` is reached or missing, or if the
+/// two cannot be compared. A cache without a version has not reached any.
 fn is_reached(at: &ResourceVersion, version: &ResourceVersion) -> bool {
     if version.is_empty() {
         return true;

@@ -198,7 +198,7 @@ where
         }
     }
 
-    /// Creates the span of a reconcile. The function may be the user's; a reconcile does not depend on it.
+    /// Creates the span of a reconcile, or an empty one if the function of the user panics.
     fn span(&self, request: &Request<R>) -> Span {
         std::panic::catch_unwind(AssertUnwindSafe(|| (self.span)(request))).unwrap_or_else(|panic| {
             let (controller, key) = (&self.config.name, &request.key);

@@ -91,7 +91,7 @@ impl Write {
         }
     }
 
-    /// Adds a write to others. Answers may arrive in another order than the server made the writes, so the order of
+    /// Adds a write to others. Answers may arrive in a different order from the writes on the server, so the order of
     /// arrival is irrelevant: of two versions of an object the higher one is kept, and a deletion is kept together with
     /// a version.
     pub(crate) fn merge(writes: &mut Vec<Self>, new: Self) {

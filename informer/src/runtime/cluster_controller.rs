@@ -208,7 +208,7 @@ impl Engaged {
         }
     }
 
-    /// Passes on all held keys, and lets later ones pass.
+    /// Passes on all held keys. Later keys are no longer held.
     fn let_in(&self, add: impl FnMut(ClusterKey)) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         waiting.into_iter().flatten().for_each(add);

@@ -70,8 +70,8 @@ impl ControllerBuilder {
 }
 
 impl<M> ControllerBuilder<M> {
-    /// Uses other keys than keys of objects (controller-runtime's `TypedBuilder`): later watches are mapped to them.
-    /// Its rate limiter is the default one.
+    /// Reconciles keys of another type instead of object keys (controller-runtime's `TypedBuilder`). Later watches must
+    /// map their events to such keys. The controller has the default rate limiter.
     ///
     /// ```
     /// use informer::handler::enqueue;

@@ -38,8 +38,7 @@ use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 /// # }
 /// ```
 pub trait ObjectReconciler<K>: Send + Sync + 'static {
-    /// Reconciles the object. A future that is dropped at an await point (after a timeout, or when leadership is lost)
-    /// does not complete.
+    /// Reconciles the object. The future may be dropped at any await point, after a timeout or when leadership is lost.
     fn reconcile(&self, object: Arc<K>) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 

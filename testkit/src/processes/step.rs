@@ -126,7 +126,7 @@ pub(crate) enum Awaited {
     Field(FieldPath, String, Option<String>),
 }
 
-/// One text or several.
+/// A string or a list of strings.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
 pub(crate) enum OneOrMany {

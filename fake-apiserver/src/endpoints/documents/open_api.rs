@@ -1,4 +1,4 @@
-//! The documents of OpenAPI.
+//! The OpenAPI documents.
 
 use http::header::{HeaderName, HeaderValue};
 

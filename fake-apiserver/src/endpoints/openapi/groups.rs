@@ -15,7 +15,7 @@ const DISCOVERY: [&str; 3] = [
     "application/vnd.kubernetes.protobuf",
 ];
 
-/// One document of an operation without a resource.
+/// A document with a single operation, which belongs to no resource.
 struct Fixed {
     /// The path below `/openapi/v3/`.
     document: &'static str,

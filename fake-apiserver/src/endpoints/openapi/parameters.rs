@@ -116,7 +116,7 @@ pub(super) fn share(entry: &mut Map) {
     }
 }
 
-/// Parameters of the query, which are fields of these options.
+/// Query parameters, described like the fields of the type `options`. `list` contains names and types.
 pub(super) fn in_query(options: &str, list: &[(&str, &str)]) -> Vec<Value> {
     let about = descriptions().get(options);
     let parameter = |(name, kind): &(&str, &str)| {

@@ -70,7 +70,7 @@ pub(crate) fn kind_named(object: &Object) -> GroupVersionKind {
     }
 }
 
-/// A row's resource.
+/// Returns the group, version and plural name of a resource.
 pub(crate) fn resource_of(info: &ResourceInfo) -> GroupVersionResource {
     GroupVersionResource {
         group: info.group.to_string(),

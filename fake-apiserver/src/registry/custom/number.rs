@@ -1,4 +1,4 @@
-//! Numbers of JSON as Go parses and prints them, and their validation against a schema.
+//! JSON numbers as Go parses and prints them, and their validation against a schema.
 
 use serde_json::Number;
 

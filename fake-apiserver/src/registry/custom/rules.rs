@@ -33,9 +33,9 @@ pub(super) enum RuleVerdict {
     Holds,
     /// The rule is violated; contains the result of `messageExpression`, if it returned one.
     Fails(Option<String>),
-    /// It could not be evaluated.
+    /// The rule could not be evaluated.
     Error(String),
-    /// It exceeds the cost limit of an expression; evaluation stops.
+    /// The rule exceeds the cost limit of an expression; evaluation stops.
     TooDear,
     /// The budget of the request is used up; evaluation stops.
     OutOfBudget,

@@ -183,8 +183,8 @@ impl RuleScope {
         Self { names }
     }
 
-    /// Refuses an expression that does not compile, or that has another type than `wanted` (if non-empty). The error
-    /// may show another text than the expression.
+    /// Refuses an expression that does not compile, or whose type is not `wanted` (if non-empty). The error
+    /// may show a different text.
     pub(super) fn check(&self, at: &Cursor<'_>, text: &str, wanted: &[&str], errors: &mut FieldErrors) {
         if !cel::IS_EVALUATED {
             let text = "expressions are not supported by this server, which is built without the feature cel";

@@ -71,7 +71,7 @@ fn overlap(fields: &Map, set: &FieldSet<'_>) -> Result<Overlap, BadFields> {
         .map(|(overlap, _)| overlap)
 }
 
-/// The text of fields. It is only created if a client wrote them in another form than this server.
+/// The text of fields. It is only created if a client wrote them in a different form.
 fn text(fields: &Map) -> Cow<'_, str> {
     match fields.encoded() {
         Some(encoded) => Cow::Borrowed(encoded.text()),

@@ -107,8 +107,8 @@ fn merge_lists(schema: SchemaRef<'_>, live: &mut Vec<Value>, config: &[Value]) -
     true
 }
 
-/// The order of a merged list: the live order if the applied list changes nothing, else the applied one, in which other
-/// live items precede the items that follow them in the live list.
+/// The order of a merged list: the live order if the applied list changes nothing, otherwise the applied order. Items
+/// that only the live list has stay before the items that follow them there.
 fn merge_order<'a>(left: &[Option<Element<'a>>], right: &[Option<Element<'a>>]) -> Vec<Item> {
     let (in_left, in_right) = (places(left), places(right));
     let is_in_right = |it: &Option<Element<'a>>| it.as_ref().is_some_and(|it| in_right.contains_key(it));

@@ -124,7 +124,7 @@ pub(crate) fn unreadable(entries: Option<&Value>) -> Option<String> {
     })
 }
 
-/// Returns `true` if an entry of the object is of another version than this one.
+/// Returns `true` if an entry of the object has a version other than this one.
 pub(crate) fn is_of_other_versions(object: &Object, api_version: &str) -> bool {
     let entries = object.metadata().and_then(|it| it.get("managedFields"));
     let entries = entries.and_then(Value::as_array);

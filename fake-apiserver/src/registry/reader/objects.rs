@@ -1,4 +1,4 @@
-//! Stored objects in their present state, for rules that read other objects than the one being written.
+//! Stored objects in their present state, for rules that read objects other than the one being written.
 
 use std::sync::Arc;
 

@@ -263,7 +263,7 @@ pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String
     Ok(())
 }
 
-/// Like [`read_patched`], for the object of a subresource, which has another kind than the row.
+/// Like [`read_patched`], for the object of a subresource, which has a different kind from the row.
 pub(crate) fn read_patched_as(
     shape: &'static Shape,
     make: &MakePatched<'_>,

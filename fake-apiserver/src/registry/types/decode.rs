@@ -274,7 +274,7 @@ pub(crate) enum Document<'a> {
     Sent(Text<'a>),
     /// Only the value itself, without duplicate keys. It is printed on demand.
     Made {
-        /// Prints it.
+        /// Prints the value as JSON.
         text: &'a dyn Fn() -> String,
     },
 }

@@ -36,7 +36,7 @@ struct Ends {
     by_key: BTreeMap<Key, (Instant, Revision)>,
 }
 
-/// Starts the task that keeps the time.
+/// The function that starts the task that deletes expired objects.
 struct Keeper(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Keeper {

@@ -28,7 +28,7 @@ pub(crate) struct Heartbeats {
     /// The time of the last renewal of each Node's Lease; `None` until the Node is synced. The first version of a Lease
     /// is not a renewal.
     renewed: HashMap<String, Option<Timestamp>>,
-    /// The Nodes whose kubelets of this server renew their Leases.
+    /// The Nodes for which kubelets of this server renew Leases.
     sent: BTreeSet<String>,
     /// The time at which the kubelet of a Node was stopped.
     stopped: BTreeMap<String, Timestamp>,

@@ -208,7 +208,7 @@ fn eviction(pod: &Object, node: &Object, now: Timestamp) -> Option<Timestamp> {
         if bearing.peek().is_none() {
             return Some(now);
         }
-        // The shortest toleration applies; a toleration without seconds lasts for ever.
+        // The shortest toleration applies; a toleration without seconds lasts forever.
         let seconds = bearing.filter_map(|it| it.integer("tolerationSeconds")).min()?;
         Some(plus(since, seconds.max(0)))
     });

@@ -13,7 +13,7 @@ use crate::registry::types::cursor::Cursor;
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Write {
-    /// POST. `told` is the Event to write on success or failure.
+    /// Creates the object, and then writes the Event `told` about the success or failure.
     Create {
         resource: Resource,
         object: Object,

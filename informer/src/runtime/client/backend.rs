@@ -81,7 +81,7 @@ impl Backend {
 
     /// # Errors
     ///
-    /// If the manager does not run yet.
+    /// If the manager has not started.
     pub(super) fn check_started(&self) -> Result<(), Error> {
         if self.shared.started.is_cancelled() {
             return Ok(());

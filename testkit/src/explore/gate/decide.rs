@@ -112,7 +112,7 @@ pub(crate) struct State {
     pub(crate) wrong_step: Option<usize>,
     /// Time of the test's last request, if it must pause between requests.
     pub(crate) sent_at: Option<Instant>,
-    /// Descriptions of values that were assigned to objects in another order than in the reference.
+    /// Descriptions of values that were assigned to objects in a different order from the reference.
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
     pub(crate) unlike: BTreeSet<(String, String)>,

@@ -22,7 +22,7 @@ pub(crate) struct Life {
 struct Told {
     /// The newest revision of each resource.
     revisions: BTreeMap<String, u64>,
-    /// The uid behind each name.
+    /// The last observed uid of each object, by resource, namespace and name.
     uids: BTreeMap<String, String>,
 }
 

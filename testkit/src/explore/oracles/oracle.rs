@@ -63,7 +63,7 @@ pub enum Oracle {
     /// A run has at most ten times as many messages as the reference plus 200. Without this oracle a controller may
     /// continue indefinitely; a scenario that waits for it to [`settle`](crate::TestCluster::settle) still fails.
     HotLoop => hot_loop::ROW,
-    /// No client deletes an object by name if the object has another uid than the one that the client last observed.
+    /// No client deletes an object by name if its uid differs from the uid that the client last observed.
     DeletesByName => deletes_by_name::ROW,
 }
 }

@@ -12,7 +12,7 @@ pub(crate) struct OracleRow {
 
 /// The time of an oracle's check, and the check. A check returns a description of the violation.
 pub(crate) enum Looks {
-    /// At each message. The check is in the gate.
+    /// At each message; the gate makes this check itself.
     AtMessages,
     /// When the scenario is over.
     AfterScenario(fn(&Facts<'_>) -> Option<String>),

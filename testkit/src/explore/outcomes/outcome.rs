@@ -69,7 +69,7 @@ pub(crate) struct Outcome {
     /// The wait from which the scenario waited for the end of the faults, in order to evaluate a failed assertion
     /// again.
     pub(crate) patient_from: Option<usize>,
-    /// Descriptions of values that were assigned to objects in another order than in the reference.
+    /// Descriptions of values that were assigned to objects in a different order from the reference.
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
     pub(crate) unlike: BTreeSet<(String, String)>,

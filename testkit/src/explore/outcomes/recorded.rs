@@ -8,7 +8,7 @@ use fake_apiserver::trace::Marks;
 /// The bodies and the tracing output of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
-    /// By the index of the request in the trace.
+    /// The bodies of each request, by its index in the trace.
     pub(crate) bodies: BTreeMap<usize, Bodies>,
     /// Places are indexes of steps in the trace.
     pub(crate) marks: Marks,

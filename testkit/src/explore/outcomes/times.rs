@@ -180,8 +180,8 @@ const TIME_CHARS: usize = 29;
 /// Number of digits of the minutes since 1970, which is the shortest form of a time.
 const MINUTES: usize = 8;
 
-/// Returns `true` if a text is a time between two others: a date with the time of day in UTC, or a number of minutes,
-/// seconds, or parts of a second since 1970.
+/// Returns `true` if a text is a time between two others: a date in UTC, with or without a time of day, or a number of
+/// minutes, seconds, or parts of a second since 1970.
 fn is_within(text: &str, from: Timestamp, to: Timestamp) -> bool {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let is_number = digits.len() == text.len();

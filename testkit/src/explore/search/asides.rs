@@ -15,7 +15,7 @@ pub(crate) struct Asides {
     late: Option<(Duration, Plan)>,
     /// Number of times each controller ended by itself and was restarted, in all runs.
     ended: BTreeMap<Arc<str>, u32>,
-    /// Descriptions of values that were assigned to objects in another order than in the reference, and the first plan
+    /// Descriptions of values that were assigned to objects in a different order from the reference, and the first plan
     /// with such values.
     permuted: Option<(Vec<String>, Plan)>,
     /// Description of the first end state that depends on the order of arrival.

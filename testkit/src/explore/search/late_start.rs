@@ -152,7 +152,7 @@ impl Suspect<'_> {
         ))
     }
 
-    /// Compares groups of related objects with a run in which other controllers are faster.
+    /// Compares groups of related objects with a run in which the other controllers start first.
     fn rivals(&self) -> Option<String> {
         let late = self.made(Faultless::Late(SOON));
         let is_same = self.is_where_it_failed(&late, |expected, late, mask| {

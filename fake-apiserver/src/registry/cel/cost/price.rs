@@ -200,7 +200,8 @@ fn traversal_of_item(list: &PartCost, items: &Type) -> CostRange {
     }
 }
 
-/// Compares addresses of 4 or 16 bytes, plus `masks` times the same for the mask.
+/// Cost of comparing two addresses of 4 or 16 bytes, plus the cost of a mask if `masks` is positive. If `other` is a
+/// string, the cost of parsing it is added.
 fn network(masks: u64, other: Option<&PartCost>) -> CostRange {
     let address = CostRange { min: 4, max: 16 };
     let mut cost = (address + address).scaled(TRAVERSAL);

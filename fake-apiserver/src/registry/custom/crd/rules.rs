@@ -69,7 +69,7 @@ fn check(rule: &Cursor<'_>, errors: &mut FieldErrors) {
 /// Context of a schema while its rules are checked.
 #[derive(Clone)]
 struct Around<'a> {
-    /// The enclosing schema below which values cannot be correlated with stored ones.
+    /// The enclosing schema, if any, below which new values cannot be correlated with stored ones.
     lost: Option<&'a Cursor<'a>>,
     scope: Scope,
     /// Set if the schema or one above it has rules.

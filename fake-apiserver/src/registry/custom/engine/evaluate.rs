@@ -203,7 +203,7 @@ fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered,
 /// A value in the form available to rules: fields by their escaped names, without undeclared fields and nulls, with
 /// converted formats.
 ///
-/// A value of another type than the schema's, such as a list for a string with a format, is an error when it is read.
+/// A value that does not have the type of its schema, such as a list for a string with a format, is an error when read.
 fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unordered) -> CelValue {
     if let Some(error) = node.and_then(|node| misfit(value, node)) {
         return eval::broken(error);

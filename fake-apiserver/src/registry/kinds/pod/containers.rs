@@ -227,8 +227,8 @@ fn validate_ports(container: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Two containers must not use the same port of the host; errors print the ports like the ports of the container
-/// `shown_in`.
+/// Reports host ports that are already taken (same protocol, address and number), and takes the others. Errors name the
+/// ports of the container `shown_in`.
 fn take_host_ports(
     container: &Cursor<'_>,
     taken: &mut BTreeSet<String>,

@@ -1,4 +1,5 @@
-//! Admission of Pods by the kubelet of their Node. It may refuse a Pod that the scheduler has not placed.
+//! Admission of Pods by the kubelet of their Node. It refuses Pods that do not fit, such as
+//! Pods that were bound without the scheduler.
 
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;

@@ -22,7 +22,7 @@ pub(super) struct KnownRun {
     pub(super) at_once: usize,
 }
 
-/// Returns the course of a container, if its command determines it.
+/// Returns the duration, exit code and output of a container, if they follow from its command.
 pub(super) fn known_run(container: &Map) -> Option<KnownRun> {
     let words = |field: &str| -> Vec<&str> {
         let list = container.get(field).and_then(|it| it.as_array());

@@ -18,7 +18,7 @@ use crate::workers::workloads::pods;
 
 /// Delay of the first restart in seconds; each further restart doubles it.
 const BACK_OFF_FIRST: u64 = 10;
-/// Maximum delay, in seconds.
+/// Maximum delay of a restart, in seconds.
 const BACK_OFF_MOST: u64 = 300;
 
 /// The exit code of a container that was killed.

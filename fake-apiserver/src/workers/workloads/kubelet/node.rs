@@ -88,7 +88,7 @@ pub(super) fn restarted(node: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Plans the removal of the taint of a Node that is ready.
+/// Plans the removal of the taint `not-ready`, if the Node is ready.
 pub(super) fn drop_taint(node: &Object, plan: &mut Plan) {
     let is_ready = find_condition(status(node), "Ready").is_some_and(|it| Cursor::root(it).text("status") == "True");
     let taints = Cursor::root(node).list("spec.taints");

@@ -22,7 +22,7 @@ pub enum ProbeKind {
     Liveness,
 }
 
-/// A time in which a probe fails, from the start of the container; without an end it lasts for ever.
+/// A time in which a probe fails, from the start of the container; without an end it lasts forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outage {
     pub(super) probe: ProbeKind,

@@ -36,7 +36,7 @@ pub(super) fn allocate(status: &mut Map, container: &Map) {
     status.insert("resources".into(), Value::Object(resources));
 }
 
-/// Returns `true` if the status of a container has other resources than its spec.
+/// Returns `true` if the status of a container differs from its spec in the resources.
 fn differs(status: &Map, container: &Map) -> bool {
     let mut wanted = Map::new();
     allocate(&mut wanted, container);

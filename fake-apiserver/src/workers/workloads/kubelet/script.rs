@@ -23,11 +23,11 @@ use crate::workers::workloads::resource::Resource;
 const SCRIPTS_MAX: usize = 1024;
 
 /// Script of the containers of a Pod. By default a Pod starts after a second, is ready immediately and then
-/// runs for ever. If `restartPolicy` is `Never` or `OnFailure`, a container ends if its script has an exit
+/// runs forever. If `restartPolicy` is `Never` or `OnFailure`, a container ends if its script has an exit
 /// code, or if the end of its command is predictable: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c`
 /// with a script of these and `exit N`, separated by `;`, `&&` or newlines. A command that would end
 /// immediately runs for a second. A container without a command runs the command of its image, which is unknown
-/// here, so it runs for ever. In a Pod of a Job such a container succeeds after a second, so that Jobs complete
+/// here, so it runs forever. In a Pod of a Job such a container succeeds after a second, so that Jobs complete
 /// ([`runs_forever`](Self::runs_forever) keeps them active); so does a container with `stdinOnce`, as created
 /// by `kubectl run -i`. The arguments of the images `alpine`, `busybox`, `debian` and `ubuntu` are commands,
 /// because these images lack an entry point. Init containers end as their commands do, or succeed after a
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Handlers {
 /// Runtime of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
-    /// Containers run for ever if the restart policy is `Always`; otherwise as long as their commands take, or for a
+    /// Containers run forever if the restart policy is `Always`; otherwise as long as their commands take, or for a
     /// second if the script has an exit code.
     ByRestartPolicy,
     Forever,
@@ -142,7 +142,7 @@ impl PodScript {
         self
     }
 
-    /// Lets a probe fail in a range of times after the start of a container: `..` for ever, `..t` until `t`, `t..`
+    /// Lets a probe fail in a range of times after the start of a container: `..` forever, `..t` until `t`, `t..`
     /// from then on. Probes of containers succeed unless a script lets them fail; containers without this probe
     /// ignore it. The range applies again after each restart. May be called several times.
     ///

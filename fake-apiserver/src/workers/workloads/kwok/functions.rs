@@ -3,7 +3,7 @@
 use crate::api::json::{Map, Value, json};
 use crate::api::yaml;
 
-/// Facts about the object's surroundings that functions return.
+/// Values that template functions return, such as the time, and the name and address of the Node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// The time, with nanoseconds.

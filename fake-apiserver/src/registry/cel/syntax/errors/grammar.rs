@@ -120,7 +120,7 @@ pub(super) struct State {
     pub(super) is_simple: bool,
     /// Set if the last edge skips an optional part or leaves a loop.
     pub(super) has_exit: bool,
-    /// Set for loops of operators, which depend on precedences.
+    /// Set for loops over binary operators, in which precedence decides.
     pub(super) is_of_operators: bool,
 }
 
