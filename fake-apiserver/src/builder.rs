@@ -220,14 +220,14 @@ impl ApiServerBuilder {
     /// ```
     pub fn runtime_config(mut self, pairs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, String> {
         let pairs: Vec<_> = pairs.into_iter().collect();
-        self.options.enablement = Enablement::parse(pairs.iter().map(AsRef::as_ref))?;
+        self.options.enablement.configure(pairs.iter().map(AsRef::as_ref))?;
         Ok(self)
     }
 
     /// Enables feature gates that APIs need, such as `ClusterTrustBundle`, `PodCertificateRequest` and
     /// `GenericWorkload`, or `MutatingAdmissionPolicy` for the policies of 1.33 to 1.35 to apply. The APIs themselves
-    /// are enabled with [`runtime_config`](Self::runtime_config), which is called before. Has no effect on other APIs:
-    /// fields behind these gates stay off. Fails with the first gate that no API needs.
+    /// are enabled with [`runtime_config`](Self::runtime_config). Fields of other APIs behind these gates stay off.
+    /// Fails with the first gate that no API needs.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -260,7 +260,7 @@ impl ApiServerBuilder {
     /// Serves API versions that Kubernetes no longer serves, for old controllers: `autoscaling/v2beta2`,
     /// `batch/v1beta1` and `policy/v1beta1`. They return the objects of the stable versions with the semantics of the
     /// stable versions: for example, an empty selector of a PodDisruptionBudget selects all Pods. Fails with the first
-    /// other version in the list. Call it after [`runtime_config`](Self::runtime_config).
+    /// other version in the list.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;

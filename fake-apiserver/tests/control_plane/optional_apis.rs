@@ -1,4 +1,4 @@
-//! APIs that are off by default, beside the list of the ones that kube-apiserver has in each version.
+//! APIs that are off by default, compared with a list of kube-apiserver's APIs in each minor version.
 
 use std::collections::BTreeSet;
 
@@ -134,7 +134,7 @@ async fn optional_resources_have_documents_tables_and_storage_versions(
         for kind in [kind.to_owned(), format!("{kind}List")] {
             let name = format!(".{version}.{kind}");
             let schema = schemas.iter().find(|(key, _)| key.ends_with(&name));
-            let (_, schema) = schema.unwrap_or_else(|| panic!("{minor} has no definition {name}"));
+            let (_, schema) = schema.unwrap_or_else(|| panic!("the OpenAPI document of {minor} lacks {name}"));
             assert_eq!(
                 schema["x-kubernetes-group-version-kind"][0]["version"], version,
                 "{name}"
@@ -322,4 +322,25 @@ async fn objects_of_optional_resources_are_exported() {
     let found: Vec<&Value> = objects.iter().filter(|it| it["kind"] == "LeaseCandidate").collect();
     assert_eq!(found.len(), 1, "{objects:?}");
     assert_eq!(found[0]["apiVersion"], "coordination.k8s.io/v1beta1");
+}
+
+/// The methods of the builder may be called in any order.
+#[tokio::test(start_paused = true)]
+async fn runtime_config_keeps_gates_and_retired_versions() {
+    let builder = ApiServer::builder()
+        .retired_apis(["policy/v1beta1"])
+        .expect("the version is known");
+    let builder = builder
+        .feature_gates(["ClusterTrustBundle"])
+        .expect("the gate is known");
+    let server = builder
+        .runtime_config(["api/all=true"])
+        .expect("the pair is valid")
+        .start();
+    for path in [
+        "/apis/certificates.k8s.io/v1beta1/clustertrustbundles",
+        "/apis/policy/v1beta1/poddisruptionbudgets",
+    ] {
+        json_of(&server, path).await;
+    }
 }

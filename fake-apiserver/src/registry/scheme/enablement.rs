@@ -21,8 +21,10 @@ const MUTATING_POLICIES: &str = "MutatingAdmissionPolicy";
 pub(crate) struct Enablement {
     /// APIs that are not served.
     off: BTreeSet<Resource>,
-    /// Served resources of versions that are off by default.
+    /// Served resources of alpha and beta versions.
     on: BTreeSet<Resource>,
+    /// Served resources of versions that Kubernetes has removed.
+    retired: BTreeSet<Resource>,
     /// Enabled feature gates, which some of these resources need.
     gates: BTreeSet<&'static str>,
 }
@@ -45,9 +47,10 @@ fn key(info: &ResourceInfo) -> (&str, &str, &str) {
 }
 
 impl Enablement {
-    /// Parses pairs such as `apps/v1=false` or `batch/v1/cronjobs=false`; the last pair with a key applies. Fails with
-    /// kube-apiserver's text, or with the name of an API that cannot be enabled or disabled here.
-    pub(crate) fn parse<'a>(pairs: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+    /// Replaces the enabled and disabled APIs by pairs such as `apps/v1=false` or `batch/v1/cronjobs=false`; the last
+    /// pair with a key applies. Retired versions and gates stay. Fails with kube-apiserver's text, or with the name of
+    /// an API that cannot be enabled or disabled here.
+    pub(crate) fn configure<'a>(&mut self, pairs: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         let mut values = BTreeMap::new();
         for pair in pairs.into_iter().map(str::trim).filter(|it| !it.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -63,21 +66,21 @@ impl Enablement {
         if values.len() == 1 && values.get("api/all") == Some(&"false") {
             return Err("invalid runtime-config with only api/all=false".to_owned());
         }
-        let mut enablement = Self::default();
+        (self.off, self.on) = Default::default();
         for key in ["api/all", "api/ga", "api/beta", "api/alpha"] {
             if let Some(value) = values.remove(key) {
-                enablement.set_stage(key, value)?;
+                self.set_stage(key, value)?;
             }
         }
         // Versions are applied first, so that resources take precedence.
         for parts in [2, 3] {
             for (key, value) in values.iter().filter(|(key, _)| version_parts(key) == parts) {
-                enablement.set(key, value)?;
+                self.set(key, value)?;
             }
         }
         match values.keys().find(|key| !(2..=3).contains(&version_parts(key))) {
             Some(key) => Err(format!("invalid key {key}")),
-            None => Ok(enablement),
+            None => Ok(()),
         }
     }
 
@@ -93,7 +96,7 @@ impl Enablement {
                     retired_versions().collect::<Vec<_>>().join(", ")
                 ));
             }
-            self.on.extend(resources);
+            self.retired.extend(resources);
         }
         Ok(())
     }
@@ -108,7 +111,7 @@ impl Enablement {
         Ok(())
     }
 
-    /// The gates that APIs need which are off by default; each may occur several times.
+    /// The gates that APIs need and that are off by default; each may occur several times.
     pub(crate) fn api_gates() -> impl Iterator<Item = &'static str> {
         let gates = all_optional().map(|it| it.off.gate).filter(|it| !it.is_empty());
         gates.chain(PLUGIN_GATES)
@@ -116,7 +119,7 @@ impl Enablement {
 
     /// Returns `true` if the resources are the ones that a version serves by default.
     pub(super) fn is_default(&self) -> bool {
-        self.off.is_empty() && self.on.is_empty()
+        self.off.is_empty() && self.on.is_empty() && self.retired.is_empty()
     }
 
     /// Returns `true` if a resource that is on by default is served.
@@ -127,14 +130,23 @@ impl Enablement {
     /// Returns `true` if a resource that is off by default is served.
     pub(super) fn adds(&self, it: &OptionalResource) -> bool {
         let is_open = it.off.gate.is_empty() || self.gates.contains(it.off.gate);
-        is_open && self.on.iter().any(|on| *on == key(&it.info))
+        is_open && self.requests(it)
+    }
+
+    /// Returns `true` if a resource that is off by default is requested, whether or not its gate is on.
+    fn requests(&self, it: &OptionalResource) -> bool {
+        let requested = match it.off.stage {
+            Stage::Retired => &self.retired,
+            Stage::Alpha | Stage::Beta => &self.on,
+        };
+        requested.iter().any(|on| *on == key(&it.info))
     }
 
     /// Returns the requested resources that a version of Kubernetes does not serve because a gate is off, each with
     /// that gate.
     pub(crate) fn withheld(&self, version: KubernetesVersion) -> Vec<(String, &'static str)> {
         let needed = optional_resources(version).iter().filter(|it| !it.off.gate.is_empty());
-        let requested = needed.filter(|it| self.on.iter().any(|on| *on == key(&it.info)) && !self.adds(it));
+        let requested = needed.filter(|it| self.requests(it) && !self.adds(it));
         let name = |info: &ResourceInfo| format!("{}/{}/{}", info.group, info.version, info.resource);
         requested.map(|it| (name(&it.info), it.off.gate)).collect()
     }
