@@ -312,22 +312,18 @@ fn groups<'a>(rows: &[&'a ResourceInfo]) -> Vec<Group<'a>> {
     }
     for group in &mut groups {
         group.versions.sort_by(|(a, _), (b, _)| compare_versions(a, b));
-        if builtin_rank(group.name).is_none() {
+        if group_rank(group.name).is_none() {
             for (_, rows) in &mut group.versions {
                 rows.sort_by(|a, b| a.resource.cmp(&b.resource));
             }
         }
     }
-    groups.sort_by_key(|group| (builtin_rank(group.name).unwrap_or(usize::MAX), group.name));
+    groups.sort_by_key(|group| (group_rank(group.name).unwrap_or(usize::MAX), group.name));
     groups
 }
 
-fn builtin_rank(group: &str) -> Option<usize> {
-    group_rank(group)
-}
-
 fn is_custom(row: &ResourceInfo) -> bool {
-    builtin_rank(&row.group).is_none()
+    group_rank(&row.group).is_none()
 }
 
 fn verbs<'a>(row: &ResourceInfo, verbs: &'a [Text]) -> Vec<&'a str> {

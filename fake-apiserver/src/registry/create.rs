@@ -111,11 +111,7 @@ impl Registry {
         let is_completed_on_read = row.default_as_read(&mut object);
         let key = codec::key_of(&object);
         self.reader.convert_to_store(row, &object).await?;
-        let encode = match request.options.dry_run {
-            true => codec::encode_unstored,
-            false => codec::encode,
-        };
-        let codec::Encoded { mut body, has_fraction } = encode(row, &object)?;
+        let codec::Encoded { mut body, has_fraction } = codec::encode_for(row, &object, request.options.dry_run)?;
         body.is_completed_on_read |= is_completed_on_read;
         if request.options.dry_run {
             if let Some(existing) = self.reader.store.get(&row.storage, &key) {

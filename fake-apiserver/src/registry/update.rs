@@ -202,11 +202,7 @@ impl Registry {
 
         managed_fields::restore_times(&old, &mut object);
         self.reader.convert_to_store(row, &object).await?;
-        let encode = match request.options.dry_run {
-            true => codec::encode_unstored,
-            false => codec::encode,
-        };
-        let codec::Encoded { body, has_fraction } = encode(row, &object)?;
+        let codec::Encoded { body, has_fraction } = codec::encode_for(row, &object, request.options.dry_run)?;
         if request.options.dry_run || ends {
             set_version(&mut object, stored.revision);
             if ends && !request.options.dry_run && self.remove(row, stored).is_err() {

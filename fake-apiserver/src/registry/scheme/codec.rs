@@ -47,8 +47,16 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     Ok(encoded)
 }
 
-/// Encodes an object of any size, for dry runs, which do not reach etcd.
-pub(crate) fn encode_unstored(row: &Row, object: &Object) -> Result<Encoded, Status> {
+/// Encodes an object for a write, or of any size for a dry run, which does not reach etcd.
+pub(crate) fn encode_for(row: &Row, object: &Object, is_dry_run: bool) -> Result<Encoded, Status> {
+    match is_dry_run {
+        true => encode_unstored(row, object),
+        false => encode(row, object),
+    }
+}
+
+/// Encodes an object of any size.
+fn encode_unstored(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let (object, is_completed_on_read) = row.stored_form(object);
     let object = &*object;
     // The opening braces of the object and its metadata are omitted, because the head contains them.

@@ -11,7 +11,7 @@ use super::controller::{Changed, WorkloadController};
 use super::plan::Plan;
 use super::pods::{label, status, time};
 use super::resource::{Resource, key_of};
-use super::sees::{Sees, conditions, find_condition, new_condition, put_condition};
+use super::sees::{Sees, conditions, drop_condition, find_condition, new_condition};
 use super::volumes::release;
 use crate::api::json::json;
 use crate::api::object::Object;
@@ -150,23 +150,21 @@ fn is_needed(cidr: &Object, cluster: &Cluster) -> bool {
 
 /// Writes the condition `Ready`, given as status, reason and message, unless it is there.
 fn show(cidr: &Object, (word, reason, message): (&str, &str, &str), sees: &Sees<'_>, plan: &mut Plan) {
-    let has = |it: &crate::api::json::Map| {
-        let it = Cursor::root(it);
-        it.text("status") == word && it.text("reason") == reason && it.text("message") == message
-    };
-    if find_condition(status(cidr), "Ready").is_some_and(has) {
+    let known = find_condition(status(cidr), "Ready");
+    let has = |field: &str, text: &str| known.is_some_and(|it| Cursor::root(it).text(field) == text);
+    if has("status", word) && has("reason", reason) && has("message", message) {
         return;
     }
-    let mut list = conditions(status(cidr));
-    list.retain(|it| it["type"] != "Ready" || it["status"] == word);
-    let since = list
-        .iter()
-        .find(|it| it["type"] == "Ready")
-        .map(|it| it["lastTransitionTime"].clone());
-    list.retain(|it| it["type"] != "Ready");
     let mut condition = new_condition("Ready", word, reason, message, &sees.stamp());
-    condition.extend(since.map(|it| ("lastTransitionTime", it)));
-    put_condition(&mut list, condition);
+    if let Some(since) = known
+        .filter(|_| has("status", word))
+        .and_then(|it| it.get("lastTransitionTime"))
+    {
+        condition.insert("lastTransitionTime".into(), since.clone());
+    }
+    let mut list = conditions(status(cidr));
+    drop_condition(&mut list, "Ready");
+    list.push(condition.into());
     let mut next = status(cidr).clone();
     next.insert("conditions".into(), list.into());
     plan.status(Resource::ServiceCIDR, cidr, next);
