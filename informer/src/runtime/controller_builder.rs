@@ -84,8 +84,9 @@ impl<M> ControllerBuilder<M> {
     /// let node = enqueue::mapped(|pod: &informer::CachedObject<Pod>| {
     ///     let spec = pod.typed().ok().and_then(|it| it.spec.clone());
     ///     spec.and_then(|it| it.node_name)
-    /// }); manager.controller("nodes").keyed_by::<String>().watches::<Pod>(node).complete(|request: Request<String>|
-    /// async move {
+    /// });
+    /// let nodes = manager.controller("nodes").keyed_by::<String>().watches::<Pod>(node);
+    /// nodes.complete(|request: Request<String>| async move {
     ///     println!("node {}", request.key);
     ///     Ok::<_, ReconcileError>(Action::await_change())
     /// })

@@ -124,7 +124,7 @@ async fn certificate_follows_the_host(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Gives each Namespace of a tenant a RoleBinding and a NetworkPolicy, and deletes both if the label is removed. The
-/// bug has nothing to do if the first one is missing.
+/// bug does not delete the second one if the first one is missing.
 async fn tenant_leaves_its_namespace(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("tenants", move |client: Client| async move {
         let managed = watcher::Config::default().labels("managed-by=tenants");
