@@ -129,12 +129,11 @@ impl Tab {
     }
 
     pub(crate) async fn go_to(&mut self, url: &str) {
+        // The new document lacks this mark. Its location says less, because the page can be redirected or change it.
+        self.eval("window.isLeft = true").await;
         let gone = self.command("Page.navigate", json!({"url": url})).await;
         assert!(gone["errorText"].is_null(), "{gone}");
-        self.until(&format!(
-            "document.readyState === 'complete' && location.href === {url:?}"
-        ))
-        .await;
+        self.until("document.readyState === 'complete' && !window.isLeft").await;
     }
 
     /// The value of an expression of JavaScript, awaited if it is a promise.
