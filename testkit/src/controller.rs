@@ -36,12 +36,12 @@ pub struct Running {
 struct Shared {
     /// Location in the test that started the controller, for messages.
     place: &'static Location<'static>,
-    /// Guards the state of the task.
+    /// State of the task.
     state: Mutex<State>,
     task: Mutex<Option<AbortHandle>>,
     /// Function that starts the controller. Only for controllers that can be restarted.
     starting: Option<Starting>,
-    /// Guards the restart state.
+    /// Restart state.
     restarts: Mutex<Restarts>,
     /// The controller's name and its exploration.
     explored: Option<(String, Weak<dyn Hooks>)>,
@@ -72,7 +72,7 @@ enum State {
     Running,
     /// The controller returned.
     Ended,
-    /// The test crashed it.
+    /// The test crashed the controller.
     Crashed,
     /// The controller panicked with this message, which has not been reported yet.
     Panicked(String),
@@ -369,7 +369,7 @@ impl Controllers {
         fixed.map(ToString::to_string).collect()
     }
 
-    /// Lists the controllers that returned, one per line. Their work is missing, and no request explains that.
+    /// Lists the controllers that returned, one per line: no request explains why their work is missing.
     pub(crate) fn ended(&self) -> String {
         let has_ended = |running: &&Running| matches!(*lock(&running.shared.state), State::Ended);
         let controllers = lock(&self.0);

@@ -201,7 +201,7 @@ impl TestCluster {
         }
     }
 
-    /// Deletes an object. Errors are texts for messages.
+    /// Deletes an object. The error is a text for the message of the test.
     pub(crate) async fn remove(&self, id: &ObjectId) -> Result<Bytes, String> {
         self.send(Method::DELETE, id, "", None).await
     }
@@ -251,7 +251,8 @@ impl TestCluster {
         ))
     }
 
-    /// Sends one request as the test's own client and returns the body of the answer. Errors are texts for messages.
+    /// Sends one request as the test's own client and returns the body of the answer. The error is a text for the
+    /// message of the test.
     pub(crate) async fn send(
         &self,
         method: Method,

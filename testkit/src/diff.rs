@@ -39,7 +39,7 @@ fn compare(path: &str, expected: &Value, found: Option<&Value>, lines: &mut Vec<
     }
 }
 
-/// Keys with dots, such as labels, are written in brackets.
+/// Appends a key to a path. Keys with dots, such as labels, are written in brackets.
 fn step(path: &str, key: &str) -> String {
     match (path.is_empty(), key.contains('.')) {
         (_, true) => format!("{path}[{key}]"),

@@ -18,9 +18,9 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnerTree {
-    /// `Pod shop/web-0`
+    /// Kind, namespace and name: `Pod shop/web-0`.
     pub object: String,
-    /// Objects with an owner reference to this one, by kind and name.
+    /// Objects that this object owns, by kind and name.
     pub owned: Vec<OwnerTree>,
 }
 
@@ -298,7 +298,7 @@ impl Requests {
     }
 }
 
-/// `create pods shop/web-0`
+/// Describes a write: `create pods shop/web-0`.
 fn write_line(request: &RecordedRequest) -> Option<String> {
     let info = request.info.as_ref()?;
     let mut name = info.name.clone();

@@ -23,11 +23,11 @@ pub(crate) struct Kept {
 /// The external systems of a cluster, shared with their handles.
 #[derive(Debug, Default)]
 pub(crate) struct Externals {
-    /// Guards the contents of all systems, by name.
+    /// Contents of all systems, by name.
     kept: Mutex<Contents>,
     /// Number of changes so far.
     changes: AtomicU64,
-    /// Guards the time of the last change or failed call.
+    /// Time of the last change or failed call.
     active: Mutex<Option<Instant>>,
 }
 

@@ -86,7 +86,7 @@ pub fn timeout() -> FaultBuilder {
     )
 }
 
-/// Another failure, by its HTTP status and the reason of its Status, which must be one of Kubernetes' reasons.
+/// Another failure, given by its HTTP status and one of Kubernetes' reasons.
 ///
 /// ```
 /// # use testkit::{Verb, faults};
@@ -207,8 +207,8 @@ impl FaultBuilder {
         self.times(1)
     }
 
-    /// Strikes each matching request with this probability, from 0 to 1. The choice is a function of the cluster's
-    /// seed.
+    /// Applies the fault to each matching request with this probability, from 0 to 1. The choice is a function of the
+    /// cluster's seed.
     ///
     /// ```
     /// # use testkit::faults;
@@ -261,7 +261,7 @@ fn applied(code: u16) -> Effect {
 }
 
 impl fmt::Display for FaultBuilder {
-    /// `409 Conflict on update configmaps, number 2`
+    /// Writes `409 Conflict on update configmaps, number 2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

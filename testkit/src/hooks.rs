@@ -1,7 +1,7 @@
 //! `Hooks`: calls of a cluster to its exploration.
 //!
-//! A cluster outside of an exploration has no hooks. The trait depends neither on the files of the cluster nor on those
-//! of the exploration, so that both can use it.
+//! A cluster outside of an exploration has no hooks. The trait depends neither on the cluster nor on the exploration,
+//! so that both can use it.
 
 use std::fmt;
 use std::io;
@@ -39,12 +39,12 @@ pub(crate) trait Restart: Send + Sync {
     fn crash(&self);
     fn restart(&self);
 
-    /// Pauses it until `thaw` is called. Only processes can be stopped.
+    /// Pauses the controller until `thaw` is called. Only processes can be paused.
     fn freeze(&self) {}
 
     fn thaw(&self) {}
 
-    /// Returns `false` from a start until it works.
+    /// Returns `false` from a start until the controller is ready.
     fn is_ready(&self) -> bool {
         true
     }
@@ -74,7 +74,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     #[cfg(all(feature = "processes", unix))]
     fn controller_wrote(&self, name: &str, line: String);
 
-    /// Records that the controller `name` panicked, in words.
+    /// Records that the controller `name` panicked; `what` describes it.
     #[cfg(all(feature = "processes", unix))]
     fn controller_broke(&self, name: &str, what: String);
 
@@ -106,7 +106,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Registers that the test has sent a request.
     fn test_sent(&self);
 
-    /// Called before a request of the test. Returns the pause that it must make.
+    /// Returns the pause that the test must make before its next request.
     fn test_sends(&self) -> Option<Duration> {
         None
     }
@@ -128,8 +128,8 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// next ones; `None` if waits always last until the cluster is quiet.
     fn looks_every(&self) -> Option<[Duration; 2]>;
 
-    /// Returns `true` if the cluster is in the state in which the reference was at the end of this wait, and nothing
-    /// more is expected.
+    /// Returns `true` if the cluster has reached the state of the reference at the end of this wait, and no fault or
+    /// request is in progress.
     fn is_as_expected(&self) -> bool;
 
     /// Registers that the test has settled at this place.

@@ -101,7 +101,7 @@ impl Mask {
     }
 }
 
-/// `spec.containers.0.image` → `spec.containers.*.image`
+/// Replaces positions in lists: `spec.containers.0.image` → `spec.containers.*.image`.
 pub(crate) fn general(path: &str) -> String {
     let steps = path.split('.').map(|it| {
         if it.bytes().all(|it| it.is_ascii_digit()) {

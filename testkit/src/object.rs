@@ -58,7 +58,7 @@ impl Object {
         self.0["data"][key].as_str()
     }
 
-    /// The finalizers.
+    /// Returns the finalizers.
     pub fn finalizers(&self) -> Vec<&str> {
         let list = self.0["metadata"]["finalizers"].as_array();
         list.into_iter().flatten().filter_map(Value::as_str).collect()

@@ -68,7 +68,7 @@ pub(crate) struct Output(Arc<Shared>);
 
 struct Shared {
     began: Instant,
-    /// Number of steps so far.
+    /// Returns the number of steps so far.
     place: Box<dyn Fn() -> usize + Send + Sync>,
     state: Mutex<State>,
 }
@@ -89,7 +89,7 @@ struct Span {
     handles: usize,
     /// Index of the reconcile that the span represents or belongs to.
     reconcile: Option<usize>,
-    /// `name{field=value}`
+    /// Name and fields: `name{field=value}`.
     text: String,
 }
 
@@ -133,7 +133,7 @@ impl fmt::Debug for Output {
     }
 }
 
-/// The subscriber.
+/// The subscriber that records spans and events.
 struct Recorder(Arc<Shared>);
 
 impl Recorder {
@@ -263,7 +263,8 @@ impl Subscriber for Recorder {
         state.mark(place);
     }
 
-    /// kube's client passes requests to another task, which enters the caller's span.
+    /// Returns the innermost span, for kube's client: it passes requests to another task, which enters the caller's
+    /// span.
     fn current_span(&self) -> Current {
         let state = self.state();
         let current = state

@@ -39,7 +39,7 @@ pub(crate) fn is_evaluating() -> bool {
 /// A panic of this thread that fails the test.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Panicked {
-    /// `tests/it.rs:12:5`
+    /// Location of the panic: `tests/it.rs:12:5`.
     pub(crate) place: String,
     pub(crate) text: String,
 }

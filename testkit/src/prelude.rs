@@ -1,7 +1,7 @@
 //! Names that most tests use: `use testkit::prelude::*;`.
 //!
-//! The cluster, the builders of objects, faults and exploration. A name of your own takes precedence over a name
-//! imported by `*`.
+//! Imports the cluster, the builders of objects, faults and exploration. A name of your own takes precedence over a
+//! name imported by `*`.
 //!
 //! ```
 //! use testkit::prelude::*;

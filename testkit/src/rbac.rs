@@ -148,7 +148,7 @@ impl Need {
         }
     }
 
-    /// `pods/log`
+    /// Returns the resource with its subresource: `pods/log`.
     fn full_resource(&self) -> String {
         match self.subresource.as_str() {
             "" => self.resource.clone(),
@@ -285,7 +285,7 @@ impl fmt::Display for ObservedRbac {
 pub struct RbacComparison {
     missing: Vec<PolicyRule>,
     unused: Vec<PolicyRule>,
-    /// Rules with a `*`, and the rights that were used of each.
+    /// Rules with a `*`, each with its rights that were used.
     too_wide: Vec<(PolicyRule, Vec<PolicyRule>)>,
 }
 
@@ -344,7 +344,7 @@ struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Everywhere,
-    /// In all namespaces, but not for cluster-scoped objects.
+    /// Applies in all namespaces, but not to cluster-scoped objects.
     Namespaces,
     Namespace(String),
 }

@@ -24,11 +24,11 @@ const PASSED_OVER: [&str; 3] = ["leases", "componentstatuses", "events.events.k8
 #[derive(Debug)]
 pub(crate) struct Real {
     pub(crate) client: DebugClient,
-    /// Guards the copy of the state.
+    /// The copy of the server's state.
     known: Mutex<Known>,
 }
 
-/// A client without output in `Debug`.
+/// A client that is not printed by `Debug`.
 pub(crate) struct DebugClient(Client);
 
 impl std::fmt::Debug for DebugClient {

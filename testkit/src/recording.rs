@@ -42,9 +42,9 @@ pub struct RecordedChange {
     /// Time since the first event. If the stream contains no times, the time of the object's last change is used, in
     /// whole seconds.
     pub at: Duration,
-    /// Its type.
+    /// Type of the event.
     pub kind: WatchEventKind,
-    /// The object.
+    /// The object in the event.
     pub object: Value,
 }
 
@@ -52,11 +52,11 @@ pub struct RecordedChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pace {
-    /// With the recorded intervals.
+    /// Replays the events with the recorded intervals.
     Original,
-    /// All events at one instant, in order.
+    /// Replays all events at one instant, in order.
     AtOnce,
-    /// One event after each interval of this length.
+    /// Replays one event after each interval of this length.
     Every(Duration),
 }
 

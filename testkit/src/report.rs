@@ -18,7 +18,7 @@ use crate::text::{fields, shortened};
 /// Number of journal entries that a failing test prints.
 const JOURNAL_LINES: usize = 40;
 
-/// Number of journal entries that are searched for them.
+/// Number of journal entries that are searched for entries to print.
 const JOURNAL_ENTRIES: usize = 4_000;
 
 /// Environment variable for printing messages of every kind: `all`.
@@ -30,7 +30,7 @@ const ROUND_LINES: usize = 8;
 /// Maximum number of characters of a line.
 const LINE_CHARS: usize = 240;
 
-/// Maximum number of different requests that are listed when there were too many.
+/// Maximum number of different requests in a message about too many requests.
 const CULPRITS: usize = 8;
 
 impl TestCluster {

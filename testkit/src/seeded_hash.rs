@@ -1,4 +1,4 @@
-//! Random keys of hash maps as a function of the run.
+//! Seeds the random keys of hash maps, so that they are the same in each run.
 //!
 //! The standard library draws the keys of a thread's maps from a function of the system. If the program defines a
 //! symbol of that name, it takes precedence over the system's library when the program is linked; `system` defines it

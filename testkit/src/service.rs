@@ -1,6 +1,6 @@
 //! Controllers with any version of kube: a service for `kube::Client::new` of another major version.
 //!
-//! The testkit is built with kube 5. A controller that is built with another major version has another type
+//! The testkit is built with kube 5. A controller that is built with another major version uses a different type
 //! `kube::Client`. From 0.90 on, every version can build a client from a tower service for requests of the crate `http`
 //! 1.x. [`TestCluster::service`] returns such a service, and [`TestCluster::controller_over`] starts a controller with
 //! one. Objects of its types can be used in [serialized](crate::objects::serialized) form.
@@ -77,12 +77,12 @@ impl ClientService {
         Self(Kind::Server(service))
     }
 
-    /// A client in an exploration.
+    /// Returns the service of a client in an exploration.
     pub(crate) fn explored(service: Passage) -> Self {
         Self(Kind::Explored(service))
     }
 
-    /// A client of a real server.
+    /// Returns the service of a client of a real server.
     pub(crate) fn remote(client: kube::Client) -> Self {
         Self(Kind::Remote(client))
     }

@@ -323,7 +323,7 @@ impl TestCluster {
         request.is_write() && !request.info.as_ref().is_some_and(is_beside)
     }
 
-    /// Fails the test because controllers do not settle.
+    /// Returns the failure of a test with controllers that do not settle.
     fn restless(&self, cause: Cause, place: &Location<'_>, what: &str, first: u64, fields: &str) -> Failed {
         let entries = self.server.journal().since(first);
         let what = format!(

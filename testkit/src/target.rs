@@ -17,7 +17,7 @@ pub struct ObjectId {
     pub api_version: String,
     /// `kind`
     pub kind: String,
-    /// Namespace. If the test did not set a namespace: `default` for namespaced kinds.
+    /// Namespace. Default: `default` for namespaced kinds.
     pub namespace: Option<String>,
     /// Name.
     pub name: String,
@@ -41,7 +41,7 @@ impl ObjectId {
 }
 
 impl fmt::Display for ObjectId {
-    /// `Pod shop/web-0`
+    /// Writes `Pod shop/web-0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
             Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
@@ -152,7 +152,7 @@ pub trait ToObject<Form = ()> {
     /// The type that the cluster returns.
     type Stored: DeserializeOwned;
 
-    /// The object as JSON, with `apiVersion` and `kind`.
+    /// Returns the object as JSON, with `apiVersion` and `kind`.
     fn to_object(&self) -> Value;
 }
 

@@ -24,7 +24,7 @@ struct Template {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
     Literal(String),
-    /// A word of such letters, with a length between these.
+    /// A generated word: its kind of letters, and its minimum and maximum length.
     Generated(Letters, usize, usize),
 }
 
@@ -82,7 +82,7 @@ impl Templates {
     }
 }
 
-/// `configmaps shop/web` → `configmaps shop/` and `web`.
+/// Splits a key before the name: `configmaps shop/web` → `configmaps shop/` and `web`.
 fn split(key: &str) -> Option<(&str, &str)> {
     Some(key.split_at(key.rfind('/')? + 1))
 }

@@ -112,9 +112,9 @@ pub struct TestClusterBuilder {
 /// An initial object of the cluster.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Created like a client's object.
+    /// An object that is created through the API, as by a client.
     Create(Value),
-    /// Stored unchanged, from a dump.
+    /// An object from a dump, which is stored unchanged.
     Load(Value),
 }
 
@@ -263,8 +263,8 @@ impl TestClusterBuilder {
     }
 
     /// Ignores a field of every resource, such as `status.conditions.*.lastProbeTime`: [`TestCluster::settle`] does not
-    /// wait for changes of ignored fields only, and [`explore`](crate::explore) does not compare them. Intended for
-    /// times and counters.
+    /// wait for changes that only affect ignored fields, and [`explore`](crate::explore) does not compare them.
+    /// Intended for times and counters.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -445,7 +445,7 @@ impl TestCluster {
         failed
     }
 
-    /// A failure with this whole message.
+    /// Returns a failure with this complete message.
     #[cfg(all(feature = "processes", unix))]
     pub(crate) fn failed_with(&self, cause: Cause, message: String) -> Failed {
         *lock(&self.failed) = Some((cause, message.clone()));

@@ -74,7 +74,7 @@ impl Watches {
         })
     }
 
-    /// Only keeps watches of this namespace. Watches of all namespaces do not match.
+    /// Keeps watches of this namespace. Watches of all namespaces do not match.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         self.filtered(&RequestFilter {
@@ -92,7 +92,7 @@ impl Watches {
         })
     }
 
-    /// Sends an event to each watch, whether or not it is true. The state does not change.
+    /// Sends an event to each watch, even if it contradicts the state, which does not change.
     pub fn send<Form>(&self, kind: WatchEventKind, object: impl ToObject<Form>) {
         let object = object.to_object();
         for handle in &self.handles {
@@ -121,8 +121,8 @@ impl Watches {
     }
 
     /// Holds all events until the watches are released or resumed, as with a slow network or a lagging server. If
-    /// watches of several resources are held and resumed in another order, changes arrive in another order than they
-    /// were made.
+    /// watches of several resources are held and then resumed in a different order, their changes arrive in a different
+    /// order, too.
     pub fn hold(&self) {
         self.handles.iter().for_each(WatchHandle::hold);
     }

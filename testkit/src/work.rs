@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::mask::Mask;
 
-/// Number of changes examined for a report of unrest (the newest ones), and the minimum number of them that are a
+/// Number of newest changes that are examined for repeatedly changing fields, and minimum number of changes that form a
 /// pattern.
 const LOOKED_AT: usize = 20;
 const HABIT: usize = 5;
@@ -35,13 +35,14 @@ pub(crate) struct Done {
     pub(crate) count: u64,
     /// Revisions of the other changes.
     pub(crate) beside: BTreeSet<u64>,
-    /// Resource, namespace and name of the objects with changes that count. Without the group, because Events are
+    /// Resource, namespace and name of the objects with changes that count. The group is left out, because Events are
     /// written in two groups and stored in one.
     changed: BTreeSet<[String; 3]>,
 }
 
 impl Done {
-    /// Returns `true` if a write may have made one of the changes: its object has changed, or it names none.
+    /// Returns `true` if a write may have made one of the changes: its object has changed, or the write does not name
+    /// an object.
     pub(crate) fn may_be_of(&self, info: &RequestInfo) -> bool {
         let object = [&*info.resource, &info.namespace, &info.name].map(str::to_owned);
         info.name.is_empty() || self.changed.contains(&object)
@@ -116,7 +117,7 @@ impl Work {
         if self.is_beside(object.group(), object.resource()) {
             return false;
         }
-        // Deletions and creations do not depend on a field.
+        // Deletions and creations count regardless of their fields.
         let (Some(before), Some(after)) = (&change.before, &change.after) else {
             return true;
         };

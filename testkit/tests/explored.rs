@@ -45,7 +45,7 @@ async fn owners_come_and_go(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Few runs without optimisation.
+/// Limits the number of runs in builds without optimisation.
 fn bounded(explore: Explore, most: u64) -> Explore {
     let runs = if cfg!(debug_assertions) { most } else { 2_000 };
     explore.budget(Duration::from_secs(600)).schedules(runs)

@@ -18,7 +18,7 @@ fn maps(client: Client) -> Api<ConfigMap> {
     Api::default_namespaced(client)
 }
 
-/// Each ConfigMap that is new or changed.
+/// Returns a stream of the ConfigMaps that are new or changed.
 fn applied(maps: &Api<ConfigMap>) -> impl Stream<Item = ConfigMap> + Unpin + use<> {
     let events = watcher(maps.clone(), watcher::Config::default()).default_backoff();
     events.applied_objects().filter_map(async |it| it.ok()).boxed()

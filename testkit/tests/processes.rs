@@ -69,7 +69,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A scenario with a controller of this file.
+/// Writes a scenario with a controller of this file.
 fn scenario(directory: &Directory, controller: &str) -> PathBuf {
     let program = std::env::current_exe().expect("the test has an executable");
     let yaml = format!(
@@ -173,7 +173,7 @@ async fn follow(client: Client) {
     }
 }
 
-/// A controller in a separate process, if the environment names one; otherwise the test does nothing.
+/// Runs the controller that the environment names, in a separate process; without one, the test does nothing.
 #[test]
 fn controller() {
     let Ok(name) = std::env::var(CONTROLLER) else {

@@ -35,7 +35,7 @@ pub struct Explore {
     limits: Limits,
     /// Replay strings of the runs to make instead of a search.
     replays: Vec<String>,
-    /// Number of times each run is made.
+    /// Number of times each replay is made.
     times: u64,
     at_random: Option<u64>,
     requires_all_singles: bool,
@@ -121,8 +121,8 @@ impl Explore {
     /// Adds a check that must hold after every write, and at intervals of virtual time, in every run. It is evaluated
     /// when a write request from a client, the test or a worker of the server has completed. A write through
     /// [`TestCluster::server`] does not send a request; it is checked after the next request. While time passes, the
-    /// check is evaluated every second at first, then each time a hundredth of the elapsed time has passed. It may
-    /// assert; see [`Condition`].
+    /// check is evaluated every second at first, later at intervals of 1 % of the elapsed time. It may assert; see
+    /// [`Condition`].
     pub fn always<C: Condition>(self, name: &str, check: impl Fn(&TestCluster) -> C + Send + Sync + 'static) -> Self {
         self.check(name, true, check)
     }
@@ -385,7 +385,7 @@ impl Explore {
         let mut findings = std::mem::take(&mut search.failures).into_sorted();
         findings.extend(stop.err().and_then(Stop::failure).map(|it| *it));
         report.untried_kinds = search.untried_kinds();
-        // The failures of shards are run again; this is not a search.
+        // Failures of shards are only replayed, so the coverage is the merged one.
         report.coverage = merged_coverage
             .or(search.coverage_at_failure)
             .unwrap_or(search.coverage);
@@ -399,7 +399,7 @@ impl Explore {
         self.reported(report, findings, &world)
     }
 
-    /// Adds findings to the report, and writes it if it has any. The reports of all shards are written.
+    /// Adds findings to the report, and writes it to files if it has any. The report of a shard is always written.
     fn reported(&self, mut report: Report, findings: Vec<Finding>, world: &World) -> Report {
         let is_written = !findings.is_empty() || !self.shard.is_whole();
         for mut finding in findings {

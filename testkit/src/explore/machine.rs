@@ -1,4 +1,4 @@
-//! The machine's clocks, on which the results of runs do not depend.
+//! The machine's clocks. The results of runs in virtual time do not depend on them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::virtual_clock::of_the_machine;
 
-/// A real clock for messages. Runs do not depend on it.
+/// A real clock. The results of runs in virtual time do not depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock(std::time::Instant);
 
@@ -105,7 +105,7 @@ impl Activity {
         }
     }
 
-    /// Measures again. Returns the real time for which the process has been idle.
+    /// Measures the processor time again, and returns the real time for which the process has been idle.
     pub(crate) fn idle(&mut self) -> Duration {
         if process_time().saturating_sub(self.spent) > AWAKE {
             *self = Self::start();

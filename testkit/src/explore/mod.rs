@@ -16,7 +16,7 @@ mod reports;
 mod machine;
 mod files;
 
-/// Parts of an exploration that other explorations are made of.
+/// Parts of an exploration that the exploration of processes reuses.
 #[cfg(all(feature = "processes", unix))]
 pub(crate) mod parts {
     pub(crate) use super::gate::name_in;

@@ -19,7 +19,7 @@ pub(crate) struct Step {
     /// The newest revision of the resource that this client has observed, and the server's newest revision.
     pub(crate) view: u64,
     pub(crate) truth: u64,
-    /// The text of its point.
+    /// The point that names the message.
     pub(crate) point: String,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum What {
         name: String,
         /// Name of the object; may be empty.
         object: String,
-        /// [`Unseen`](Outcome::Unseen) after its completion.
+        /// [`Unseen`](Outcome::Unseen) when the call has completed.
         outcome: Outcome,
     },
     /// Description of a fault, a crash or a start.
@@ -56,10 +56,10 @@ pub(crate) enum Delivery {
     Never,
 }
 
-/// Kind of the bookmark, which only contains a revision.
+/// Kind of a bookmark event, which only contains a revision.
 pub(crate) const BOOKMARK: &str = "BOOKMARK";
 
-/// Kind of the bookmark at the end of the initial state of a streaming list.
+/// Kind of the bookmark event at the end of the initial state of a streaming list.
 pub(crate) const INITIAL_END: &str = "BOOKMARK (initial events end)";
 
 /// A request and its outcome.
@@ -96,19 +96,19 @@ pub(crate) struct Request {
 /// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Not answered yet.
+    /// The request is not answered yet.
     Open,
     Answered(u16),
-    /// The request may have been completed; the client cannot determine it.
+    /// The client received no answer, and the request may or may not have been executed.
     Broken,
     /// A request of one of the server's own workers; their answers are not recorded.
     Unseen,
 }
 
-/// Beginning of the note about a named step of the scenario.
+/// Prefix of the note about a named step of the scenario.
 pub(crate) const STEP: &str = "step: ";
 
-/// Resource with writers that depend on the clock.
+/// The resource of Leases, which clients write depending on the clock.
 pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Returns the name of an object as it appears in points. The names of Events end with the machine's time of their
@@ -287,7 +287,7 @@ impl Step {
         }
     }
 
-    /// Returns the time at which the client received or made the step.
+    /// Returns the time at which the step took effect: the delivery of an event, or the arrival of a request.
     pub(crate) fn told(&self) -> Duration {
         match &self.what {
             What::Event {

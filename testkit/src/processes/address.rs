@@ -1,5 +1,5 @@
-//! `Address`: the address at which one controller reaches the server. The gate identifies the controller by it,
-//! regardless of the User-Agent.
+//! `Address`: the address at which one controller reaches the server. The gate identifies the controller by this
+//! address, regardless of the User-Agent.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -36,7 +36,7 @@ struct Shared {
     passage: Mutex<Option<Passage>>,
     /// Set once a list or a watch of the current life has been answered.
     has_listed: AtomicBool,
-    /// Paths of the objects with which the controller elects a leader.
+    /// Paths of the objects that the controller uses for leader election.
     locks: Mutex<BTreeSet<String>>,
 }
 
@@ -84,12 +84,12 @@ impl Address {
         self.serving.addr().port()
     }
 
-    /// The authority of the server's certificate, as PEM; empty for plain HTTP.
+    /// Returns the CA of the server's certificate as PEM; empty for plain HTTP.
     pub(crate) fn authority(&self) -> &str {
         self.serving.ca_certificate().unwrap_or_default()
     }
 
-    /// Returns the paths of the Leases, ConfigMaps and Endpoints with which the controller elects a leader.
+    /// Returns the paths of the Leases, ConfigMaps and Endpoints that the controller uses for leader election.
     pub(crate) fn locks(&self) -> Vec<String> {
         lock(&self.shared.locks).iter().cloned().collect()
     }
@@ -139,7 +139,7 @@ fn is_resource(path: &str) -> bool {
 }
 
 impl Shared {
-    /// Records the path of an object that a leader writes.
+    /// Records the path of a written object if it is used for leader election.
     fn remember_lock(&self, parts: &http::request::Parts, body: &[u8]) {
         let path = parts.uri.path();
         let is_write = matches!(parts.method, Method::PUT | Method::POST | Method::PATCH);

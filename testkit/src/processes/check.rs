@@ -9,30 +9,30 @@ use serde::Deserialize;
 
 use crate::explore::parts::MustHold;
 
-/// A condition in every run: one of `always`, `eventually` and `sometimes`. A violated one is a failure, like the
-/// violation of an oracle.
+/// A condition that is checked in every run: one of `always`, `eventually` and `sometimes`. Its violation is a failure,
+/// like the violation of an oracle.
 ///
-/// A rule in CEL sees the objects that `object`, `objects` and `variables` name, as in a ValidatingAdmissionPolicy.
-/// `always` and `sometimes` are evaluated after every write. A command succeeds if it exits with code 0; `always` and
-/// `sometimes` run it each time the cluster has settled.
+/// A rule in CEL can access the objects that `object`, `objects` and `variables` name, as in a
+/// ValidatingAdmissionPolicy. `always` and `sometimes` are evaluated after every write. A command succeeds if it exits
+/// with code 0; `always` and `sometimes` run it each time the cluster has settled.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Check {
     /// The name in reports.
     pub(crate) name: String,
-    /// Must always hold.
+    /// Rule that must always hold.
     always: Option<Rule>,
-    /// Must hold at the end of every run, after the last fault, within `within`.
+    /// Rule that must hold at the end of every run, after the last fault, within `within`.
     eventually: Option<Rule>,
-    /// Must hold at least once in at least one run.
+    /// Rule that must hold at least once in at least one run.
     sometimes: Option<Rule>,
-    /// The object `RESOURCE/NAME` is the variable `object`; `null` while it does not exist.
+    /// Object in the variable `object`, as `RESOURCE/NAME`. The variable is `null` while the object does not exist.
     object: Option<String>,
-    /// All objects of a `RESOURCE`, such as `pods`, are the variable `objects`, a list.
+    /// Resource with all its objects in the variable `objects`, a list: `pods`.
     objects: Option<String>,
     /// Labels of the objects in `objects`, in the syntax of `kubectl get -l`: `app=web,tier!=cache`.
     selector: Option<String>,
-    /// More variables: `RESOURCE/NAME` is an object or `null`, and `RESOURCE` a list.
+    /// More variables by name: `RESOURCE/NAME` is an object or `null`, and `RESOURCE` is a list.
     #[serde(default)]
     variables: BTreeMap<String, String>,
     /// Namespace of the objects. Default: `default` for single objects, and all namespaces for lists.
@@ -51,14 +51,14 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Command {
-    /// A command line for `sh`. `KUBECONFIG` in its environment is an administrator's.
+    /// A command line for `sh`. `KUBECONFIG` in its environment grants the rights of an administrator.
     pub(crate) run: String,
 }
 
 /// A variable of a rule.
 pub(crate) struct Variable {
     pub(crate) name: String,
-    /// `RESOURCE` or `RESOURCE/NAME`
+    /// The object or the objects: `RESOURCE/NAME` or `RESOURCE`.
     pub(crate) source: String,
     pub(crate) namespace: Option<String>,
     pub(crate) selector: Option<LabelSelector>,
@@ -71,7 +71,7 @@ impl Variable {
 }
 
 impl Check {
-    /// The rule, and the times at which it must hold; `None` if there is none.
+    /// Returns the rule, and when it must hold; `None` if there is none.
     pub(crate) fn rule(&self) -> Option<(MustHold, &Rule)> {
         let rules = [
             (MustHold::Always, &self.always),
@@ -81,7 +81,7 @@ impl Check {
         rules.into_iter().find_map(|(must, rule)| Some((must, rule.as_ref()?)))
     }
 
-    /// The variables of its rule.
+    /// Returns the variables of the rule.
     pub(crate) fn variables(&self) -> Result<Vec<Variable>, String> {
         let selector = self.selector.as_ref().map(|it| LabelSelector::parse(it));
         let selector = selector.transpose().map_err(|err| format!("selector: {err}"))?;
@@ -155,7 +155,7 @@ pub(crate) fn parsed(expression: &str, variables: &[Variable]) -> Result<ObjectR
     ObjectRule::parse(expression, variables.iter().map(|it| (it.name.as_str(), it.is_list())))
 }
 
-/// The field of a rule.
+/// Returns the field that contains the rule.
 pub(crate) const fn word(must: MustHold) -> &'static str {
     match must {
         MustHold::Always => "always",

@@ -27,7 +27,7 @@ pub(crate) struct Checks {
     pub(crate) inquiries: Vec<Inquiry>,
 }
 
-/// Reads the objects of a variable. A version that only a webhook can convert to cannot be read.
+/// Reads the objects of a variable. Fails if this requires a conversion webhook.
 fn value(variable: &Variable, cluster: &TestCluster) -> Result<Value, String> {
     let (source, namespace) = (&variable.source, variable.namespace.as_deref());
     let unreadable = || format!("{source} cannot be read without its conversion webhook");
@@ -54,7 +54,7 @@ fn value(variable: &Variable, cluster: &TestCluster) -> Result<Value, String> {
     Ok(list.into_iter().filter(is_selected).collect())
 }
 
-/// Evaluates a rule. The error names the objects that it is false for.
+/// Evaluates a rule. The error names the objects for which it is false.
 fn evaluate(expression: &str, rule: &ObjectRule, variables: &[Variable], cluster: &TestCluster) -> Result<(), String> {
     let mut values = Vec::new();
     for variable in variables {
@@ -73,7 +73,7 @@ fn evaluate(expression: &str, rule: &ObjectRule, variables: &[Variable], cluster
     }
 }
 
-/// The names of objects.
+/// Lists the names of objects.
 fn names(value: &Value) -> String {
     let name = |object: &Value| {
         let metadata = &object["metadata"];
@@ -95,13 +95,13 @@ fn names(value: &Value) -> String {
 }
 
 impl Scenario {
-    /// The checks. Files for commands are written to `folder`.
+    /// Returns the checks in the form that explorations evaluate. Files for commands are written to `folder`.
     pub(crate) fn evaluated_checks(&self, folder: &Path) -> Checks {
         let mut checks = Checks::default();
         for check in self.checks.iter().map(|it| &it.value) {
             // It was validated when the scenario was read.
             let Some((must, rule)) = check.rule() else { continue };
-            // There are as few as in the scenario, and explorations compare oracles by their names.
+            // Names of oracles are static. Few are leaked: one for each check of the scenario.
             let oracle: &'static str = Box::leak(format!("{} {:?}", word(must), check.name).into_boxed_str());
             match rule {
                 Rule::Command(Command { run }) => checks.inquiries.push(Inquiry {
@@ -134,7 +134,7 @@ impl Scenario {
     }
 }
 
-/// A command as a check. It reaches the server at a separate address.
+/// Returns a check that runs a command. The command reaches the server at a separate address.
 fn command(line: &str, directory: &Path, folder: &Path) -> Box<parts::Ask> {
     let (line, directory, folder) = (line.to_owned(), directory.to_owned(), folder.to_owned());
     Box::new(move |cluster| {

@@ -18,7 +18,7 @@ const FAILED: u8 = 1;
 const UNUSABLE: u8 = 2;
 const INTERRUPTED: u8 = 3;
 
-/// Exit code after another interruption.
+/// Exit code if the search is interrupted more than once.
 const KILLED: i32 = 130;
 
 /// Explores Kubernetes controllers, in any language, without a cluster.
@@ -90,7 +90,7 @@ fn parse_time(text: &str) -> Result<super::time::Time, String> {
     super::time::Time::parse(text).ok_or_else(|| format!("{text:?} is not a duration such as 30s, 500ms or 2m"))
 }
 
-/// The command `drydock`, with the arguments of this process.
+/// Runs the command `drydock` with the arguments of this process.
 #[must_use]
 #[expect(
     clippy::print_stdout,

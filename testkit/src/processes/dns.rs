@@ -26,11 +26,11 @@ const MESSAGE_BYTES: usize = 512;
 /// An answer under construction.
 type Answer = AnswerBuilder<StaticCompressor<Vec<u8>>>;
 
-/// Data of a name.
+/// The result of resolving a name.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     addresses: Vec<Ipv4Addr>,
-    /// The name for which the queried name is an alias.
+    /// The canonical name, if the queried name is an alias.
     alias: Option<String>,
     /// Ports and names of the hosts that serve them.
     services: Vec<(u16, String)>,
@@ -38,23 +38,24 @@ struct Found {
     ports: Vec<u16>,
 }
 
-/// Answers queries until the run ends. Before a name of a Service is answered, `listen` gets the Service's ports.
+/// Answers queries until the run ends. Calls `listen` with the ports of a Service before it answers a query for the
+/// Service's name.
 pub(crate) async fn serve(socket: UdpSocket, server: ApiServer, listen: impl Fn(&[u16]) -> io::Result<()> + Send) {
     let mut query = [0; MESSAGE_BYTES];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut query).await else {
-            // A client that is gone causes an error of the next receive.
+            // The next receive fails if a client no longer exists.
             continue;
         };
         let answer = answer(&server, &query[..length], &listen).await;
         if let Some(answer) = answer {
-            // A client that is gone does not wait.
+            // A client that no longer exists does not need the answer.
             let _ = socket.send_to(&answer, client).await;
         }
     }
 }
 
-/// Returns the answer to a query; `None` if it cannot be read.
+/// Returns the answer to a query; `None` if the query cannot be parsed.
 async fn answer(server: &ApiServer, query: &[u8], listen: impl Fn(&[u16]) -> io::Result<()>) -> Option<Vec<u8>> {
     let query = Message::from_octets(query).ok().filter(|it| !it.header().qr())?;
     let question = query.sole_question().ok()?;
@@ -77,7 +78,7 @@ async fn answer(server: &ApiServer, query: &[u8], listen: impl Fn(&[u16]) -> io:
     Some(answer.finish().into_target())
 }
 
-/// Adds the records of a type, as many as the message can contain.
+/// Adds the records of a type, as long as they fit into the message.
 fn add(answer: &mut Answer, name: &Name<Vec<u8>>, kind: Rtype, found: &Found) {
     let parse = |text: &str| text.parse::<Name<Vec<u8>>>().ok();
     if let Some(alias) = found.alias.as_deref().and_then(parse) {
@@ -103,7 +104,7 @@ fn add(answer: &mut Answer, name: &Name<Vec<u8>>, kind: Rtype, found: &Found) {
     }
 }
 
-/// Finds a name; `None` if it does not exist.
+/// Resolves a name; `None` if it does not exist.
 async fn resolve(server: &ApiServer, name: &str) -> Option<Found> {
     let name = name.trim_end_matches('.').strip_suffix(DOMAIN)?;
     let labels: Vec<&str> = name.split('.').collect();
@@ -133,7 +134,7 @@ async fn resolve(server: &ApiServer, name: &str) -> Option<Found> {
     }
 }
 
-/// Finds the name of a Service.
+/// Resolves the name of a Service.
 async fn service(server: &ApiServer, namespace: &str, name: &str) -> Option<Found> {
     let object = server.get("v1", "Service", namespace, name).await.ok()?;
     let spec = &object["spec"];
@@ -187,7 +188,7 @@ async fn services(server: &ApiServer, namespace: &str, name: &str, port: &str, p
     })
 }
 
-/// Returns a ready endpoint, its address and its port, for the address and the port of a Service.
+/// Returns the address and the port of a ready endpoint, for the address and the port of a Service.
 pub(crate) async fn endpoint_of(server: &ApiServer, address: &str, port: u16) -> Option<(String, u16)> {
     let services = server.list("v1", "Service", "").await.ok()?;
     let address: Ipv4Addr = address.parse().ok()?;
@@ -212,7 +213,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// The first label of its name.
+    /// Returns the first label of the endpoint's name.
     fn host(&self) -> String {
         let name = self.hostname.clone();
         name.unwrap_or_else(|| self.address.to_string().replace('.', "-"))
@@ -242,19 +243,19 @@ async fn endpoints(server: &ApiServer, namespace: &str, service: &str) -> Vec<En
     endpoints
 }
 
-/// The address of a Service; `None` for a headless one.
+/// Returns the address of a Service; `None` for a headless one.
 fn cluster_ip(spec: &Value) -> Option<Ipv4Addr> {
     spec["clusterIP"].as_str()?.parse().ok()
 }
 
-/// The numbers and names of a Service's TCP ports.
+/// Returns the numbers and names of a Service's TCP ports.
 fn ports(spec: &Value) -> impl Iterator<Item = (u16, &str)> {
     let ports = spec["ports"].as_array().into_iter().flatten();
     let tcp = ports.filter(|it| it["protocol"].as_str().is_none_or(|it| it == "TCP"));
     tcp.filter_map(|it| Some((number(&it["port"])?, it["name"].as_str().unwrap_or_default())))
 }
 
-/// Returns `true` for a port with this name and protocol, which is in lower case.
+/// Returns `true` for a port with this name and this protocol, in upper or lower case.
 fn is_port(port: &Value, name: &str, protocol: &str) -> bool {
     let is_protocol = port["protocol"]
         .as_str()
@@ -273,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a server with Services, and Endpoints as the workers write them.
+    /// Creates a server with Services, and with EndpointSlices as the workers write them.
     fn server() -> ApiServer {
         let server = ApiServer::start();
         let service = |name: &str, address: &str| {

@@ -55,13 +55,13 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.is_kept {
-            // The system empties this directory at some time.
+            // If this fails, the system removes the directory at some time.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Only this user may read the tokens.
+/// Makes a directory accessible only to this user, because it contains tokens.
 fn restrict(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
@@ -99,7 +99,7 @@ impl RunFolder {
     }
 }
 
-/// A kubeconfig with a token.
+/// Returns a kubeconfig with a token.
 fn kubeconfig(url: &str, authority: &str, token: &str, namespace: &str) -> String {
     let trust = match authority {
         "" => String::new(),

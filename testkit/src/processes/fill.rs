@@ -10,7 +10,7 @@ use crate::lock::lock;
 /// Prefix of placeholders for a free port.
 const PORT: &str = "PORT";
 
-/// Prefix of the names of environment variables.
+/// Prefix of placeholders for environment variables.
 const ENVIRONMENT: &str = "env.";
 
 /// Number of attempts to find a port that no run uses.
@@ -73,7 +73,7 @@ fn free_port() -> io::Result<u16> {
         let port = listener.local_addr()?.port();
         let mut taken = lock(&TAKEN);
         if !taken.contains(&port) {
-            // The system only has some ten thousand ports, and earlier runs have ended.
+            // Forget ports of earlier runs, which have ended: the system only has some ten thousand.
             if taken.len() > 4_000 {
                 taken.clear();
             }

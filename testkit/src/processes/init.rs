@@ -99,7 +99,7 @@ pub(crate) fn init(directory: &Path) -> Result<String, ScenarioError> {
     Ok(text)
 }
 
-/// The ports, as numbers or names, to which the Services of webhooks lead.
+/// Returns the target ports, as numbers or names, of the Services that webhook configurations refer to.
 fn webhook_ports<'a>(objects: impl Iterator<Item = &'a Value> + Clone) -> Vec<Value> {
     let configurations = objects.clone().filter(|it| is_configuration(it));
     let called: BTreeSet<String> = configurations.flat_map(services).collect();
@@ -115,7 +115,7 @@ fn webhook_ports<'a>(objects: impl Iterator<Item = &'a Value> + Clone) -> Vec<Va
     targets.collect()
 }
 
-/// The controller of a container. `webhooks` are the ports at which webhooks are called.
+/// Returns the entry for a controller that runs this container. `webhooks` are the ports at which webhooks are called.
 fn controller(workload: &Value, container: &Value, webhooks: &[Value]) -> String {
     let name = container["name"].as_str().unwrap_or("controller");
     let words = |field: &str| {
@@ -187,7 +187,7 @@ fn controller(workload: &Value, container: &Value, webhooks: &[Value]) -> String
     text
 }
 
-/// A YAML list of strings, one per line.
+/// Appends a YAML list of strings, one per line.
 fn list(text: &mut String, field: &str, items: impl Iterator<Item = String>) {
     let indent = " ".repeat(field.len() - field.trim_start().len() + 2);
     let _ = writeln!(text, "{field}:");
@@ -196,7 +196,7 @@ fn list(text: &mut String, field: &str, items: impl Iterator<Item = String>) {
     }
 }
 
-/// A text as a YAML scalar, quoted if YAML would read it as another value.
+/// Formats a text as a YAML scalar, quoted if YAML would read it as another value.
 fn quoted(text: &str) -> String {
     let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '/' | '_' | '-' | '=');
     let is_word = text.starts_with(|it: char| it.is_ascii_alphabetic() || matches!(it, '.' | '/'));

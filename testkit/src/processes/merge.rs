@@ -11,14 +11,14 @@ use crate::explore::parts::{Merged, Shard, together};
 #[derive(Clone, Debug)]
 pub(crate) struct Shards {
     merged: Merged,
-    /// Plans that failed in some of their runs only, and how.
+    /// Plans that failed only in some of their runs, with the failure.
     unsure: Vec<(String, String)>,
     /// Set if a shard was interrupted.
     is_interrupted: bool,
 }
 
 impl Shards {
-    /// Reads the reports. The error names the one that is missing, or that does not belong to the others.
+    /// Reads the reports. The error names a report that is missing or does not match the others.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, String> {
         let mut reports: Vec<(Shard, String, Value)> = Vec::new();
         for path in paths {
@@ -61,7 +61,7 @@ impl Shards {
         })
     }
 
-    /// The plans that failed in the shards.
+    /// Returns the plans that failed in the shards.
     pub(crate) fn replays(&self) -> &[String] {
         &self.merged.failures
     }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads reports from files with these contents, named by their numbers.
+    /// Writes these reports to files that are named by their numbers, and reads them.
     fn read(name: &str, reports: &[Value]) -> Result<Shards, String> {
         let folder = std::env::temp_dir().join(format!("drydock-merge-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).expect("the directory can be created");

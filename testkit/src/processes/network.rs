@@ -9,13 +9,13 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Network {
-    /// The network of this machine. A program that listens on a fixed port can only be in one run at a time.
+    /// The network of this machine. Only one run at a time can use a program that listens on a fixed port.
     #[default]
     Host,
     /// Networks for each run, so that fixed ports are free in every run: one for the controllers, which contains a
-    /// loopback interface, and one for Pods and Services, to which their addresses lead. The names of Services and Pods
-    /// are resolved as in a cluster. Needs Linux, `ip` of iproute2, and root or a user namespace: `unshare --user
-    /// --map-root-user drydock explore …`.
+    /// loopback interface, and one for Pods and Services, which receives connections to their addresses. The names of
+    /// Services and Pods are resolved as in a cluster. Needs Linux, `ip` of iproute2, and root or a user namespace:
+    /// `unshare --user --map-root-user drydock explore …`.
     Private,
 }
 
@@ -24,8 +24,9 @@ pub(crate) enum Network {
 pub(crate) struct PodNetwork(private::Namespaces);
 
 impl Network {
-    /// Moves this thread into the network of the controllers. Sockets and processes that it makes from now on belong to
-    /// it. Returns the network of the Pods if it is a private one. The error is a sentence for the report.
+    /// Moves this thread into the network of the controllers. Sockets and processes that it creates from now on belong
+    /// to this network. Returns the network of the Pods if networks are private. The error is a sentence for the
+    /// report.
     pub(crate) async fn enter(self) -> Result<Option<PodNetwork>, String> {
         match self {
             Self::Host => Ok(None),
@@ -35,8 +36,8 @@ impl Network {
 }
 
 impl PodNetwork {
-    /// Calls a function whose sockets belong to the network of the Pods. It must be called on the thread that entered
-    /// the network.
+    /// Calls a function in the network of the Pods, so that the sockets that it creates belong to this network. Must be
+    /// called on the thread that entered the network.
     pub(crate) fn within<T>(&self, bind: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.0.within(bind)
     }
@@ -90,7 +91,7 @@ read -r end
 
     /// Moves this thread into a new network of controllers.
     pub(super) async fn enter() -> Result<Namespaces, String> {
-        // The networks exist as long as these processes, until this process has opened them.
+        // Until this process has opened the networks, they only exist as long as these processes.
         let (_pods, id) = prepare(PODS, "").await?;
         let pods = network_of(&id)?;
         let (_controllers, id) = prepare(CONTROLLERS, &id).await?;
@@ -155,7 +156,7 @@ read -r end
 mod private {
     use std::io;
 
-    /// Never made.
+    /// Never created, because private networks require Linux.
     #[derive(Debug)]
     pub(super) enum Namespaces {}
 

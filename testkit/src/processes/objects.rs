@@ -13,11 +13,11 @@ use super::old_crds::as_v1;
 use super::webhooks::Trust;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Managers of the fields that steps apply, and of those that they patch, as in kubectl.
+/// Field managers of steps that apply objects, and of steps that patch them, as in kubectl.
 const MANAGER: &str = "kubectl";
 pub(crate) const PATCHES: &str = "kubectl-patch";
 
-/// Time for which an action is tried again that the server cannot take at the moment, and the pause before each try.
+/// Time for which an action is retried if the server cannot handle it at the moment, and the pause before each retry.
 const TRY_AGAIN: [Duration; 2] = [Duration::from_secs(30), Duration::from_millis(250)];
 
 /// An object that a scenario names.
@@ -27,13 +27,13 @@ pub(crate) struct Named {
     name: String,
 }
 
-/// The cluster, as a user of a scenario acts on it.
+/// The cluster, with the access that a user of a scenario has.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'a> {
     pub(crate) cluster: &'a TestCluster,
     /// The user, unless it is an administrator.
     pub(crate) user: Option<&'a str>,
-    /// Added to configurations of webhooks.
+    /// CA that is added to webhook configurations.
     pub(crate) trust: &'a Trust,
 }
 
@@ -94,7 +94,7 @@ impl Named {
         server.get(&version, kind, &self.namespace, &self.name).await.ok()
     }
 
-    /// The fields that every object of this name has.
+    /// Returns the fields that identify the object.
     pub(crate) fn identity(&self) -> Value {
         let mut object = serde_json::json!({
             "apiVersion": self.info.api_version(), "kind": self.info.kind, "metadata": {"name": self.name},
@@ -106,7 +106,7 @@ impl Named {
     }
 }
 
-/// The path of the objects of a resource.
+/// Returns the path of the objects of a resource.
 fn collection(info: &ResourceInfo, namespace: &str) -> String {
     let root = if info.group.is_empty() { "/api" } else { "/apis" };
     let version = info.api_version();
@@ -160,7 +160,7 @@ impl Access<'_> {
         sent.await.map(drop)
     }
 
-    /// Sends a request of the test, and retries it if the server cannot handle it at the moment. The error has the
+    /// Sends a request of the test, and retries it if the server cannot handle it at the moment. The error contains the
     /// answer's reason and message.
     pub(crate) async fn send(
         self,

@@ -13,7 +13,7 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
 
-/// Fields of the whole definition that in v1 are part of each version.
+/// Fields of the whole definition that belong to each version in v1.
 const PER_VERSION: [&str; 2] = ["subresources", "additionalPrinterColumns"];
 
 /// Converts a definition of v1beta1; other objects are unchanged. v1beta1 keeps unknown fields unless the definition
@@ -59,7 +59,7 @@ pub(crate) fn as_v1(mut object: Value) -> Value {
         }
         if let Some(schema) = schema.as_object_mut() {
             schema.entry("type").or_insert_with(|| "object".into());
-            // Every server leaves these fields unchanged.
+            // The server defines these fields itself, so only their types are kept.
             for field in ["apiVersion", "kind", "metadata"] {
                 if let Some(known) = schema.get_mut("properties").and_then(|it| it.get_mut(field)) {
                     *known = json!({"type": if field == "metadata" { "object" } else { "string" }});

@@ -15,13 +15,13 @@ const PARALLEL_MAX: usize = 32;
 /// failures.
 const LOAD_PERCENT: u32 = 70;
 
-/// Number of runs of a search after which their use of the processors counts as measured.
+/// Number of completed runs after which their measured processor time replaces the estimate.
 const MEASURED: u32 = 8;
 
 /// Interval at which the load of other programs is measured.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Smallest share of the processors that is used next to other programs, in percent.
+/// Minimum share of the processors that is used while other programs run, in percent.
 const SHARE_PERCENT: u32 = 50;
 
 /// The number of concurrent runs.
@@ -30,12 +30,12 @@ pub(crate) struct Pace {
     usage: Arc<Usage>,
     /// Number that the scenario sets.
     fixed: Option<usize>,
-    /// Number until enough runs have ended.
+    /// Number that is used until enough runs have ended.
     first: usize,
-    /// Usage of the references, which wait longer.
+    /// Usage of the references, which does not count because they wait longer.
     before: Used,
     own_before: Duration,
-    /// Guards the last measurement of other programs.
+    /// The last measurement of other programs.
     others: Mutex<Others>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Pace {
 #[derive(Debug)]
 struct Others {
     since: WallClock,
-    /// Processor time of the machine and of this exploration at that moment.
+    /// Processor time of the machine and of this exploration at `since`.
     machine: Duration,
     own: Duration,
     /// Number of processors that other programs use.
@@ -51,7 +51,7 @@ struct Others {
 }
 
 impl Pace {
-    /// Estimates the number from the references. `took` is the expected time of a run.
+    /// Estimates the number of concurrent runs from the references. `took` is the expected time of a run.
     pub(crate) fn new(usage: Arc<Usage>, fixed: Option<usize>, references: u32, took: Duration) -> Self {
         let (before, own_before) = (usage.used(), process_time());
         let used = (before.processor + own_before) / references.max(1);
@@ -75,7 +75,7 @@ impl Pace {
         }
     }
 
-    /// Returns the number of runs to make at once now.
+    /// Returns the number of runs to make concurrently from now on.
     pub(crate) fn at_once(&self) -> usize {
         if let Some(fixed) = self.fixed {
             return fixed.max(1);
@@ -95,7 +95,7 @@ impl Pace {
 }
 
 impl Others {
-    /// Measures the load from time to time.
+    /// Returns the number of processors that other programs use, measured at intervals of `LOOK`.
     fn measure(&mut self, own: Duration) -> f64 {
         let elapsed = self.since.elapsed();
         if let Some(machine) = usage::of_the_machine().filter(|_| elapsed >= LOOK) {

@@ -71,7 +71,7 @@ pub(crate) struct Launch {
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) ready: Option<Ready>,
     pub(crate) cwd: PathBuf,
-    /// Directory of its files.
+    /// Directory of the controller's files.
     pub(crate) files: PathBuf,
     /// The configuration of the resolver in a private network.
     pub(crate) resolver: Option<PathBuf>,
@@ -87,7 +87,7 @@ struct Shared {
     launch: Launch,
     server: ApiServer,
     hooks: Weak<dyn Hooks>,
-    /// Guards the current life.
+    /// State of the current life.
     state: Mutex<State>,
 }
 
@@ -200,7 +200,7 @@ impl Restart for Process {
 }
 
 impl Shared {
-    /// Begins a new life; tasks of the previous life end. Its process may still run.
+    /// Begins a new life; tasks of the previous life end. The process of the previous life may still run.
     fn next_life(&self) -> u64 {
         let mut state = lock(&self.state);
         state.life += 1;
@@ -208,7 +208,7 @@ impl Shared {
         state.life
     }
 
-    /// Ends the current life by a signal. Returns the process group.
+    /// Ends the current life with a signal. Returns the process group.
     fn end(&self, signal: Signal) -> Option<i32> {
         let group = {
             let mut state = lock(&self.state);
@@ -388,7 +388,7 @@ impl Shared {
         state.last.push_back(line);
     }
 
-    /// Records whether the process is ready. Returns `true` if it is ready or its life is over.
+    /// Records whether the process is ready. Returns `true` if it is ready or if this life is over.
     fn is_done(&self, life: u64, is_ready: bool) -> bool {
         let mut state = lock(&self.state);
         let is_over = state.life != life;
@@ -402,7 +402,7 @@ impl Shared {
             let is_ready = match &self.launch.ready {
                 None => self.launch.address.has_listed(),
                 Some(Ready { url: Some(url), .. }) => is_answering(url).await,
-                // Its output is read.
+                // The reader of its output checks this condition.
                 Some(Ready { url: None, .. }) => return,
             };
             if self.is_done(life, is_ready) {
@@ -425,7 +425,7 @@ fn exists(group: i32) -> bool {
     group.is_some_and(|it| rustix::process::test_kill_process_group(it).is_ok())
 }
 
-/// `exited with code 1`, or `was killed by signal 9`
+/// Describes the exit: `exited with code 1`, or `was killed by signal 9`.
 fn described(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {

@@ -30,7 +30,7 @@ use crate::lock::lock;
 const LISTENS_WITHIN: Duration = Duration::from_secs(20);
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// Starts the programs of a run.
+/// Starts the programs of simulated Pods in a run.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) server: ApiServer,
@@ -44,7 +44,7 @@ pub(super) struct Host {
     pub(super) values: Mutex<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
-/// A program that listens on its port. It ends when this is dropped.
+/// A program that listens on its port. Dropping this ends it.
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) address: SocketAddr,
@@ -74,7 +74,7 @@ impl Drop for Running {
 }
 
 impl Host {
-    /// Removes the state of Pods that are gone.
+    /// Removes the state of Pods that no longer exist.
     pub(super) fn forget_all_but(&self, exists: impl Fn(&str) -> bool) {
         lock(&self.values).retain(|uid, _| exists(uid));
     }
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Serves the answers of a stub.
+    /// Serves the HTTP answers of a stub.
     async fn start_http(self: &Arc<Self>, stub: &Stub, pod: &Pod) -> Result<Listening, String> {
         let options = match &stub.tls {
             None => ServeOptions::http(),
@@ -216,7 +216,7 @@ impl Host {
     }
 }
 
-/// Name of a program in the output of a run.
+/// Returns the name of a program in the output of a run.
 fn name_of(pod: &Pod, stub: &Stub) -> String {
     format!("stub {}:{}", pod.name, stub.port)
 }

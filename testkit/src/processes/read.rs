@@ -199,7 +199,7 @@ impl Scenario {
         }
     }
 
-    /// The behaviour of Pods. The error names the script.
+    /// Returns the behaviour of Pods. The error names the script.
     pub(crate) fn pod_scripts(&self) -> Result<Vec<(PodSelector, PodScript)>, String> {
         let scripts = self.cluster.pods.iter().enumerate().map(|(at, script)| {
             let order = serde_json::from_value::<ScriptOrder>(script.clone()).map_err(|err| err.to_string());

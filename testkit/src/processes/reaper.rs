@@ -63,7 +63,7 @@ impl Reaper {
         let group = child.id().and_then(|it| i32::try_from(it).ok()).unwrap_or_default();
         self.add(group);
         if let Some(mut input) = child.stdin.take() {
-            // Whoever waits for the process observes that it has already ended.
+            // If the process has already ended, the caller that waits for it observes this.
             let _ = input.write_all(b"\n").await;
         }
         group

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::explore::parts::{Finding, Recorded, Wrote, counted};
 use crate::explore::{Coverage, Failure};
 
-/// Number of lines of a controller's output that are shown for a failure.
+/// Maximum number of output lines of the controllers that are shown for a failure.
 const OUTPUT_SHOWN: usize = 25;
 
-/// Failure of a `sometimes` check.
+/// Description of the failure of a `sometimes` check.
 const NEVER: &str = "it held in none of the runs";
 
 /// The findings of an exploration of processes.
@@ -32,7 +32,7 @@ pub struct Report {
     pub(crate) spent: Spent,
     pub(crate) is_interrupted: bool,
     pub(crate) is_replay: bool,
-    /// Part of the search that was made, such as `2/8`; `None` for the whole search.
+    /// The part of the search that was run, such as `2/8`; `None` for the whole search.
     pub(crate) shard: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Found {
         }
     }
 
-    /// The last lines of each controller's output.
+    /// Returns the last lines of the output of all controllers.
     fn tail(&self) -> Vec<&Wrote> {
         let skipped = self.output.len().saturating_sub(OUTPUT_SHOWN);
         self.output[skipped..].iter().collect()
@@ -92,7 +92,7 @@ impl Found {
     }
 }
 
-/// The output of processes in the form that the viewer shows with the steps, by its time.
+/// Converts the output of processes for the viewer, which shows each line next to the steps of its time.
 fn recorded(output: &[Wrote]) -> Recorded {
     let log = |it: &Wrote| Log {
         at: it.at.as_secs_f64(),
@@ -148,7 +148,8 @@ impl Report {
         self.found.is_empty() && self.never().is_empty()
     }
 
-    /// The `sometimes` checks that never held. A shard does not judge them, because they may hold in another one.
+    /// Returns the `sometimes` checks that never held. A shard does not judge them, because they may hold in another
+    /// one.
     fn never(&self) -> &[String] {
         match self.shard {
             None => &self.never,
@@ -261,8 +262,8 @@ impl Report {
         xml
     }
 
-    /// The steps of the failing runs and their references as the document that the [trace viewer](crate::traces) shows,
-    /// with the output of the processes.
+    /// Returns the steps of the failing runs and their references as the document that the [trace
+    /// viewer](crate::traces) shows, with the output of the processes.
     #[must_use]
     pub fn trace(&self) -> Trace {
         let mut trace = Trace {
@@ -290,13 +291,13 @@ impl Report {
         trace
     }
 
-    /// The report as a single page of HTML without external resources: the [trace viewer](crate::traces).
+    /// Returns the report as a single page of HTML without external resources: the [trace viewer](crate::traces).
     #[must_use]
     pub fn to_html(&self) -> String {
         self.trace().to_html()
     }
 
-    /// The command that repeats a failure.
+    /// Returns the command that repeats a failure.
     fn command(&self, replay: &str) -> String {
         match replay {
             "" => format!("drydock explore {}", self.name),
@@ -304,7 +305,7 @@ impl Report {
         }
     }
 
-    /// One failure as text.
+    /// Describes one failure as text.
     fn shown(&self, found: &Found) -> String {
         let mut text = String::new();
         let plan = found.failure.plan();

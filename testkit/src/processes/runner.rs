@@ -33,7 +33,7 @@ pub(crate) struct Runner {
     pub(crate) tokens: Vec<String>,
     /// The certificate of webhooks.
     pub(crate) trust: Trust,
-    /// Holds the last run until it has been awaited.
+    /// Lines about the processes of the last run, printed if it is kept alive.
     pub(crate) kept: Mutex<Vec<String>>,
 }
 
@@ -125,7 +125,7 @@ impl Runner {
             let how = "enter the network of the run with nsenter --net --target PROCESS";
             lock(&self.kept).push(how.to_owned());
         }
-        // The first step must find controllers that are ready.
+        // The controllers must be ready before the first step.
         cluster.settle_at(&format!("{}: the start", self.scenario.file)).await;
         for step in &self.scenario.steps {
             let place = format!("{}:{}", self.scenario.file, step.referenced.line());
@@ -165,7 +165,7 @@ impl Runner {
         }
     }
 
-    /// Prepares a controller: its address, its files, and its command. Returns also its port of webhooks.
+    /// Prepares a controller: its address, its files, and its command. Also returns its port for webhooks.
     async fn launch(
         &self,
         name: String,
@@ -251,7 +251,7 @@ impl Runner {
         Ok(Some(file))
     }
 
-    /// Serves an administrator if a step runs a command or a person inspects the run.
+    /// Serves an administrator if a step runs a command or the run is kept for inspection. Returns the kubeconfig.
     async fn admin(&self, cluster: &TestCluster, ending: &mut Ending) -> std::io::Result<Option<PathBuf>> {
         let is_needed = self.scenario.steps.iter().any(|it| it.value.run.is_some());
         if !is_needed && !self.folder.is_kept() {

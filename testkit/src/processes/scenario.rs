@@ -21,7 +21,7 @@ use super::time::Time;
 pub struct Scenario {
     /// The controllers under test.
     pub(crate) controllers: Vec<Controller>,
-    /// The cluster in which every run begins.
+    /// Initial state of the cluster in every run.
     #[serde(default)]
     pub(crate) cluster: Cluster,
     /// Actions of users, in order. The first one begins when all controllers are ready.
@@ -31,7 +31,7 @@ pub struct Scenario {
     #[serde(default)]
     #[schemars(with = "Vec<Check>")]
     pub(crate) checks: Vec<Spanned<Check>>,
-    /// Fields that are not compared, such as `status.conditions.*.message`; `*` stands for any position in a list.
+    /// Fields that are not compared, such as `status.conditions.*.message`; `*` matches any position in a list.
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
     /// Names of disabled oracles, such as `end state` or `creates and deletes`.
@@ -42,7 +42,7 @@ pub struct Scenario {
     #[serde(default)]
     pub(crate) faults: Vec<String>,
     /// Time after the last fault and the last step within which the end state must be right. Default 20s. An end state
-    /// that becomes right within another half of this time counts as slow, not as wrong.
+    /// that becomes right within 1.5 times this time counts as slow, not as wrong.
     #[serde(default = "default_within")]
     pub(crate) within: Time,
     /// Network of the processes: `host` (default) or `private`.
@@ -98,18 +98,18 @@ pub(crate) struct Controller {
     /// place, for programs that only read an in-cluster configuration. Linux only; `unshare` and `mount` are needed.
     #[serde(default)]
     pub(crate) in_cluster: bool,
-    /// Namespace of its in-cluster configuration and its kubeconfig. Default `default`.
+    /// Namespace in the in-cluster configuration and in the kubeconfig. Default `default`.
     #[serde(default = "default_namespace")]
     pub(crate) namespace: String,
-    /// User of its token, such as `system:serviceaccount:shop:operator`. Only with `cluster.rbac`; default: an
-    /// administrator.
+    /// User of the controller's token, such as `system:serviceaccount:shop:operator`. Only with `cluster.rbac`;
+    /// default: an administrator.
     pub(crate) user: Option<String>,
-    /// Services whose webhooks it serves, as `NAMESPACE/NAME`. Default: all Services that
-    /// configurations name. Needed if several controllers serve webhooks.
+    /// Services with webhooks that the controller serves, as `NAMESPACE/NAME`. Default: all Services that
+    /// configurations name. Required if several controllers serve webhooks.
     #[serde(default)]
     pub(crate) webhooks: Vec<String>,
-    /// Port at which it serves webhooks, if it is not configurable; instead of `${PORT_WEBHOOK}`. Only with `network:
-    /// private`, because runs are concurrent.
+    /// Port at which the controller serves webhooks, instead of `${PORT_WEBHOOK}`, if the port is not configurable.
+    /// Only with `network: private`, because runs are concurrent.
     pub(crate) webhook_port: Option<u16>,
     /// Restarts the controller when it exits by itself, after 1s, then 2s, up to 16s. Default `true`. If `false`, an
     /// exit fails the run.
@@ -129,11 +129,11 @@ pub(crate) struct Controller {
 pub(crate) struct Ready {
     /// An `http://` URL that answers with a status below 400.
     pub(crate) url: Option<String>,
-    /// A text that a line of its output contains.
+    /// A text that must occur in a line of the process's output.
     pub(crate) log: Option<String>,
 }
 
-/// The cluster in which every run begins.
+/// Initial state of the cluster in every run.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Cluster {
@@ -146,7 +146,7 @@ pub(crate) struct Cluster {
     /// dumps, are stored unchanged.
     #[serde(default)]
     pub(crate) manifests: Vec<PathBuf>,
-    /// Controllers of the cluster itself that run, such as `gc` and `kubelet`. Default: all.
+    /// Controllers of the cluster itself to run, such as `gc` and `kubelet`. Default: all.
     pub(crate) workers: Option<Vec<String>>,
     /// API versions that Kubernetes no longer serves, for old controllers: `policy/v1beta1`, `batch/v1beta1` and
     /// `autoscaling/v2beta2`.
@@ -214,7 +214,7 @@ impl Default for Budget {
 }
 
 impl Scenario {
-    /// The path of a file named in the scenario.
+    /// Returns the path of a file named in the scenario.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.directory.join(path)
     }

@@ -30,16 +30,16 @@ use crate::lock::lock;
 use crate::test_cluster::TestCluster;
 use crate::work::Work;
 
-/// Time of a wait for a step without a fault, when all work is done.
+/// Expected duration of a wait in a run without a fault, when all work is done.
 const SHORT_WAIT: Duration = Duration::from_millis(250);
 
-/// Time after which a Pod starts, in real time. The default of the server would be most of a run.
+/// Time after which a Pod starts, in real time. The server's default would take most of a run.
 const POD_STARTS: Duration = Duration::from_millis(200);
 
 /// Time after which a run fails if its cluster has not settled.
 const SETTLE_BOUND: Duration = Duration::from_secs(60);
 
-/// Time for all steps of a run.
+/// Time limit for all steps of a run.
 const SCENARIO_BOUND: Duration = Duration::from_secs(10 * 60);
 
 /// Options of one exploration, in addition to the scenario.
@@ -53,10 +53,10 @@ pub struct Options {
     pub shard: Option<String>,
     /// JSON reports of all shards of a search, which are combined in place of a search. Their failures are replayed.
     pub merge: Vec<std::path::PathBuf>,
-    /// Ends the exploration when it is set. The report contains the failures found so far.
+    /// Flag that ends the exploration. The report contains the failures found so far.
     pub stop: Arc<AtomicBool>,
-    /// The program `drydock`, which runs as a reaper as well: it kills the controllers when this process ends. Default:
-    /// the program of this process.
+    /// Path of the program `drydock`, which is also run as a reaper: it kills the controllers when this process ends.
+    /// Default: the program of this process.
     pub reaper: Option<std::path::PathBuf>,
     /// Prints the phases of the exploration to standard error.
     pub is_verbose: bool,
@@ -211,7 +211,7 @@ impl Scenario {
     }
 
     fn work(&self) -> Work {
-        // Leases do not count, and neither does their older form.
+        // Leases do not count as work, and neither do the annotations that old clients use instead.
         let record = format!("metadata.annotations.{RECORD}");
         Work {
             ignored: self.ignore.iter().cloned().chain([record]).collect(),
@@ -388,7 +388,7 @@ impl Exploration<'_> {
         self.options.stop.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// The expected time of a later run. Most of its waits are shorter than those of the references.
+    /// Returns the expected duration of a later run. Most of its waits are shorter than the waits of the references.
     fn expected(&self, reference: &Reference, quiet: Duration) -> Duration {
         let waits = u32::try_from(reference.milestones.len()).unwrap_or(u32::MAX);
         let idle = self.runner.scenario.quiet.0.saturating_mul(waits.saturating_add(1));

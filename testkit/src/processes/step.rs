@@ -11,12 +11,12 @@ use super::time::Time;
 
 /// A step: one action, then a wait. Without `wait`, the cluster settles after the action.
 ///
-/// An action that the server cannot take at the moment (429, or 500 and above, as without its webhook) is tried again
-/// for 30s.
+/// If the server cannot handle an action at the moment (429, or 500 and above, as while a webhook is unavailable), the
+/// action is retried for 30s.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Step {
-    /// The name in reports, where its file and line follow. Default: the action in words.
+    /// The name in reports, followed by its file and line. Default: a description of the action.
     pub(crate) name: Option<String>,
     /// Files or directories with objects that are applied, as by `kubectl apply`.
     pub(crate) apply: Option<OneOrMany>,
@@ -26,11 +26,11 @@ pub(crate) struct Step {
     pub(crate) patch: Option<Patch>,
     /// A change of the current object, as made by `kubectl edit`.
     pub(crate) edit: Option<Edit>,
-    /// A number of replicas.
+    /// An object to scale.
     pub(crate) scale: Option<Scale>,
     /// Objects to delete: `RESOURCE/NAME`, such as `statefulsets/web`. Missing objects are ignored.
     pub(crate) delete: Option<OneOrMany>,
-    /// A command line for `sh`. `KUBECONFIG` in its environment is an administrator's.
+    /// A command line for `sh`. `KUBECONFIG` in its environment grants the rights of an administrator.
     pub(crate) run: Option<String>,
     /// A pause.
     pub(crate) pause: Option<Time>,
@@ -38,7 +38,7 @@ pub(crate) struct Step {
     /// Default: an administrator.
     #[serde(rename = "as")]
     pub(crate) user: Option<String>,
-    /// The action must be refused with an error that has this text, such as `denied the request`.
+    /// The action must be refused with an error that contains this text, such as `denied the request`.
     pub(crate) refused: Option<String>,
     /// Namespace of the objects of this step. Default `default`.
     pub(crate) namespace: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Step {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Patch {
-    /// `RESOURCE/NAME`
+    /// The object, as `RESOURCE/NAME`.
     pub(crate) object: String,
     /// Subresource that is patched, such as `status`.
     pub(crate) subresource: Option<String>,
@@ -60,32 +60,32 @@ pub(crate) struct Patch {
     pub(crate) json: Option<Vec<Value>>,
     /// A strategic merge patch, which merges lists of built-in kinds by the keys of their items.
     pub(crate) strategic: Option<Value>,
-    /// Fields to apply on the side of the server, with the conflicts forced. `apiVersion`, `kind` and the name are
-    /// filled in. Fields of an earlier `apply` patch that are missing are removed.
+    /// Fields for a server-side apply, which forces conflicts. `apiVersion`, `kind` and the name are filled in. Fields
+    /// of an earlier `apply` patch that are missing are removed.
     pub(crate) apply: Option<Value>,
 }
 
-/// A change of an object that is read just before: one of `run` and `json`. If the object was written in between, it is
-/// read and changed again.
+/// A change of the current object: one of `run` and `json`. If another client writes the object in between, it is read
+/// and changed again.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Edit {
-    /// `RESOURCE/NAME`
+    /// The object, as `RESOURCE/NAME`.
     pub(crate) object: String,
-    /// A line for `sh` that reads the object as JSON from standard input and writes the changed one, in JSON or YAML:
-    /// `jq '.spec.replicas += 1'`.
+    /// A command line for `sh` that reads the object as JSON from standard input and writes the changed one, in JSON or
+    /// YAML: `jq '.spec.replicas += 1'`.
     pub(crate) run: Option<String>,
     /// Operations of a JSON patch.
     pub(crate) json: Option<Vec<Value>>,
 }
 
-/// A number of replicas of an object.
+/// The new number of replicas of an object.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Scale {
-    /// `RESOURCE/NAME`
+    /// The object, as `RESOURCE/NAME`.
     pub(crate) object: String,
-    /// The new number.
+    /// The new number of replicas.
     pub(crate) replicas: u32,
 }
 
@@ -93,36 +93,37 @@ pub(crate) struct Scale {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Wait {
-    /// `RESOURCE/NAME`
+    /// The object, as `RESOURCE/NAME`.
     pub(crate) object: String,
     /// The condition in the syntax of `kubectl wait --for`: `condition=Ready`, `jsonpath={.status.phase}=Running`,
     /// `create` or `delete`.
     #[serde(rename = "for")]
     pub(crate) kubectl: Option<String>,
-    /// A condition of its status: `Ready`, or `Ready=False`. One of an older generation of the object does not count.
+    /// A condition in the object's status: `Ready`, or `Ready=False`. A condition that was observed for an older
+    /// generation of the object does not count.
     pub(crate) condition: Option<String>,
     /// A field as JSONPath: `{.status.readyReplicas}`, `{.status.conditions[?(@.type=="Ready")].status}`,
-    /// `{.metadata.labels.app\.kubernetes\.io/name}`. It may match one value.
+    /// `{.metadata.labels.app\.kubernetes\.io/name}`. It must not match more than one value.
     pub(crate) path: Option<String>,
     /// The value of the field. Without a value, the field must exist.
     pub(crate) equals: Option<Value>,
     /// The object must not exist.
     #[serde(default)]
     pub(crate) absent: bool,
-    /// Time within which the condition must hold. Default 60s. In a run with a fault, a condition that holds within
-    /// another half of this time counts as slow, not as wrong.
+    /// Time within which the condition must hold. Default 60s. In a run with a fault, a condition that holds within 1.5
+    /// times this time counts as slow, not as wrong.
     #[serde(default = "default_timeout")]
     pub(crate) timeout: Time,
 }
 
-/// A condition that is awaited, as it is evaluated.
+/// A condition that is awaited, parsed for its evaluation.
 #[derive(Clone, Debug)]
 pub(crate) enum Awaited {
     Exists,
     Absent,
     /// The type of a condition, and its status.
     Condition(String, String),
-    /// A field, and its value as text; without one the field must exist.
+    /// A field, and its value as text. Without a value, the field must exist.
     Field(FieldPath, String, Option<String>),
 }
 
@@ -148,7 +149,7 @@ fn default_timeout() -> Time {
 }
 
 impl Step {
-    /// The name in reports: the given name, or a description of the action.
+    /// Returns the name in reports: the given name, or a description of the action.
     pub(crate) fn title(&self) -> String {
         if let Some(name) = &self.name {
             return name.clone();
@@ -247,7 +248,7 @@ impl Patch {
         kinds.iter().filter(|it| **it).count()
     }
 
-    /// The body, for titles.
+    /// Returns the body, for titles.
     fn body(&self) -> Value {
         let objects = [&self.merge, &self.strategic, &self.apply];
         let body = objects.into_iter().flatten().next().cloned();
@@ -309,7 +310,7 @@ fn of_kubectl(text: &str) -> Result<Awaited, String> {
     }
 }
 
-/// A value as text: a string without its quotes.
+/// Formats a value: a string without its quotes, and other values as JSON.
 pub(crate) fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Takes the steps of users: makes their changes to the cluster, and waits for their conditions.
+//! Executes the steps of users: makes their changes to the cluster, and waits for their conditions.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -126,7 +126,7 @@ impl Step {
         Ok(())
     }
 
-    /// Reads an object and changes it, unless another client writes it in between.
+    /// Reads an object, changes it and writes it. Starts again if another client writes the object in between.
     async fn edit(&self, edit: &Edit, directory: &Path, access: Access<'_>) -> Result<(), String> {
         let named = named(access.cluster, &edit.object, self.namespace())?;
         let path = named.path("");
@@ -161,7 +161,8 @@ impl Step {
         }
     }
 
-    /// Waits until the objects that the step deletes are gone, as `kubectl delete` does, for a time.
+    /// Waits until the objects that the step deletes no longer exist, as `kubectl delete` does, but not longer than
+    /// `time`.
     pub(crate) async fn wait_until_deleted(&self, time: Duration, cluster: &TestCluster) {
         let began = Instant::now();
         let objects = self.delete.iter().flat_map(|it| it.all());
@@ -203,7 +204,7 @@ impl Step {
     }
 }
 
-/// Adds fields to an object, in front of its own fields.
+/// Merges fields into an object.
 fn merge(object: &mut Value, fields: &Value) {
     match (object, fields) {
         (Value::Object(object), Value::Object(fields)) => {
@@ -251,7 +252,7 @@ pub(crate) async fn run(
     let stdin = child.stdin.take();
     let write = async {
         if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // A command that does not read all of it closes its end.
+            // A command need not read all of its input.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     };

@@ -23,13 +23,13 @@ const STATE: &str = "state.";
 pub(crate) struct Stub {
     /// The Pods: `{labels: app=db}`, or `{namespace: shop, name: db-0}`.
     pub(crate) pods: Value,
-    /// The TCP port of the Pods. A Service may have another one, which leads to it by its `targetPort`.
+    /// The TCP port of the Pods. A Service may have another port, with this one as its `targetPort`.
     pub(crate) port: u16,
     /// Answers to HTTP requests. The first one that matches applies; without one, the answer is 404.
     #[serde(default)]
     pub(crate) http: Vec<Answer>,
-    /// Name of a Secret with `tls.crt` and `tls.key`, in the namespace of the Pod: requests arrive over TLS.
-    /// Connections are reset while the Secret does not exist. Only with `http`.
+    /// Name of a Secret with `tls.crt` and `tls.key`, in the namespace of the Pod, for serving TLS. Connections are
+    /// reset while the Secret does not exist. Only with `http`.
     pub(crate) tls: Option<String>,
     /// The program and its arguments. It must listen on the port `${PORT}` of the loopback interface. It is started at
     /// the first connection to a Pod, one process for each Pod, and ends with its Pod. `${POD_NAME}`,
@@ -48,11 +48,11 @@ pub(crate) struct Stub {
 pub(crate) struct Answer {
     /// Method of the requests, such as `GET`. Default: any.
     pub(crate) method: Option<String>,
-    /// Path of the requests, without the query; a `*` at the end stands for any rest. Default: any.
+    /// Path of the requests, without the query; a `*` at the end matches any rest. Default: any.
     pub(crate) path: Option<String>,
     /// A text that the body of the requests must contain.
     pub(crate) containing: Option<String>,
-    /// Values of the state of the Pod for which this answer applies; an empty text stands for a missing value.
+    /// Values of the state of the Pod for which this answer applies; an empty text means a missing value.
     #[serde(default)]
     pub(crate) when: BTreeMap<String, String>,
     /// Status of the answer. Default 200.
@@ -74,7 +74,7 @@ pub(crate) struct Answer {
     pub(crate) script: Option<Value>,
 }
 
-/// A Pod, as its stubs use it.
+/// The data of a Pod that its stubs use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) name: String,

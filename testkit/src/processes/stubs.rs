@@ -1,4 +1,4 @@
-//! `Stubs`: the programs of the simulated Pods of a run, to which the addresses of Pods and Services lead.
+//! `Stubs`: the programs of the simulated Pods of a run, which are reached at the addresses of Pods and Services.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ use super::stub::{Pod, Stub};
 use crate::hooks::Hooks;
 use crate::lock::lock;
 
-/// Address of the DNS server: that of NodeLocal DNSCache, which is outside the ranges of Pods and Services.
+/// Address of the DNS server: the address of NodeLocal DNSCache, which is outside the ranges of Pods and Services.
 const DNS: Ipv4Addr = Ipv4Addr::new(169, 254, 20, 10);
 
 /// Port of DNS.
@@ -56,7 +56,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Ports that are listened on.
+    /// Ports with a listener.
     ports: Vec<u16>,
     /// Programs by the uid of their Pods and the index of their stub.
     programs: BTreeMap<(String, usize), Arc<Program>>,
@@ -111,7 +111,7 @@ impl Stubs {
         state.programs.clear();
     }
 
-    /// The text of `resolv.conf` in the Pods of a namespace.
+    /// Returns the text of `resolv.conf` in the Pods of a namespace.
     pub(crate) fn resolver(namespace: &str) -> String {
         format!(
             "search {namespace}.svc.cluster.local svc.cluster.local cluster.local\nnameserver {DNS}\noptions ndots:5\n"
@@ -120,7 +120,7 @@ impl Stubs {
 }
 
 impl Shared {
-    /// Listens on ports of all Pods and Services.
+    /// Listens on these ports at the addresses of all Pods and Services.
     fn listen_all(self: &Arc<Self>, ports: &[u16]) -> io::Result<()> {
         for port in ports {
             if lock(&self.state).ports.contains(port) {
@@ -199,7 +199,7 @@ impl Shared {
         })
     }
 
-    /// Ends the programs of Pods that are gone.
+    /// Ends the programs of Pods that no longer exist.
     fn forget_all_but(&self, pods: &[Value]) {
         let exists = |uid: &str| pods.iter().any(|it| it["metadata"]["uid"] == uid);
         lock(&self.state).programs.retain(|(uid, _), _| exists(uid));

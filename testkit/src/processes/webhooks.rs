@@ -17,14 +17,14 @@ use super::scenario::{Controller, Scenario};
 use crate::hooks::Hooks;
 use crate::webhooks::{client_configs, host_of};
 
-/// The port at which a process serves webhooks, and the directory of its certificate, as they are filled in.
+/// Placeholders for the port at which a process serves webhooks, and for the directory of its certificate.
 pub(crate) const PORT: &str = "PORT_WEBHOOK";
 pub(crate) const CERTIFICATES: &str = "CERT_DIR";
 
-/// Directory of certificates below the one for temporary files, as controller-runtime has it by default.
+/// Default directory of certificates in controller-runtime, below the directory for temporary files.
 const DEFAULT: &str = "k8s-webhook-server/serving-certs";
 
-/// Kinds with the address of a webhook.
+/// Kinds that contain the address of a webhook.
 const KINDS: [&str; 3] = [
     "MutatingWebhookConfiguration",
     "ValidatingWebhookConfiguration",
@@ -34,7 +34,7 @@ const KINDS: [&str; 3] = [
 /// Beginning of a certificate in PEM.
 const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// Host of the webhooks of every Service.
+/// Key of a controller that serves the webhooks of all Services.
 const ANY_SERVICE: &str = "*";
 
 /// The certificate of all webhooks of a scenario; `None` if no controller serves webhooks.
@@ -47,7 +47,7 @@ pub(crate) struct Trust {
 }
 
 impl Controller {
-    /// Returns `true` if a place occurs in the command or the environment.
+    /// Returns `true` if a placeholder occurs in the command, the environment or the URL for readiness.
     fn uses(&self, place: &str) -> bool {
         let place = format!("${{{place}}}");
         let url = self.ready.as_ref().and_then(|it| it.url.as_ref());
@@ -85,7 +85,7 @@ impl Scenario {
     }
 }
 
-/// Returns the Services of a configuration, as `NAMESPACE/NAME`.
+/// Returns the Services that a webhook configuration refers to, as `NAMESPACE/NAME`.
 pub(crate) fn services(object: &Value) -> BTreeSet<String> {
     let mut object = object.clone();
     let configs = client_configs(&mut object).into_iter();
@@ -101,7 +101,8 @@ pub(crate) fn services(object: &Value) -> BTreeSet<String> {
 }
 
 impl Scenario {
-    /// Returns a note for each Service of a configuration that no controller serves: its webhooks cannot be called.
+    /// Returns a note for each Service in a webhook configuration that no controller serves: its webhooks cannot be
+    /// called.
     pub(crate) fn unserved_webhooks(&self, objects: &[Value]) -> Vec<String> {
         let serving = || self.controllers.iter().filter(|it| it.serves_webhooks());
         if serving().any(|it| it.webhooks.is_empty()) {
@@ -183,18 +184,18 @@ pub(crate) fn is_configuration(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|it| KINDS.contains(&it))
 }
 
-/// The host of the Service `NAMESPACE/NAME`.
+/// Returns the host of the Service `NAMESPACE/NAME`.
 fn service_host(service: &str) -> String {
     let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
     format!("{name}.{namespace}.svc")
 }
 
-/// The controllers of a run that serve webhooks, by hosts.
+/// The controllers of a run that serve webhooks, by host.
 #[derive(Debug, Default)]
 pub(crate) struct Served(BTreeMap<String, String>);
 
 impl Served {
-    /// Calls the webhooks of a controller at a port of this machine.
+    /// Makes the server call the webhooks of a controller at a port of this machine.
     pub(crate) fn add(&mut self, server: &ApiServer, controller: &Controller, name: &str, port: u16) {
         let hosts = match controller.webhooks.is_empty() {
             true => vec![ANY_SERVICE.to_owned()],

@@ -22,7 +22,7 @@ async fn refer(mut parent: ConfigMap, client: &Client, name: String) -> Reconcil
     done.map(drop)
 }
 
-/// The fix of both: the name is chosen and recorded first.
+/// The fix of both bugs: the name is chosen and recorded first.
 async fn choose_first(parent: &ConfigMap, client: &Client) -> Reconciled {
     let Some(name) = parent.annotations().get(REFERENCE) else {
         let name = format!("{}-{}", parent.name_any(), parent.uid().unwrap_or_default());
@@ -69,7 +69,7 @@ async fn apply(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconc
     }
     let secrets = api::<Secret>(&client);
     let created = secrets.create(&PostParams::default(), &unnamed(&parent)).await?;
-    // The cache of a client that reads through one may not have it yet.
+    // A client that reads through a cache may not have the object yet.
     let cached = GetParams {
         resource_version: Some("0".to_owned()),
     };

@@ -142,12 +142,12 @@ const BUGS: [Bug; 20] = [
     bug!("events before the lead", "hadron-project/hadron#71", standby::scenario),
 ];
 
-/// Returns `true` if figures are requested: by default only with optimisation.
+/// Returns `true` if figures are requested; by default only in builds with optimisation.
 fn is_measured() -> bool {
     !cfg!(debug_assertions) || std::env::var_os("DRYDOCK_FIGURES").is_some()
 }
 
-/// The measured bugs: all, or a few to check that the measurement works.
+/// Returns the measured bugs: all, or a few to check that the measurement works.
 fn measured() -> impl Iterator<Item = Bug> {
     BUGS.into_iter().take(if is_measured() { BUGS.len() } else { 2 })
 }
@@ -182,7 +182,7 @@ fn fixed_twins_pass(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 1
 /// The documentation of exploration, which has a table of the bugs.
 const GUIDE: &str = include_str!("../../src/explore/guide.md");
 
-/// The number of schedules until each bug is found, as in the documentation.
+/// Returns the number of schedules until each bug is found, as in the documentation.
 fn documented_schedules() -> Vec<u64> {
     let rows = GUIDE.lines().skip_while(|it| !it.starts_with("| bug |")).skip(2);
     let schedules = rows

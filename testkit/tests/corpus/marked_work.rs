@@ -26,7 +26,7 @@ async fn handle(session: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reco
     mark(&session, &client, "HANDLED").await
 }
 
-/// As theia-cloud.
+/// The scenario of theia-cloud.
 pub(crate) async fn interrupted(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("sessions", move |client| {
         operator(client, move |session, client| handle(session, client, is_fixed))
@@ -48,7 +48,7 @@ async fn deploy(function: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Rec
     }
 }
 
-/// As nuclio.
+/// The scenario of nuclio.
 pub(crate) async fn already_there(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("functions", move |client| {
         operator(client, move |function, client| deploy(function, client, is_fixed))

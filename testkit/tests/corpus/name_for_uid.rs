@@ -51,7 +51,7 @@ pub(crate) async fn scenario(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("collector", move |client| pod_collector(client, is_fixed));
     cluster.create(pod("db-0").status(json!({"phase": "Failed"}))).await;
     cluster.settle().await;
-    // Its owner recreates it, replacing the old one if that still exists.
+    // The Pod's owner recreates it, and deletes the old Pod first if it still exists.
     if cluster.exists(pod("db-0")) {
         cluster.delete(pod("db-0")).await;
     }

@@ -17,7 +17,7 @@ use testkit::objects::{ObjectBuilder, config_map};
 /// A reconcile function's result.
 pub(crate) type Reconciled = Result<(), kube::Error>;
 
-/// A controller of ConfigMaps, which represent custom resources, and of the Pods they own: kube-runtime's, with a retry
+/// Runs kube-runtime's controller of ConfigMaps, which represent custom resources, and of the Pods they own. It retries
 /// after five seconds.
 pub(crate) async fn operator<F>(client: Client, reconcile: impl Fn(Arc<ConfigMap>, Client) -> F + Send + Sync + 'static)
 where
@@ -39,7 +39,7 @@ where
         .await;
 }
 
-/// The objects of a kind in the default namespace.
+/// Returns an `Api` for the objects of a kind in the default namespace.
 pub(crate) fn api<K>(client: &Client) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -47,12 +47,12 @@ where
     Api::default_namespaced(client.clone())
 }
 
-/// A custom resource.
+/// Builds a custom resource.
 pub(crate) fn custom(name: &str) -> ObjectBuilder {
     config_map(name)
 }
 
-/// A field of a custom resource's specification.
+/// Returns a field of a custom resource's specification.
 pub(crate) fn spec<'a>(parent: &'a ConfigMap, field: &str) -> &'a str {
     parent
         .data
@@ -85,7 +85,7 @@ pub(crate) fn annotation<'a>(parent: &'a ConfigMap, name: &str) -> Option<&'a st
     parent.annotations().get(name).map(String::as_str)
 }
 
-/// A Pod of this custom resource.
+/// Builds a Pod of this custom resource.
 pub(crate) fn pod_of(parent: &ConfigMap, metadata: Value) -> Pod {
     let mut pod: Pod = typed(json!({
         "metadata": metadata, "spec": {"containers": [{"name": "main", "image": "main"}]},
@@ -94,7 +94,7 @@ pub(crate) fn pod_of(parent: &ConfigMap, metadata: Value) -> Pod {
     pod
 }
 
-/// A volume claim with this name and annotation.
+/// Builds a volume claim with this name and annotation.
 pub(crate) fn claim(name: &str, size: &str) -> PersistentVolumeClaim {
     typed(json!({
         "metadata": {"name": name, "annotations": {"size": size}},
@@ -102,7 +102,7 @@ pub(crate) fn claim(name: &str, size: &str) -> PersistentVolumeClaim {
     }))
 }
 
-/// A Secret, which represents a volume: a real claim has a finalizer that only its own controller removes.
+/// Builds a Secret, which represents a volume: a real claim has a finalizer that only its own controller removes.
 pub(crate) fn volume(name: &str) -> Secret {
     typed(json!({"metadata": {"name": name}}))
 }
@@ -129,7 +129,7 @@ where
     }
 }
 
-/// The names of all objects on the server.
+/// Returns the names of all objects on the server.
 pub(crate) async fn names<K>(api: &Api<K>) -> Result<Vec<String>, kube::Error>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned,

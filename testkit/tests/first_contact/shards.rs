@@ -69,7 +69,7 @@ fn run(bug: &str, environment: &[(&str, &str)]) -> Output {
         .expect("the process starts")
 }
 
-/// An empty directory for reports.
+/// Creates an empty directory for reports.
 fn reports(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // The directory does not exist the first time.
@@ -112,7 +112,7 @@ fn failure_of_a_shard_is_reproduced() {
     assert_eq!(schedules(&text), made, "{text}");
 }
 
-/// Number of schedules in a report.
+/// Returns the number of schedules in a report.
 fn schedules(report: &str) -> u64 {
     let before = report.split(" schedules;").next().unwrap_or_default();
     let number = before.rsplit('(').next().unwrap_or_default().replace(',', "");

@@ -43,7 +43,7 @@ async fn same_test_runs_on_the_fake_server() {
     a_pod_gets_its_config_map_though_the_first_write_fails(&TestCluster::start()).await;
 }
 
-/// A server behind a socket, in its own runtime, and a client of it.
+/// Runs a test with a client of a server behind a socket, which has its own runtime.
 async fn behind_a_socket<T>(test: impl AsyncFnOnce(Client) -> T) -> T {
     let (tell, told) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -17,7 +17,7 @@ use crate::support::{Told, watch_pods};
 
 type Events = std::pin::Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Send>>;
 
-/// A watch of ConfigMaps from now on, by a client of this name.
+/// Opens a watch of ConfigMaps from now on, as the client of this name.
 async fn watch(cluster: &TestCluster, client: &str) -> Events {
     let maps: Api<ConfigMap> = Api::all(cluster.client_named(client));
     let version = cluster.server().resource_version().to_string();

@@ -23,7 +23,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("watch", &["api", "storage"]),
     ("storage", &["api"]),
     ("api", &[]),
-    // beside the path
+    // next to the path
     ("egress", &["api", "registry"]),
     ("workers", &["api", "registry", "watch", "storage", "entropy", "tasks"]),
     ("journal", &["api", "entropy"]),
@@ -367,7 +367,7 @@ fn documentation_and_comments_begin_with_the_thing_or_the_verb() {
     faults.assert_none();
 }
 
-/// The first word of each block of documentation or comments, with its line.
+/// Returns the first word of each block of documentation or comments, with its line.
 fn first_words(text: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut before = None;
@@ -412,7 +412,7 @@ fn cited_rules_are_in_the_list_of_rules() {
     faults.assert_none();
 }
 
-/// The rules that a line cites: `rule A1`, `rules A1, B2 and C3`, or the name of a test such as `fn b14_…`.
+/// Returns the rules that a line cites: `rule A1`, `rules A1, B2 and C3`, or the name of a test such as `fn b14_…`.
 fn cited_rules(line: &str) -> Vec<String> {
     let mut cited = Vec::new();
     for (at, _) in line.match_indices("rule") {
@@ -472,7 +472,7 @@ impl Faults {
         self.0.push(format!("{}:{line}: {what}", source.path));
     }
 
-    /// One for each line of code that contains `word` at the start of a word.
+    /// Adds a fault for each line of code that contains `word` at the start of a word.
     fn add_lines(&mut self, source: &Source, word: &str, what: &str) {
         for (index, line) in source.code.iter().enumerate() {
             if contains_word(line, word) {
@@ -496,7 +496,7 @@ fn contains_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// One file.
+/// A source file.
 struct Source {
     /// The path within the workspace, with `/` between the folders.
     path: String,
@@ -517,13 +517,13 @@ impl Source {
         Self { path, text, code }
     }
 
-    /// The path within `src`: `["storage", "store.rs"]`.
+    /// Returns the path within `src`: `["storage", "store.rs"]`.
     fn parts(&self) -> Vec<&str> {
         let (_, within) = self.path.split_once("/src/").unwrap_or(("", &self.path));
         within.split('/').collect()
     }
 
-    /// The first folder within `src`, or the file's name.
+    /// Returns the first folder within `src`, or the file's name.
     fn layer(&self) -> &str {
         self.parts()[0].trim_end_matches(".rs")
     }
@@ -532,7 +532,7 @@ impl Source {
         self.text.lines().take(5).any(|line| line.contains(GENERATED))
     }
 
-    /// Each layer that code of this file names by `crate::layer` or by enough `super::`, with the line.
+    /// Returns each layer that code of this file names by `crate::layer` or by enough `super::`, with the line.
     fn named_layers(&self) -> Vec<(usize, String)> {
         self.named_below(&[])
     }
@@ -557,7 +557,7 @@ impl Source {
     }
 }
 
-/// The first name of a path, or the first names of each path in braces.
+/// Returns the first name of a path, or the first names of each path in braces.
 fn first_names(code: &str) -> Vec<String> {
     let name = |text: &str| -> String {
         text.trim_start()
@@ -584,7 +584,7 @@ fn first_names(code: &str) -> Vec<String> {
     names
 }
 
-/// The same text with every comment, string and character literal blanked; lines stay where they are.
+/// Returns the same text with every comment, string and character literal blanked; lines keep their positions.
 fn without_comments_and_strings(text: &str) -> String {
     let mut rest = text;
     let mut code = String::with_capacity(text.len());
@@ -593,7 +593,7 @@ fn without_comments_and_strings(text: &str) -> String {
         if length == 0 {
             code.push(first);
             rest = &rest[first.len_utf8()..];
-            // A name may end in `r` or `b` before a quote only where it is the literal's own prefix.
+            // A name may only end in `r` or `b` before a quote if this letter is the literal's own prefix.
             if first.is_alphanumeric() || first == '_' {
                 let end = rest
                     .find(|it: char| !(it.is_alphanumeric() || it == '_'))
@@ -609,7 +609,7 @@ fn without_comments_and_strings(text: &str) -> String {
     code
 }
 
-/// The length of the comment or literal that `text` starts with; 0 if it starts with neither.
+/// Returns the length of the comment or literal that `text` starts with; 0 if it starts with neither.
 fn literal_length(text: &str) -> usize {
     let until = |from: usize, end: &str| text[from..].find(end).map_or(text.len(), |at| from + at + end.len());
     if text.starts_with("//") {
@@ -633,7 +633,7 @@ fn literal_length(text: &str) -> usize {
     0
 }
 
-/// The length of a string literal, with its quotes.
+/// Returns the length of a string literal, with its quotes.
 fn quoted_length(text: &str) -> usize {
     let mut escaped = true;
     for (at, letter) in text.char_indices() {
@@ -647,7 +647,7 @@ fn quoted_length(text: &str) -> usize {
     text.len()
 }
 
-/// The length of a character literal, with its quotes; 0 for a lifetime.
+/// Returns the length of a character literal, with its quotes; 0 for a lifetime.
 fn character_length(text: &str) -> usize {
     let inner = &text[1..];
     if let Some(escape) = inner.strip_prefix('\\') {
@@ -662,7 +662,7 @@ fn character_length(text: &str) -> usize {
     }
 }
 
-/// The lines, with everything below `#[cfg(test)]` blanked to the end of that item.
+/// Returns the lines, with everything below `#[cfg(test)]` blanked to the end of that item.
 fn without_tests(code: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut depth = 0_i32;
@@ -688,7 +688,7 @@ fn library_sources() -> Vec<Source> {
     all
 }
 
-/// The Rust files below a folder of the workspace, in order, without files that only contain tests.
+/// Reads the Rust files below a folder of the workspace, in order, without files that only contain tests.
 fn sources(folder: &str) -> Vec<Source> {
     let mut files = Vec::new();
     find_files(&root().join(folder), &["rs"], &mut files);
@@ -704,7 +704,7 @@ fn sources(folder: &str) -> Vec<Source> {
     files.into_iter().map(Source::read).collect()
 }
 
-/// Files with one of these extensions below a folder, in order, without build output and hidden files.
+/// Finds files with one of these extensions below a folder, in order, without build output and hidden files.
 fn find_files(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).unwrap_or_else(|err| panic!("{}: {err}", folder.display()));
     let mut paths: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
@@ -731,7 +731,7 @@ fn root() -> PathBuf {
         .expect("the crate is in the workspace")
 }
 
-/// The reader of sources is itself read here.
+/// Tests of the functions that read source files.
 mod reader {
     use super::*;
 

@@ -12,7 +12,7 @@ use testkit::{TestCluster, Verb, cluster, faults};
 
 use crate::support::{Told, watch_pods};
 
-/// A cluster with a watcher that has received the Pods `web-0` and `web-1`.
+/// Starts a cluster with a watcher that has received the Pods `web-0` and `web-1`.
 async fn watching(config: watcher::Config) -> (TestCluster, Told) {
     let cluster = TestCluster::builder().object(pod("web-0")).object(pod("web-1")).start();
     let told = Told::default();

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::support::{Told, failure, failure_of, label_pods, own_config_maps, watch_pods};
 
-/// A separate directory for one test.
+/// Creates a separate directory for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
     fs::create_dir_all(folder.join("namespaces/shop/core")).expect("the target directory is writable");

@@ -22,7 +22,7 @@ use testkit::objects::pod;
 
 use self::browser::Tab;
 
-/// A separate, empty folder for one test.
+/// Creates a separate, empty folder for one test.
 fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -86,13 +86,13 @@ fn volumes() -> Explore {
     })
 }
 
-/// A crash between two writes.
+/// Returns the report of a crash between two writes.
 fn crashed() -> Report {
     let replay = "crash-after=1000@operator:patch:configmaps:default/web#1";
     volumes().replay(replay).report()
 }
 
-/// The page of a report, opened from a file; `None` without a browser.
+/// Opens the page of a report, from a file; `None` without a browser.
 #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
 fn open(report: &Report) -> Option<Tab> {
     let Some(program) = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from) else {

@@ -28,7 +28,7 @@ fn explored(controller: &str, command: &str, fields: &str, arguments: &[&str]) -
     explored_with(controller, command, "", fields, arguments)
 }
 
-/// As `explored`, with these fields of the controller.
+/// Same as `explored`, with these fields of the controller.
 fn explored_with(controller: &str, command: &str, own: &str, fields: &str, arguments: &[&str]) -> Explored {
     let directory = Directory::new();
     let program = std::env::current_exe().expect("the test has an executable");

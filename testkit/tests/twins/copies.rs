@@ -219,7 +219,7 @@ async fn lead(leases: &Api<Lease>, name: &str) -> kube::Result<bool> {
         .map(|_| true)
 }
 
-/// Charges for each order once. The bug charges without a key that makes a repeated charge the same.
+/// Charges for each order once. The bug charges without an idempotency key.
 async fn only_the_leader_charges(cluster: &TestCluster, is_healthy: bool) {
     for name in ["one", "two"] {
         let billing = cluster.external("billing").of(name);

@@ -30,7 +30,7 @@ mod without_workers {
     }
 }
 
-/// A garbage collector runs.
+/// Builds a cluster with a garbage collector.
 fn collected() -> TestClusterBuilder {
     plain().workers([Worker::GarbageCollector])
 }

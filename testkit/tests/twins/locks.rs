@@ -30,7 +30,7 @@ fn world() -> TestClusterBuilder {
         .object(config_map("work").data("todo", "1"))
 }
 
-/// Flaws of a replica with writes that do not name the version they are based on.
+/// Flaws of a replica. Writes of a flawed replica do not name the version on which they are based.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     /// Its writes name the version of the object, and its calls the term of the lock.

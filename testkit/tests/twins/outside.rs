@@ -25,7 +25,7 @@ twins! {
     secret_in_use_is_kept: "end state", "secrets default/login metadata.annotations.users: expected \"1\", found \"2\"";
 }
 
-/// Deletes credentials whose Site is gone, once a minute. The bug lists the Sites first.
+/// Deletes credentials without a Site, once a minute. The bug lists the Sites first.
 async fn credentials_without_a_site_are_swept(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("sweeper", move |client: Client| async move {
         let sites = Api::<Site>::default_namespaced(client.clone());
@@ -219,7 +219,7 @@ async fn missed_heartbeat_is_forgiven(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Creates a record of a domain and another one that names its owner; it never changes the record of a stranger. The
-/// bug creates the record first, and takes it for a stranger's after a crash.
+/// bug creates the record first, and treats it as a stranger's after a crash.
 async fn record_has_an_owner(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,

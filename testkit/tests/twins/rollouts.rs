@@ -27,8 +27,8 @@ twins! {
     paused_workload_gets_its_size_back: "end state", "metadata.annotations.size: expected \"3\", found \"0\"";
 }
 
-/// Scales a Deployment by its load, every 15 s; it waits for a minute before it scales down. The bug takes a load that
-/// cannot be read for zero.
+/// Scales a Deployment by its load, every 15 s; it waits for a minute before it scales down. The bug treats a load that
+/// cannot be read as zero.
 async fn unknown_load_keeps_the_scale(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -140,7 +140,7 @@ async fn build_of_this_generation_is_deployed(cluster: &TestCluster, is_healthy:
 
 const WEIGHTS: [&str; 3] = ["20", "50", "100"];
 
-/// Sends 20, 50 and 100 % of the traffic to a new image, with a minute between. The bug counts the steps in memory.
+/// Sends 20, 50 and 100 % of the traffic to a new image, a minute apart. The bug counts the steps in memory.
 async fn weight_of_a_canary_grows(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("canary");
     cluster.controller("canary", move |client: Client| {

@@ -21,7 +21,7 @@ twins! {
     order_of_an_atomic_list_counts: "end state", "queue";
 }
 
-/// A kind with a map list, a set and an atomic list in its status.
+/// Builds a cluster with a kind that has a map list, a set and an atomic list in its status.
 fn zones() -> TestClusterBuilder {
     plain().object(testkit::objects::serialized(&json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

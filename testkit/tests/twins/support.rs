@@ -136,12 +136,12 @@ pub(crate) fn now() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
-/// Ends a reconciliation: the next one begins with an event.
+/// Ends a reconciliation; the next event starts another one.
 pub(crate) const fn done() -> Done {
     Ok(Action::await_change())
 }
 
-/// Ends a reconciliation: the next one begins after at most this number of seconds.
+/// Ends a reconciliation; the next one starts after at most this number of seconds.
 pub(crate) fn again(seconds: u64) -> Done {
     Ok(Action::requeue(Duration::from_secs(seconds)))
 }
@@ -397,7 +397,7 @@ pub(crate) fn annotation<'a>(parent: &'a ConfigMap, name: &str) -> &'a str {
     parent.annotations().get(name).map_or("", String::as_str)
 }
 
-/// A cluster without workers of the server.
+/// Builds a cluster without workers of the server.
 pub(crate) fn plain() -> TestClusterBuilder {
     TestCluster::builder()
 }

@@ -1,4 +1,4 @@
-//! Calls of controllers outside of the API, and outages of the systems that they call.
+//! Calls of controllers to systems outside of the API, and outages of these systems.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::explore::trace::{Outcome, Step, What};
 
 /// A registered call outside of the API.
 pub(crate) struct CallTicket {
-    /// Index of its step in the trace.
+    /// Index of the call's step in the trace.
     pub(crate) index: usize,
-    /// Number of its controller's life.
+    /// Number of the controller's life.
     pub(crate) life: u32,
     /// Effects before and after the call.
     pub(crate) before: Vec<OnCall>,
@@ -56,7 +56,8 @@ impl Gate {
         }
     }
 
-    /// Makes the calls of a client to an external system fail for a time. `name` is the system with the verb.
+    /// Makes the calls of a client to an external system fail for a time. `name` contains the system and the verb of a
+    /// call.
     pub(crate) fn disconnect(&self, client: &str, name: &str, time: Duration) {
         self.lasts(time);
         let until = Instant::now() + time;
@@ -75,7 +76,7 @@ impl Gate {
     }
 }
 
-/// Returns the key of a client's connection to an external system; `name` is the system with the verb of a call.
+/// Returns the key of a client's connection to an external system. `name` contains the system and the verb of a call.
 fn connection(client: &str, name: &str) -> (String, String) {
     let system = name.rsplit_once('.').map_or(name, |(system, _)| system);
     (client.to_owned(), system.to_owned())

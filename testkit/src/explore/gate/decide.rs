@@ -18,13 +18,13 @@ use crate::explore::trace::{Delivery, Outcome, Request, STEP, Step, What, timele
 use crate::lock::lock;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Number of requests and events at one instant of virtual time that is treated as a loop that stops the clock.
+/// Number of requests and events at one instant of virtual time from which a run counts as a loop that stops the clock.
 const AT_ONE_INSTANT: u64 = 2_000;
 
-/// While all work is done, as many messages as in a whole run are permitted within this time.
+/// Period of waiting in which a run may send as many additional messages as in a whole run.
 const RATE: Duration = Duration::from_secs(120);
 
-/// Maximum number of messages that are listed when there were too many.
+/// Maximum number of messages that the report of a hot loop lists.
 const CULPRITS: usize = 4;
 
 /// Maximum number of lines of controllers' output that a run keeps.
@@ -45,7 +45,7 @@ pub(crate) struct Gate {
     limit: u64,
     /// Set if deletes by name are checked.
     checks_deletes: bool,
-    /// Guards the record of the run.
+    /// The record of the run.
     state: Mutex<State>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct State {
     lives: BTreeMap<Arc<str>, u32>,
     /// Number of named steps of the scenario that have begun, or that the plan skips.
     pub(crate) step: usize,
-    /// Points without their numbers of the messages of this step.
+    /// Points of the messages in this step, without their numbers.
     pub(crate) in_step: HashSet<String>,
     pub(crate) violations: Vec<Violation>,
     /// End of the last fault that has begun.
@@ -70,7 +70,8 @@ pub(crate) struct State {
     /// Delay of the latest step with a state that became right only after `within`.
     pub(crate) late_step: Option<std::time::Duration>,
     pub(crate) messages: u64,
-    /// Messages caused by the server's workers, which do not count for a hot loop.
+    /// Number of messages by which the limit for hot loops is raised: for requests of workers, waits, and additional
+    /// pages.
     pub(crate) allowed: u64,
     /// Uids of the objects that controllers created, by object; objects with generated names are keyed by their prefix.
     pub(crate) created: Uids,
@@ -80,11 +81,11 @@ pub(crate) struct State {
     pub(crate) ended: BTreeMap<Arc<str>, u32>,
     /// Description of the first step of the test that began during a fault.
     pub(crate) went_on: Option<String>,
-    /// Delay after which the end state was right.
+    /// Time from the last fault to the correct end state, if it exceeded `within`.
     pub(crate) late: Option<Duration>,
-    /// Messages at one instant of virtual time.
+    /// The latest instant of virtual time with a message, and the number of messages at this instant.
     at_instant: (Option<Instant>, u64),
-    /// Pages that are still to be read, by client and resource.
+    /// Number of pages that a client still has to read, by client and resource.
     pub(crate) pages: BTreeMap<(Arc<str>, String), u32>,
     /// State at each return of `settle`.
     pub(crate) milestones: Vec<Milestone>,
@@ -104,7 +105,7 @@ pub(crate) struct State {
     pub(crate) waited: usize,
     /// Set if the scenario ended early because it did not wait for the cluster.
     pub(crate) is_void: bool,
-    /// Set if the reference lacks the state to compare the end with.
+    /// Set if the end cannot be judged, because the reference lacks the state to compare it with.
     pub(crate) is_unjudged: bool,
     /// Set if a wrong state was judged early.
     pub(crate) is_hasty: bool,
@@ -132,7 +133,7 @@ pub(crate) struct State {
 
 /// A registered request.
 pub(crate) struct Ticket {
-    /// Index of its step in the trace.
+    /// Index of the request's step in the trace.
     pub(crate) index: usize,
     /// Effects before the request reaches the server, and after it has completed.
     pub(crate) before: Vec<OnRequest>,
@@ -439,7 +440,7 @@ impl Gate {
         state.windows_end.filter(|_| !is_early)
     }
 
-    /// Returns `true` if the test continues during faults at a wait with this number, counted from 1.
+    /// Returns `true` if the test continues during faults at the wait with this number, counted from 1.
     pub(crate) fn is_early(&self, wait: usize) -> bool {
         self.plan.overlaps() && self.plan.patient_from.is_none_or(|patient| wait < patient)
     }
@@ -457,7 +458,7 @@ impl Gate {
         state.windows_end = state.windows_end.max(end);
     }
 
-    /// Disconnects a client.
+    /// Disconnects a client for a time.
     pub(crate) fn pause(&self, client: &Arc<str>, time: Duration) {
         self.lasts(time);
         self.state().paused.insert(Arc::clone(client), Instant::now() + time);
@@ -470,7 +471,7 @@ impl Gate {
         self.state().lagging.insert(key, Instant::now() + time);
     }
 
-    /// Returns the end of the silence of a watch that begins.
+    /// Returns the time until which a new watch is silent.
     pub(crate) fn lags(&self, life: &Life, resource: &str) -> Option<Instant> {
         let mut state = self.state();
         if state.lagging.is_empty() {
@@ -479,7 +480,7 @@ impl Gate {
         state.lagging.remove(&(Arc::clone(&life.client), resource.to_owned()))
     }
 
-    /// Returns the end of a client's isolation.
+    /// Returns the time until which a client is disconnected.
     pub(crate) fn paused(&self, client: &str) -> Option<Instant> {
         if let Some((cut_off, [from, until])) = &self.plan.cut_off
             && cut_off == client
@@ -503,7 +504,7 @@ impl Gate {
         self.state().lives.get(&*escaped(name)).copied().unwrap_or_default()
     }
 
-    /// Records a violation once.
+    /// Records the first violation of each oracle.
     pub(crate) fn violation(&self, oracle: &'static str, what: String) {
         let mut state = self.state();
         if !state.violations.iter().any(|it| it.oracle == oracle) {
@@ -511,7 +512,7 @@ impl Gate {
         }
     }
 
-    /// Records a create or delete of a controller.
+    /// Records that a controller created or deleted an object.
     pub(crate) fn done(&self, life: &Life, request: &Request, created: bool, shown: &Shown, has_precondition: bool) {
         let base = request.resource.split('/').next().unwrap_or_default();
         if matches!(base, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") || shown.uid.is_empty() {
@@ -545,7 +546,7 @@ impl Gate {
     }
 }
 
-/// Returns the effects at one point of attack.
+/// Collects the effects of actions at one place, such as before a request.
 pub(super) fn effects<E>(actions: &[Action], at: impl Fn(&Action) -> Option<E>) -> Vec<E> {
     actions.iter().filter_map(at).collect()
 }

@@ -13,7 +13,7 @@ pub(crate) struct Life {
     pub(crate) client: Arc<str>,
     pub(crate) number: u32,
     is_dead: AtomicBool,
-    /// Guards the client's observations in this life.
+    /// The client's observations in this life.
     told: Mutex<Told>,
 }
 
@@ -61,7 +61,7 @@ impl Life {
         lock(&self.told).revisions.get(resource).copied().unwrap_or_default()
     }
 
-    /// Returns the uid behind a name, as far as the client has observed it.
+    /// Returns the last uid that the client has observed for a name.
     pub(crate) fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
         let resource = resource.split('/').next().unwrap_or_default();
         let key = format!("{resource} {namespace}/{name}");

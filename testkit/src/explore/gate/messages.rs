@@ -21,7 +21,8 @@ pub(crate) const REVISION: &str = "resourceVersion";
 /// First bytes of a body in protobuf, which the gate does not read.
 const PROTOBUF: &[u8] = b"k8s\0";
 
-/// Parses the verb, the resource and the object of a request from its path; `None` for other paths.
+/// Parses the verb, the resource and the object of a request from its path. Other paths are discovery if the method is
+/// GET, and `None` otherwise.
 pub(crate) fn read(method: &Method, uri: &Uri) -> Option<Request> {
     let Some(path) = ResourcePath::parse(uri.path()) else {
         return (method == Method::GET).then(|| of_discovery(uri.path().trim_end_matches('/')));
@@ -58,7 +59,7 @@ pub(crate) fn read(method: &Method, uri: &Uri) -> Option<Request> {
     })
 }
 
-/// A request for discovery or the version. Its path is used instead of an object's name.
+/// Returns a request for discovery or the version. Its path replaces an object's name.
 fn of_discovery(path: &str) -> Request {
     Request {
         object: format!("/{}", escaped(path.trim_start_matches('/'))),
@@ -69,7 +70,7 @@ fn of_discovery(path: &str) -> Request {
 /// Adds information from the body, and from the client's view of the object, to a request.
 pub(crate) fn look_inside(about: &mut Request, life: &Life, body: &Bytes) {
     about.may_conflict = match about.verb {
-        // The object in an update is one that was read before.
+        // Updates usually name the version of the object that was read before.
         Verb::Update if body.starts_with(PROTOBUF) => true,
         Verb::Update | Verb::Patch | Verb::Delete => contains(body, b"\"resourceVersion\""),
         Verb::Get | Verb::List | Verb::Watch | Verb::Create | Verb::DeleteCollection => false,

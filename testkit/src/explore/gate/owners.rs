@@ -11,7 +11,7 @@ use super::decide::Gate;
 use crate::explore::outcomes::generate_name;
 use crate::explore::trace::Request;
 
-/// State of an object before its deletion. Most kinds answer a delete with a Status, which contains less.
+/// State of an object before its deletion. The server answers most deletes with a Status, which contains less.
 #[derive(Debug, Default)]
 pub(crate) struct Deletion {
     /// Set if the request has a uid as a precondition.

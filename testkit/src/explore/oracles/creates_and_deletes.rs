@@ -1,4 +1,4 @@
-//! No object is created or deleted more often than in the reference.
+//! `Oracle::CreatesAndDeletes`: no object is created or deleted more often than in the reference.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! No client deletes, by name, an object that it has not observed.
+//! `Oracle::DeletesByName`: no client deletes, by name, an object that it has not observed.
 
 use super::row::{Looks, OracleRow};
 use crate::explore::outcomes::DELETES_BY_NAME;

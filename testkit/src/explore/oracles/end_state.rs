@@ -1,4 +1,4 @@
-//! The end state equals the end state of the run without faults.
+//! `Oracle::EndState`: the end state equals the end state of the run without faults.
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow};

@@ -13,7 +13,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) cluster: &'a TestCluster,
     /// The record of the run's messages, with its plan.
     pub(crate) gate: &'a Gate,
-    /// The run without faults; `None` in that run itself.
+    /// The run without faults; `None` if this is the reference run.
     pub(crate) reference: Option<&'a Reference>,
     /// The explored spec, if the exploration changes one.
     pub(crate) spec: Option<&'a Spec>,

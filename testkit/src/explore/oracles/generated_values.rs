@@ -1,4 +1,4 @@
-//! The copies of a generated value are equal at the end.
+//! `Oracle::GeneratedValues`: the copies of a generated value are equal at the end.
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow};

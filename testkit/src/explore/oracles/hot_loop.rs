@@ -1,4 +1,4 @@
-//! A run does not have many more messages than the reference.
+//! `Oracle::HotLoop`: a run does not have many more messages than the reference.
 
 use super::row::{Looks, OracleRow};
 use crate::explore::outcomes::HOT_LOOP;

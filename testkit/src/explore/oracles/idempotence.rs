@@ -1,4 +1,4 @@
-//! A restart after all work is done changes nothing.
+//! `Oracle::Idempotence`: a restart after all work is done changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use crate::explore::trace::{Step, What};
 /// Maximum number of writes that are listed.
 const SHOWN: usize = 5;
 
-/// Minimum number of earlier changes of a series of heartbeats.
+/// Minimum number of earlier changes of the same fields for a change to count as a heartbeat.
 const HEARTBEATS: usize = 3;
 
-/// Fields of the metadata that the server sets with each write.
+/// Metadata fields that the server sets on each write.
 const SERVER: [&str; 3] = [
     "metadata.generation",
     "metadata.managedFields",
@@ -79,14 +79,14 @@ fn overwritten(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     })
 }
 
-/// Returns the fields of an object before and after a change, except for those of the server.
+/// Returns the fields of an object before and after a change, except for fields that the server sets.
 fn contents(change: &StoredChange) -> Option<[BTreeMap<String, Value>; 2]> {
     let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
     let is_left_out = |path: &str| SERVER.contains(&path);
     Some([before, after].map(|it| leaves(it.value(), &is_left_out)))
 }
 
-/// Returns `true` if all changes after the restart continue a series, and the state is the same but for times. A
+/// Returns `true` if all changes after the restart continue a series, and the state is the same except for times. A
 /// controller may replace objects with a time in their names: it has taken the next backup and deleted the oldest one.
 /// It may also send its next heartbeat.
 fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeSet<u64>) -> bool {
@@ -112,7 +112,7 @@ fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeS
 }
 
 /// Returns `true` for a change that only advances times of an object which earlier changes have already advanced in the
-/// same way. A controller that writes the time of its start has not done so before.
+/// same way. A start time, which a controller writes once, is not a heartbeat.
 fn is_heartbeat(change: &StoredChange, earlier: &[&StoredChange]) -> bool {
     let Some(times) = advanced_times(change) else {
         return false;

@@ -1,4 +1,4 @@
-//! `status.observedGeneration` is the newest generation at the end.
+//! `Oracle::ObservedGeneration`: `status.observedGeneration` is the newest generation at the end.
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow};

@@ -1,4 +1,4 @@
-//! Objects without an ownerReference although similar objects have one.
+//! `Oracle::Owners`: finds objects without an ownerReference although similar objects have one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ struct Made {
     owners: Vec<String>,
 }
 
-/// Returns an object without an ownerReference if other objects of the same owner have one. The owner is identified by
-/// its name, with which the object's name begins.
+/// Describes an object without an ownerReference if other objects of the same owner have one. The owner is identified
+/// by its name, which is a prefix of the object's name.
 fn check(facts: &Facts<'_>) -> Option<String> {
     // Only the reference is checked: the controllers are the same in all runs.
     if facts.reference.is_some() {

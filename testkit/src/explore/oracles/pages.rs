@@ -1,4 +1,4 @@
-//! Clients that list with a limit read all pages.
+//! `Oracle::Pages`: clients that list with a limit read all pages.
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow};

@@ -1,4 +1,4 @@
-//! Fields that return to an earlier value, as after a decision based on an old state.
+//! `Oracle::Rollback`: finds fields that return to an earlier value, as after a decision based on an old state.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::work::Work;
 /// Maximum number of characters shown of a value.
 const VALUE_CHARS: usize = 60;
 
-/// Fields of an object below which values may return.
+/// Top-level fields in which a value may return to an earlier one.
 const STATUS: [&str; 4] = ["metadata", "status", "kind", "apiVersion"];
 
 pub(super) const ROW: OracleRow = OracleRow {
@@ -24,7 +24,7 @@ pub(super) const ROW: OracleRow = OracleRow {
 
 fn check(facts: &Facts<'_>) -> Option<String> {
     let (reference, returned) = (facts.reference?, facts.returned?);
-    // A client with an older state acts on it, and a late write is based on an old one.
+    // A client with an older state acts on it, and a late write is based on an older state.
     let mut faults = facts.gate.plan.faults.iter();
     if faults.any(|it| it.action.fault.row().shows_old) {
         return None;
@@ -98,7 +98,7 @@ pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned 
     returned
 }
 
-/// Removes the versions of an object whose content equals the version before them.
+/// Removes each version of an object with the same content as the version before it.
 fn with_own_content(versions: Vec<StoredObject>) -> Vec<StoredObject> {
     let mut kept: Vec<StoredObject> = Vec::new();
     for version in versions {

@@ -5,22 +5,22 @@ use crate::explore::outcomes::{EndState, Violation};
 
 /// Description of an oracle.
 pub(crate) struct OracleRow {
-    /// The name in reports. Two failures with the same name are treated as the same.
+    /// The name in reports. A failure recurs if another run violates the oracle with the same name.
     pub(crate) name: &'static str,
     pub(crate) looks: Looks,
 }
 
 /// The time of an oracle's check, and the check. A check returns a description of the violation.
 pub(crate) enum Looks {
-    /// At each message; the gate makes this check itself.
+    /// Checked at each message, by the gate itself.
     AtMessages,
-    /// When the scenario is over.
+    /// Checked once, when the scenario is over.
     AfterScenario(fn(&Facts<'_>) -> Option<String>),
-    /// After all faults, repeatedly, until the check passes or the time is over.
+    /// Checked after all faults, repeatedly, until the check passes or the time is over.
     UntilRight(fn(&Facts<'_>, &EndState) -> Option<Violation>),
-    /// After the restart of a controller that had no work left.
+    /// Checked after the restart of a controller that had no work left.
     AfterRestart(fn(&Facts<'_>, &Restarted<'_>) -> Option<String>),
-    /// Once, at the end of the run.
+    /// Checked once, at the end of the run.
     AtTheEnd(fn(&Facts<'_>) -> Option<String>),
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// `tasks.example.com default/web status.failedAttempts`
+    /// Returns the object and the field: `tasks.example.com default/web status.failedAttempts`.
     pub(crate) fn text(&self) -> String {
         format!("{} {}", self.key.replace(" /", " "), self.path)
     }
@@ -39,7 +39,7 @@ impl Count {
     }
 }
 
-/// Returns the numbers if there are no other differences; otherwise nothing.
+/// Returns the numbers if all differences are counts of failures; otherwise an empty list.
 pub(super) fn only_counts(differences: &[Difference]) -> Vec<Count> {
     let counts: Option<Vec<Count>> = differences.iter().map(Count::of).collect();
     counts.unwrap_or_default()

@@ -10,7 +10,7 @@ const WORKERS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kubele
 /// Placeholder for the node that the scheduler chose.
 const CHOSEN: &str = "chosen by kube-scheduler";
 
-/// The active workers that decide values of fields.
+/// The enabled workers of the server, which set values of fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deciders {
     has_workers: bool,
@@ -89,7 +89,7 @@ fn owns(fields: &Value, value: &Value, steps: &[&str]) -> bool {
     let Some(fields) = fields.as_object() else { return false };
     let [step, rest @ ..] = steps else { return true };
     if fields.is_empty() {
-        // A list or a map that is owned as a whole.
+        // A list or a map can be owned as a whole.
         return true;
     }
     let Some(place) = step.parse::<usize>().ok().filter(|_| value.is_array()) else {

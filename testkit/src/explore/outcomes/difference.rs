@@ -12,7 +12,7 @@ pub(crate) struct Difference {
     pub(crate) text: String,
     /// Both values, if the difference is in a field of one object.
     pub(crate) values: Option<(Value, Value)>,
-    /// Set if the object of the reference has the value in another, equal field as well.
+    /// Set if the object of the reference also has the value in a field that does not differ.
     pub(crate) is_copied: bool,
     /// Set if the server's workers derived the value from the writes of controllers.
     pub(crate) is_derived: bool,

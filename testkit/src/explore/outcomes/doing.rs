@@ -23,12 +23,12 @@ pub(crate) struct Doing {
 }
 
 impl Doing {
-    /// `deployments.apps shop/blog`
+    /// Returns the resource and the object: `deployments.apps shop/blog`.
     pub(crate) fn key(&self) -> String {
         format!("{} {}", self.resource, self.object)
     }
 
-    /// `CREATE deployments.apps shop/blog`
+    /// Describes the write: `CREATE deployments.apps shop/blog`.
     pub(crate) fn text(&self) -> String {
         let verb = self.verb.as_str().to_uppercase();
         format!("{verb} {}{} {}", self.resource, self.subresource, self.object)

@@ -37,11 +37,11 @@ pub(crate) struct EndState {
     /// Objects that were deleted in the run, oldest first.
     deleted: Vec<StoredObject>,
     keys: Arc<Keys>,
-    /// Computed on first use.
+    /// Generated values and the objects that they identify; computed on first use.
     identities: OnceLock<Identities>,
     /// The server, and the revision at which the run began.
     history: Option<(ApiServer, u64)>,
-    /// Computed on first use.
+    /// Versions of the objects written in the run; computed on first use.
     versions: OnceLock<Versions>,
     /// Set if a garbage collector runs, so that the state contains no garbage.
     is_collected: bool,
@@ -54,11 +54,11 @@ pub(crate) struct EndState {
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) object: StoredObject,
-    /// Set if the run left it unchanged.
+    /// Set if the run did not change the object.
     pub(crate) is_untouched: bool,
-    /// The tokens in its text except for its own uid; computed on first use.
+    /// Tokens in the object's text, except for its own uid; computed on first use.
     mentions: OnceLock<Vec<String>>,
-    /// The uids of its owners; computed on first use.
+    /// Uids of the object's owners; computed on first use.
     owners: OnceLock<Vec<String>>,
 }
 
@@ -68,10 +68,10 @@ impl Kept {
     }
 }
 
-/// Differences of an end state from the reference's.
+/// The differences between an end state and the reference's.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// One line per field.
+    /// The differences, one line per field.
     pub(crate) lines: Vec<String>,
     /// Values that were assigned to objects in another order, one line per field.
     pub(crate) permuted: Vec<String>,
@@ -131,7 +131,7 @@ impl EndState {
         &self.externals
     }
 
-    /// Returns the greatest number of times that a Lease has changed hands.
+    /// Returns the greatest number of times that a Lease has changed its holder.
     pub(crate) fn last_term(&self) -> Option<u64> {
         let leases = self.others.iter().filter(|it| it.resource() == "leases");
         leases
@@ -160,7 +160,7 @@ impl EndState {
         self.identities().get(token)
     }
 
-    /// Returns the versions that objects had in the run.
+    /// Returns the versions of the objects written in the run.
     pub(crate) fn versions(&self) -> &Versions {
         self.versions.get_or_init(|| match &self.history {
             Some((server, base)) => Versions::of(server, *base, &self.keys),
@@ -206,11 +206,11 @@ impl EndState {
     }
 
     /// Collects the differences from another run without faults, and the fields that contain a time of the machine
-    /// since `began`: a controller that reads the machine's clock writes another time in each run, but not always in
-    /// the first ones.
+    /// since `began`: a controller that reads the machine's clock writes different times, but the first runs may agree
+    /// by chance.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = Mask::with(self.templates(other));
-        // Values that are assigned in another order are compared as such in other runs, too.
+        // Values that are assigned in another order are not hidden, because later comparisons recognise them as well.
         let differences = self.differences_but_for_order(other, &mask).0;
         hide(&mut mask, differences);
         if self.externals.keys().any(|it| mask.hides_names(it)) {
@@ -233,7 +233,7 @@ impl EndState {
         mask
     }
 
-    /// Learns the names with generated parts from another run without faults.
+    /// Derives the templates of generated names from another run without faults.
     fn templates(&self, other: &Self) -> Templates {
         let only = |one: &'_ Self, other: &Self| {
             let keys = one.objects.iter().filter(|(key, all)| {
@@ -253,7 +253,8 @@ impl EndState {
         Templates::between(one.iter().map(String::as_str), others.iter().map(String::as_str))
     }
 
-    /// Returns the same state with other keys for objects with generated names; `None` without such objects.
+    /// Returns the state with templates as the keys of objects with generated names; `None` if it does not contain such
+    /// objects.
     pub(super) fn under(&self, templates: &Templates) -> Option<Self> {
         let is_of =
             |(key, all): (&Arc<str>, &Vec<Kept>)| all.iter().any(|it| !it.is_untouched) && templates.key(key).is_some();
@@ -329,7 +330,7 @@ impl EndState {
         }
     }
 
-    /// Lists the differences of two states with the same kind of keys.
+    /// Lists the differences of two states with keys that are based on the same templates.
     fn differences_of_keys(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
         let pair = Pair::new([self, found], mask);
         let mut differences = Vec::new();
@@ -422,7 +423,7 @@ impl EndState {
             })
     }
 
-    /// Returns `true` if all objects except for one are the same.
+    /// Returns `true` if all objects are the same, except for objects with this key.
     pub(crate) fn has_same_others(&self, found: &Self, mask: &Mask, key: &str) -> bool {
         self.differences(found, mask).iter().all(|it| &*it.key == key)
     }
@@ -453,8 +454,8 @@ fn hide(mask: &mut Mask, differences: Vec<Difference>) {
     }
 }
 
-/// Describes differences, one line per field. Fields written by controllers come before fields that workers derived
-/// from them; the latter are folded into one line.
+/// Describes differences, one line per field. Fields written by controllers precede fields that workers derived from
+/// them; the latter are folded into one line.
 fn lines(differences: Vec<Difference>) -> Vec<String> {
     let (derived, mut differences): (Vec<_>, Vec<_>) = differences.into_iter().partition(|it| it.is_derived);
     let folded = match differences.is_empty() {
@@ -475,7 +476,7 @@ fn lines(differences: Vec<Difference>) -> Vec<String> {
     lines
 }
 
-/// Suggests to ignore fields of a status if they differ only in a number or a time: these may depend on the history of
+/// Suggests ignoring fields of a status if they differ only in a number or a time: these may depend on the history of
 /// the run, unless the expected value is also in another field, such as the number of replicas in the spec.
 fn hint(differences: &[Difference]) -> Option<String> {
     let is_history = |value: &Value| value.is_number() || value.as_str().is_some_and(is_time);
@@ -500,7 +501,7 @@ fn plain_key(object: &StoredObject) -> String {
     format!("{} {}/{}", resource(object), object.namespace(), object.name())
 }
 
-/// `3 fields of pods default/web-*, …`, in one line.
+/// Summarises fields derived by workers in one line: `3 fields of pods default/web-*, …`.
 fn folded(derived: &[Difference]) -> Option<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for difference in derived {

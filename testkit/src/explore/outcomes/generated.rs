@@ -47,16 +47,16 @@ const VALUE_CHARS: usize = 40;
 /// A field: the key of its object, and its path.
 type Place = (Arc<str>, String);
 
-/// The texts of a state by place.
+/// Texts of fields, by place.
 type Texts = BTreeMap<Place, String>;
 
-/// Values with copies.
+/// Generated values with copies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Generated {
     copies: BTreeSet<Copy>,
 }
 
-/// Two fields of different objects.
+/// Two fields of different objects that contain the same generated value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Copy {
     source: Place,
@@ -69,7 +69,7 @@ struct Copy {
 enum Form {
     /// The value itself, possibly in base64.
     Value,
-    /// The first hexadecimal digits of its SHA-256 hash.
+    /// The first hexadecimal digits of the value's SHA-256 hash.
     Hash,
 }
 
@@ -110,14 +110,14 @@ impl Generated {
         generated
     }
 
-    /// Returns the copies that other runs have as well.
+    /// Keeps only the copies that `other` has as well.
     #[cfg(all(feature = "processes", unix))]
     pub(crate) fn common(mut self, other: &Self) -> Self {
         self.copies.retain(|it| other.copies.contains(it));
         self
     }
 
-    /// Describes two copies of a value that are not equal in a state.
+    /// Describes two copies of a value that differ in this state.
     pub(crate) fn disagreement(&self, end: &EndState) -> Option<String> {
         if self.copies.is_empty() {
             return None;
@@ -148,16 +148,16 @@ impl Generated {
     }
 }
 
-/// Returns the place with which the other places of a value are compared.
+/// Returns the place that the other places of a value are compared with.
 fn source<'a>(places: &[&'a Place]) -> &'a Place {
     let content = places.iter().find(|it| is_content(&it.1));
     content.unwrap_or(&places[0])
 }
 
-/// Generated values of one run, for a search in texts that takes time proportional to their lengths.
+/// Index of the generated values of one run, which finds them in a text in time proportional to its length.
 struct Index<'a> {
     values: Vec<&'a str>,
-    /// The values that have these bytes at this offset, which is that of the first bytes that other runs do not have.
+    /// Values and offsets, by the bytes of the value at the offset: the first bytes that differ between the two runs.
     parts: HashMap<[u8; LEAST], Vec<(usize, usize)>>,
     /// The hashes of the values, by their first digits.
     hashes: HashMap<String, (usize, String)>,
@@ -185,7 +185,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// Returns the values that a text contains, by number.
+    /// Returns the numbers of the values that a text contains, each with its form.
     fn found_in(&self, text: &str) -> BTreeSet<(usize, Form)> {
         let (mut found, all) = (BTreeSet::new(), decoded(text));
         for (at, part) in all.as_bytes().windows(LEAST).enumerate() {
@@ -213,7 +213,7 @@ fn hash(value: &str) -> String {
     })
 }
 
-/// Returns the words of a text that may be hashes.
+/// Returns the words in a text that may be hashes.
 fn hashes(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|sign: char| !sign.is_ascii_alphanumeric());
     words.filter(|it| it.len() >= ENCODED && it.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f')))
@@ -252,8 +252,8 @@ fn is_generated(state: &EndState, text: &str) -> bool {
     text.len() >= LEAST && !has_time() && !is_version() && state.identities().in_text(text).is_empty()
 }
 
-/// Reads the texts and numbers of the objects with wanted keys that a run wrote, except for objects that share a key,
-/// and of external systems. The data of Secrets is decoded.
+/// Reads the strings and numbers in the objects that a run wrote and in external systems, if `is_wanted` accepts their
+/// keys. Objects that share a key are left out. The data of Secrets is decoded.
 fn texts(state: &EndState, ignored: &Mask, is_wanted: impl Fn(&str) -> bool) -> Texts {
     let mut texts = Texts::new();
     let mut add = |key: &Arc<str>, value: Value| {

@@ -8,10 +8,10 @@ use super::end_state::EndState;
 use crate::mask::Mask;
 
 impl EndState {
-    /// Returns `true` if each group of related objects in `found` is the same as in this state, or as in `other`, which
-    /// has the same objects and fields with other values: work that is missing was not done by anyone else. Values that
-    /// `other` only assigns in another order are no differences, because two objects of `found` could have the same
-    /// value.
+    /// Returns `true` if each group of related objects in `found` equals the group in this state or in `other`. `other`
+    /// must have the same objects and fields with other values: if work is missing, no other controller has done it.
+    /// Values that `other` only assigns in another order do not count as differences, because two objects of `found`
+    /// could have the same value.
     pub(crate) fn differs_in_groups_like(&self, found: &Self, other: &Self, mask: &Mask) -> bool {
         let (differences, _) = self.differences_but_for_order(found, mask);
         let (others, _) = self.differences_but_for_order(other, mask);
@@ -35,7 +35,7 @@ impl EndState {
         })
     }
 
-    /// Returns `true` if an object contains the name of another one, also as a part of its own name.
+    /// Returns `true` if the name or the content of an object contains the name of another one.
     fn mentions_name(&self, key: &str, other: &str) -> bool {
         let name = name(other);
         key.contains(name)
@@ -60,7 +60,7 @@ fn groups(keys: BTreeSet<&str>, is_related: impl Fn(&str, &str) -> bool) -> Vec<
     groups
 }
 
-/// `secrets default/web` → `web`
+/// Returns the name in a key: `secrets default/web` → `web`.
 fn name(key: &str) -> &str {
     let name = key.rfind(['/', ' ']).map_or(key, |at| &key[at + 1..]);
     name.trim_end_matches('*')

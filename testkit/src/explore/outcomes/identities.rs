@@ -2,7 +2,7 @@
 //!
 //! Uids, generated names, addresses of Pods and hashes of templates identify objects, but differ between runs. Each
 //! occurrence in an object is replaced by the object that it refers to: `uid of configmaps default/a`. As a result, a
-//! reference to another object is a difference, but the order in which uids were generated is not.
+//! reference to a different object counts as a difference, but another order of generated uids does not.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ pub(crate) struct Referent {
 /// Distinguishes objects with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The object at this position among existing objects.
+    /// The object at this position among existing objects with the same key.
     Existing(usize),
     /// The n-th deleted object, counted from 1.
     Deleted(usize),
@@ -106,7 +106,7 @@ impl Keys {
         self.templates.key(&key).unwrap_or(key)
     }
 
-    /// Returns the same keys, with templates of names.
+    /// Returns the keys with these templates of names.
     pub(crate) fn with(&self, templates: &Templates) -> Self {
         Self {
             templates: templates.clone(),
@@ -137,14 +137,14 @@ fn with_time(object: &StoredObject) -> Option<String> {
     timed(object.name(), from, to)
 }
 
-/// `web-7d4b8fdd` → `web-*`, if the token is a whole word of the name.
+/// Replaces a token in a name if it is a whole word: `web-7d4b8fdd` → `web-*`.
 fn starred(name: &str, token: &str) -> Option<String> {
     let start = memmem::find(name.as_bytes(), token.as_bytes())?;
     let end = start + token.len();
     is_word(name, start, end).then(|| format!("{}*{}", &name[..start], &name[end..]))
 }
 
-/// Returns `true` if there is no letter or digit directly before or after.
+/// Returns `true` if neither a letter nor a digit is directly before or after the range.
 fn is_word(text: &str, start: usize, end: usize) -> bool {
     let is_part = |it: Option<&u8>| it.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -162,7 +162,7 @@ fn has_uid(text: &str) -> bool {
     text.len() >= UID_CHARS && text.as_bytes().windows(UID_CHARS).any(is_uid)
 }
 
-/// Returns the hash of a template with which a name ends.
+/// Returns the template hash at the end of an object's name.
 fn hash_in_name(object: &StoredObject) -> Option<String> {
     let value = object.value();
     let labels = &value["metadata"]["labels"];
@@ -171,7 +171,8 @@ fn hash_in_name(object: &StoredObject) -> Option<String> {
     ends.next().map(str::to_owned)
 }
 
-/// Returns the `generateName` of an object; `None` if its name was given, or counts the Pods of a StatefulSet.
+/// Returns the `generateName` of an object; `None` if its name was given, or is the numbered name of a StatefulSet's
+/// Pod.
 pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
     // The text is searched first, since decoding is expensive.
     static FIELD: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\"generateName\":"));
@@ -181,8 +182,8 @@ pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
     (!is_ordinal(rest)).then_some(prefix)
 }
 
-/// Returns `true` for the end of the name of a StatefulSet's Pod, which has a `generateName` as well. Generated names
-/// end with five characters.
+/// Returns `true` if the end of a name is the number of a StatefulSet's Pod, which has a `generateName` as well.
+/// Generated names end with five characters.
 fn is_ordinal(rest: &str) -> bool {
     (1..5).contains(&rest.len()) && rest.bytes().all(|it| it.is_ascii_digit())
 }

@@ -5,13 +5,13 @@ use jiff::Timestamp;
 use super::end_state::EndState;
 use crate::mask::Mask;
 
-/// The state after a step; `None` if it changes by itself.
+/// The state after a step of the scenario. `state` is `None` if it changes by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Milestone {
     pub(crate) state: Option<EndState>,
     /// Fields that differ between references.
     pub(crate) mask: Mask,
-    /// Messages since the milestone before; of several references, the lowest numbers.
+    /// Numbers of messages since the previous milestone; the lowest numbers of several references.
     pub(crate) passed: Passed,
 }
 

@@ -18,7 +18,7 @@ impl Nondeterminism {
         }
     }
 
-    /// The first difference of two runs.
+    /// Finds the first difference between two runs.
     pub(crate) fn between(plan: &Plan, one: &Outcome, other: &Outcome) -> Option<Self> {
         let mut steps = one.trace.iter().zip(&other.trace);
         let difference = steps.find(|(one, other)| one.signature() != other.signature());

@@ -1,5 +1,5 @@
-//! Parts of an end state that depend on the changes of the test that a controller observed, such as a history of
-//! revisions and its numbers.
+//! Parts of an end state that depend on which changes of the test a controller has observed, such as a history of
+//! revisions.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ struct Objects {
 impl EndState {
     /// Returns `true` if each difference of `found` is also a difference of `other`, or a number between the numbers of
     /// this state and of `other`: `other` has observed more or fewer changes. Values that `other` only assigns in
-    /// another order are no differences, because two objects of `found` could have the same value.
+    /// another order do not count as differences, because two objects of `found` could have the same value.
     pub(crate) fn differs_like(&self, found: &Self, other: &Self, mask: &Mask) -> bool {
         let (others, _) = self.differences_but_for_order(other, mask);
         let is_shared = |it: &Difference| {
@@ -36,10 +36,11 @@ impl EndState {
         differences.iter().all(is_shared)
     }
 
-    /// Returns `true` if `found` only differs in histories: in objects that do not follow from the last input, because
-    /// they are other ones in `last`, where controllers have only observed the last input. The values on which both
-    /// agree follow from the last input, so `found` must have them; and if both have the same objects, so must `found`.
-    /// Objects with numbered names are one history.
+    /// Returns `true` if `found` differs from this state only in histories, that is, in objects that do not follow from
+    /// the last input. `last` is the state of a run in which controllers have only observed the last input. Values on
+    /// which this state and `last` agree follow from the last input, so `found` must have them. If this state and
+    /// `last` have the same objects of a history, `found` must have these objects, too. Objects with numbered names
+    /// form one history.
     pub(crate) fn differs_in_histories(&self, found: &Self, last: &Self, mask: &Mask) -> bool {
         let differences = self.differences(found, mask);
         histories(&differences).iter().all(|name| {
@@ -54,8 +55,9 @@ impl EndState {
         })
     }
 
-    /// Same as `differs_in_histories` for a run that has observed more changes: this state may equal `last`. Objects
-    /// that are only in `found` must not be `given`, and only numbers that count may differ from the last input.
+    /// Same as `differs_in_histories`, for a run that has observed more changes, so that this state may equal `last`.
+    /// Objects that exist only in `found` must not be in `given`, and only numbers that have grown may differ from the
+    /// last input.
     pub(crate) fn has_longer_histories(&self, found: &Self, last: &Self, mask: &Mask, given: &[String]) -> bool {
         let differences = self.differences(found, mask);
         let is_whole = |it: &&Difference| it.path.is_empty();
@@ -108,7 +110,7 @@ fn histories(differences: &[Difference]) -> BTreeSet<String> {
     differences.iter().map(|it| history(&it.key)).collect()
 }
 
-/// Returns `true` if a number lies between the reference's number and another run's.
+/// Returns `true` if a number is between the reference's number and another run's.
 fn is_between(found: &Difference, other: &Difference) -> bool {
     let numbers = [found, other].map(|it| {
         let (expected, found) = it.values.as_ref()?;
@@ -129,7 +131,7 @@ fn is_greater(found: &Difference) -> bool {
     matches!(numbers, Some([Some(expected), Some(found)]) if found > expected)
 }
 
-/// Returns a whole number, also one in a text.
+/// Reads a whole number, or a text that contains one.
 fn whole(value: &Value) -> Option<i64> {
     match value {
         Value::String(text) => text.parse().ok(),
@@ -137,8 +139,8 @@ fn whole(value: &Value) -> Option<i64> {
     }
 }
 
-/// `configmaps default/shop-rev-2` → `configmaps default/shop-rev-*`: replaces the parts of a name that contain digits,
-/// except for its first part.
+/// Returns the history to which an object belongs: `configmaps default/shop-rev-2` → `configmaps default/shop-rev-*`.
+/// Replaces the parts of the name that contain digits, except for its first part.
 fn history(key: &str) -> String {
     let at = key.rfind('/').or_else(|| key.rfind(' ')).map_or(0, |at| at + 1);
     let (before, name) = key.split_at(at);

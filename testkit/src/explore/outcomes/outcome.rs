@@ -60,7 +60,7 @@ pub(crate) struct Outcome {
     pub(crate) waited: usize,
     /// Virtual times since the start of the run at which a wait of the scenario ended.
     pub(crate) settled_times: Vec<Duration>,
-    /// Set if the reference lacked the state to compare the end with.
+    /// Set if the end could not be judged, because the reference lacked the state to compare it with.
     pub(crate) is_unjudged: bool,
     /// Set if a wrong state was judged early.
     pub(crate) is_hasty: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Outcome {
     pub(crate) unlike: BTreeSet<(String, String)>,
     /// The differences in the last comparison, if all of them may be counts of failures.
     pub(crate) failure_counts: Vec<Count>,
-    /// Number of steps at which the scenario had settled before the step with a wrong state, if it ended there.
+    /// Number of steps at which the scenario had settled before the step with a wrong state, if the run ended there.
     pub(crate) wrong_step: Option<usize>,
     /// Set if the scenario took all of its steps.
     pub(crate) is_complete: bool,
@@ -94,9 +94,9 @@ pub(crate) struct Outcome {
     pub(crate) doings: Vec<Doing>,
     /// Notes for the author: places where the scenario tests less than it appears to. Only in references.
     pub(crate) notes: Vec<String>,
-    /// Time from the last fault to the correct end state, if it was too long.
+    /// Places at which the scenario starts controllers that cannot be restarted.
     pub(crate) fixed: Vec<String>,
-    /// Time from the last fault to the correct end state, if it was too long.
+    /// Time from the last fault to the correct end state, if it exceeded `within`.
     pub(crate) late: Option<Duration>,
     /// Description of the first step of the test that began during a fault.
     pub(crate) went_on: Option<String>,
@@ -118,7 +118,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Returns the time of the next change of the test after a moment, if the test does not wait for the cluster before
-    /// it: the test advances the clock instead.
+    /// this change but advances the clock.
     pub(crate) fn next_change(&self, after: Duration) -> Option<Duration> {
         let next = self.doings.iter().map(|it| it.at).filter(|at| *at > after).min()?;
         let waits = self.settled_times.iter().any(|it| (after..=next).contains(it));
@@ -147,10 +147,10 @@ impl Outcome {
     }
 }
 
-/// The run without faults.
+/// The run without faults with which other runs are compared.
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
-    /// The plan of the run. It has no faults, but may have other input.
+    /// The plan of the run. It has no faults, but may change the input.
     pub(crate) plan: Plan,
     pub(crate) outcome: Outcome,
     pub(crate) mask: Mask,

@@ -14,10 +14,10 @@ use crate::text::shortened;
 /// Maximum number of characters shown of a value.
 const VALUE_CHARS: usize = 200;
 
-/// Substrings of the names of fields that order writes: fields with the version of an object, or the term of a leader.
+/// Substrings in the names of fields that order writes, such as the version of an object or the term of a leader.
 const TOKENS: [&str; 6] = ["version", "revision", "token", "fenc", "epoch", "term"];
 
-/// Key of objects that have another key in each run.
+/// Placeholder for keys that differ between runs.
 const ANY: &str = "*";
 
 /// The objects of all systems by system and key.

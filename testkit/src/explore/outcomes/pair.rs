@@ -17,16 +17,16 @@ use crate::text::shortened;
 /// Maximum number of characters shown of a value.
 const VALUE_CHARS: usize = 200;
 
-/// Description of an object that only the other state has.
+/// Description of an object that only exists in the other state.
 pub(super) const UNEXPECTED: &str = "unexpected";
 
-/// Objects that the controllers of workloads make from the workload.
+/// Prefix of the keys of ControllerRevisions, which the controllers of workloads create.
 const REVISIONS: &str = "controllerrevisions.apps ";
 
 /// Fields of the metadata that always differ between runs, or that only count writes.
 const OWN: [&str; 4] = ["resourceVersion", "creationTimestamp", "managedFields", "generation"];
 
-/// The reference's state and another one.
+/// The state of the reference, and another state.
 pub(crate) struct Pair<'a> {
     states: [&'a EndState; 2],
     mask: &'a Mask,
@@ -78,7 +78,7 @@ impl<'a> Pair<'a> {
         self.fields_of_values(resource, sorted(0, left), sorted(1, right))
     }
 
-    /// Same as `fields_of_one`, for canonical objects of which both sides have the same number.
+    /// Same as `fields_of_one`, for canonical objects. Both sides have the same number of objects.
     pub(crate) fn fields_of_values(&self, resource: &str, left: Vec<Value>, right: Vec<Value>) -> Vec<Field> {
         let unmasked = |left: &Value, right: &Value| {
             let mut fields = Vec::new();
@@ -144,7 +144,7 @@ impl<'a> Pair<'a> {
             metadata.remove(*field);
         }
         if key.starts_with(REVISIONS) {
-            // Copied when the revision is made, before or after the owner's next change.
+            // They are copied from the owner when the revision is created, before or after the owner's next change.
             metadata.remove("annotations");
         }
         if let Some(time) = metadata.get_mut("deletionTimestamp") {
@@ -186,7 +186,7 @@ impl<'a> Pair<'a> {
         referent.words(ordinal.and_then(|(_, numbers)| numbers[side].get(place).copied()))
     }
 
-    /// Numbers the objects of each key by their contents.
+    /// Numbers the objects of each key, so that objects with equal contents have the same number.
     fn count(&self) -> Numbers {
         let keys: BTreeSet<&Arc<str>> = self.states.iter().flat_map(|it| it.keys_of_several()).collect();
         let contents = |side: usize, key: &str| {
@@ -211,7 +211,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Replaces the generation of an object in its status, which counts changes of the spec: it differs between runs.
+/// Replaces the observed generation in the status of an object: generations count changes of the spec, so they differ
+/// between runs.
 fn name_generation(object: &mut Value) {
     let generation = object["metadata"]["generation"].clone();
     let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else {
@@ -230,12 +231,12 @@ fn name_generation(object: &mut Value) {
 /// A field that differs.
 #[derive(Debug)]
 pub(crate) struct Field {
-    /// Empty for a whole object.
+    /// Path of the field; empty for a whole object.
     pub(crate) path: String,
     pub(crate) text: String,
     /// Both values, if the difference is in a field of one object.
     pub(crate) values: Option<(Value, Value)>,
-    /// Set if the object has the expected value in another, equal field as well.
+    /// Set if the object also has the expected value in a field that does not differ.
     pub(crate) is_copied: bool,
 }
 
@@ -414,7 +415,8 @@ mod tests {
         assert_eq!(one.compare(&other, &Mask::default()).is_empty(), is_same);
     }
 
-    /// A StatefulSet with a generation, and the generation that its controller has observed.
+    /// Creates a StatefulSet with this generation, which its controller has observed up to `observed`, and returns the
+    /// end state.
     async fn web(generation: i64, observed: i64) -> EndState {
         let cluster = TestCluster::start();
         let web = || object("apps/v1", "StatefulSet", "web");

@@ -10,7 +10,7 @@ use fake_apiserver::trace::Marks;
 pub(crate) struct Recorded {
     /// The bodies of each request, by its index in the trace.
     pub(crate) bodies: BTreeMap<usize, Bodies>,
-    /// Places are indexes of steps in the trace.
+    /// The tracing output. Its places are indexes of steps in the trace.
     pub(crate) marks: Marks,
 }
 
@@ -18,6 +18,6 @@ pub(crate) struct Recorded {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bodies {
     pub(crate) request: Bytes,
-    /// Empty if there was no answer.
+    /// Body of the answer; empty without an answer.
     pub(crate) answer: Bytes,
 }

@@ -5,7 +5,7 @@ use fake_apiserver::StoredObject;
 use memchr::memmem;
 
 /// Returns `true` if the objects are equal except for their own uids, creation times and managed fields, and if they
-/// have the same owners. After `false`, they must be compared in another way.
+/// have the same owners. If the result is `false`, they may still be equal, and must be decoded.
 ///
 /// `means_the_same` compares the uid of an owner in the first object with the uid of an owner in the other object.
 pub(crate) fn are_the_same(objects: [&StoredObject; 2], means_the_same: &dyn Fn(&str, &str) -> bool) -> bool {

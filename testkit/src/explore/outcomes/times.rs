@@ -75,7 +75,7 @@ pub(crate) fn foreign_times(cluster: &TestCluster, began: Timestamp) -> Vec<Fore
     found
 }
 
-/// Returns `true` for times that the server sets, and that a client writes back unchanged.
+/// Returns `true` for the paths of times that the server sets and that clients write back unchanged.
 fn is_of_the_server(path: &str) -> bool {
     let metadata = ["creationTimestamp", "deletionTimestamp", "managedFields"];
     let field = path.strip_prefix("metadata.").unwrap_or_default();
@@ -119,7 +119,7 @@ fn each_time(value: &Value, path: String, visit: &mut dyn FnMut(&str, Timestamp)
     }
 }
 
-/// Replaces all times of a value.
+/// Replaces all times in a value.
 pub(crate) fn hide_times(value: &mut Value) {
     match value {
         Value::String(text) if is_time(text) => *text = A_TIME.to_owned(),
@@ -134,8 +134,8 @@ pub(crate) fn is_time(text: &str) -> bool {
     text.len() >= "2000-01-01T00:00:00Z".len() && text.as_bytes()[4] == b'-' && text.parse::<Timestamp>().is_ok()
 }
 
-/// Time around the creation of an object in which a time in its name refers to that moment. A name may also contain the
-/// start of the current period, such as the full hour.
+/// Maximum difference between the creation of an object and a time in its name that refers to the creation. A name may
+/// also contain the start of the current period, such as the full hour.
 pub(crate) const NEAR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Characters between the parts of a time: `2026-11-28-04-43`, `20261128t0443`.
@@ -162,7 +162,7 @@ pub(crate) fn timed(name: &str, from: Timestamp, to: Timestamp) -> Option<String
             if is_whole && is_within(text, from, to) {
                 return Some(format!("{}*{after}", &name[..start]));
             }
-            // Without the last part.
+            // Try again without the last part.
             end = text.rfind(SEPARATORS).unwrap_or(0);
         }
     }

@@ -48,7 +48,7 @@ impl Versions {
         self.objects.get(&revision).map(|it| &*it.key)
     }
 
-    /// `140` → `version of secrets default/a`
+    /// Describes a version: `140` → `version of secrets default/a`.
     fn words(&self, text: &str) -> Option<String> {
         let version = self.objects.get(&text.parse().ok()?)?;
         let which = if version.is_latest {

@@ -8,18 +8,18 @@ pub(crate) const EVENTUALLY: &str = "eventually";
 pub(crate) const ASSERTIONS: &str = "the scenario's own assertions";
 pub(crate) const NO_PANIC: &str = "no panic";
 pub(crate) const ENDS: &str = "the scenario ends";
-/// Controllers must settle. A retry every few seconds that always fails is permitted.
+/// Name of the failure of controllers that never settle. A retry every few seconds that always fails is permitted.
 pub(crate) const SETTLES: &str = "it settles";
 pub(crate) const EXPLORABLE: &str = "something to explore";
 pub(crate) const CRASHABLE: &str = "something to crash";
-/// A replay string requests a run that cannot be made. This is a failure and not a note: nobody reads the notes of a
-/// passing test, and the bug would appear to be fixed.
+/// Name of the failure of a replay string that requests an impossible run. It is not a note, because nobody reads the
+/// notes of a passing test, and the bug would appear to be fixed.
 pub(crate) const PLAYABLE: &str = "the replay can be played";
 
-/// Name of the oracle for the number of messages. The gate has its check.
+/// Name of the oracle for the number of messages, which the gate checks.
 pub(crate) const HOT_LOOP: &str = "no hot loop";
 
-/// Name of the oracle for deletes by name of objects that the client has not observed. The gate has its check.
+/// Name of the oracle for deletes by name of objects that the client has not observed, which the gate checks.
 pub(crate) const DELETES_BY_NAME: &str = "no delete by name of another object";
 
 /// A failure of a run.

@@ -13,13 +13,13 @@ pub(crate) struct Action {
 }
 
 impl Action {
-    /// The test does not wait for the end of the faults.
+    /// Makes the test continue without waiting for the end of the faults.
     pub(crate) const EARLY: Self = Self {
         fault: Fault::Early,
         value: Value::Nothing,
     };
 
-    /// The server, or the system that is called, is unavailable.
+    /// Refuses a request or a call, because the server or the external system is unavailable.
     pub(crate) const REFUSED: Self = Self {
         fault: Fault::Fail,
         value: Value::Number(503),
@@ -80,7 +80,8 @@ impl Action {
         is_refused || is_lost || matches!(call, Some(OnCall::Fail | OnCall::Outage(_)))
     }
 
-    /// Returns the same failure without an execution of the request: if its answer was lost, it is refused instead.
+    /// Returns a failure that looks the same to the client but does not execute the request: if the answer was lost,
+    /// the request is refused instead.
     pub(crate) fn unexecuted(self) -> Self {
         let Effects { request, answer, .. } = self.effects();
         let is_executed = matches!(answer, Some(OnAnswer::Break(_)))
@@ -88,7 +89,7 @@ impl Action {
         if is_executed { Self::REFUSED } else { self }
     }
 
-    /// Parses `crash-after=1000`.
+    /// Parses an action such as `crash-after=1000`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (word, value) = match text.split_once('=') {
             Some((word, value)) => (word, Some(value)),
@@ -101,7 +102,7 @@ impl Action {
 }
 
 impl fmt::Display for Action {
-    /// `crash-after=1000`; times are milliseconds.
+    /// Writes `crash-after=1000`; times are in milliseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.fault.row().word)?;
         match self.value {

@@ -68,7 +68,7 @@ pub(crate) const fn of_processes() -> Faults {
     Faults(256)
 }
 
-/// Every kind.
+/// All kinds of faults.
 #[cfg(all(feature = "processes", unix))]
 const KINDS: [Kind; 9] = [
     Kind::Crash,

@@ -18,14 +18,14 @@ pub(crate) struct Perturbation {
 }
 
 impl fmt::Display for Perturbation {
-    /// `crash-after=1000@operator:patch:configmaps:default/volume#1`; times are milliseconds.
+    /// Writes `crash-after=1000@operator:patch:configmaps:default/volume#1`; times are in milliseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.action, self.point)
     }
 }
 
 impl Perturbation {
-    /// `crash the operator after patch configmaps default/volume; it restarts 1s later`
+    /// Describes the fault: `crash the operator after patch configmaps default/volume; it restarts 1s later`.
     fn words(&self, names: &BTreeMap<Point, String>) -> String {
         let words = words(&self.point, names);
         let struck = Struck {
@@ -47,18 +47,19 @@ pub(crate) struct Plan {
     pub(crate) changes: Vec<String>,
     /// Object to create instead of the explored one, as JSON. Only in references.
     pub(crate) fresh: Option<String>,
-    /// Controller that starts late, and its delay. Only in references.
+    /// Controller that starts late, and its delay. Only in runs without faults that failures are compared with.
     pub(crate) late_start: Option<(String, Duration)>,
     /// Controller that is cut off between two times since the start of the run, so that it receives the changes of that
-    /// time at once. Only in references.
+    /// time at once. Only in runs without faults that failures are compared with.
     pub(crate) cut_off: Option<(String, [Duration; 2])>,
     /// Set if the test pauses between changes that it makes at the same time, so that controllers observe each of them.
-    /// Only in references.
+    /// Only in runs without faults that failures are compared with.
     pub(crate) is_spaced: bool,
-    /// Number of the wait from which the test waits for the end of the faults and for the state of the reference,
+    /// Number of the first wait in which the test waits for the end of the faults and for the state of the reference,
     /// although the plan lets it continue during the faults. Only set in runs that evaluate a failed assertion again.
     pub(crate) patient_from: Option<usize>,
-    /// The server's time of day at the start of the run, in replay strings; otherwise the exploration's.
+    /// The server's time of day at the start of the run, if a replay string sets it. Default: the start time of the
+    /// exploration.
     pub(crate) start: Option<Timestamp>,
 }
 
@@ -96,7 +97,7 @@ impl Plan {
         self.faults.iter().any(|it| it.action.is_failure())
     }
 
-    /// Returns the plan with the same failures, but without an execution of the requests that fail.
+    /// Returns the plan with failures that look the same to clients, but without executing the requests that fail.
     pub(crate) fn unexecuted(&self) -> Self {
         let mut plan = self.clone();
         for fault in &mut plan.faults {

@@ -32,8 +32,8 @@ pub(crate) fn given(name: &str) -> Cow<'_, str> {
 /// object and not to a position in the run, so it stays valid when messages arrive in another order.
 pub(crate) type Point = String;
 
-/// Returns the point of the first message of its kind about an object in a named step of the scenario, counted from 1.
-/// In real time, the number of messages before it differs between runs.
+/// Returns the point of the first message of its kind about an object in a named step of the scenario; steps are
+/// counted from 1. In real time, the number of messages before it differs between runs.
 pub(crate) fn first_in_step(stem: &str, step: usize) -> Point {
     format!("{stem}#{IN_STEP}{step}")
 }
@@ -51,7 +51,7 @@ pub(crate) fn next(point: &str) -> Option<Point> {
 pub(crate) struct Words<'a> {
     pub(crate) client: Cow<'a, str>,
     pub(crate) verb: &'a str,
-    /// `patch configmaps default/volume (number 2)`
+    /// The message in words: `patch configmaps default/volume (number 2)`.
     pub(crate) what: String,
 }
 

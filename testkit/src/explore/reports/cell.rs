@@ -30,11 +30,11 @@ pub(crate) struct Cell {
     pub(crate) index: usize,
     /// Index in the trace of the run; `None` for steps of the test.
     pub(crate) place: Option<usize>,
-    /// The step without its outcome, for text.
+    /// Description of the step without its outcome, for text reports.
     what: String,
     /// Set for steps without information: a bookmark, the start of a watch, or the reading of a discovery document.
     pub(crate) is_quiet: bool,
-    /// Finds the same step in another run.
+    /// Identifies the same step in another run.
     pub(crate) key: String,
     pub(crate) step: Shown,
 }
@@ -163,7 +163,7 @@ impl Cell {
         }
     }
 
-    /// Returns the same step for the time between sending and arrival.
+    /// Returns a step that shows the message as held between its sending and its arrival.
     fn held(&self, sent: f64) -> Self {
         let words = |text: &str| format!("{text} is held");
         Self {
@@ -208,7 +208,7 @@ impl Cell {
         }
     }
 
-    /// Returns `true` if a fault, a crash or another note is shown here.
+    /// Returns `true` if the step is a fault, a crash or another note, and not a held message.
     pub(crate) fn is_note(&self) -> bool {
         self.step.kind == StepKind::Note && !self.what.ends_with(" is held")
     }
@@ -225,7 +225,7 @@ impl Cell {
                 .all(|(one, other)| is_alike(one, other))
     }
 
-    /// The step without its time and its revisions, as a value to compare.
+    /// Returns the step without its time and its revisions, as a value to compare.
     pub(crate) fn content(&self) -> impl PartialEq + use<'_> {
         let step = &self.step;
         (&step.client, step.life, &self.what, &step.outcome, step.is_fault)
@@ -240,7 +240,7 @@ impl Cell {
         })
     }
 
-    /// The client, with the ordinal of its run after a restart.
+    /// Returns the client's name, with the ordinal of its run after a restart.
     fn who(&self) -> String {
         match self.step.life {
             0 | 1 => self.step.client.clone(),
@@ -268,7 +268,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// `deployments.apps shop/blog`, or an empty text if the step is about a collection or no object.
+/// Returns the object of a step: `deployments.apps shop/blog`; empty if the step is about a collection or no object.
 fn object_key(object: &str) -> String {
     match object.ends_with('/') || !object.contains(' ') {
         true => String::new(),

@@ -33,7 +33,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Describes a finding; `start` is the time of day at which runs begin, if replays have to name it.
+    /// Describes a finding; `start` is the time of day at which runs begin, if replay strings must contain it.
     pub(crate) fn of(finding: Finding, start: Option<Timestamp>) -> Self {
         let Finding {
             reference,
@@ -111,7 +111,7 @@ impl Failure {
         &self.timeline
     }
 
-    /// The failure in one sentence: the first difference, and the faults that cause it.
+    /// Describes the failure in one sentence: the first difference, and the faults that cause it.
     pub(crate) fn headline(&self) -> String {
         let mut headline = self.violation.detail().to_owned();
         let plan = self.plan();

@@ -27,7 +27,7 @@ pub struct Report {
     pub(crate) untried_kinds: Vec<&'static str>,
     /// The part of the search that the report covers.
     pub(crate) shard: Shard,
-    /// The most certain first.
+    /// The failures, the most certain first.
     failures: Vec<Failure>,
     files: Vec<PathBuf>,
 }
@@ -260,8 +260,8 @@ impl fmt::Display for Report {
         write!(f, "explored: {}", self.coverage)?;
         if self.failures.is_empty() && self.lacks_singles() {
             let word = if self.requires_all_singles { "error" } else { "warning" };
-            // Most of a run's time is spent in dependencies, and their assertions indicate the profile they are usually
-            // built with.
+            // Runs spend most of their time in dependencies, which are usually built with the same profile as this
+            // crate.
             let faster = match cfg!(debug_assertions) {
                 true => {
                     ", or build dependencies with `[profile.dev.package.\"*\"] opt-level = 2` in the workspace's \

@@ -25,7 +25,7 @@ pub(crate) struct Merged {
 ///
 /// # Panics
 ///
-/// If a report is missing, cannot be parsed, or belongs to another division of the search.
+/// If a report is missing, cannot be parsed, or belongs to a search with another number of shards.
 pub(crate) fn merged(directory: &Path, test: &str) -> Merged {
     let prefix = format!("{}.shard-", file_name(test));
     let entries = std::fs::read_dir(directory).unwrap_or_else(|err| panic!("{MERGE}={}: {err}", directory.display()));

@@ -19,14 +19,14 @@ const QUIET: usize = 3;
 const AROUND: usize = 6;
 const SHOWN: usize = 60;
 
-/// Repeated rounds are folded after the first number of rounds, if a round has at most the other number of rows.
+/// Number of rounds that are shown before further repetitions are folded, and maximum number of rows in a round.
 const ROUNDS: usize = 2;
 const ROUND_ROWS: usize = 12;
 
 /// Width of a column of text.
 const COLUMN: usize = 88;
 
-/// Maximum length of the two stretches of messages that one table of all their pairs aligns, at four bytes per pair.
+/// Maximum number of messages of each run that are aligned at once, in a table with four bytes per pair of messages.
 const STRETCH: usize = 2_000;
 
 /// Maximum number of pairs compared for one timeline. Later steps get separate rows, except for the common end.
@@ -42,7 +42,7 @@ pub(crate) struct Timeline {
     pub(crate) rows: Vec<Row>,
 }
 
-/// A row.
+/// A row: a step of one run, or matching steps of both runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) reference: Option<Arc<Cell>>,
@@ -293,7 +293,7 @@ impl Timeline {
         is_waiting
     }
 
-    /// The rows by the indexes of their steps.
+    /// Returns the rows as the indexes of their steps.
     pub(crate) fn places(&self) -> Vec<trace::Row> {
         let index = |cell: &Option<Arc<Cell>>| cell.as_ref().map(|it| it.index);
         let rows = self.rows.iter().map(|row| trace::Row {
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(text.matches(" y").count(), 2, "{text}");
     }
 
-    /// Clients of Go read the documents at the same time, so that their order differs from run to run.
+    /// Go clients read the documents concurrently, so their order differs between runs.
     #[test]
     fn discovery_documents_are_folded_in_any_order() {
         let run = |groups: [&str; 3]| {

@@ -93,8 +93,8 @@ fn text_of(body: &Bytes) -> String {
     }
 }
 
-/// Returns the index of the row that is selected at first: the one in which the runs begin to differ. Without a
-/// reference it is the last step that is not quiet.
+/// Returns the index of the row that is selected at first: the first row in which the runs differ. Without a reference
+/// it is the last step that is not quiet.
 pub(crate) fn first_row(rows: &[Row], reference: Option<&Run>, failing: &Run) -> usize {
     let is_seen = |step: &Step| !step.is_quiet || step.is_fault;
     let Some(reference) = reference else {

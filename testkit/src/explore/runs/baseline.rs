@@ -9,7 +9,7 @@ use crate::explore::outcomes::{Finding, Generated, Milestone, Nondeterminism, Ou
 use crate::explore::plans::Plan;
 use crate::mask::Mask;
 
-/// Creates the reference from runs without faults: two in one world and one in another.
+/// Creates the reference from runs without faults: two equal runs, and one with other uids and another time of day.
 pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Vec<Nondeterminism>), Box<Finding>> {
     let nothing = Plan::default();
     let (mut first, again, nondeterminism) = twice(config, world, &nothing)?;
@@ -54,7 +54,7 @@ fn twice(
         return Ok((first, second, None));
     };
     // The first run initialises the program's statics. If some of them are maps that draw hash keys, other maps iterate
-    // in another order in that run than in all later runs.
+    // in a different order in this run than in all later runs.
     let third = usual();
     Ok(match Nondeterminism::between(nothing, &second, &third) {
         None if second.violations.is_empty() => (second, third, None),
@@ -62,9 +62,9 @@ fn twice(
     })
 }
 
-/// Replaces the end state of a reference by the state after all timers have fired, together with the objects that were
-/// created and deleted until then. Faults take time, so in other runs a timer may fire before the end that fires after
-/// the end of the reference.
+/// Replaces the end state of a reference with the state after all its timers have fired, and includes the objects
+/// created and deleted until then. Faults take time, so in other runs a timer may fire before the end although it fires
+/// after the end of the reference.
 pub(crate) fn rest(
     config: &Config,
     world: &World,
@@ -73,7 +73,7 @@ pub(crate) fn rest(
     (first, mask): (&mut Outcome, &mut Mask),
 ) {
     if config.timing.is_real {
-        // Real time does not wait for timers.
+        // In real time, runs do not wait for timers.
         return;
     }
     let mut made = |role| {
@@ -90,7 +90,7 @@ pub(crate) fn rest(
     (first.created, first.deleted) = (resting.created, resting.deleted);
 }
 
-/// Returns the settled steps of a run that pauses at each of them; empty if that run fails.
+/// Runs the scenario with a pause at each settled step, and returns the states at these steps; empty if the run fails.
 fn waited(config: &Config, world: &World) -> Vec<Milestone> {
     let waited = run(config, world, &Plan::default(), Role::Waiting, None);
     match waited.violations.is_empty() {
@@ -99,7 +99,8 @@ fn waited(config: &Config, world: &World) -> Vec<Milestone> {
     }
 }
 
-/// Returns the reference of a shorter workload, or its run if it fails without any fault.
+/// Returns the reference for a plan that skips steps of the scenario, or the failed run if the shorter scenario fails
+/// without faults.
 pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -> Result<Reference, Box<Outcome>> {
     let nothing = Plan {
         skipped: plan.skipped.clone(),

@@ -26,10 +26,10 @@ use crate::explore::plans::{OnAnswer, OnRequest};
 use crate::explore::trace::{Outcome, Request};
 use crate::test_cluster::TEST_CLIENT;
 
-/// Downtime of a controller with a request that arrives late.
+/// Downtime of a controller that crashes while its request is still on the way (`crash-late`).
 const RESTART: Duration = Duration::from_secs(1);
 
-/// Builds the clients of one life of a controller.
+/// The service behind the clients of one life of a controller; each restart begins a new life.
 #[derive(Clone)]
 pub(crate) struct GatedService {
     harness: Arc<Harness>,
@@ -72,7 +72,7 @@ where
 
 type Answer = Result<Response<GatedBody>, io::Error>;
 
-/// Passes a request on, with its faults.
+/// Forwards a request to the server, with the faults that the gate injects into it.
 async fn pass<B>(
     harness: &Arc<Harness>,
     life: Arc<Life>,
@@ -89,7 +89,7 @@ where
     let gate = &harness.gate;
     let (mut parts, body) = request.into_parts();
     let mut about = about;
-    // The bodies of clients are in memory; a body that cannot be read counts as empty.
+    // Request bodies of clients are in memory; a body that cannot be read counts as empty.
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     gate::look_inside(&mut about, &life, &body);
     let Some(ticket) = gate.request(&life, about.clone(), parts.uri.path()) else {
@@ -164,8 +164,8 @@ struct Passing<'a> {
     body: &'a Bytes,
 }
 
-/// Applies the effects on a request before it reaches the server. Returns the answer if the request must not reach the
-/// server; otherwise the lagging replica, if one must answer.
+/// Applies the effects on a request before it reaches the server. Returns `Err` with the client's answer if the request
+/// must not reach the server; otherwise the guard of a lagging replica if the read must be stale.
 async fn before(
     harness: &Arc<Harness>,
     life: &Arc<Life>,

@@ -19,10 +19,10 @@ use crate::panics::quietly;
 use crate::test_cluster::TestCluster;
 use crate::work::Work;
 
-/// The scenario, with its type erased. Its input may depend on the plan of the run.
+/// The type-erased scenario. It also receives the plan of the run, on which its input may depend.
 pub(crate) type Scenario = Box<dyn for<'a> Fn(&'a TestCluster, &'a Plan) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
-/// Keeps a run alive at its end, for inspection by a person.
+/// Called at the end of a run to keep it alive, so that a person can inspect its cluster.
 pub(crate) type Linger = Box<dyn for<'a> Fn(&'a TestCluster) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
 /// The runs in progress by the names of their threads, with their start times.
@@ -37,15 +37,15 @@ pub(crate) struct Config {
     pub(crate) checks: Arc<[Check]>,
     /// The `eventually` checks.
     pub(crate) at_last: Vec<Check>,
-    /// Checks that take time.
+    /// Conditions that take time to evaluate, such as commands.
     pub(crate) inquiries: Arc<[Inquiry]>,
-    /// The kind of time, and the bounds of waiting.
+    /// Virtual or real time, and the limits of waiting.
     pub(crate) timing: Timing,
     /// Set by another thread to end all runs.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Set when the search is over: runs that try plans end.
+    /// Set when the search is over; runs that try plans then end early.
     pub(crate) is_over: AtomicBool,
-    /// Set when a verdict was too early: later runs judge a wrong state after `within`.
+    /// Set if an early verdict has been wrong; later runs wait longer before they judge a wrong state.
     pub(crate) is_patient: AtomicBool,
     /// Called at the end of each run, when its cluster still exists.
     pub(crate) linger: Option<Linger>,
@@ -76,16 +76,16 @@ impl fmt::Debug for Config {
     }
 }
 
-/// A check of the cluster.
+/// Checks the cluster; the error is the reason if the check fails.
 pub(crate) type Look = dyn Fn(&TestCluster) -> Result<(), String> + Send + Sync;
 
-/// A user's condition.
+/// A condition that the test passes to the exploration.
 #[derive(Clone)]
 pub(crate) struct Check {
     pub(crate) name: String,
-    /// Name of its oracle in reports, if it differs from the default.
+    /// Name of the oracle in reports, if it differs from the default.
     pub(crate) oracle: Option<&'static str>,
-    /// Set if it must hold after every write; otherwise it must hold at least once in all runs.
+    /// Set if the condition must hold after every write; otherwise it must hold at least once across all runs.
     pub(crate) must_always: bool,
     pub(crate) look: Arc<Look>,
 }
@@ -123,16 +123,17 @@ pub(crate) type Ask = dyn for<'a> Fn(&'a TestCluster) -> BoxFuture<'a, Result<()
     expect(dead_code, reason = "only scenarios of processes have commands")
 )]
 pub(crate) enum MustHold {
-    /// Each time the cluster has settled.
+    /// The condition must hold each time the cluster has settled.
     Always,
-    /// At the end of every run.
+    /// The condition must hold at the end of every run.
     Eventually,
-    /// At least once in all runs.
+    /// The condition must hold at least once across all runs.
     Sometimes,
 }
 
 impl Config {
-    /// Lists the `sometimes` checks that did not hold; `held` has the indices of checks and then of inquiries.
+    /// Lists the `sometimes` conditions that never held. `held` contains indices of checks, followed by indices of
+    /// inquiries.
     pub(crate) fn never(&self, held: &BTreeSet<usize>) -> Vec<String> {
         let checks = self.checks.iter().map(|it| (&it.name, !it.must_always));
         let inquiries = self.inquiries.iter();
@@ -147,16 +148,16 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Usual,
-    /// A run that may end before the last chance of the controllers: in virtual time after `within`, in real time if
-    /// nothing changes in a wrong state, or if the search is over. Its failure is confirmed by usual runs.
+    /// A run that tries a plan. It may judge a wrong state early: in virtual time after `within`, in real time when
+    /// nothing changes any more. In real time it also ends with the search. Usual runs confirm its failure.
     Tried,
     /// A usual run with bodies and tracing output recorded.
     Shown,
     /// The reference with other uids and another time of day.
     Other,
-    /// The reference with a pause at each settled step, to find steps with a state that changes by itself.
+    /// The reference with a pause at each settled step, to find steps after which the state still changes.
     Waiting,
-    /// The reference (or the one with other uids) with a pause at the end, until nothing changes any more.
+    /// The reference, continued after its end until nothing changes any more; `OtherResting` has other uids.
     Resting,
     OtherResting,
 }

@@ -1,5 +1,5 @@
-//! The early end of a wait in real time: a run that is in the state in which the reference was at the end of the same
-//! wait, after as many messages, need not be quiet for as long as the reference was.
+//! Early end of waits in real time: a run that has reached the state of the reference at the end of the same wait,
+//! after at least as many messages, need not be quiet for as long as the reference was.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ pub(super) const SOON: Duration = Duration::from_millis(200);
 /// Interval of checks.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
-/// The quiet of a cluster after the last wait of its scenario.
+/// State of a cluster that has not changed since the last wait of its scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Quiet {
-    /// The run is equal to the reference, which has settled, because no fault affected it.
+    /// No fault has affected the run, so it equals the reference, which has settled.
     Over,
-    /// It began at this moment, or earlier.
+    /// Nothing has changed since this moment, or since an earlier one.
     Since(Instant),
 }
 
 impl Harness {
-    /// Counts the messages since the previous wait. Returns also the time of the last one.
+    /// Counts the messages since the previous wait, and returns the time of the last one.
     pub(super) fn passed(&self) -> (Passed, Duration) {
         let (from, revision) = self.present_wait().from;
         let done = self.work.since(&self.gate.server, revision);
@@ -76,7 +76,7 @@ impl Harness {
         wait.quiet_at = wait.quiet_since.or(wait.quiet_at);
     }
 
-    /// Describes the quiet of the cluster if nothing has changed since the last wait in real time.
+    /// Returns the state of a quiet cluster; `None` if something has changed since the last wait, and in virtual time.
     pub(super) fn quiet_since(&self) -> Option<Quiet> {
         let wait = self.present_wait();
         let is_unchanged = wait.from.1 == self.gate.server.resource_version();
@@ -93,8 +93,8 @@ impl Harness {
         }
     }
 
-    /// Returns `true` if the run is in the state of the reference at the end of this wait, and nothing more is
-    /// expected.
+    /// Returns `true` if the run has reached the state of the reference at the end of this wait, and no fault or
+    /// request is in progress.
     pub(super) fn is_where_the_reference_was(&self) -> bool {
         let (nth, is_over) = {
             let state = self.gate.state();
@@ -128,7 +128,8 @@ impl Harness {
         is_same
     }
 
-    /// Returns `true` unless a fault has begun since the cluster was quiet for the last time.
+    /// Returns `true` if no fault has begun, or if the cluster has been quiet since the last one ended. Always `false`
+    /// after a fault that overlaps with later steps of the test.
     fn are_faults_done(&self) -> bool {
         let end = self.gate.state().windows_end;
         let quiet_at = self.present_wait().quiet_at;
@@ -145,7 +146,7 @@ impl Harness {
             .any(is_open)
     }
 
-    /// Returns `true` if the run is equal to the reference so far: the messages of its faults were not sent.
+    /// Returns `true` if the run equals the reference so far, because no message that its faults affect has been sent.
     fn is_unaffected(&self) -> bool {
         let plan = &self.gate.plan;
         let strike_messages = plan.faults.iter().all(|it| {
@@ -156,7 +157,7 @@ impl Harness {
     }
 }
 
-/// Returns `true` for resources that only report work.
+/// Returns `true` for Leases and Events, which do not count as activity.
 fn is_aside(resource: &str) -> bool {
     matches!(resource, LEASES | "events" | "events.events.k8s.io")
 }

@@ -11,7 +11,7 @@ use crate::explore::files::{directory, file_name};
 use crate::explore::plans::Plan;
 use crate::lock::lock;
 
-/// Suffix of the files' names.
+/// Suffix of the file names.
 const SUFFIX: &str = ".running";
 
 /// The files of one exploration, one per thread. They are removed at the end of the exploration, unless the process
@@ -27,14 +27,14 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 struct FlightFile {
     path: PathBuf,
-    /// `None` if the file cannot be created.
+    /// The opened file; `None` if it cannot be created.
     file: Option<File>,
-    /// Length of its text in bytes.
+    /// Length of the text in the file, in bytes.
     length: usize,
 }
 
 impl Flight {
-    /// Creates the files' name for the test that runs on this thread.
+    /// Names the files after the test that runs on this thread.
     pub(crate) fn new() -> Self {
         Self {
             directory: directory(),

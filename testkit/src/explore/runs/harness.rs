@@ -31,7 +31,7 @@ pub(crate) struct Harness {
     pub(crate) is_hasty: bool,
     /// Set if steps are compared with the reference.
     pub(crate) compares: bool,
-    /// Time within which the state of a step must become right.
+    /// Time within which the state after a step must become right.
     pub(crate) within: Duration,
     pub(crate) timing: Timing,
     checks: Arc<[Check]>,
@@ -68,12 +68,12 @@ impl Harness {
         }
     }
 
-    /// The present wait of the scenario.
+    /// Locks the current wait of the scenario.
     pub(super) fn present_wait(&self) -> MutexGuard<'_, Wait> {
         lock(&self.wait)
     }
 
-    /// Sets the cluster that checks look at.
+    /// Sets the cluster of the run, which the checks evaluate.
     pub(crate) fn watch_over(&self, cluster: &Arc<TestCluster>) {
         // A run has one cluster.
         let _ = self.cluster.set(Arc::downgrade(cluster));
@@ -104,7 +104,7 @@ impl Harness {
         });
     }
 
-    /// Stops the process of a controller, and continues it after a time.
+    /// Stops the process of a controller, and continues it after a time (`SIGSTOP`, `SIGCONT`).
     pub(crate) fn freeze(&self, life: &Life, time: Duration) {
         self.gate.note(&life.client, life.number, "stop (SIGSTOP)".to_owned());
         let Some(controller) = lock(&self.controllers).get(&life.client).cloned() else {
@@ -131,13 +131,13 @@ impl Harness {
         !self.checks.is_empty()
     }
 
-    /// Evaluates the `always` checks because time has passed, although nothing has changed.
+    /// Evaluates the `always` and `sometimes` checks, even if nothing has changed: time has passed.
     pub(crate) fn check_time(&self) {
         self.gate.state().checked_at = 0;
         self.check();
     }
 
-    /// Evaluates the `always` checks if something has changed since the last evaluation.
+    /// Evaluates the `always` and `sometimes` checks if something has changed since the last evaluation.
     pub(crate) fn check(&self) {
         let revision = self.gate.server.resource_version();
         {
@@ -163,7 +163,7 @@ impl Harness {
         }
     }
 
-    /// Evaluates the `always` and `sometimes` checks that take time, unless the run has failed already.
+    /// Evaluates the inquiries that must hold always or sometimes, unless the run has already failed.
     pub(crate) async fn inquire(&self) {
         let Some(cluster) = self.cluster() else { return };
         for (index, inquiry) in self.inquiries.iter().enumerate() {
@@ -239,7 +239,7 @@ impl Harness {
         pending::<()>().await;
     }
 
-    /// Waits for the end of a fault that lasts for a time.
+    /// Registers a fault that lasts for this time, and waits for its end.
     pub(crate) async fn wait(&self, time: Duration) {
         if !time.is_zero() {
             self.gate.lasts(time);

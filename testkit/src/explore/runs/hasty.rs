@@ -1,5 +1,5 @@
-//! Early verdicts: a run that tries a plan fails after `within` in virtual time, and in real time if nothing changes in
-//! a wrong state for a while. The usual runs that confirm the failure wait longer.
+//! Early verdicts: a run that tries a plan fails after `within` in virtual time; in real time, it fails if a wrong
+//! state has not changed for a while. The usual runs that confirm the failure wait longer.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 use super::harness::Harness;
 use crate::hooks::Hooks;
 
-/// Time after which a wrong state without any change is judged.
+/// Time without changes after which a wrong state counts as final.
 const HOPELESS: Duration = Duration::from_secs(8);
 
-/// The last change of the cluster that a wait has seen: its revision, and the time at which it was seen.
+/// The last change that a wait has observed: its revision, and the time of the observation.
 #[derive(Debug, Default)]
 pub(super) struct Still(Option<(u64, Instant)>);
 
 impl Harness {
-    /// Returns the time after `within` up to which a state that becomes right counts as slow in this run.
+    /// Returns how long after `within` a state may become right in this run. Such a state counts as slow, not as wrong.
     pub(super) const fn slow(&self) -> Duration {
         match self.is_hasty && !self.timing.is_real {
             true => Duration::ZERO,
@@ -24,7 +24,7 @@ impl Harness {
         }
     }
 
-    /// Returns `true` if a run that tries a plan need not wait for a correct state any longer.
+    /// Returns `true` if a run that tries a plan need not wait for the correct state any longer.
     pub(super) fn is_hopeless(&self, still: &mut Still) -> bool {
         if !self.is_hasty || !self.timing.is_real {
             return false;

@@ -22,7 +22,8 @@ use crate::hooks::{AfterCall, Hooks, Passage, Restart, Unreachable};
 use crate::lock::lock;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Pause of the test between changes that it makes at the same time. A cluster is quiet after a shorter time.
+/// Pause between changes that the test makes at the same time. It is longer than the time after which a cluster counts
+/// as quiet.
 const PAUSE: Duration = Duration::from_secs(6);
 
 impl Hooks for Harness {
@@ -164,7 +165,7 @@ impl Hooks for Harness {
     }
 
     fn cluster_ends(&self) {
-        // The controllers hold references to the harness.
+        // Removes the controllers, which hold references to the harness.
         lock(&self.controllers).clear();
     }
 }

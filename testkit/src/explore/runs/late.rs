@@ -33,7 +33,7 @@ pub(crate) fn arrive_late(
             return;
         }
         harness.gate.reaches(index);
-        // A new object may have the name now; the sender is not responsible for that.
+        // A new object may have this name by now; a delete that arrives late is not reported for that.
         let deletion = Deletion {
             has_precondition: true,
             ..Deletion::default()

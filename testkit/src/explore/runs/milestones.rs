@@ -15,7 +15,7 @@ use crate::explore::outcomes::{EndState, Milestone, Passed, left_behind};
 use crate::mask::Mask;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Time for which the state of a step must stay unchanged in a run without faults. Other states are not compared.
+/// Time for which the state after a step must stay unchanged in a run without faults. Other states are not compared.
 pub(crate) const STEADY: Duration = Duration::from_secs(15 * 60);
 
 /// Panic payload that ends a scenario after a step with a wrong state, because the next step might hide the error.
@@ -39,7 +39,7 @@ impl Harness {
         (self.gate.server.resource_version(), changes)
     }
 
-    /// Registers that the scenario has settled at a place.
+    /// Records that the scenario has settled at a place, and compares the state with the reference.
     pub(crate) async fn compare_step(&self, place: &str) {
         let nth = {
             let mut state = self.gate.state();
@@ -111,7 +111,7 @@ impl Harness {
             let state = self.gate.state();
             (state.windows_end.is_some(), state.waited)
         };
-        // An assertion that is evaluated again waits for the work after the faults, such as retries, as well.
+        // If an assertion is evaluated again, this wait also includes the work after the faults, such as retries.
         let is_patient = self.gate.plan.overlaps();
         if !has_begun || self.gate.is_early(waited) || !self.compares {
             return;
@@ -124,7 +124,7 @@ impl Harness {
             if looked_at.replace(revision) != Some(revision) {
                 differences = self.gate.compared(expected.judge(&self.end_state(), mask));
             }
-            // Time counts from the end of the last fault.
+            // The limit counts from the end of the last fault.
             let faults_end = self.gate.state().windows_end.map_or(began, |end| end.max(began));
             let waited = Instant::now().saturating_duration_since(faults_end);
             if differences.is_empty() {

@@ -16,15 +16,15 @@ use crate::explore::trace::{BOOKMARK, LEASES, Step, What};
 use crate::mask::Mask;
 use crate::templates::Templates;
 
-/// Divisor of long windows of faults in real time.
+/// Divisor that shortens long faults in real time.
 const SHORTENS: u32 = 3;
 
-/// Longest and shortest time without activity after which a run in real time counts as settled.
+/// Minimum and maximum time without activity after which a run in real time counts as settled.
 const QUIET: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(10)];
 
 impl Timing {
-    /// Real time. A scenario is aborted after `scenario`. An end state that becomes right up to `slow` after `within`
-    /// counts as slow, not as wrong.
+    /// Timing of runs in real time. A scenario is aborted after `scenario`. An end state that becomes right up to
+    /// `slow` after `within` counts as slow, not as wrong.
     pub(crate) const fn real(scenario: Duration, slow: Duration) -> Self {
         Self {
             is_real: true,
@@ -46,8 +46,8 @@ impl World {
     }
 }
 
-/// The reference in real time: several concurrent runs without faults. Fields in which they differ are masked. Also
-/// returns the time without activity after which later runs count as settled, which is derived from the pauses of these
+/// Makes the reference in real time from several concurrent runs without faults, and masks fields in which they differ.
+/// Also returns the time without activity after which later runs count as settled, derived from the pauses of these
 /// runs.
 pub(crate) fn real_reference(
     config: &Config,
@@ -106,7 +106,7 @@ pub(crate) fn real_reference(
     Ok((reference, learnt.clamp(QUIET[0], QUIET[1].min(quiet.max(QUIET[0])))))
 }
 
-/// Returns the uids of each object in the run that has most of them. Objects with generated names are one group.
+/// Returns the uids of each object from the run with the most uids of it. Objects with generated names form one group.
 fn most(runs: &[Uids], templates: &Templates) -> Uids {
     let mut most = Uids::new();
     for (key, uids) in runs.iter().flat_map(|it| grouped(it, templates)) {
@@ -118,14 +118,14 @@ fn most(runs: &[Uids], templates: &Templates) -> Uids {
     most
 }
 
-/// Returns the longest pause between two messages of a run that is shorter than `quiet`. In longer pauses the run had
+/// Returns the longest pause between two messages of a run. Pauses of `quiet` or more do not count, because the run had
 /// settled.
 fn longest_pause(outcome: &Outcome, quiet: Duration) -> Duration {
     let leases = outcome.trace.iter().filter_map(|step| match &step.what {
         What::Request(request) if request.base() == LEASES => Some(request.named()),
         What::Request(_) | What::Event { .. } | What::Call { .. } | What::Note(_) => None,
     });
-    // Old clients write a ConfigMap of the same name with each Lease.
+    // Old clients also lock a ConfigMap with the name of the Lease.
     let locks: BTreeSet<String> = leases.collect();
     let counts = |step: &&Step| match &step.what {
         What::Request(request) => step.has_changed(request) && !locks.contains(&request.named()),

@@ -42,7 +42,7 @@ const LOOK_FOR_STOP: Duration = Duration::from_millis(100);
 /// Maximum number of messages of a run: `.1` times the messages of the reference, plus `.0`.
 const MESSAGES: (u64, u64) = (200, 10);
 
-/// Makes a run. Without a reference, the result is not compared.
+/// Runs the scenario with a plan. Without a reference, the result is not compared.
 pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
     let name = thread::current().name().unwrap_or_default().to_owned();
     lock(&config.current).insert(name.clone(), (WallClock::start(), plan.clone()));
@@ -59,7 +59,7 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
         };
         outcome
     };
-    // State of the thread, such as the keys of hash maps, is reset for each run.
+    // Each run has its own thread, which resets thread-local state such as the keys of hash maps.
     let outcome = thread::scope(|scope| {
         let run = thread::Builder::new().name(name.clone()).spawn_scoped(scope, here);
         let run = run.unwrap_or_else(|err| panic!("a run needs a thread: {err}"));
@@ -69,8 +69,8 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
     outcome
 }
 
-/// Returns the seed of the random numbers of a run. The other reference has other numbers, so that values that
-/// controllers generate at random are recognised.
+/// Returns the seed of the random numbers of a run. The other reference has another seed, so that values that
+/// controllers generate at random differ and are recognised.
 const fn seed_of(role: Role) -> u64 {
     match role {
         Role::Other | Role::OtherResting => 1 << 32,
@@ -95,7 +95,7 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
         }
         match select(run, std::pin::pin!(stopped(config, role))).await {
             Either::Left((outcome, _)) => outcome,
-            // The run is not judged.
+            // A stopped run is not judged.
             Either::Right(_) => Outcome::default(),
         }
     })
@@ -109,7 +109,7 @@ async fn stopped(config: &Config, role: Role) {
     }
 }
 
-/// Makes a whole run.
+/// Runs the scenario with the faults of the plan, waits for the end state, and collects the outcome.
 async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
     let (multiple, least) = (MESSAGES.1, MESSAGES.0);
     let reference_limit = |it: &Reference| it.outcome.messages * multiple + least;
@@ -140,7 +140,8 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
     harness.slow_workers();
     harness.watch_workers();
     harness.watch_time();
-    // kube-runtime's retries take their jitter from this thread's generator, which the real clock would seed.
+    // kube-runtime takes the jitter of retries from this thread's generator, which would otherwise be seeded by the
+    // real clock.
     fastrand::seed(cluster.seed());
     let run = Run {
         config,
@@ -259,7 +260,8 @@ impl Run<'_> {
         self.gate.is_early(waited)
     }
 
-    /// Waits until nothing is left to do, or since an earlier moment nothing was.
+    /// Waits until the cluster has settled; quiet time from `quiet_since` on counts. Returns `false` if this fails the
+    /// run.
     async fn settle_since(&self, quiet_since: Instant) -> bool {
         let settled = self.cluster.settle_since(quiet_since);
         let settled = AssertUnwindSafe(settled).catch_unwind().await;
@@ -275,7 +277,7 @@ impl Run<'_> {
     /// Returns `true` if a controller that never settles is accepted because hot loops do not count. A loop that stops
     /// the clock is never accepted.
     fn may_go_on(&self, text: &str) -> bool {
-        // The spec may be unusable.
+        // A changed spec may be unusable, so that a controller retries forever.
         let is_rest_optional = !self.config.oracles.has(Oracle::HotLoop) || self.config.spec.is_some();
         is_rest_optional && self.cluster.cause_of(text) == Some(Cause::Restless)
     }
@@ -297,7 +299,7 @@ impl Run<'_> {
                 sleep(end - Instant::now()).await;
                 continue;
             }
-            // A fault may strike a retry, which follows the first quiet moment.
+            // A fault may affect a retry, which only happens after the first quiet moment.
             let quiet_since = *quiet_since.get_or_insert(Instant::now());
             let over = windows_end.unwrap_or(quiet_since).max(quiet_since);
             self.harness.check();
@@ -437,7 +439,7 @@ impl Run<'_> {
             self.gate.violation(ASSERTIONS, why);
         }
         let notes = match self.reference {
-            // The clock of the run differs too much from the machine's.
+            // In this run the server's clock differs from the machine's, so times from the machine are recognised.
             None if is_other => notes::of_clocks(self.cluster, self.config.began),
             None => notes::of_the_scenario(self.cluster),
             Some(_) => Vec::new(),

@@ -6,7 +6,7 @@ use super::world::World;
 use crate::explore::outcomes::{Finding, Outcome, Recorded, Reference};
 use crate::explore::plans::Plan;
 
-/// Records bodies and tracing output of both runs of a finding, unless the repetition of a run differs from it.
+/// Records bodies and tracing output of both runs of a finding, unless a repeated run differs from the original.
 pub(crate) fn show(config: &Config, world: &World, finding: &mut Finding) {
     let other = world.at(finding.plan.start);
     let world = other.as_ref().unwrap_or(world);
@@ -20,7 +20,7 @@ pub(crate) fn show(config: &Config, world: &World, finding: &mut Finding) {
         finding.recorded = again(&reference.plan, None, &reference.outcome);
     }
     if !finding.outcome.trace.is_empty() {
-        // A run that fails before there is a reference is not compared.
+        // A run that fails before there is a reference is repeated without a comparison.
         let plan = Plan {
             patient_from: finding.outcome.patient_from,
             ..finding.plan.clone()

@@ -9,10 +9,10 @@ use crate::explore::outcomes::resource;
 use crate::explore::plans::given;
 use crate::explore::trace::Request;
 
-/// Lag of a replica.
+/// Time by which a replica lags.
 pub(super) const LAG: Duration = Duration::from_secs(12);
 
-/// Makes a client read an older state until this is dropped.
+/// Guard: while it exists, a client reads an older state.
 #[derive(Debug)]
 pub(crate) struct Lagging(Replica);
 
@@ -22,9 +22,9 @@ impl Drop for Lagging {
     }
 }
 
-/// Makes a read return a state between the beginning of the run and now. A list is changed to request an exact
-/// revision, and the watch that follows is silent for a while. A read of one object cannot request a revision; it is
-/// answered by a replica that lags until the answer.
+/// Makes a read return a state between the beginning of the run and now. A list is rewritten to request an exact
+/// revision, and the watch that follows is silent for a while. A read of one object cannot request a revision, so a
+/// lagging replica answers it.
 pub(crate) fn stale(gate: &Gate, life: &Life, about: &Request, uri: &mut http::Uri, percent: u8) -> Option<Lagging> {
     let newest = gate.server.resource_version();
     let revision = gate.base + (newest - gate.base) * u64::from(percent) / 100;
@@ -42,8 +42,8 @@ pub(crate) fn stale(gate: &Gate, life: &Life, about: &Request, uri: &mut http::U
     })
 }
 
-/// Makes a list return the state before the last changes of its resource other than changes of the status. The watch
-/// that follows is silent for a while.
+/// Makes a list return the state before the last `changes` changes of its resource, not counting changes of the status.
+/// The watch that follows is silent for a while.
 pub(super) fn rewind(gate: &Gate, life: &Life, about: &Request, uri: &mut http::Uri, changes: u8, lag: Duration) {
     let all = gate.server.changes_after(gate.base).into_iter();
     let is_of_spec = |change: &StoredChange| {
@@ -83,7 +83,7 @@ fn exactly_at(uri: &http::Uri, revision: u64) -> http::Uri {
         .split('&')
         .filter(|it| !it.starts_with(REVISION));
     let query = others.map(str::to_owned).chain([exact]).collect::<Vec<_>>().join("&");
-    // The text was a valid URI before, and only digits and letters were added.
+    // The URI was valid, and only a valid query was added.
     format!("{}?{query}", uri.path())
         .parse()
         .unwrap_or_else(|_| uri.clone())

@@ -8,10 +8,10 @@ pub(crate) const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
 /// Additional time within which an end state counts as slow and not as wrong.
 pub(crate) const SLOW: Duration = Duration::from_secs(3600);
 
-/// Longest window of a fault that is not shortened in real time: a restart, or a retry.
+/// Longest fault that is not shortened in real time, such as a restart or a retry.
 const SHORT_WINDOW: Duration = Duration::from_secs(1);
 
-/// Minimum time for which a process is down.
+/// Downtime of a crashed process in real time, instead of at most a second.
 const SHORT_DOWN: Duration = Duration::from_millis(100);
 
 /// Bounds of waiting in the runs of an exploration.
@@ -21,23 +21,23 @@ pub(crate) struct Timing {
     pub(crate) is_real: bool,
     /// Time after which the scenario is aborted.
     pub(crate) scenario: Duration,
-    /// An end state that becomes right up to this time after `within` counts as slow, and later as wrong.
+    /// Time after `within` up to which an end state that becomes right counts as slow; later it counts as wrong.
     pub(crate) slow: Duration,
-    /// Intervals at which the end state is compared while it is not right, before and after `within`.
+    /// Intervals between comparisons of the end state while it is wrong: until `within`, and later.
     pub(crate) look_again: [Duration; 2],
-    /// First and last interval of comparisons while the state of a step is not right.
+    /// Minimum and maximum interval between comparisons while the state after a step is wrong.
     pub(crate) step_look_again: [Duration; 2],
     /// Delay of each worker request, as in a busy kube-controller-manager. Without a delay, a controller with an old
     /// view and a worker that reverts its writes would loop forever at one instant of virtual time.
     pub(crate) worker_takes: Duration,
-    /// Divisor of the windows of faults that are longer than a second.
+    /// Divisor of the duration of faults that are longer than a second.
     pub(crate) shortens: u32,
-    /// Set if a failure must recur in every run. In real time one run of five may miss it.
+    /// Set if a failure counts although one of up to five runs passes; otherwise all runs must fail.
     pub(crate) allows_miss: bool,
 }
 
 impl Timing {
-    /// Virtual time.
+    /// Timing of runs in virtual time.
     pub(crate) const VIRTUAL: Self = Self {
         is_real: false,
         scenario: SCENARIO_BOUND,
@@ -49,8 +49,8 @@ impl Timing {
         allows_miss: false,
     };
 
-    /// Returns the time for which a crashed controller is down in these runs: the start of a process already takes a
-    /// while.
+    /// Returns the time for which a crashed controller is down in these runs. In real time it is shorter, because a
+    /// process takes a while to start.
     pub(crate) fn down(self, down: Duration) -> Duration {
         match self.is_real && down <= SHORT_WINDOW {
             true => SHORT_DOWN,
@@ -58,7 +58,7 @@ impl Timing {
         }
     }
 
-    /// Returns the duration of a fault's window in these runs: in real time long windows are shorter.
+    /// Returns the duration of a fault in these runs. Long faults are shorter in real time.
     pub(crate) fn window(self, window: Duration) -> Duration {
         match window > SHORT_WINDOW {
             true => (window / self.shortens).max(SHORT_WINDOW),

@@ -1,24 +1,24 @@
-//! `Wait`: the present wait of a scenario for the cluster.
+//! `Wait`: state of the scenario's current wait for the cluster to settle.
 
 use tokio::time::Instant;
 
-/// The present wait of a scenario for the cluster.
+/// State of the scenario's current wait for the cluster to settle.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
-    /// Length of the trace and revision at the end of the previous wait.
+    /// Length of the trace, and the revision, at the end of the previous wait.
     pub(super) from: (usize, u64),
-    /// Result of the comparison with the reference at this revision.
+    /// Last comparison with the reference: the revision, and whether the states were the same.
     pub(super) compared: Option<((u64, u64), bool)>,
     /// Set if the wait has ended early.
     pub(super) is_early: bool,
     /// End of the last wait that lasted until the cluster was quiet.
     pub(super) quiet_at: Option<Instant>,
-    /// The same, if it was the last wait of all.
+    /// End of the previous wait, if it lasted until the cluster was quiet; `None` if it ended early.
     pub(super) quiet_since: Option<Instant>,
 }
 
 impl Wait {
-    /// A run that begins at this revision.
+    /// Creates the first wait of a run that begins at this revision.
     pub(super) fn at(revision: u64) -> Self {
         Self {
             from: (0, revision),

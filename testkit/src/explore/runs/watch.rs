@@ -28,14 +28,14 @@ pub(crate) struct GatedWatch {
     /// Lines to deliver while the watch is not held.
     ready: VecDeque<Told>,
     held: Option<Pin<Box<Sleep>>>,
-    /// Set if the watch was held, so that waiting events are delivered first.
+    /// Set if the watch was held, and the events that piled up are being delivered.
     is_late: bool,
     is_ended: bool,
     /// Set if the watch ends with a broken connection.
     is_broken: bool,
 }
 
-/// A line and its parsed content.
+/// A line of a watch, and the object in it.
 struct Told {
     line: Bytes,
     shown: Shown,

@@ -1,4 +1,4 @@
-//! Calls of webhooks that a controller serves in a process: each is a message that faults affect.
+//! Calls of webhooks that a controller process serves. Faults affect these calls like other messages.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::harness::Harness;
 use crate::explore::gate::Life;
 use crate::explore::plans::{OnAnswer, OnCall, escaped};
 
-/// Name of the calls in points.
+/// Name of webhook calls in the points of a plan.
 const WEBHOOK: &str = "webhook";
 
 /// Errors of a broken call, as Go's client has them.
@@ -18,8 +18,8 @@ const REFUSED: &str = "connect: connection refused";
 const LOST: &str = "EOF";
 
 impl Harness {
-    /// Makes the server's call of a webhook of the controller `client` succeed or fail. In contrast to calls of a
-    /// controller, the caller notices the end of the controller.
+    /// Makes the server's call to a webhook of the controller `client`, with the faults of the plan. Unlike calls that
+    /// a controller makes, the call fails if the controller dies.
     pub(super) async fn call_webhook(
         self: Arc<Self>,
         client: String,

@@ -1,4 +1,4 @@
-//! Conditions from the beginning of a run: slow workers of the server, and clients with wrong clocks.
+//! Conditions that apply to a whole run: slow workers of the server, clients with wrong clocks, and periodic checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::explore::plans::{OnRequest, OnRun};
 use crate::explore::trace::{Outcome, Request, Step, What};
 use crate::lock::lock;
 
-/// Number of messages that a request of a worker may cause without counting as a hot loop. If the messages never end,
+/// Number of messages that each request of a worker adds to the limit for hot loops. If the messages never end,
 /// `settle` fails.
 const GIVES_CAUSE: u64 = 20;
 
@@ -20,7 +20,8 @@ const GIVES_CAUSE: u64 = 20;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Harness {
-    /// Injects the delays of the workers. A repeated call moves them behind faults that were injected in the meantime.
+    /// Injects the delays of the workers. Calling it again moves the delays behind faults that were injected in the
+    /// meantime.
     pub(crate) fn slow_workers(self: &Arc<Self>) {
         if !self.gate.server.has_workers() {
             return;
@@ -36,8 +37,8 @@ impl Harness {
         *guard = Some(self.gate.server.inject(late));
     }
 
-    /// Evaluates the `always` checks after each request of a worker, since the next request of a client may be much
-    /// later.
+    /// Evaluates the `always` and `sometimes` checks after each request of a worker, since the next request of a client
+    /// may be much later.
     pub(crate) fn watch_workers(self: &Arc<Self>) {
         if !self.gate.server.has_workers() || !self.has_checks() {
             return;
@@ -55,8 +56,8 @@ impl Harness {
         });
     }
 
-    /// Evaluates the `always` checks while time passes: every second at first, then each time a hundredth of the
-    /// elapsed time has passed.
+    /// Evaluates the `always` and `sometimes` checks while time passes: every second at first, later at intervals of 1
+    /// % of the elapsed time.
     pub(crate) fn watch_time(self: &Arc<Self>) {
         if !self.has_checks() {
             return;

@@ -16,7 +16,7 @@ use crate::test_cluster::{TestCluster, TestClusterBuilder};
 /// Difference between the times of day of an exploration's two reference runs.
 const OTHER_TIME: Duration = Duration::from_secs(4_391);
 
-/// A state from which many clusters are started.
+/// The state from which the clusters of all runs are started.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(super) builder: TestClusterBuilder,

@@ -1,5 +1,5 @@
-//! Runs in real time. They take different times, so results are handled in the order of arrival, and the next run
-//! begins at once. Failures are confirmed in the order of their plans, so that the report only depends on the outcomes.
+//! Runs in real time. Their durations differ, so results are handled in the order of arrival, and the next run begins
+//! at once. Failures are confirmed in the order of their plans, so that the report only depends on the outcomes.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,10 +15,10 @@ use super::work::{Stop, Work};
 use crate::explore::outcomes::Outcome;
 use crate::explore::plans::Plan;
 
-/// Maximum number of failing runs that are kept until they can be confirmed. No further run begins at the bound.
+/// Maximum number of failing runs that are kept until they can be confirmed. At this number no further run begins.
 const DOUBTFUL_MAX: usize = 256;
 
-/// The part of a plan, and its number.
+/// The part of the search to which a plan belongs, and the number of the plan.
 type Place = (usize, u64);
 
 /// A result that has arrived.
@@ -27,23 +27,23 @@ enum Arrived {
     Confirmation(Box<Confirmation>),
 }
 
-/// A failing run.
+/// A failing run that is not confirmed yet.
 struct Doubtful {
     plan: Plan,
     outcome: Box<Outcome>,
-    /// Number of results up to this one.
+    /// Number of results up to this run.
     made: u64,
 }
 
-/// The work on plans.
+/// Functions that run plans and confirm failures.
 pub(super) struct Jobs<'a> {
     /// Returns the number of runs to make at once.
     pub(super) at_once: &'a dyn Fn() -> usize,
     pub(super) is_stopped: &'a dyn Fn() -> bool,
-    /// Set when the search is over: runs in progress end.
+    /// Set when the search is over, which ends the runs in progress.
     pub(super) is_over: &'a AtomicBool,
     pub(super) run: &'a (dyn Fn(&Plan) -> Outcome + Sync),
-    /// Confirms a failure, and minimises it within a time.
+    /// Confirms a failure, and minimises it within a time limit.
     pub(super) confirm: &'a (dyn Fn(&Plan, &Outcome, Duration) -> Confirmation + Sync),
 }
 
@@ -61,7 +61,7 @@ impl Runs<'_> {
     }
 }
 
-/// Makes a job on a thread of its own, and sends its result.
+/// Runs a job on its own thread, and sends its result.
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     done: &Sender<thread::Result<Arrived>>,
@@ -91,7 +91,7 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
             }
             let (made, most) = work.judge().made();
             let room = usize::try_from(most.saturating_sub(made)).unwrap_or(usize::MAX);
-            // Further runs would be in vain if the next failure is confirmed.
+            // Further runs would be useless if the next failure is confirmed.
             let is_decisive = (confirming.is_some() || !doubtful.is_empty()) && work.judge().needs_one();
             while stop.is_none()
                 && !is_decisive
@@ -262,8 +262,8 @@ mod tests {
         }
     }
 
-    /// Makes runs of the plans `0` to `3`, two at once, of which `1` and `2` fail. The run `0` ends when the result of
-    /// this plan has been handled, or when the search is over.
+    /// Runs the plans `0` to `3`, two at once; `1` and `2` fail. The run of `0` ends when the result of the plan `last`
+    /// has been handled, or when the search is over.
     fn explored(last: &str, most: u64, time: Duration) -> Numbered {
         let action = Action {
             fault: Fault::CrashAfter,

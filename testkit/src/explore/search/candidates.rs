@@ -1,4 +1,4 @@
-//! Candidates: the possible faults at each point of a trace, in the order of their trial.
+//! Candidates: the possible faults at each point of a trace, in the order in which they are tried.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::explore::runs::Timing;
 use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, STEP, Step, What};
 use crate::test_cluster::TEST_CLIENT;
 
-/// Maximum time of a request until its answer, as in kube-apiserver.
+/// Maximum duration of a request, as in kube-apiserver.
 const SLOWEST: Duration = Duration::from_secs(60);
 
-/// Rank of a delay across a change of the test.
+/// Rank of a read that is delayed until after a change of the test.
 const ACROSS_CHANGE: u8 = 2;
 
-/// A fault to try. Candidates with a kind that has not occurred yet are tried first, then those with a lower rank.
+/// A fault to try. Candidates of a kind that has not been tried yet are first, then candidates with a lower rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
     /// Set if the fault was possible earlier in the trace, at another message with the same client, verb and resource.
@@ -36,7 +36,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Returns its kind; overlaps have their own kind.
+    /// Returns the kind of the fault; overlaps have their own kind.
     pub(crate) fn kind(&self) -> Kind {
         match self.is_early {
             true => Kind::Overlap,
@@ -47,7 +47,7 @@ impl Candidate {
     /// Returns the plan with only this fault.
     pub(crate) fn plan(&self) -> Plan {
         let plan = match self.is_early {
-            // The last fault of a plan is the one that further faults follow.
+            // Further faults follow the last fault of a plan.
             true => Plan::single(TEST_CLIENT, Action::EARLY).and(&self.point, self.action),
             false => Plan::single(&self.point, self.action),
         };
@@ -58,13 +58,14 @@ impl Candidate {
     }
 }
 
-/// Returns the long faults, for a test that does not wait for their end: the next step of its users overlaps with them.
+/// Returns the long faults as overlaps: the test does not wait for their end, so its next step happens during the
+/// fault.
 pub(crate) fn early(singles: &[Candidate], timing: Timing) -> Vec<Candidate> {
     let long = timing.window(LONG.time());
     let lasting = singles.iter().filter_map(|it| {
         let mut action = it.action;
         if (action.fault, action.value) == (Fault::Delay, SHORT) {
-            // A request that takes longer than the next step of the test.
+            // The request must take longer than the next step of the test.
             action = action.lasting(long);
         }
         (action.window() >= Some(long)).then_some((action, it))
@@ -147,7 +148,8 @@ pub(crate) fn candidates(
             may_be_late: late.may_be_late(&step.client, request),
             changes: users.changes(request.base(), scenario_step),
         };
-        // In virtual time there are enough runs, but the same message of another step may be a repetition.
+        // In virtual time there is enough time to try repetitions later. In real time, a message of another step is
+        // tried as a new one.
         let class = match timing.is_real {
             true => (step.class(), written(step), scenario_step),
             false => (step.class(), String::new(), 0),
@@ -202,7 +204,7 @@ pub(crate) fn candidates(
     all
 }
 
-/// Returns an action with a window that suits the time of its run.
+/// Returns an action with the duration that it has in virtual or in real time.
 fn in_time(action: Action, timing: Timing) -> Action {
     let Some(window) = action.window() else { return action };
     action.lasting(match action.is_crash() {
@@ -211,7 +213,8 @@ fn in_time(action: Action, timing: Timing) -> Action {
     })
 }
 
-/// Returns the points of a trace; those of first messages in a step after the first one do not count earlier messages.
+/// Returns the points of a trace. In steps after the first one, the first message of each kind is named by the number
+/// of its step instead of the number of earlier messages.
 pub(super) fn points(trace: &[Step]) -> Vec<Point> {
     let (mut in_step, mut number) = (HashSet::new(), 0);
     let named = trace.iter().map(|step| {
@@ -227,7 +230,7 @@ pub(super) fn points(trace: &[Step]) -> Vec<Point> {
     named.collect()
 }
 
-/// Returns the name of an object that a request creates or deletes: each of them is a state of its own.
+/// Returns the name of an object that a request creates or deletes, because each of these objects is a case of its own.
 fn written(step: &Step) -> String {
     match &step.what {
         What::Request(it) if it.made_from.is_none() && matches!(it.verb, Verb::Create | Verb::Delete) => it.named(),
@@ -266,14 +269,14 @@ impl Users {
         }
     }
 
-    /// Number of changes of a resource up to a step.
+    /// Returns the number of changes of a resource up to a step.
     pub(super) fn changes(&self, resource: &str, until: usize) -> usize {
         let made = self.changes.iter();
         made.filter(|(step, of)| *step <= until && of == resource).count()
     }
 }
 
-/// Returns the tries of a fault at a step.
+/// Returns the variants of a fault to try at a step.
 fn tries<'a>(fault: Fault, step: &'a Step, seen: &impl Fn(&'a Request) -> Seen<'a>) -> Vec<Try> {
     let tried = &fault.row().tried;
     let (tries, request) = match &step.what {
@@ -300,7 +303,7 @@ fn tries<'a>(fault: Fault, step: &'a Step, seen: &impl Fn(&'a Request) -> Seen<'
 }
 
 /// Identifies the moment of a crash. After crashes with equal moments, the restarted controller finds the same cluster
-/// at the same time; everything else was lost.
+/// at the same time; the rest of its state is lost.
 fn moment(trace: &[Step], at: usize, action: Action, timing: Timing) -> (Duration, u64, usize) {
     // The effects of calls are unknown, so the number of calls distinguishes moments.
     let is_call = |step: &&Step| matches!(step.what, What::Call { .. });

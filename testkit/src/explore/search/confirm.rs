@@ -16,22 +16,22 @@ use crate::virtual_clock;
 /// Number of times a failing plan must fail again in order to count.
 const CONFIRMATIONS: u32 = 2;
 
-/// Minimum number of equal calls, and of the time they span, for a controller that appears to wait for a clock.
+/// Minimum number of equal calls, and minimum time that they span, of a controller that appears to wait for a clock.
 const REPEATED: (usize, Duration) = (20, Duration::from_secs(600));
 
-/// Divisors of the budget for the part that minimising a failure may take, in virtual and in real time, in which a run
-/// that fails takes as long as its bound.
+/// Divisors of the budget that limit the time for minimising a failure, in virtual and in real time. The part is
+/// smaller in real time, because each failing run takes as long as its limit.
 pub(super) const SHRINKING: [u32; 2] = [4, 16];
 
 /// Result of the confirmation of a failure.
 pub(crate) enum Confirmed {
-    /// The failure recurs; its smallest plan.
+    /// The failure recurs. Contains its smallest plan.
     Failure(Box<Finding>),
-    /// The end of the run depends on the order of arrival, with a note about it.
+    /// The end state depends on the order of arrival. Contains a note for the report.
     FirstCome(String),
     /// The failure does not recur. The fields that differed from the reference are excluded from comparisons.
     Unsure(Nondeterminism, BTreeSet<(String, String)>),
-    /// The state became right later. Further runs wait for this.
+    /// The state became right later. Further runs wait longer.
     Slow,
     /// The search has been stopped.
     Stopped,
@@ -43,7 +43,7 @@ pub(crate) struct Confirmation {
     pub(crate) took: Duration,
 }
 
-/// Confirms the failure of a run by further runs, and minimises it within a limit of time.
+/// Confirms the failure of a run by further runs, and minimises it within a time limit.
 pub(crate) fn confirm(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration) -> Confirmation {
     let mut took = Duration::ZERO;
     let result = confirmed(runs, plan, outcome, limit, &mut took);
@@ -77,7 +77,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
             true => format!("{violation}, in {failed} of {made} runs of the same plan"),
             false => format!("{violation}, in one run but not in another run of the same plan"),
         };
-        // Without this, each further plan would need as many runs again.
+        // Otherwise each further plan would need as many runs again.
         let is_masked = config.timing.is_real && violation.oracle == Oracle::EndState.name();
         let unlike = if is_masked {
             outcome.unlike.clone()
@@ -115,9 +115,9 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     Confirmed::Failure(finding)
 }
 
-/// Returns a note if the failing run of a plan only differs from the reference in counts of failures. A number counts
-/// failures if it grows with them: it is greater in a run with more failures. It must not count the effects of requests
-/// that fail although they are executed, so it is the same if they are refused.
+/// Returns a note if the failing run only differs from the reference in numbers that count failed requests. Such a
+/// number is greater in a run with more failures. It must not count effects of requests that were executed although
+/// they failed, so it must be the same if the requests are refused.
 fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut Duration) -> Option<String> {
     let is_end_state = outcome.violations.first()?.oracle == Oracle::EndState.name();
     let may_count = is_end_state && !outcome.failure_counts.is_empty() && plan.has_failures();
@@ -144,8 +144,8 @@ fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut D
     ))
 }
 
-/// Makes more runs of a plan that has failed once. Returns the number of failures and of runs, and in real time one of
-/// the failing runs.
+/// Repeats a plan that has failed once. Returns the number of failures and of runs, and in real time one of the failing
+/// runs.
 fn recurrence(
     runs: &Runs<'_>,
     plan: &Plan,
@@ -161,7 +161,7 @@ fn recurrence(
     let timing = runs.config.timing;
     let (mut failed, mut made, mut failing) = (1, 1, None);
     if timing.is_real {
-        // The runs mostly wait.
+        // These runs mostly wait, so they are made at the same time.
         let outcomes = runs.at_the_same_time(plan, CONFIRMATIONS);
         failed += outcomes.iter().filter(|it| fails(it)).count() as u32;
         made += CONFIRMATIONS;
@@ -173,12 +173,12 @@ fn recurrence(
         CONFIRMATIONS
     };
     let is_decided = |failed: u32, made: u32| match (timing.allows_miss, made - failed) {
-        // The decision is certain after two misses, and if the first runs have equal results.
+        // Two misses decide, and so do first runs that all fail.
         (true, missed) => missed > 1 || (missed == 0 && made > CONFIRMATIONS),
         (false, missed) => missed > 0,
     };
     while made <= most && !is_decided(failed, made) && !runs.is_stopped() {
-        // The first run has waited long enough. A failure that occurs while it waits needs another such run.
+        // In virtual time, a failure may occur early or only after the longer wait of a usual run.
         let mut again = if timing.is_real {
             runs.one(plan)
         } else {

@@ -22,7 +22,7 @@ pub(crate) struct Runs<'a> {
     pub(crate) reference: Arc<Reference>,
     /// Returns the number of runs to make at once. In real time it may change during the search.
     pub(crate) at_once: &'a (dyn Fn() -> usize + Sync),
-    /// Guards the runs without faults that failures have been compared with, by plan.
+    /// Runs without faults that failures have been compared with, by plan.
     pub(crate) faultless: Mutex<BTreeMap<Plan, Arc<Outcome>>>,
 }
 
@@ -42,17 +42,17 @@ impl Runs<'_> {
         candidates(&outcome.trace, from, &outcome.controllers, faults, timing, &users)
     }
 
-    /// Makes the run of a plan on this thread.
+    /// Runs a plan on this thread.
     pub(crate) fn one(&self, plan: &Plan) -> Outcome {
         judged(self.config, self.world, (plan, Role::Usual), &self.reference).0
     }
 
-    /// Makes the run of a plan on this thread, which may end before the last chance of the controllers.
+    /// Runs a plan on this thread, with an early verdict.
     pub(crate) fn early(&self, plan: &Plan) -> Outcome {
         judged(self.config, self.world, (plan, Role::Tried), &self.reference).0
     }
 
-    /// Returns the run of a plan without faults, which later failures are compared with as well.
+    /// Returns the run of a plan without faults, and keeps it for comparisons with later failures.
     pub(crate) fn faultless(&self, plan: &Plan) -> Arc<Outcome> {
         if let Some(known) = lock(&self.faultless).get(plan) {
             return Arc::clone(known);
@@ -67,7 +67,7 @@ impl Runs<'_> {
         made
     }
 
-    /// Makes the run of a plan in real time, which ends with the search.
+    /// Runs a plan in real time. The run ends with the search.
     pub(crate) fn tried(&self, plan: &Plan) -> Outcome {
         run(self.config, self.world, plan, Role::Tried, Some(&self.reference))
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 pub struct Coverage {
     /// Number of runs, excluding reference runs.
     pub schedules: u64,
-    /// Number of messages of the reference run at which a fault could take effect, and the number of writes among them.
+    /// Number of messages of the reference run at which a fault could take effect.
     pub points: u64,
-    /// See `points`.
+    /// Number of writes among `points`.
     pub write_points: u64,
     /// Changes of one field of the spec on their own: tried and total. Only for explorations of a spec.
     pub changes: (u64, u64),
@@ -79,7 +79,7 @@ impl Coverage {
     }
 }
 
-/// `12,345`
+/// Formats a number with separators: `12,345`.
 pub(crate) fn counted(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev();

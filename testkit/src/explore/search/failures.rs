@@ -7,8 +7,8 @@ use crate::explore::outcomes::{Finding, Violation};
 /// Maximum number of failures in a report.
 pub(crate) const FAILURES: usize = 3;
 
-/// Minimum and maximum number of schedules that are tried after the first failure to find others. Within these bounds,
-/// as many are tried as the first failure took.
+/// Minimum and maximum number of schedules that are tried after the first failure to find others. Within these limits,
+/// the number equals the number of schedules before the failure.
 const MORE_SCHEDULES: (u64, u64) = (10, 100);
 
 /// Failures of different oracles, or about different kinds of objects.
@@ -26,7 +26,7 @@ pub(crate) struct Failures {
 }
 
 impl Default for Failures {
-    /// A search that ends soon after its first failure.
+    /// Creates the failures of a search that ends soon after its first failure.
     fn default() -> Self {
         Self {
             ends_soon: true,
@@ -36,7 +36,7 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// A search that ends after this number of failures, or by its own bounds.
+    /// Creates the failures of a search that ends after this number of failures, or at its own limits.
     pub(crate) fn at_most(most: usize) -> Self {
         Self {
             found: Vec::new(),

@@ -12,10 +12,11 @@ use crate::explore::plans::{Action, Plan, given};
 use crate::mask::Mask;
 use crate::test_cluster::TEST_CLIENT;
 
-/// A start after all steps of the test.
+/// Delay of a start until after all steps of the test.
 const LAST: Duration = Duration::from_secs(3600);
 
-/// A start after other controllers have begun their first work, and before the first wait of the test ends.
+/// Delay of a start until after other controllers have begun their first work, but before the first wait of the test
+/// ends.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Time for which a controller is cut off before the first change that it misses.
@@ -32,14 +33,14 @@ const COMPARING: [&str; 4] = [
     Oracle::Rollback.name(),
 ];
 
-/// Returns a note if a failing run ends like a run without faults: like a run in which the test pauses between changes
-/// that it makes at the same time; if the test continued during a fault, or advanced the clock to its next change
-/// after a fault without waiting for the cluster, like a run in which the affected controller starts late, or receives
-/// changes made during the fault at once; and with several controllers, like a run in which another of them is the
-/// first to do some of the work.
+/// Returns a note if a failing run ends like one of these runs without faults: the test pauses between changes that it
+/// makes at the same time; the affected controller starts late, or receives the changes made during the fault at once;
+/// or, with several controllers, another of them is the first to do some of the work. The affected controller only
+/// matters if the test continued during a fault, or advanced the clock to its next change after a fault without waiting
+/// for the cluster.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
-    // In real time such a run would take as long.
+    // In real time these runs would take as long as their delays.
     if runs.config.timing.is_real || !plan.changes.is_empty() || !plan.skipped.is_empty() {
         return None;
     }
@@ -102,7 +103,7 @@ impl Suspect<'_> {
         }
     }
 
-    /// Compares with a run in which the test pauses between changes.
+    /// Compares the failing run with a run in which the test pauses between changes.
     fn pauses(&self) -> Option<String> {
         let plan = Plan {
             is_spaced: true,
@@ -122,7 +123,7 @@ impl Suspect<'_> {
         })
     }
 
-    /// Compares with runs in which the controller starts late.
+    /// Compares the failing run with runs in which the controller starts late.
     fn arrives(&self) -> Option<String> {
         let is_late = |time| self.is_same(&self.made(Faultless::Late(time)));
         (is_late(LAST) || self.failed.faults_end.is_some_and(is_late)).then(|| {
@@ -133,7 +134,7 @@ impl Suspect<'_> {
         })
     }
 
-    /// Compares with runs in which the controller receives changes at once.
+    /// Compares the failing run with runs in which the controller receives changes at once.
     fn merges(&self) -> Option<String> {
         let last = self.made(Faultless::Late(LAST));
         let Reference { outcome, mask, .. } = &*self.runs.reference;
@@ -152,7 +153,7 @@ impl Suspect<'_> {
         ))
     }
 
-    /// Compares groups of related objects with a run in which the other controllers start first.
+    /// Compares groups of related objects in the failing run and in a run in which the other controllers start first.
     fn rivals(&self) -> Option<String> {
         let late = self.made(Faultless::Late(SOON));
         let is_same = self.is_where_it_failed(&late, |expected, late, mask| {
@@ -186,7 +187,7 @@ impl Suspect<'_> {
     }
 }
 
-/// A run without faults, in which the test does not wait for a controller.
+/// A run without faults in which a controller starts late or is disconnected.
 #[derive(Clone, Copy)]
 enum Faultless {
     /// The controller starts after this time.
@@ -215,8 +216,8 @@ fn rested(made: &Outcome) -> &EndState {
     made.rested.as_ref().unwrap_or(&made.end)
 }
 
-/// Returns the times between which the controller of a failing run may have missed changes: each begins with a change
-/// of the test, and ends with the faults. The first change is the last one before the first fault.
+/// Returns periods in which the controller of a failing run may have missed changes. Each begins with a change of the
+/// test, and ends with the faults. The earliest one begins with the last change before the first fault.
 fn missed(failed: &Outcome) -> Vec<[Duration; 2]> {
     let (Some(begin), Some(end), true) = (failed.faults_begin, failed.faults_end, failed.is_complete) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The search: the plans in the order of their trial.
+//! The search: the plans in the order in which they are tried.
 
 mod order;
 mod sources;

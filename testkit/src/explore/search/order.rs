@@ -74,7 +74,7 @@ impl Search<'_> {
         self.swarm(tried)
     }
 
-    /// Lists the restarts against an old state of the objects of users, if their kinds of faults are chosen.
+    /// Lists restarts after which a list returns an old state of users' objects, if these kinds of faults are enabled.
     fn stale_restarts(&self, reference: &Outcome, users: &Users) -> Vec<Candidate> {
         match self.faults.has(Kind::Crash) && self.faults.has(Kind::Process) {
             true => stale_restarts(&reference.trace, &reference.controllers, users, self.runs.config.timing),
@@ -82,8 +82,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the same faults with a test that continues during them, if the test waits for the cluster at all, and
-    /// delays across changes of a test that does not wait.
+    /// Returns the faults that overlap with later steps of the test, if the test waits for the cluster at all, and
+    /// delays of reads until after a change of a test that does not wait.
     fn overlaps(&self, singles: &[Candidate]) -> Vec<Candidate> {
         let reference = &self.runs.reference.outcome;
         if !self.faults.has(Kind::Overlap) {

@@ -1,6 +1,6 @@
 //! Random choices of a search, from its seed.
 
-/// SplitMix64: a few lines are enough for choosing.
+/// SplitMix64, which is short and good enough for choosing plans.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

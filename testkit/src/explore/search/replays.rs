@@ -13,7 +13,7 @@ use crate::explore::runs::{Config, Role, World, judged, reference as reference_o
 use crate::explore::trace;
 use crate::explore::trace::{Step, What};
 
-/// Makes the runs of replay strings. A failing run ends the exploration without a search.
+/// Runs the plans of replay strings. A failing run ends the exploration without a search.
 pub(crate) fn replays(
     search: &mut Search<'_>,
     replays: &[String],
@@ -111,7 +111,7 @@ fn unplayable(reference: &Arc<Reference>, outcome: Outcome, plan: Plan, what: St
     Stop::Failed(Finding::new(reference, outcome, plan, violation))
 }
 
-/// `there are "a", "b"`
+/// Lists names in words: `there are "a", "b"`.
 fn there_are<T: fmt::Debug>(names: impl IntoIterator<Item = T>) -> String {
     let names: Vec<String> = names.into_iter().map(|it| format!("{it:?}")).collect();
     match names.len() {

@@ -1,5 +1,5 @@
 //! Faults in real time that are derived from the steps of users: restarts against an old state of an object that users
-//! changed, and changes of users that a controller does not observe until they change the object again.
+//! changed, and changes of users that a controller does not observe until users change the object again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::explore::plans::{Action, Fault, Point, SHORT, Value};
 use crate::explore::runs::Timing;
 use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, Step, What};
 
-/// Maximum number of changes by which a restarted controller may lag: the mark of a deletion, the deletion, the
+/// Maximum number of changes by which a restarted controller may lag: the deletion timestamp, the deletion, the
 /// creation of the next object, and its first change by the controller.
 const LAG: usize = 4;
 
@@ -70,7 +70,7 @@ pub(super) fn stale_restarts(
     found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Returns the faults that hide a change of users until their next step, among those during which the test continues.
+/// Selects the overlaps that hide a change of users from a controller until the users' next step.
 pub(super) fn unobserved(trace: &[Step], early: &[Candidate], users: &Users) -> Vec<Candidate> {
     let begins = steps(trace);
     let hides = |it: &&Candidate| {
@@ -105,12 +105,12 @@ fn is_change(step: &Step, client: &str, locks: &BTreeSet<String>) -> bool {
     }
 }
 
-/// Returns `true` for resources that only report work.
+/// Returns `true` for Leases and Events, which are not the result of a controller's work.
 pub(super) fn is_aside(resource: &str) -> bool {
     matches!(resource, LEASES | "events" | "events.events.k8s.io")
 }
 
-/// Returns the names of the Leases that controllers write. Older clients write another object of the same name as well.
+/// Returns the names of the Leases that controllers write. Older clients also write another object with the same name.
 pub(super) fn locks(trace: &[Step]) -> BTreeSet<String> {
     let leases = trace.iter().filter_map(|step| match &step.what {
         What::Request(request) if request.base() == LEASES => Some(request.named()),
@@ -174,7 +174,7 @@ mod tests {
         step(TEST_CLIENT, name, truth, What::Note(format!("{STEP}{name}")))
     }
 
-    /// A write that changes its object if it writes a later version than the newest one.
+    /// Creates a step with a write, which has an effect if `wrote` is greater than `truth`.
     fn write(verb: Verb, resource: &str, truth: u64, wrote: u64) -> Step {
         let mut request = Request::new(verb, resource);
         (request.wrote, request.outcome) = (Some(wrote), Outcome::Answered(200));
@@ -200,7 +200,7 @@ mod tests {
         step("operator", &format!("event:{WEBS}:default/sample#{truth}"), truth, what)
     }
 
-    /// A Web is created and changed, and the operator follows.
+    /// Creates a trace in which a user creates and changes a Web, and the operator acts on it.
     fn trace() -> Vec<Step> {
         vec![
             list(),
@@ -212,7 +212,7 @@ mod tests {
             event("MODIFIED", 6),
             event("MODIFIED", 7),
             write(Verb::Update, "pods", 7, 8),
-            // It changes nothing.
+            // This write has no effect.
             write(Verb::Update, "services", 8, 2),
             write(Verb::Update, LEASES, 8, 9),
         ]

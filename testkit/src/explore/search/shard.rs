@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::explore::files::file_name;
 
-/// Environment variable with the part of the search that this process makes: `2/8`.
+/// Environment variable that selects this process's part of the search: `2/8`.
 pub(crate) const SHARD: &str = "EXPLORE_SHARD";
 
 /// One part of a search: every n-th plan of each kind; n is the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
-    /// Counted from 1.
+    /// Number of this part, from 1.
     pub(crate) number: u64,
     pub(crate) of: u64,
 }

@@ -23,7 +23,7 @@ pub(crate) struct Shrunk {
     pub(crate) outcome: Outcome,
     pub(crate) violation: Violation,
     pub(crate) reference: Arc<Reference>,
-    /// The processor time of the runs that it needed.
+    /// Processor time of the runs that minimised the failure.
     pub(crate) took: Duration,
 }
 

@@ -17,15 +17,15 @@ pub(super) const SWARM_FAULTS: u64 = 5;
 /// are kept. About 100 bytes each.
 pub(super) const SECONDS: usize = 500_000;
 
-/// Number of interesting plans from which a swarm starts; the oldest are dropped.
+/// Maximum number of plans that swarms are derived from; the oldest are dropped.
 const SWARM_SEEDS: usize = 256;
 
 /// Number of random plans that are generated before any of them is run.
 const BATCH: usize = 32;
 
 impl<'a> Search<'a> {
-    /// Makes the runs of a given list of plans, and judges the outcomes in the order of the plans. `then` is called
-    /// with each outcome, and with `true` if the run reached a new state.
+    /// Runs a list of plans, and judges the outcomes in the order of the plans. `then` is called with each outcome, and
+    /// with `true` if the run reached a new state.
     pub(super) fn each<T: Clone>(
         &mut self,
         plans: impl Iterator<Item = (Plan, T)>,
@@ -277,7 +277,7 @@ struct Swarm<'s, 'a> {
     random: Random,
     /// The plans to mutate, the oldest first.
     seeds: VecDeque<Tried>,
-    /// Number of known plans that were generated since the last new state.
+    /// Number of duplicates that were generated since the last new state.
     idle: usize,
     batch: VecDeque<(Plan, Candidate)>,
     /// Number of runs in progress.
@@ -285,7 +285,7 @@ struct Swarm<'s, 'a> {
 }
 
 impl Swarm<'_, '_> {
-    /// Generates plans.
+    /// Generates plans until there are `count` of them, or too many duplicates.
     fn generate(&mut self, count: usize) {
         while !self.seeds.is_empty() && self.batch.len() < count && self.idle < SWARM_SEEDS * 16 {
             let seed = &self.seeds[self.random.index(self.seeds.len())];

@@ -50,7 +50,7 @@ pub(crate) struct Search<'a> {
     pub(crate) coverage_at_failure: Option<Coverage>,
 }
 
-/// Kinds of single faults.
+/// Kinds of single faults: possible ones and tried ones.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     pub(super) possible: BTreeSet<Kind>,
@@ -104,7 +104,7 @@ impl Search<'_> {
         self.coverage.unjudged += u64::from(outcome.is_unjudged);
         self.seen.extend(&outcome.coverage);
         self.coverage.states = self.seen.len() as u64;
-        // In real time, failures are confirmed beside further runs.
+        // In real time, failures are confirmed while further runs are in progress.
         let violation = outcome.violations.first().filter(|_| !self.runs.config.timing.is_real);
         if let Some(violation) = violation
             && self.must_confirm(violation)
@@ -116,12 +116,12 @@ impl Search<'_> {
         Ok(self.seen.len() > before)
     }
 
-    /// Handles the confirmation of a failure, which was found after this number of runs.
+    /// Handles the confirmation of a failure that was found after this number of runs.
     fn conclude(&mut self, confirmation: Confirmation, made: u64) {
         self.coverage.processor_time += confirmation.took;
         match confirmation.result {
             Confirmed::Failure(failure) => {
-                // The smallest plan may fail with the text of a known failure.
+                // The smallest plan may fail like a known failure.
                 if !self.failures.add(*failure, made) {
                     self.asides.repeated += 1;
                 }
@@ -155,7 +155,7 @@ impl Search<'_> {
         let last = plan.faults.last().map(|it| it.point.as_str()).unwrap_or_default();
         let from = outcome.trace.iter().position(|step| step.point == last);
         let next = match from {
-            // A fault from the beginning can be combined with all later faults.
+            // A clock that is wrong from the beginning can be combined with all later faults.
             None if last_fault.action.fault == Fault::Skew => self.candidates(outcome, 1),
             Some(at) => self.candidates(outcome, at + 1),
             None => Vec::new(),

@@ -1,5 +1,5 @@
-//! The order of likely faults in real time, in which runs are few: kinds of faults take turns, and so do kinds of
-//! messages.
+//! The order of likely faults in real time, in which few runs are possible: kinds of faults take turns, and so do kinds
+//! of messages.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::candidates::Candidate;
 use crate::explore::plans::{Action, Fault};
 use crate::explore::trace::{Request, Step, What};
 
-/// Kinds of messages, the likeliest for a finding first.
+/// Kinds of messages. Faults at the first ones are the most likely to find a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Topic {
     Delete,
@@ -48,8 +48,8 @@ fn lets_go(trace: &[Step], update: &Request) -> bool {
     }) == Some(true)
 }
 
-/// Returns the number of other turns for each turn of a fault. Most published bugs of operators are found by a crash
-/// after a write, a restart with an old state, or a change that is not observed in time.
+/// Returns the cost of each turn of a fault; cheap faults get more and earlier turns. Most published bugs of operators
+/// are found by a crash after a write, a restart with an old state, or a change that is not observed in time.
 fn cost(candidate: &Candidate) -> usize {
     match (candidate.action.fault, candidate.rank) {
         (_, 0) => 0,
@@ -61,8 +61,9 @@ fn cost(candidate: &Candidate) -> usize {
     }
 }
 
-/// Orders likely faults. Each kind of fault gets turns by its cost. In its turn, a fault is tried at the next kind of
-/// message, and of the same kind first once for each resource. `given` are faults in their own order.
+/// Orders likely faults. Faults take turns according to their cost. Within the turns of a fault, kinds of messages
+/// alternate, and messages of the same kind cover each resource before any resource is repeated. `given` are lists of
+/// faults that keep their order.
 pub(super) fn in_turns(likely: Vec<Candidate>, given: [Vec<Candidate>; 2], trace: &[Step]) -> Vec<Candidate> {
     let mut rounds: BTreeMap<(Action, Topic, &str), usize> = BTreeMap::new();
     let mut by_topic: BTreeMap<(Action, Topic), Vec<_>> = BTreeMap::new();

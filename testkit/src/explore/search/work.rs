@@ -31,7 +31,7 @@ pub(crate) trait Work {
     fn judge(&mut self) -> &mut dyn Judge;
 }
 
-/// Decides about failures. In virtual time a source confirms each failure as its result.
+/// Decides about failures. In virtual time, a failure is confirmed as soon as its result is handled.
 pub(crate) trait Judge {
     /// Returns the number of results so far, and the number of results after which the search ends.
     fn made(&self) -> (u64, u64);
@@ -51,7 +51,7 @@ pub(crate) trait Judge {
     /// Handles a failure that there is no time to confirm.
     fn unconfirmed(&mut self, plan: Plan, violation: Violation);
 
-    /// Handles a confirmation. The failure was one of this number of results.
+    /// Handles a confirmation. `made` is the number of results up to the failure.
     fn confirmed(&mut self, confirmation: Confirmation, made: u64) -> Result<(), Stop>;
 }
 

@@ -1,4 +1,5 @@
-//! Objects that the spec of an explored object refers to by name, and the change that creates them after it.
+//! Objects that the spec of an explored object refers to by name, and changes that create them after the explored
+//! object.
 
 use serde_json::Value;
 
@@ -6,7 +7,8 @@ use crate::objects::serialized;
 use crate::target::ObjectId;
 use crate::test_cluster::TestCluster;
 
-/// Suffix of the names of these changes: `secrets default/login: before → after the object`.
+/// Suffix of the names of changes that create a referenced object later: `secrets default/login: before → after the
+/// object`.
 const AFTER: &str = ": before → after the object";
 
 /// Resources that are never treated as references, even if a string of the spec equals an object's name. Objects named
@@ -18,7 +20,7 @@ const NOT_MEANT: [&str; 4] = [
     "namespaces",
 ];
 
-/// Returns `true` if a change is of this kind.
+/// Returns `true` if a change creates a referenced object after the explored one.
 pub(crate) fn is_late(change: &str) -> bool {
     change.ends_with(AFTER)
 }

@@ -64,7 +64,7 @@ impl Spec {
         self.changes.iter().map(|it| &it.name).chain(late).map(String::as_str)
     }
 
-    /// Returns the object at the end of a run.
+    /// Returns the explored object at the end of a run; `None` if it does not exist.
     pub(crate) fn object_in(&self, end: &EndState) -> Option<Value> {
         end.named(&self.key).first().map(|it| it.object.value())
     }

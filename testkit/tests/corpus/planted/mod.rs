@@ -9,7 +9,7 @@ mod threads;
 use testkit::TestCluster;
 use testkit::explore::{Explore, Report, explore};
 
-/// Number of runs that a correct controller must pass, which is more than all single faults of each.
+/// Returns the number of runs that a correct controller must pass, which is more than all single faults of each.
 fn most() -> u64 {
     if crate::is_measured() { 3_000 } else { 150 }
 }
@@ -19,7 +19,7 @@ trait Scenario: AsyncFn(&TestCluster) + Send + Sync + 'static {}
 
 impl<S: AsyncFn(&TestCluster) + Send + Sync + 'static> Scenario for S {}
 
-/// An exploration without a time limit.
+/// Returns an exploration without a time limit.
 fn exploration(scenario: impl Scenario) -> Explore {
     explore(scenario).budget(std::time::Duration::from_secs(600))
 }

@@ -19,12 +19,12 @@ fn of_bug(bug: Bug, is_fixed: bool, threads: usize, schedules: u64) -> Report {
         .report()
 }
 
-/// Replay strings name the time of day at which an exploration began.
+/// Builds a cluster that starts at a fixed time, because replay strings contain the start time.
 fn at_one_time() -> TestClusterBuilder {
     TestCluster::builder().server(|server| server.start_time(jiff::Timestamp::UNIX_EPOCH))
 }
 
-/// The report without the times that depend on the machine.
+/// Returns the report without the times that depend on the machine.
 fn timeless(report: &Report) -> Value {
     let mut document = report.to_json();
     for time in ["seconds", "processorSeconds"] {

@@ -68,7 +68,7 @@ fn check(row: &str) -> Vec<String> {
     faults
 }
 
-/// The file that the table refers to: below the workspace, or below `fake-apiserver/src`.
+/// Returns the file that the table refers to: below the workspace, or below `fake-apiserver/src`.
 fn path(name: &str) -> PathBuf {
     let whole = root().join(name);
     match Path::new(name).components().count() > 1 && whole.exists() {
@@ -97,7 +97,7 @@ enum Value {
 }
 
 impl Value {
-    /// The forms in which the table may contain the number.
+    /// Returns the forms in which the table may contain the number.
     fn texts(self) -> Vec<String> {
         let units: &[(&str, f64)] = match self {
             Self::Number(_) => &[
@@ -124,7 +124,7 @@ impl Value {
     }
 }
 
-/// The number with a comma between thousands.
+/// Formats the number with a comma between thousands.
 fn grouped(number: f64) -> String {
     let text = number.to_string();
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -138,9 +138,9 @@ fn grouped(number: f64) -> String {
     grouped + rest
 }
 
-/// The values of a constant, several for a tuple.
+/// Returns the values of a constant, several for a tuple.
 fn values(source: &str, name: &str) -> Option<Vec<Value>> {
-    // In JavaScript it has no type.
+    // Constants of JavaScript do not have a type.
     let definition = [format!("const {name}:"), format!("const {name} =")];
     let (_, definition) = definition
         .iter()

@@ -34,7 +34,7 @@ const INFORMER: &[&[&str]] = &[
     &["cache/indexer.rs", "cache/lister.rs"],
     // An error implements the predicates, which search the errors that wrap it.
     &["error.rs", "errors.rs"],
-    // A handler is wrapped by a predicate, and is a handler again.
+    // A predicate wraps a handler, and the result is a handler again.
     &["handler/event_handler.rs", "handler/predicate.rs"],
     // The outcome of an unknown write is read from the server, and the result is a write.
     &["reconcile/asked.rs", "reconcile/write.rs"],
@@ -158,7 +158,7 @@ impl<'a> Names<'a> {
         Self { named }
     }
 
-    /// Groups of files in which each file reaches every other one.
+    /// Returns groups of files in which each file reaches every other one.
     fn circles(&self) -> Vec<Vec<&'a str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> = self.named.keys().map(|it| (*it, self.reached(it))).collect();
         let mut circles: BTreeSet<Vec<&str>> = BTreeSet::new();
@@ -191,7 +191,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The module of a file: `storage/mod.rs` is `storage`, `lib.rs` the root.
+/// Returns the module of a file: `storage/mod.rs` is `storage`, `lib.rs` the root.
 fn module_of(file: &str) -> Path {
     let mut module: Path = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     if module.last().is_some_and(|it| it == "mod" || it == "lib") {
@@ -200,7 +200,7 @@ fn module_of(file: &str) -> Path {
     module
 }
 
-/// The module that an item is defined in, behind the exports of other modules; `None` outside of the crate.
+/// Returns the module that an item is defined in, behind the exports of other modules; `None` outside of the crate.
 fn home(path: Path, modules: &BTreeMap<Path, &str>, exports: &BTreeMap<Path, Path>) -> Option<Path> {
     let mut path = path;
     // Further exports of one item would themselves form a circle.
@@ -220,7 +220,8 @@ fn home(path: Path, modules: &BTreeMap<Path, &str>, exports: &BTreeMap<Path, Pat
         .find(|it| modules.contains_key(it))
 }
 
-/// A path in a file as one from the root of the crate; `None` if it begins with the name of another crate or an item.
+/// Converts a path in a file to one from the root of the crate; `None` if it begins with the name of another crate or
+/// an item.
 fn absolute(
     steps: &[String],
     module: &Path,
@@ -249,7 +250,7 @@ struct Named {
     is_exported: bool,
 }
 
-/// All paths of a text without comments and strings: those with `::`, each path of a group on its own.
+/// Returns all paths of a text without comments and strings: those with `::`, each path of a group on its own.
 fn paths(code: &str) -> Vec<Named> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -272,7 +273,7 @@ fn is_start(letter: char) -> bool {
     letter.is_ascii_alphabetic() || letter == '_'
 }
 
-/// The paths of a tree such as `a::{b, c::d}` that begins at an offset, and the offset after it.
+/// Returns the paths of a tree such as `a::{b, c::d}` that begins at an offset, and the offset after it.
 fn tree(code: &str, start: usize) -> (Vec<Path>, usize) {
     let skip = |at: usize| at + (code[at..].len() - code[at..].trim_start().len());
     let mut steps = Path::new();

@@ -15,7 +15,7 @@ const BASELINE: &str = "testkit/tests/it/tidy/english.txt";
 /// Environment variable for rewriting the file instead of comparing it.
 const WRITE: &str = "DRYDOCK_ENGLISH";
 
-/// Occurrences that a failure lists.
+/// Maximum number of occurrences that a failure lists.
 const SHOWN: usize = 30;
 
 /// Margin above the counts, per 1,000 words, so that the deletion of another line does not fail the test.
@@ -148,7 +148,7 @@ impl Counts {
 /// Path, line and text of a paragraph.
 type Paragraph = (String, usize, String);
 
-/// The paragraphs of each crate, and of the guides.
+/// Returns the paragraphs of each crate, and of the guides.
 fn texts_of_all() -> BTreeMap<&'static str, Vec<Paragraph>> {
     let mut all = BTreeMap::new();
     for name in ["fake-apiserver", "informer", "testkit"] {
@@ -176,7 +176,7 @@ fn texts_of_all() -> BTreeMap<&'static str, Vec<Paragraph>> {
     all
 }
 
-/// The paragraphs of the doc comments of a file.
+/// Returns the paragraphs of the doc comments of a file.
 fn documentation(source: &str) -> Vec<(usize, String)> {
     let lines = source.lines().enumerate().map(|(at, line)| {
         let line = line.trim_start();
@@ -231,7 +231,7 @@ fn count(texts: &[Paragraph]) -> Counts {
     counts
 }
 
-/// The text with inline code and the targets of links blanked.
+/// Returns the text with inline code and the targets of links blanked.
 fn without_code(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let prose: String = parts.map(|(at, part)| if at % 2 == 0 { part } else { " x " }).collect();
@@ -265,12 +265,13 @@ fn words(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// The texts of three words; empty ones at the end.
+/// Returns the texts of three words; empty ones at the end.
 fn texts<'a>(words: &[Word<'a>]) -> [&'a str; 3] {
     std::array::from_fn(|at| words.get(at).map_or("", |it| it.text))
 }
 
-/// The lines of the file for these counts; numbers are rounded up to a tenth, with a margin for a few occurrences.
+/// Formats these counts as the lines of the file. Numbers are rounded up to a tenth, with a margin for a few
+/// occurrences.
 fn print(found: &BTreeMap<&str, Counts>) -> String {
     let mut lines = String::new();
     for (name, counts) in found {

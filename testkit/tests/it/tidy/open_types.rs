@@ -84,7 +84,7 @@ fn public_types_can_grow_or_have_a_reason() {
     );
 }
 
-/// The names of public types without a part that users cannot name, with their lines.
+/// Returns the names of public types without a part that users cannot name, with their lines.
 fn open_types(source: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, line) in source.code.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `delay` and `slow-answer`: a message arrives later, or an answer.
+//! `delay` and `slow-answer`: a message, or only an answer, arrives later.
 
 use super::effects::{Effects, OnAnswer, OnCall, OnEvent, OnRequest};
 use super::row::{FaultRow, Kind, Names};

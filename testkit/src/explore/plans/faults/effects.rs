@@ -1,19 +1,19 @@
-//! `Effects`: the effects of faults as data, by the point of attack.
+//! `Effects`: the effects of faults as data, by the place at which they are applied.
 
 use std::time::Duration;
 
 /// The effects of a fault, by the place that applies them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effects {
-    /// Before a request reaches the server.
+    /// Effect before a request reaches the server.
     pub(crate) request: Option<OnRequest>,
-    /// When a request or a call has completed but the client does not have the answer yet.
+    /// Effect when a request or a call has completed but the client does not have the answer yet.
     pub(crate) answer: Option<OnAnswer>,
-    /// Before an event is delivered.
+    /// Effect before an event is delivered.
     pub(crate) event: Option<OnEvent>,
-    /// Before a call outside of the API.
+    /// Effect before a call outside of the API.
     pub(crate) call: Option<OnCall>,
-    /// On the whole run.
+    /// Effect on the whole run.
     pub(crate) run: Option<OnRun>,
 }
 
@@ -45,12 +45,12 @@ pub(crate) enum OnRequest {
     Freeze(Duration),
     /// The server restarts, and is down for this time.
     RestartServer(Duration),
-    /// The request is answered from an older state, after this percentage of the run's revisions.
+    /// The server answers from an older state: the state after this percentage of the run's revisions.
     ReadOld(u8),
     /// The list is answered from the state before this number of changes of specs, creations and deletions.
     Rewind(u8),
-    /// The request reaches the server after this time, without its client: the connection breaks now, or the process is
-    /// killed now.
+    /// The request reaches the server after this time, when its client no longer waits for the answer: the connection
+    /// breaks at once, or the process is killed at once.
     ArriveLate {
         after: Duration,
         crashes: bool,
@@ -92,7 +92,7 @@ pub(crate) enum OnCall {
     Crash(Duration),
     Fail,
     Wait(Duration),
-    /// All calls of the system fail for this time.
+    /// All calls to the system fail for this time.
     Outage(Duration),
 }
 

@@ -9,7 +9,7 @@ use super::row::{FaultRow, Kind, Names};
 use super::tried::{Seen, Tried, at};
 use super::value::{Takes, Value};
 
-/// Longer than the time in which a Lease of fifteen seconds changes its holder.
+/// Delay that exceeds the time in which a Lease of fifteen seconds changes its holder.
 const LATE: Value = Value::Time(Duration::from_secs(20));
 
 pub(super) const ROW: FaultRow = FaultRow {
@@ -66,7 +66,8 @@ pub(super) const CRASH: FaultRow = FaultRow {
     },
 };
 
-/// A delayed create may find that everything else was deleted.
+/// Returns `true` if the client can notice that the request arrived late. Creates are excluded, because everything
+/// related to the object may have been deleted.
 fn is_noticed(seen: &Seen<'_>) -> bool {
     seen.may_be_late && seen.request.verb != Verb::Create
 }

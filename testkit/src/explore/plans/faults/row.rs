@@ -8,16 +8,16 @@ use super::value::{Takes, Value};
 pub(crate) struct FaultRow {
     /// The word in replay strings.
     pub(crate) word: &'static str,
-    /// The value that follows the word.
+    /// Type of the value that follows the word in replay strings.
     pub(crate) takes: Takes,
     pub(crate) kind: fn(Value) -> Kind,
     pub(crate) names: Names,
     /// Set if the fault can make a client act on an older state, so that fields may return to earlier values.
     pub(crate) shows_old: bool,
-    /// The messages at which it is tried.
+    /// The messages at which the fault is tried.
     pub(crate) tried: Tried,
     pub(crate) effects: fn(Value) -> Effects,
-    /// Returns the description for messages.
+    /// Describes the fault at a message, for reports.
     pub(crate) words: fn(&Struck<'_>, Value) -> String,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     Process,
 }
 
-/// The subject of a fault's point.
+/// Kind of subject that the point of a fault refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     /// A message. It may no longer be sent after a bug is fixed.
@@ -52,6 +52,6 @@ pub(crate) enum Names {
 pub(crate) struct Struck<'a> {
     pub(crate) client: &'a str,
     pub(crate) verb: &'a str,
-    /// `patch configmaps default/volume (number 2)`
+    /// The message in words: `patch configmaps default/volume (number 2)`.
     pub(crate) what: String,
 }

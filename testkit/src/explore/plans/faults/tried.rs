@@ -11,7 +11,7 @@ use crate::explore::trace::{Request, Step};
 pub(crate) const SHORT: Value = Value::Time(Duration::from_secs(1));
 pub(crate) const LONG: Value = Value::Time(Duration::from_secs(12));
 
-/// Long enough for the delivery of all other due events.
+/// Delay within which all other due events are delivered.
 pub(crate) const INSTANT: Value = Value::Time(Duration::from_millis(1));
 
 /// Time until a silent connection breaks.
@@ -96,7 +96,7 @@ impl Try {
 /// A fault that applies from the beginning of a run.
 pub(crate) struct Whole {
     pub(crate) rank: u8,
-    /// Position in the order of trial, as the index of a step in the trace.
+    /// Position among the tried faults, as the index of a step in the trace.
     pub(crate) at: usize,
     pub(crate) value: Value,
     /// The client or controller concerned, or the server.

@@ -14,7 +14,7 @@ pub(crate) enum Value {
 /// The type of a fault's value.
 pub(crate) enum Takes {
     Nothing,
-    /// Milliseconds.
+    /// A time in milliseconds.
     Time,
     Number(RangeInclusive<i64>),
 }
