@@ -17,10 +17,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 CRATE = HERE.parent
 SCHEMA = CRATE / "src" / "registry" / "types" / "schema"
 
-# --- What the packages do not say ---------------------------------------------------------------------------------
+# --- Configuration ------------------------------------------------------------------------------------------------
 
-# The minor versions that are served, the oldest first, by the releases whose packages describe them: of the Go modules
-# (k8s.io/kubernetes has 1 in front, its staging modules 0), and of PyPI's kubernetes-validate.
+# The served minor versions, oldest first, with the releases of the packages that describe them: the Go modules (major
+# version 1 for k8s.io/kubernetes, 0 for its staging modules), and PyPI's kubernetes-validate.
 VERSIONS = {
     "1.33": ("33.13", "1.33.0"),
     "1.34": ("34.9", "1.34.1"),
@@ -28,12 +28,12 @@ VERSIONS = {
     "1.36": ("36.2", "1.36.0"),
     "1.37": ("37.2", "1.37.0"),
 }
-# The version that is served by default, whose rules the kinds hold.
+# The version that is served by default. The strategies of kinds implement its rules.
 DEFAULT = "1.36"
-# Betas and alphas are off by default; these version names are the served ones.
+# Versions that are served by default; beta and alpha versions are off by default.
 STABLE = {"v1", "v2"}
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-# Kinds that are read or written without being a resource.
+# Kinds that are read or written but are not resources.
 EXTRA_KINDS = [
     ("", "v1", "Status"),
     ("meta.k8s.io", "v1", "DeleteOptions"),
@@ -41,10 +41,10 @@ EXTRA_KINDS = [
     ("meta.k8s.io", "v1", "PartialObjectMetadata"),
     ("autoscaling", "v1", "Scale"),
 ]
-# The source has neither type nor text of quantities.
+# The source contains neither the type nor the description of quantities.
 QUANTITY = {"description": "Quantity is a fixed-point representation of a number. It provides convenient "
                            "marshaling/unmarshaling in JSON and YAML, in addition to String() and AsInt64() accessors."}
-# Definitions every OpenAPI document may refer to, beside the served kinds and their lists.
+# Definitions to which every OpenAPI document may refer, in addition to the served kinds and their lists.
 EXTRA_DEFINITIONS = [
     "APIGroup",
     "APIGroupList",
@@ -65,7 +65,7 @@ GO_PACKAGES = {
 }
 META = "k8s.io/apimachinery/pkg/apis/meta/v1."
 EXTENSIONS = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1."
-# Go types that decode themselves.
+# Go types with their own JSON decoding.
 CUSTOM = {
     "k8s.io/apimachinery/pkg/api/resource.Quantity": "Quantity",
     "k8s.io/apimachinery/pkg/util/intstr.IntOrString": "IntOrString",
@@ -78,7 +78,7 @@ CUSTOM = {
     EXTENSIONS + "JSONSchemaPropsOrBool": "SchemaOrBool",
     EXTENSIONS + "JSONSchemaPropsOrStringArray": "SchemaOrStrings",
 }
-# Gates that no comment of their field names.
+# Feature gates of fields without a comment that names the gate.
 GATES = {
     ("k8s.io/api/apps/v1.DeploymentStatus", "terminatingReplicas"): "DeploymentReplicaSetTerminatingReplicas",
     ("k8s.io/api/apps/v1.ReplicaSetStatus", "terminatingReplicas"): "DeploymentReplicaSetTerminatingReplicas",
@@ -91,31 +91,31 @@ SCALARS = {"string": "String", "bool": "Bool", "int32": "Int32", "int64": "Int64
 
 
 def definitions(work, release):
-    """The OpenAPI definitions with their extensions and descriptions."""
+    """Returns the OpenAPI definitions with their extensions and descriptions."""
     subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work,
                     "kubernetes-validate==" + release], check=True)
     wheel = next(work.glob(f"kubernetes_validate-{release}-*.whl"))
-    # A wheel has those of the minor version's first release.
+    # A wheel contains the definitions of the minor version's first release.
     minor = release.rsplit(".", 1)[0] + ".0"
     path = f"kubernetes_validate/kubernetes-json-schema/v{minor}-local/_definitions.json"
     return json.loads(zipfile.ZipFile(wheel).read(path))["$defs"]
 
 
 def module(work, name, release):
-    """The folder of a Go module."""
+    """Downloads a Go module, and returns its directory."""
     out = subprocess.run(["go", "mod", "download", "-json", f"k8s.io/{name}@v{release}"], cwd=work, check=True,
                          stdout=subprocess.PIPE).stdout
     return pathlib.Path(json.loads(out)["Dir"])
 
 
 def discovery(folder):
-    """The groups as aggregated discovery shows them, and the resources of core/v1."""
+    """Returns the groups from aggregated discovery, and the resources of core/v1."""
     folder = folder / "api" / "discovery"
     return json.loads((folder / "aggregated_v2.json").read_text()), json.loads((folder / "api__v1.json").read_text())
 
 
 def go_types(work, release):
-    """The Go types, by reflection."""
+    """Returns the Go types, found by reflection."""
     cache = work / "gotypes.json"
     if not cache.exists():
         module = work / "gotypes"
@@ -129,7 +129,7 @@ def go_types(work, release):
 
 
 def gates(work, release, minor):
-    """The feature gates of kube-apiserver with `default, stage[ locked]` of each in a minor version."""
+    """Returns the feature gates of kube-apiserver in a minor version, each with `default stage[ locked]`."""
     files = [module(work, "kubernetes", "1." + release) / "pkg" / "features" / "kube_features.go"]
     for name, path in [("apiserver", "pkg/features/kube_features.go"), ("client-go", "features/known_features.go"),
                        ("component-base", "logs/api/v1/kube_features.go"),
@@ -143,7 +143,7 @@ def gates(work, release, minor):
     number = lambda text: tuple(map(int, text.split(".")))
     for text in [file.read_text() for file in files if file.exists()]:
         named = dict(re.findall(r'(\w+)(?:\s+(?:featuregate\.)?Feature)?\s+= (?:featuregate\.Feature\()?"(\w+)"', text))
-        # In client-go before 1.34 a gate has one line, which knows no versions.
+        # In client-go before 1.34, each gate has a single line without versions.
         single = re.findall(r"^\t+(\w+):\s+(\{Default: .*)\n", text, re.M)
         versioned = re.findall(r"^\t+(?:\w+\.)?(\w+): \{\n((?:\t+(?:\{Version.*|//.*)\n)+)\t+\}", text, re.M)
         for name, specs in single + versioned:
@@ -161,7 +161,7 @@ def gates(work, release, minor):
 
 
 def core_resources(listing):
-    """The rows of core/v1, in the form aggregated discovery has."""
+    """Returns the rows of core/v1, in the format of aggregated discovery."""
     rows, by_name = [], {}
     for item in listing["resources"]:
         name, _, sub = item["name"].partition("/")
@@ -179,7 +179,7 @@ def core_resources(listing):
 
 
 def served(aggregated, core):
-    """`(group, version, row)` of all resources, in the order of discovery: those on by default, then the others."""
+    """Returns `(group, version, row)` of all resources in the order of discovery: on by default, and off by default."""
     rows, others = [("", "v1", row) for row in core_resources(core)], []
     for item in aggregated["items"]:
         group = item["metadata"]["name"]
@@ -191,7 +191,7 @@ def served(aggregated, core):
 
 
 def storage_gates(folder):
-    """The gate that a resource's storage depends on, by group's folder, version and resource."""
+    """Returns the gates on which resources' storage depends, by directory of the group, version and resource."""
     out = {}
     for file in (folder / "pkg" / "registry").glob("*/rest/storage_*.go"):
         for resource, version, gate in re.findall(
@@ -202,7 +202,7 @@ def storage_gates(folder):
 
 
 def storage_versions(folder, rows, kinds):
-    """The version in which each resource is stored, which discovery shows as a hash."""
+    """Returns the storage version of each resource. Discovery only contains its hash."""
     out, hashes = {}, {}
     for group, version, row in rows:
         file = folder / "api" / "discovery" / f"apis__{group}__{version}.json"
@@ -217,13 +217,13 @@ def storage_versions(folder, rows, kinds):
 
 
 def rank(version):
-    """The order of versions by age and stability, the highest last."""
+    """Returns a sort key that orders versions by stability and number, highest last."""
     major, stage, minor = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version).groups()
     return (["alpha", "beta", None].index(stage), int(major), int(minor or 0))
 
 
 def fields_of(types, go, package, above=()):
-    """The fields of a Go type to any depth, without the names of the package's types."""
+    """Returns the fields of a Go type, recursively, without the names of types in the package."""
     kind = types[go]
     if kind["kind"] in ("ptr", "slice"):
         return [kind["kind"], fields_of(types, kind["elem"], package, above)]
@@ -238,8 +238,8 @@ def fields_of(types, go, package, above=()):
 
 
 def with_forms(folder, rows, others, types, gates):
-    """The rows of versions that are off by default, each with the gate that it depends on if that is off, the version
-    in which it is stored, and the newest version, if its fields are others."""
+    """Returns the rows of versions that are off by default, each with its gate if that is off by default, its storage
+    version, and the version with the fields of stored objects: the newest one if its fields differ."""
     by_storage, stored, out = storage_gates(folder), storage_versions(folder, others, types["kinds"]), []
     for group, version, row in others:
         kind, name = row["responseKind"]["kind"], row["resource"]
@@ -253,7 +253,7 @@ def with_forms(folder, rows, others, types, gates):
 
 
 def groups_in_order(aggregated_by_minor):
-    """All groups, in the order in which discovery shows them."""
+    """Returns all groups, in the order of discovery."""
     out = []
     for aggregated in aggregated_by_minor:
         at = 0
@@ -279,7 +279,7 @@ def verbs(items):
 
 
 def resource_row(group, version, row):
-    """The source of one row."""
+    """Returns the Rust source of a row."""
     kind = row["responseKind"]["kind"]
     subs = []
     for sub in sorted(row.get("subresources", []), key=lambda sub: sub["subresource"]):
@@ -295,14 +295,14 @@ def resource_row(group, version, row):
 
 
 def optional_row(group, version, row, gate, stored, form):
-    """The source of a row of a version that is off by default."""
+    """Returns the Rust source of a row for a version that is off by default."""
     stage = "Alpha" if "alpha" in version else "Beta"
     return "optional({}, [{}], {})".format(stage, ", ".join(map(quote, (gate, stored, form))),
                                            resource_row(group, version, row))
 
 
 def resource_rows(by_minor, source):
-    """The distinct rows in order, and the minor versions that have each."""
+    """Returns the distinct rows in order, and the minor versions with each of them."""
     minors = list(by_minor)
     rows, found = [], {}
     for minor, of_minor in by_minor.items():
@@ -320,7 +320,7 @@ def resource_rows(by_minor, source):
 
 
 def version_bounds(rows, found, minors):
-    """The rows with the versions of Kubernetes that have them, and the names of these."""
+    """Returns the rows with the range of Kubernetes versions that have them, and the names of these versions."""
     out, used = [], set()
     for text in rows:
         first, last = minors.index(found[text][0]), minors.index(found[text][-1])
@@ -334,7 +334,7 @@ def version_bounds(rows, found, minors):
 
 
 def resource_tables(by_minor, others_by_minor, groups):
-    """The source of `resources.rs`."""
+    """Returns the contents of `resources.rs`."""
     out, used = version_bounds(*resource_rows(by_minor, resource_row))
     others, more = version_bounds(*resource_rows(others_by_minor, optional_row))
     used |= more
@@ -372,14 +372,14 @@ def resource_tables(by_minor, others_by_minor, groups):
 
 
 def variant(minor):
-    """A minor version as an enum's variant."""
+    """Returns the enum variant of a minor version."""
     return "V" + minor.replace(".", "_")
 
 
 # --- Types ----------------------------------------------------------------------------------------------------------
 
 
-# Definition and name of every field that identifies items of a list.
+# Every field that identifies the items of a list, as (definition, name).
 KEYS = set()
 
 
@@ -395,12 +395,12 @@ def definition_of(spec):
 
 
 class Source:
-    """What a minor version says of its types."""
+    """The types of a minor version."""
 
     def __init__(self, minor, types, defs, gates):
         self.minor, self.kinds, self.types, self.defs = minor, types["kinds"], types["types"], defs
         self.defaults = types["comments"]["defaults"]
-        # Fields behind a gate that is off.
+        # Fields that depend on a gate that is off.
         named = {(owner, field): names for owner, fields in types["comments"]["gates"].items()
                  for field, names in fields.items()}
         self.gated = {field for field, names in (named | GATES).items()
@@ -408,8 +408,8 @@ class Source:
 
 
 class Table:
-    """The flat tables of shapes, structs and fields. A type that is the same in several minor versions is in it once,
-    and one that differs, be it only in what it leads to, once for each form."""
+    """The flat tables of shapes, structs and fields. If a type is the same in several minor versions, it occurs once.
+    If it differs, even if only in a type to which it refers, each form occurs once."""
 
     def __init__(self, default):
         self.default = default
@@ -417,12 +417,12 @@ class Table:
         self.structs, self.struct_index = [], {}
 
     def turn_to(self, source, forms):
-        """Adds the types of a minor version from here on; `forms` tells the forms of a type apart."""
+        """Selects the minor version of types added later. `forms` contains the form of each type, from `forms_of`."""
         self.source, self.types, self.defs, self.defaults = source, source.types, source.defs, source.defaults
         self.forms = forms
 
     def describe(self, index):
-        """A struct in the words of its own version, and the Go types of the structs it leads to at once."""
+        """Describes a struct independently of indices. Also returns the Go types of the structs to which it refers."""
         leads = set()
 
         def expand(shape):
@@ -444,11 +444,11 @@ class Table:
         return self.shape_index[source]
 
     def shape(self, go, spec=None, field=None):
-        """The index of the shape of the Go type `go`, as the OpenAPI property `spec` and the Go field describe it."""
+        """Returns the index of the shape of the Go type `go`, as described by the OpenAPI property and the Go field."""
         spec, field = spec or {}, field or {}
         kind = self.types[go]
         if kind["kind"] == "ptr":
-            # A pointer prints as what it points to; the field says that it is one.
+            # A pointer is printed like its target; the field has the flag POINTER.
             return self.shape(kind["elem"], spec, field)
         print_name = kind["print"]
         patch = self.patch(field)
@@ -464,7 +464,7 @@ class Table:
             return self.add_shape(f"h(Bytes, 0, NO_LIST, {patch}, {quote(print_name)})")
         if kind["kind"] == "slice":
             item = self.shape(kind["elem"], spec.get("items"))
-            # Named slices are messages of their own in protobuf.
+            # Named slices are separate messages in protobuf.
             flags = "WRAPPED" if kind.get("name") == "ExtraValue" else "0"
             return self.add_shape(
                 f"h(List({item}), {flags}, {self.list_type(spec)}, {patch}, {quote(print_name)})")
@@ -474,7 +474,7 @@ class Table:
             return self.add_shape(f"h(Map({item}), {atomic}, NO_LIST, {patch}, {quote(print_name)})")
         assert kind["kind"] == "struct", (go, kind)
         name = openapi_name(kind)
-        # What the field says goes before what the type says, as in structured-merge-diff.
+        # The field's setting takes precedence over the type's, as in structured-merge-diff.
         map_type = spec.get("x-kubernetes-map-type") or self.defs.get(name, {}).get("x-kubernetes-map-type")
         atomic = "ATOMIC" if map_type == "atomic" else "0"
         index = self.struct(go)
@@ -535,7 +535,8 @@ class Table:
         return index
 
     def is_gated(self, go, field):
-        """A field whose gate is off in its version; strategies know those that are off in the default one, too."""
+        """Returns `True` if the gate of a field is off in this version, unless it is also off in the default version:
+        strategies handle these fields."""
         if self.source is self.default or (go, field) not in self.source.gated:
             return False
         is_known = field in {it["json"] for it in self.default.types.get(go, {}).get("fields", [])}
@@ -543,14 +544,15 @@ class Table:
 
 
 def forms_of(source, default, kinds):
-    """A word for each Go type of a minor version, the same in another one if the type and all it leads to are."""
+    """Returns a hash for each Go type of a minor version. It is the same in another version if the type and all types
+    to which it refers are the same."""
     table = Table(default)
     table.turn_to(source, {})
     for group, version, kind in sorted(kinds):
         table.shape(source.kinds[f"{group}/{version}/{kind}"])
     described = {row[4]: table.describe(index) for index, row in enumerate(table.structs)}
     forms = {go: "" for go in described}
-    # Types lead to themselves, so that a form cannot be written down at once; none is nested deeper than this.
+    # Types may be recursive, so the hashes are computed iteratively; no type is nested more deeply than this.
     for _ in range(32):
         forms = {go: hashlib.sha256(repr((own, sorted((lead, forms[lead]) for lead in leads))).encode()).hexdigest()
                  for go, (own, leads) in described.items()}
@@ -565,11 +567,12 @@ def openapi_name(kind):
 
 
 def flat_fields(types, go, numbers=(), via=()):
-    """The fields of a struct, with those of inlined structs; `numbers` leads to each in the protobuf message, where
-    inlined structs are messages of their own, and `via` names those structs, as Go's errors do."""
+    """Yields the fields of a struct, including the fields of inlined structs. `numbers` is the path of field numbers in
+    the protobuf message, in which inlined structs are separate messages; `via` contains the names of these structs, as
+    in Go's errors."""
     for field in types[go].get("fields", []):
         number = field.get("protobuf", "").split(",")[1:2]
-        # What stands in no message stands in none with all it holds, as `kind` and `apiVersion` do.
+        # A struct without a number, such as TypeMeta, is not in the protobuf message, and neither are its fields.
         path = (*numbers, int(number[0])) if number and numbers is not None else None
         if field.get("inline"):
             inner = field["type"].lstrip("*")
@@ -579,13 +582,13 @@ def flat_fields(types, go, numbers=(), via=()):
 
 
 def protobuf_path(numbers):
-    """Field numbers as the bytes of one number, the outermost first."""
+    """Encodes field numbers as the bytes of one number, outermost first."""
     assert all(0 < number < 256 for number in numbers) and len(numbers) <= 4, numbers
     return "0x" + "".join(f"{number:02x}" for number in numbers) if numbers else "0"
 
 
 def kinds_of(rows):
-    """The kinds that resources and their subresources take and answer."""
+    """Returns the kinds of the requests and responses of resources and their subresources."""
     kinds = set(EXTRA_KINDS)
     for group, version, row, *_ in rows:
         kinds.add((group, version, row["responseKind"]["kind"]))
@@ -597,14 +600,14 @@ def kinds_of(rows):
 
 
 def type_tables(by_minor, others_by_minor, sources):
-    """The source of `table.rs`."""
+    """Returns the contents of `table.rs`."""
     kinds = {minor: kinds_of(rows) for minor, rows in by_minor.items()}
     others = {minor: kinds_of(rows) for minor, rows in others_by_minor.items()}
     for source in sources.values():
         KEYS.update(list_keys(source.defs))
     table = Table(sources[DEFAULT])
     found, last = [], {}
-    # The types of versions that are off by default follow, so that they do not change the numbers of the others.
+    # The types of versions that are off by default are added last, so that they do not change the indices of others.
     for of_minor in (kinds, others):
         for minor, source in sources.items():
             table.turn_to(source, forms_of(source, sources[DEFAULT], kinds[minor] | others[minor]))
@@ -672,7 +675,7 @@ def type_tables(by_minor, others_by_minor, sources):
 
 
 class Documents:
-    """The definitions in the form of OpenAPI v3."""
+    """The definitions converted to OpenAPI v3."""
 
     def __init__(self, types, defs):
         self.types, self.defs = types["types"], defs
@@ -701,7 +704,7 @@ class Documents:
         return spec
 
     def clean(self, spec):
-        """Drops what the source adds to v2 definitions: `null` among types, the only values of kind and apiVersion."""
+        """Removes additions of the source to v2 definitions: `null` as a type, and the enums of kind and apiVersion."""
         if isinstance(spec, list):
             return [self.clean(item) for item in spec]
         if not isinstance(spec, dict):
@@ -734,7 +737,7 @@ class Documents:
         return spec
 
     def typed(self, spec, go, zero):
-        """The schema of a value of the Go type `go`; `zero`: its zero value is the default."""
+        """Returns the schema of a value of the Go type `go`. With `zero`, its zero value is the default."""
         if go is None:
             return spec
         kind = self.types[go]
@@ -766,7 +769,7 @@ class Documents:
 
 
 def openapi(rows, source, types):
-    """The definitions all documents are made of, by name."""
+    """Returns the definitions for all documents, by name."""
     documents, defs, table = Documents(types, source.defs), source.defs, Table(source)
     table.turn_to(source, {})
     for group, version, kind in sorted(kinds_of(rows)):
@@ -783,8 +786,8 @@ def openapi(rows, source, types):
 
 
 def shared(definitions):
-    """Replaces definitions that are those of a newer version of their group, but for the version in names, by
-    the name of that version."""
+    """Replaces definitions with the name of a newer version of their group if they only differ from it in the version
+    within names."""
     versions = {}
     for name in definitions:
         package, kind = name.rsplit(".", 1)
@@ -831,7 +834,7 @@ def main():
     minors = list(VERSIONS)
     at = minors.index(DEFAULT)
     write_definitions("openapi.json.gz", definitions_of[DEFAULT])
-    # Every other version is kept as what differs from its neighbour on the side of the default one.
+    # Every other version is written as the differences from its neighbour towards the default version.
     for way in (minors[:at + 1][::-1], minors[at:]):
         known = dict(definitions_of[DEFAULT])
         for minor in way[1:]:
@@ -849,7 +852,7 @@ def write_definitions(name, definitions):
 
 
 def feature_gates(all_gates):
-    """A line a gate: the versions from which it is something else, and what."""
+    """Returns one line per gate: its name, and each version in which its state changes, with the new state."""
     lines = []
     for name in sorted({name for of_minor in all_gates.values() for name in of_minor}):
         before, parts = "gone", []

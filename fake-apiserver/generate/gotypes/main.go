@@ -1,4 +1,5 @@
-// Prints the Go types of Kubernetes' API as JSON: what no OpenAPI document says (pointers, omitempty, type names).
+// Prints the Go types of Kubernetes' API as JSON, with facts that OpenAPI documents lack (pointers, omitempty, type
+// names).
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// Type is one Go type; Elem and Fields name further types of the table.
+// Type is a Go type. Elem and Fields refer to other types by their keys.
 type Type struct {
 	Kind   string  `json:"kind"`
 	Print  string  `json:"print"`
@@ -31,7 +32,7 @@ type Type struct {
 	Fields []Field `json:"fields,omitempty"`
 }
 
-// Field is one field of a struct.
+// Field is a field of a struct.
 type Field struct {
 	JSON     string `json:"json"`
 	Type     string `json:"type"`
@@ -101,17 +102,17 @@ func visit(t reflect.Type) string {
 	return k
 }
 
-// Comments is what only the comments of a package say.
+// Comments contains the facts that are only in the comments of a package.
 type Comments struct {
-	// Enums has the values of each `+enum` type: the value and its comment.
+	// Enums contains the values of each `+enum` type, each with its comment.
 	Enums map[string][][2]string `json:"enums"`
-	// Defaults has the `+default=` of fields, by type and JSON name.
+	// Defaults contains the `+default=` markers of fields, by type and JSON name.
 	Defaults map[string]map[string]string `json:"defaults"`
-	// Gates has the `+featureGate=` of fields, by type and JSON name.
+	// Gates contains the `+featureGate=` markers of fields, by type and JSON name.
 	Gates map[string]map[string]string `json:"gates"`
 }
 
-// read adds the comments of one package.
+// read adds the comments of a package.
 func (c *Comments) read(pkg string) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", pkg).Output()
 	if err != nil {
@@ -176,7 +177,7 @@ func (c *Comments) read(pkg string) {
 	})
 }
 
-// markers adds what a field's comment says behind a marker.
+// markers adds the texts after a marker in the comment of a field.
 func markers(out map[string]map[string]string, marker, owner string, field *ast.Field) {
 	for _, line := range strings.Split(raw(field.Doc), "\n") {
 		value, ok := strings.CutPrefix(strings.TrimSpace(line), marker)
@@ -192,7 +193,7 @@ func markers(out map[string]map[string]string, marker, owner string, field *ast.
 	}
 }
 
-// raw is a comment with its markers, which CommentGroup.Text drops.
+// raw returns a comment with its markers, which CommentGroup.Text drops.
 func raw(group *ast.CommentGroup) string {
 	var out strings.Builder
 	if group != nil {

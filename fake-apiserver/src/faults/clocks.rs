@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Offset of each skewed client's clock from the server's, in milliseconds; positive if it is ahead.
+/// Clients with skewed clocks, with the offset of each from the server's clock in milliseconds; positive if it is
+/// ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clocks {
-    /// Guards the list.
+    /// The offset of each client.
     ahead_ms: Arc<Mutex<BTreeMap<String, i64>>>,
 }
 
 impl Clocks {
-    /// Sets a client's clock.
+    /// Sets the offset of a client's clock.
     pub(crate) fn set(&self, client: &str, ahead_ms: i64) {
         let mut clocks = self.ahead_ms.lock().unwrap_or_else(PoisonError::into_inner);
         match ahead_ms {

@@ -1,5 +1,5 @@
-//! `FaultRule`: a fault described as data, with its effect, requests and number of uses. Files, the control API and the
-//! builders of `testkit` create it.
+//! `FaultRule`: a fault described as data: its effect, the affected requests and the number of uses. It is created from
+//! files, by the control API, and by the builders of `testkit`.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,61 +28,61 @@ use crate::api::status::Status;
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FaultRule {
-    /// Effect of the rule.
+    /// Effect of the fault.
     pub effect: Effect,
-    /// Requests to which it applies.
+    /// Requests to which the fault applies.
     #[serde(default)]
     pub on: RequestFilter,
-    /// Number of matching requests that pass before the first one is affected.
+    /// Number of matching requests that pass before the first affected one.
     #[serde(default)]
     pub skip: u64,
-    /// Maximum number of requests that the fault applies to; unlimited if `None`.
+    /// Maximum number of affected requests; unlimited if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// Probability with which the fault applies to a matching request, from 0 to 1; `None` is always. The same seed,
-    /// rule and order of requests select the same requests.
+    /// Probability that a matching request is affected, from 0 to 1; `None` affects every request. With the same seed,
+    /// rule and order of requests, the same requests are affected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
 }
 
-/// Effect on an affected request.
+/// Effect of a fault on a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Effect {
-    /// The request is answered with 409 Conflict, as if another client had changed the object.
+    /// Returns 409 Conflict, as if another client had changed the object.
     Conflict,
-    /// It is answered with 404.
+    /// Returns 404 Not Found.
     NotFound,
-    /// The request is answered with this failure.
+    /// Returns this failure.
     Status(Failure),
-    /// The request is handled after this number of milliseconds.
+    /// Delays the request by this number of milliseconds before it is handled.
     DelayMs(u64),
-    /// The request is handled immediately, and answered this number of milliseconds later.
+    /// Handles the request immediately, and delays the response by this number of milliseconds.
     DelayAnswerMs(u64),
-    /// The connection is refused.
+    /// Refuses the connection.
     Refuse,
-    /// The connection breaks.
+    /// Breaks the connection.
     Reset(When),
-    /// The request is never answered.
+    /// Never responds.
     Hang(When),
-    /// The answer is cut after this number of bytes, and the connection breaks.
+    /// Truncates the response after this number of bytes, and breaks the connection.
     Truncate(usize),
 }
 
-/// An error answer of the server.
+/// An error response of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Failure {
-    /// HTTP status.
+    /// HTTP status code.
     pub code: u16,
-    /// The reason of the Status; if empty, the usual reason of the code.
+    /// Reason of the Status; if empty, the usual reason for the code.
     pub reason: String,
-    /// The message of the Status; if empty, a text that states that the failure was injected.
+    /// Message of the Status; if empty, a text that states that the failure was injected.
     pub message: String,
-    /// Value of Retry-After in seconds; 0 omits it.
+    /// Value of the header `Retry-After` in seconds; 0 omits the header.
     pub retry_after_seconds: u32,
-    /// Set if the request is executed nevertheless, so that only its answer is lost.
+    /// Set if the request is executed nevertheless, so that only its response is lost.
     pub applied: bool,
     /// Unused. End literals with `..`, because fields may be added.
     #[doc(hidden)]
@@ -90,7 +90,7 @@ pub struct Failure {
     pub _more: (),
 }
 
-/// Kubernetes' reasons, each with its usual code. The first reason of a code is its default.
+/// Reasons in Kubernetes, each with its code. The first reason of a code is the default.
 const REASONS: &[(u16, &str)] = &[
     (400, "BadRequest"),
     (401, "Unauthorized"),
@@ -113,7 +113,7 @@ const REASONS: &[(u16, &str)] = &[
     (504, "Timeout"),
 ];
 
-/// An invalid rule, with the reason.
+/// Error for an invalid rule. The text explains the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RuleError(String);
@@ -153,7 +153,7 @@ impl Failure {
 }
 
 impl FaultRule {
-    /// A rule that affects every request.
+    /// Creates a rule that affects every request.
     pub fn new(effect: Effect) -> Self {
         Self {
             effect,
@@ -164,7 +164,7 @@ impl FaultRule {
         }
     }
 
-    /// Validates the rule: the code must be at least 400, the reason must be one of Kubernetes', and a probability must
+    /// Validates the rule: the code must be at least 400, the reason must exist in Kubernetes, and a probability must
     /// be between 0 and 1.
     pub fn check(&self) -> Result<(), RuleError> {
         if let Effect::Status(failure) = &self.effect {
@@ -221,7 +221,7 @@ impl fmt::Display for Effect {
 }
 
 impl fmt::Display for FaultRule {
-    /// `409 Conflict on update configmaps, number 2`
+    /// Formats the rule like `409 Conflict on update configmaps, number 2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.effect, self.on)?;
         match (self.skip, self.times) {
@@ -239,11 +239,11 @@ impl fmt::Display for FaultRule {
     }
 }
 
-/// A described fault in force.
+/// An installed fault with its counters.
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) rule: FaultRule,
-    /// Seed of its random draws.
+    /// Seed of the random draws.
     pub(crate) seed: u64,
     /// Number of matching requests so far.
     seen: u64,
@@ -261,13 +261,13 @@ impl Described {
         }
     }
 
-    /// Returns `true` if the `n`-th request is drawn. Each rule has its own sequence of draws, so that another
-    /// rule affects neither uids nor the draws of this rule.
+    /// Returns `true` if the `n`-th matching request is selected at random. Each rule has its own sequence of random
+    /// numbers, so other rules do not affect its selection, and the rule does not affect uids.
     fn is_drawn(&self, n: u64) -> bool {
         let Some(probability) = self.rule.probability else {
             return true;
         };
-        // splitmix64; uses the bits that fit into an f64.
+        // splitmix64; uses as many bits as fit into an f64.
         let mut bits = self.seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! `Downtime`: a server that restarts, and is unavailable for a while.
+//! `Downtime`: the unavailability of a server during a restart.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Effect of a restart on the log of changes.
+/// Effect of a restart on the history of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartLog {
-    /// The log is kept: watches resume from their last version.
+    /// The history is kept: watches can resume from their last version.
     Kept,
-    /// The log is lost: a watch from an earlier version is answered 410 Expired.
+    /// The history is lost: a watch from an earlier version returns 410 Expired.
     Lost,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Downtime {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Guards the end of the current downtime, and the exempt clients.
+    /// The end of the current downtime, and the clients that are exempt from it.
     away: Mutex<Option<(Instant, Vec<String>)>>,
     began: Notify,
 }
@@ -34,7 +34,7 @@ impl Downtime {
         self.shared.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins now, and breaks requests and watches in progress.
+    /// Begins a downtime, and breaks requests and watches in progress.
     pub(crate) fn begin(&self, down: Duration, spared: &[&str]) {
         let spared = spared.iter().map(|it| (*it).to_owned()).collect();
         *self.lock() = Some((Instant::now() + down, spared));
@@ -54,7 +54,7 @@ impl Downtime {
         }
     }
 
-    /// Ready at the next restart.
+    /// Completes when the next downtime begins.
     pub(crate) async fn begins(&self) {
         self.shared.began.notified().await;
     }

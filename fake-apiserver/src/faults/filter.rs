@@ -1,4 +1,4 @@
-//! `RequestFilter`: selects requests, as data.
+//! `RequestFilter`: selects requests; described as data.
 
 use std::fmt;
 
@@ -22,23 +22,23 @@ use crate::api::request_info::{RequestInfo, Verb};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RequestFilter {
-    /// These verbs; empty for all.
+    /// Verbs to match; empty for all verbs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verbs: Vec<Verb>,
     /// Plural name (`pods`), optionally with a group (`deployments.apps`) and a subresource (`pods/status`). Without a
-    /// subresource, requests for all its subresources match as well.
+    /// subresource, requests for all subresources match as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// Requests in this namespace.
+    /// Namespace of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The object of this name. A create does not match any name.
+    /// Name of the object. A create does not match any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Requests of this client: the name of an in-process client, otherwise its `User-Agent`.
+    /// Client that sends the request: the name of an in-process client, or else the `User-Agent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Requests of any client except these.
+    /// Clients to exclude.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_clients: Vec<String>,
     /// Unused. End literals with `..`, because fields may be added.
@@ -48,8 +48,8 @@ pub struct RequestFilter {
 }
 
 impl RequestFilter {
-    /// Returns `true` if a request of a client matches. A request of a server's worker matches only if the worker is
-    /// named as the client.
+    /// Returns `true` if a client's request matches. A request of a server's worker only matches if `client` is the
+    /// name of this worker.
     pub fn matches(&self, info: &RequestInfo, client: &str, worker: Option<&str>) -> bool {
         let client = worker.unwrap_or(client);
         self.client.as_ref().map_or(worker.is_none(), |it| it == client)
@@ -61,8 +61,8 @@ impl RequestFilter {
     }
 }
 
-/// Returns `true` if a request is for `resource`: a plural with any subresource, or with one, and with or without its
-/// group.
+/// Returns `true` if a request is for `resource`: a plural with an optional group. Without a subresource in `resource`,
+/// all subresources match.
 pub fn is_for(info: &RequestInfo, resource: &str) -> bool {
     let (resource, subresource) = match resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource)),
@@ -78,7 +78,7 @@ pub fn is_for(info: &RequestInfo, resource: &str) -> bool {
 }
 
 impl fmt::Display for RequestFilter {
-    /// `on update,patch configmaps name=a`
+    /// Formats the filter like `on update,patch configmaps name=a`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verbs: Vec<_> = self.verbs.iter().map(|it| it.as_str()).collect();
         match verbs.is_empty() {

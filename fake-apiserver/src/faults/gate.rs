@@ -5,22 +5,22 @@ use std::task::Waker;
 
 use super::{HeldEvent, Injected};
 
-/// Flow of events.
+/// Delivery of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Immediately.
+    /// Delivers events immediately.
     #[default]
     Open,
-    /// Lets this number of events pass, and holds the rest until it is opened.
+    /// Delivers this number of events, and then holds events until the watch is resumed.
     Held(u64),
-    /// Delivers nothing, not even the end of the watch: the connection is half-open.
+    /// Delivers nothing, not even the end of the watch, as over a half-open connection.
     Silent,
 }
 
 /// Treatment of a kind of bookmarks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bookmarks {
-    /// They are sent.
+    /// Bookmarks are sent.
     #[default]
     Sent,
     /// Bookmarks are withheld.
@@ -30,48 +30,48 @@ pub(crate) enum Bookmarks {
 /// Form in which an event is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sending {
-    /// Once.
+    /// Sends the event once.
     Once,
-    /// And once more.
+    /// Sends the event twice.
     Twice,
-    /// Sends at most this number of bytes, and then breaks the connection.
+    /// Sends at most this number of bytes of the event, and then breaks the connection.
     Part(usize),
 }
 
 /// Next step of a watch.
 #[derive(Debug)]
 pub(crate) enum GateStep {
-    /// This event must be delivered first.
+    /// Delivers an injected event before all others.
     Put(Injected),
-    /// Events are delivered immediately.
+    /// Delivers events immediately.
     Open,
-    /// Delivers nothing, and publishes the pending events to the test.
+    /// Delivers nothing, and shows the pending events to the test.
     Held,
-    /// Nothing.
+    /// Delivers nothing.
     Silent,
 }
 
-/// The state of one watch as a test controls it.
+/// The delivery state of one watch, controlled by a test.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// Events that a test injected, oldest first; they pass a held gate.
+    /// Events injected by a test, oldest first. They are delivered even if the watch is held.
     pub(crate) injected: VecDeque<Injected>,
     pub(crate) flow: Flow,
-    /// Number of next events that are sent twice.
+    /// Number of following events to send twice.
     pub(crate) duplicates: u64,
-    /// The next event is cut after this number of bytes.
+    /// Number of bytes after which the next event is cut off.
     pub(crate) cut_inside: Option<usize>,
-    /// Bookmarks.
+    /// Treatment of bookmarks.
     pub(crate) bookmarks: Bookmarks,
-    /// The bookmark that ends the initial state.
+    /// Treatment of the bookmark that ends the initial state.
     pub(crate) initial_end: Bookmarks,
-    /// Events that are held.
+    /// Pending events while the watch is held.
     pub(crate) held: Vec<HeldEvent>,
     /// Number of delivered events, including bookmarks.
     pub(crate) delivered: u64,
-    /// The last delivered resourceVersion.
+    /// The last delivered `resourceVersion`.
     pub(crate) last_revision: u64,
-    /// The revision up to which all events have been delivered.
+    /// Revision up to which all events were delivered.
     pub(crate) position: u64,
     pub(crate) has_ended: bool,
     pub(crate) waker: Option<Waker>,

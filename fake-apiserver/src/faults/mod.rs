@@ -1,5 +1,4 @@
-//! Faults that a test injects. They are consulted once for each request and, through the open watches, once for each
-//! stream. This layer depends only on the vocabulary.
+//! Faults injected by a test. They are evaluated for each request and, through the open watches, for each event stream.
 //!
 //! ```
 //! use fake_apiserver::{ApiServer, faults::{Effect, FaultRule}};
@@ -49,14 +48,14 @@ pub(crate) use watches::{OpenWatch, OpenWatches};
 
 use std::time::Duration;
 
-/// All faults of a server.
+/// The faults of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// The installed rules.
     pub(crate) rules: Rules,
     /// The open watches.
     pub(crate) watches: OpenWatches,
-    /// State of the server: up or down.
+    /// Downtime of the server, if any.
     pub(crate) downtime: Downtime,
     /// Clients with skewed clocks.
     pub(crate) clocks: Clocks,

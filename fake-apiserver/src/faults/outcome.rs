@@ -1,4 +1,4 @@
-//! `Struck`: the verdicts on one request, before and after it is handled.
+//! `Struck`: the effects of faults on one request, before and after it is handled.
 
 use super::{Faults, Held, Seen, Verdict, When};
 use crate::api::status::Status;
@@ -6,39 +6,39 @@ use crate::api::status::Status;
 /// Failure of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// Nobody listens.
+    /// The connection is refused.
     Refused,
-    /// It breaks.
+    /// The connection is reset.
     Reset,
-    /// No answer, ever.
+    /// The connection stays open without a response.
     Silent,
 }
 
 /// Final outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The server's answer.
+    /// The server's response, unchanged.
     AsIs,
-    /// This.
+    /// This Status instead of the server's response.
     Instead(Box<Status>),
-    /// The server's answer, cut after these bytes.
+    /// The server's response, truncated after this number of bytes.
     Truncated(usize),
-    /// Nothing.
+    /// A connection failure instead of a response.
     Broken(Broken),
 }
 
-/// Faults that are still undecided for a request, and the faults that have affected it so far.
+/// The verdicts that have affected a request, and a verdict on its response.
 #[derive(Debug, Default)]
 pub(crate) struct Struck {
-    /// The verdict on its answer.
+    /// The verdict on the response, applied after the request is handled.
     later: Option<Verdict>,
-    /// The verdicts so far, for the journal.
+    /// Descriptions of the verdicts, for the journal.
     pub(crate) verdicts: Vec<String>,
 }
 
 impl Faults {
-    /// Evaluates the rules for a request, and waits if they hold it. If it returns an outcome, the request must not be
-    /// handled.
+    /// Evaluates the rules for a request, and waits while they hold it. If an outcome is returned, the request must not
+    /// be handled.
     pub(crate) async fn before(&self, request: Seen<'_>, struck: &mut Struck) -> Option<Outcome> {
         let mut verdict = self.rules.verdict(&request);
         loop {
@@ -75,7 +75,7 @@ impl Struck {
         }
     }
 
-    /// Decides the outcome of a request that was handled.
+    /// Returns the outcome of a handled request.
     pub(crate) async fn after(&mut self) -> Outcome {
         let Some(mut verdict) = self.later.take() else {
             return Outcome::AsIs;

@@ -11,23 +11,23 @@ use http::Method;
 use super::{Verdict, WatchHandle};
 use crate::api::request_info::RequestInfo;
 
-/// A request as a fault receives it: routed and read, but not yet handled.
+/// A request as passed to a fault: parsed, but not yet handled.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Seen<'a> {
-    /// The request's number among all requests of the server, from 1.
+    /// Number of the request among all requests of the server, from 1.
     pub number: u64,
-    /// Time of arrival, on the server's clock from its start.
+    /// Time of arrival since the start of the server, on the server's clock.
     pub at: Duration,
     /// The parsed request.
     pub info: &'a RequestInfo,
-    /// Client that sent it: the name of an in-process client, else its `User-Agent`.
+    /// The client: the name of an in-process client, or else the `User-Agent`.
     pub client: &'a str,
     /// `User-Agent`
     pub user_agent: &'a str,
-    /// The worker that sends it, such as `generic-garbage-collector`; `None` for a client.
+    /// The worker that sent the request, such as `generic-garbage-collector`; `None` for a client.
     pub worker: Option<&'static str>,
-    /// Method.
+    /// HTTP method.
     pub method: &'a Method,
     /// Path and query as sent.
     pub path: &'a str,
@@ -35,21 +35,22 @@ pub struct Seen<'a> {
     pub body: &'a Bytes,
 }
 
-/// A rule. Closures are rules.
+/// A rule that decides about requests. Closures implement this trait.
 ///
-/// A rule is called with exclusive access, so it may count without locks. Rules are called in the order of
+/// A rule is called with exclusive access, so it can have mutable state without locks. Rules are called in the order of
 /// installation; the first verdict other than [`Verdict::Pass`] applies.
 pub trait Fault: Send {
-    /// Judges a request for a resource, before it is handled.
+    /// Returns the verdict on a request for a resource, before it is handled.
     fn on_request(&mut self, request: &Seen<'_>) -> Verdict;
 
-    /// Called when a watch starts, before it delivers anything; the rule may hold it. The rule must not install or
+    /// Called when a watch starts, before it delivers events; the rule may hold the watch. It must not install or
     /// remove rules here.
     fn on_watch(&mut self, watch: &WatchHandle) {
         let _ = watch;
     }
 
-    /// Returns `true` if the rule applies to no further request, as after its last time. The control API shows it.
+    /// Returns `true` if the rule will not affect any further requests, for example after its maximum number. Shown by
+    /// the control API.
     fn is_spent(&self) -> bool {
         false
     }
@@ -61,10 +62,10 @@ impl<F: FnMut(&Seen<'_>) -> Verdict + Send> Fault for F {
     }
 }
 
-/// The installed rules, in order.
+/// The installed rules, in the order of installation.
 #[derive(Clone, Default)]
 pub(crate) struct Rules {
-    /// Guards the rules and their own state.
+    /// The rules and their state.
     installed: Arc<Mutex<Installed>>,
 }
 
@@ -77,17 +78,17 @@ struct Installed {
 struct Rule {
     fault: Box<dyn Fault>,
     description: String,
-    /// Number of requests affected.
+    /// Number of affected requests.
     hits: Arc<AtomicU64>,
 }
 
-/// Summary of an installed rule.
+/// Summary of an installed rule, for the control API.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleSummary {
     pub(crate) id: u64,
     pub(crate) description: String,
     pub(crate) hits: u64,
-    /// Set if the rule applies to no further request.
+    /// Set if the rule will not affect any further requests.
     pub(crate) is_spent: bool,
 }
 
@@ -104,7 +105,7 @@ impl Rules {
         self.installed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Installs the rule that `make` returns for its number.
+    /// Installs the rule that `make` creates from its id.
     pub(crate) fn install<F: Fault + 'static>(&self, description: String, make: impl FnOnce(u64) -> F) -> FaultGuard {
         let mut installed = self.lock();
         installed.next_id += 1;
@@ -123,7 +124,7 @@ impl Rules {
         }
     }
 
-    /// The installed rules, in the order of their evaluation.
+    /// Returns the installed rules, in the order of their evaluation.
     pub(crate) fn list(&self) -> Vec<RuleSummary> {
         let summary = |(id, rule): (&u64, &Rule)| RuleSummary {
             id: *id,
@@ -153,7 +154,7 @@ impl Rules {
         Verdict::Pass
     }
 
-    /// Notifies every rule of a new watch.
+    /// Calls every rule for a new watch.
     pub(crate) fn watch_begins(&self, watch: &WatchHandle) {
         for rule in self.lock().rules.values_mut() {
             rule.fault.on_watch(watch);
@@ -161,7 +162,7 @@ impl Rules {
     }
 }
 
-/// Removes its fault when it is dropped.
+/// Guard of an installed fault, which is removed when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "the fault is removed when the guard is dropped; call `forget` to keep it"]
 pub struct FaultGuard {
@@ -171,22 +172,22 @@ pub struct FaultGuard {
 }
 
 impl FaultGuard {
-    /// The number of the fault, counted from 1 over the life of the server.
+    /// Returns the id of the fault. Ids are counted from 1 and not reused.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Returns the number of requests affected.
+    /// Returns the number of affected requests.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Returns the count in a form that can be read after the guard was dropped.
+    /// Returns the shared counter of affected requests, which can also be read after the guard was dropped.
     pub fn hits_shared(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.hits)
     }
 
-    /// Keeps the fault for the rest of the server's life.
+    /// Keeps the fault installed until the server ends.
     pub fn forget(self) {
         std::mem::forget(self);
     }

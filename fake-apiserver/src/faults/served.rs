@@ -1,14 +1,14 @@
-//! `Unserved`: a filter that cannot match any request, because its resource is not served.
+//! `Unserved`: error for a filter that cannot match any request, because its resource is not served.
 
 use crate::api::request_info::Verb;
 use crate::api::resource::ResourceInfo;
 
 use super::RequestFilter;
 
-/// Maximum number of typing errors in a name that is proposed.
+/// Maximum number of typing errors in a suggested name.
 const TYPOS: usize = 2;
 
-/// Maximum number of names that are proposed.
+/// Maximum number of suggested names.
 const PROPOSED: usize = 3;
 
 /// Reason why a filter cannot match any request.
@@ -17,7 +17,7 @@ pub enum Unserved {
     /// The resource or the verb does not exist in this version of Kubernetes.
     #[error("{0}")]
     Never(String),
-    /// The resource is not served now, but a CustomResourceDefinition may add it.
+    /// The resource is not served yet, but a CustomResourceDefinition may add it.
     #[error("no resource {0} is served; a custom resource must be defined first")]
     NotYet(String),
 }
@@ -43,7 +43,7 @@ impl RequestFilter {
     ///
     /// # Errors
     ///
-    /// If it is not served. The text names similar resources.
+    /// If it is not served. The text suggests similar resources.
     pub fn check_served(&self, served: &[ResourceInfo]) -> Result<(), Unserved> {
         let Some(name) = &self.resource else { return Ok(()) };
         let (resource, subresource) = match name.split_once('/') {
@@ -94,7 +94,7 @@ impl RequestFilter {
     }
 }
 
-/// The verbs of resources and of all their subresources.
+/// Returns the verbs of the resources and of all their subresources.
 fn verbs_of_all(rows: &[&ResourceInfo]) -> Vec<String> {
     let own = rows.iter().flat_map(|it| it.verbs.iter());
     let of_subresources = rows
@@ -110,7 +110,8 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
     names
 }
 
-/// Returns likely intended resources: resources with such a short name, in another group, or with a similar name.
+/// Returns the resources that were probably intended: with this kind or short name, in another group, or with a similar
+/// name.
 fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<String> {
     let wanted = plural.to_lowercase();
     let distance = |it: &ResourceInfo| {
@@ -121,7 +122,7 @@ fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<Strin
             || it.short_names.iter().any(|name| is_name_of(name));
         match is_called_so {
             true => Some(0),
-            // A name in an unknown group probably belongs to a CRD that is created later.
+            // A resource in an unknown group probably belongs to a CRD that is created later.
             false if group.is_some_and(|group| it.group != group) => None,
             false => {
                 Some(strsim::levenshtein(&wanted, &it.resource)).filter(|it| *it <= TYPOS && *it * 3 <= wanted.len())

@@ -1,4 +1,4 @@
-//! `Verdict`: the treatment of one request, decided at once or later.
+//! `Verdict`: the effect of a fault on one request, decided immediately or later.
 
 use std::fmt;
 use std::future::Future;
@@ -10,57 +10,57 @@ use tokio::sync::oneshot;
 
 use crate::api::status::Status;
 
-/// Time at which a fault takes effect: before a request is handled or after.
+/// Time at which a fault takes effect: before or after the request is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum When {
-    /// The request was not executed: the state is unchanged.
+    /// Before the request is executed: the state is unchanged.
     Before,
-    /// The request was executed: the state has changed, but the client is not informed.
+    /// After the request was executed: the state has changed, but the client does not receive the result.
     After,
 }
 
-/// Decision of a fault about a request.
+/// Decision of a fault about one request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// No effect: the next rule decides.
+    /// The fault does not affect the request; the next rule decides.
     Pass,
-    /// The request is answered with this Status and not handled.
+    /// The request is not handled. The response is this Status.
     Fail(Box<Status>),
-    /// The request is handled, and then answered with this Status: the client does not receive the result.
+    /// The request is handled, but the response is this Status: the client does not receive the result.
     Lose(Box<Status>),
-    /// The request is handled after this time on the server's clock. Simulates a slow network towards the server.
+    /// The request is handled after this time on the server's clock, as over a slow network.
     Delay(Duration),
-    /// The request is handled immediately and answered after this time. The answer has the state at the time of
-    /// handling, like a list that takes long to send.
+    /// The request is handled immediately, and the response is sent after this time. It has the state from before the
+    /// delay, like a long list that takes time to send.
     DelayAnswer(Duration),
-    /// The request is not handled: the connection is refused, as if no server listened.
+    /// The request is not handled: the connection is refused, as if no server were listening.
     Refuse,
-    /// The connection breaks without an answer.
+    /// The connection breaks without a response.
     Reset(When),
-    /// The request is never answered, and the connection stays open.
+    /// The connection stays open without a response.
     Hang(When),
-    /// The request is handled, and the connection breaks after this number of bytes of the answer's body. For a watch
-    /// the bytes of all its events count.
+    /// The request is handled, and the connection breaks after this number of bytes of the response body. For a watch,
+    /// this is the number of bytes of all its events.
     Truncate(usize),
-    /// The request waits for another verdict before it is handled; see [`Verdict::held`].
+    /// The request waits for another verdict before it is handled. See [`Verdict::held`].
     Held(Held),
-    /// The request is handled, and its answer waits for another verdict. That verdict's [`When`] is ignored; see
+    /// The request is handled, and its response waits for another verdict. The [`When`] of that verdict is ignored. See
     /// [`Verdict::held_answer`].
     HeldAnswer(Held),
 }
 
-/// A verdict that is decided later.
+/// A verdict to be decided later.
 #[derive(Debug)]
 pub struct Held(oneshot::Receiver<Verdict>);
 
-/// Decides about a request that is held. If it is dropped, the request passes.
+/// Decides about a held request. If this is dropped, the request passes.
 #[derive(Debug)]
 pub struct Decision(oneshot::Sender<Verdict>);
 
 impl Verdict {
-    /// A request that waits before it is handled, until the decision; the decision may be to hold it again.
+    /// Returns a verdict that holds a request before it is handled, until the decision. The decision may hold it again.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -95,7 +95,7 @@ impl Verdict {
         (Self::Held(Held(held)), Decision(decision))
     }
 
-    /// Returns a verdict that handles a request immediately and holds its answer until the decision.
+    /// Returns a verdict that handles a request immediately and holds its response until the decision.
     pub fn held_answer() -> (Self, Decision) {
         let (decision, held) = oneshot::channel();
         (Self::HeldAnswer(Held(held)), Decision(decision))
@@ -103,13 +103,12 @@ impl Verdict {
 }
 
 impl Decision {
-    /// Decides the request. Fails, and returns the verdict, if the request no longer waits: the client gave the
-    /// request up.
+    /// Decides about the request. Fails with the verdict if the client has already given up the request.
     pub fn decide(self, verdict: Verdict) -> Result<(), Verdict> {
         self.0.send(verdict)
     }
 
-    /// Returns `true` if the client gave up the request.
+    /// Returns `true` if the client has given up the request.
     pub fn is_abandoned(&self) -> bool {
         self.0.is_closed()
     }
@@ -126,7 +125,7 @@ impl Future for Held {
 }
 
 impl fmt::Display for Verdict {
-    /// The description in the journal: `409 Conflict, not executed`.
+    /// Formats the verdict for the journal, like `409 Conflict, not executed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pass => f.write_str("passes"),

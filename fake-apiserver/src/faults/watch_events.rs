@@ -1,4 +1,4 @@
-//! Events that a test injects into a watch, and events that a held watch has not delivered.
+//! Events that a test injects into a watch, and pending events of a held watch.
 
 use crate::api::json::Value;
 use crate::api::status::Status;
@@ -19,7 +19,7 @@ pub enum WatchEventKind {
 }
 
 impl WatchEventKind {
-    /// The event's `type` in the stream.
+    /// Returns the event's `type` in the stream.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -30,7 +30,7 @@ impl WatchEventKind {
         }
     }
 
-    /// The reverse of [`WatchEventKind::as_str`].
+    /// Parses the event's `type`; the reverse of [`WatchEventKind::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Added, Self::Modified, Self::Deleted, Self::Bookmark, Self::Error]
             .into_iter()
@@ -38,22 +38,22 @@ impl WatchEventKind {
     }
 }
 
-/// Content that a test injects into a watch.
+/// An item that a test injects into a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Injected {
-    /// An event, whether or not it reflects the stored objects.
+    /// An event, which need not correspond to the stored objects.
     Event(WatchEventKind, Value),
     /// A bookmark at the last delivered version.
     Bookmark,
-    /// The bookmark that ends the initial state, if it is withheld.
+    /// The withheld bookmark that ends the initial state.
     InitialEnd,
-    /// An ERROR event, then the end.
+    /// An ERROR event, followed by the end of the watch.
     Error(Box<Status>),
-    /// An ERROR event 410 Expired, then the end.
+    /// An ERROR event with 410 Expired, followed by the end of the watch.
     Expire,
-    /// The end.
+    /// The end of the watch.
     End,
-    /// The end of the connection.
+    /// A broken connection.
     Cut,
 }
 

@@ -1,4 +1,4 @@
-//! The open watches, and the operations of a test on each: inject events, hold or break it.
+//! The open watches, and the operations of a test on each of them: inject events, hold the watch, or break it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::api::status::Status;
 /// The open watches, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenWatches {
-    /// Guards the list.
+    /// The watches by id.
     open: Arc<Mutex<Open>>,
 }
 
@@ -28,7 +28,7 @@ struct Shared {
     info: RequestInfo,
     client: Arc<str>,
     user_agent: String,
-    /// Guards the gate, and the wakers of its waiters.
+    /// The delivery state, and the waker of the waiting task.
     gate: Mutex<Gate>,
 }
 
@@ -43,7 +43,7 @@ impl OpenWatches {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a watch until the returned guard is dropped.
+    /// Registers a watch. It is removed when the returned guard is dropped.
     pub(crate) fn enter(&self, info: RequestInfo, client: &Arc<str>, user_agent: &str) -> OpenWatch {
         let mut open = self.lock();
         open.next_id += 1;
@@ -62,7 +62,7 @@ impl OpenWatches {
         }
     }
 
-    /// The open watches, oldest first.
+    /// Returns the open watches, oldest first.
     pub(crate) fn handles(&self) -> Vec<WatchHandle> {
         let handle = |shared: &Arc<Shared>| WatchHandle {
             shared: Arc::clone(shared),
@@ -71,7 +71,7 @@ impl OpenWatches {
     }
 }
 
-/// The registration of one watch in the list.
+/// The registration of an open watch.
 #[derive(Debug)]
 pub(crate) struct OpenWatch {
     list: OpenWatches,
@@ -79,7 +79,7 @@ pub(crate) struct OpenWatch {
 }
 
 impl OpenWatch {
-    /// The number of the watch, counted from 1.
+    /// Returns the id of the watch, counted from 1.
     pub(crate) fn id(&self) -> u64 {
         self.shared.id
     }
@@ -89,19 +89,19 @@ impl OpenWatch {
         &self.shared.info
     }
 
-    /// Returns its client.
+    /// Returns the client of the watch.
     pub(crate) fn client(&self) -> &Arc<str> {
         &self.shared.client
     }
 
-    /// Returns the handle that the test uses.
+    /// Returns a handle for the test.
     pub(crate) fn handle(&self) -> WatchHandle {
         WatchHandle {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// Returns the next step. Later changes of it wake the task.
+    /// Returns the next step, and wakes the task if the step changes later.
     pub(crate) fn step(&self, cx: &Context<'_>) -> GateStep {
         let mut gate = self.shared.gate();
         match &mut gate.waker {
@@ -116,19 +116,19 @@ impl OpenWatch {
         self.shared.gate().sends(revision)
     }
 
-    /// Counts an event that a test injected.
+    /// Counts an event injected by a test.
     pub(crate) fn counts(&self, revision: u64) {
         let mut gate = self.shared.gate();
         gate.delivered += 1;
         gate.last_revision = gate.last_revision.max(revision);
     }
 
-    /// The last delivered resourceVersion; 0 before the first event.
+    /// Returns the last delivered `resourceVersion`; 0 before the first event.
     pub(crate) fn last_revision(&self) -> u64 {
         self.shared.gate().last_revision
     }
 
-    /// Returns `true` if a bookmark is suppressed.
+    /// Returns `true` if bookmarks of a kind are withheld.
     pub(crate) fn withholds(&self, is_initial_end: bool) -> bool {
         let gate = self.shared.gate();
         let fate = match is_initial_end {
@@ -138,12 +138,12 @@ impl OpenWatch {
         fate == Bookmarks::Withheld
     }
 
-    /// Records that everything up to a revision has been delivered or was not selected.
+    /// Records that all events up to a revision were delivered or filtered out.
     pub(crate) fn reaches(&self, revision: u64) {
         self.shared.gate().position = revision;
     }
 
-    /// Publishes the pending events to the test's handle.
+    /// Makes the pending events available to the test's handle.
     pub(crate) fn show_held(&self, held: Vec<HeldEvent>) {
         self.shared.gate().held = held;
     }
@@ -156,7 +156,7 @@ impl Drop for OpenWatch {
     }
 }
 
-/// Handle of an open watch. After the end of the watch, operations on it do nothing.
+/// Handle of an open watch. Operations are ignored after the end of the watch.
 ///
 /// Injected events are delivered even if the watch is held, but not if it is silenced.
 #[derive(Clone, Debug)]
@@ -164,9 +164,9 @@ pub struct WatchHandle {
     shared: Arc<Shared>,
 }
 
-/// Identity of the watch.
+/// Information about the watch.
 impl WatchHandle {
-    /// The number of the watch, counted from 1 over the life of the server.
+    /// Returns the id of the watch. Ids are counted from 1 and not reused.
     pub fn id(&self) -> u64 {
         self.shared.id
     }
@@ -176,12 +176,12 @@ impl WatchHandle {
         &self.shared.info
     }
 
-    /// Returns its client: the name of an in-process client, else its `User-Agent`.
+    /// Returns the client: the name of an in-process client, or else the `User-Agent`.
     pub fn client(&self) -> &str {
         &self.shared.client
     }
 
-    /// The client's `User-Agent`.
+    /// Returns the client's `User-Agent`.
     pub fn user_agent(&self) -> &str {
         &self.shared.user_agent
     }
@@ -191,66 +191,66 @@ impl WatchHandle {
         self.shared.gate().has_ended
     }
 
-    /// Returns the number of delivered events, bookmarks and errors included.
+    /// Returns the number of delivered events, including bookmarks and errors.
     pub fn delivered(&self) -> u64 {
         self.shared.gate().delivered
     }
 
-    /// Returns the resourceVersion of the last delivered event; 0 before the first.
+    /// Returns the `resourceVersion` of the last delivered event; 0 before the first event.
     pub fn last_revision(&self) -> u64 {
         self.shared.gate().last_revision
     }
 
-    /// The revision up to which the client has received everything; 0 before the first event.
+    /// Returns the revision up to which the client has received all events; 0 before the first event.
     pub(crate) fn position(&self) -> u64 {
         let gate = self.shared.gate();
         gate.position.max(gate.last_revision)
     }
 
-    /// Returns `true` if it is [silenced](WatchHandle::silence).
+    /// Returns `true` if the watch is [silenced](WatchHandle::silence).
     pub(crate) fn is_silent(&self) -> bool {
         self.shared.gate().flow == Flow::Silent
     }
 
-    /// The events that a held watch has not delivered, in order; empty unless it [is held](WatchHandle::is_held). They
-    /// appear when the client polls for the next event, so read them while the runtime is idle.
+    /// Returns the pending events of a held watch, in order; empty unless it [is held](WatchHandle::is_held). They are
+    /// updated when the client polls for the next event, so read them while the runtime is idle.
     pub fn held(&self) -> Vec<HeldEvent> {
         self.shared.gate().held.clone()
     }
 
-    /// Returns `true` if it is held and has delivered all that was released.
+    /// Returns `true` if the watch is held and has delivered all released events.
     pub fn is_held(&self) -> bool {
         self.shared.gate().flow == Flow::Held(0)
     }
 }
 
-/// Content of the watch.
+/// Operations on the events of the watch.
 impl WatchHandle {
-    /// Delivers an event to only this watch. The state is not changed, so the event may be false.
+    /// Delivers an event to this watch only. The stored objects are not changed, so the event may contradict them.
     pub fn send(&self, kind: WatchEventKind, object: serde_json::Value) {
         self.put(Injected::Event(kind, object.into()));
     }
 
-    /// Delivers a bookmark with the last delivered resourceVersion, even if the client did not request bookmarks.
-    /// Before the first event, it has the version from which the client started; without such a version it is not sent.
-    /// Real servers send bookmarks about once a minute, and before the end of a watch.
+    /// Delivers a bookmark with the last delivered `resourceVersion`, even if the client did not request bookmarks.
+    /// Before the first event, the bookmark has the revision at which the watch started; it is not sent while the watch
+    /// waits for its initial state. kube-apiserver sends bookmarks about once a minute, and before the end of a watch.
     pub fn bookmark(&self) {
         self.put(Injected::Bookmark);
     }
 
-    /// Stops sending bookmarks. A client must not depend on them, because servers do not guarantee them.
+    /// Stops sending bookmarks. Clients must not depend on them, because servers do not guarantee them.
     pub fn withhold_bookmarks(&self) {
         self.change(|gate| gate.bookmarks = Bookmarks::Withheld);
     }
 
     /// Withholds the bookmark that ends the initial state of a streaming list (`sendInitialEvents`) until
     /// [`send_initial_end`](WatchHandle::send_initial_end), so that the client must treat the state as incomplete.
-    /// Changes are delivered in the meantime. Real servers do this while their watch cache lags behind etcd.
+    /// Changes are delivered in the meantime. kube-apiserver does this while its watch cache lags behind etcd.
     pub fn withhold_initial_end(&self) {
         self.change(|gate| gate.initial_end = Bookmarks::Withheld);
     }
 
-    /// Sends the withheld bookmark; later bookmarks are not withheld.
+    /// Sends the withheld bookmark and stops withholding it.
     pub fn send_initial_end(&self) {
         self.change(|gate| {
             gate.initial_end = Bookmarks::Sent;
@@ -258,23 +258,23 @@ impl WatchHandle {
         });
     }
 
-    /// Delivers each of the next `events` events twice, as for a client that resumes from an older resourceVersion than
-    /// it has received.
+    /// Delivers each of the next `events` events twice, as if the client had resumed from an older `resourceVersion`
+    /// than it has received.
     pub fn duplicate(&self, events: u64) {
         self.change(|gate| gate.duplicates = gate.duplicates.saturating_add(events));
     }
 }
 
-/// Timing of the watch.
+/// Operations on the timing of the watch.
 impl WatchHandle {
-    /// Delivers nothing until [`release`](WatchHandle::release) or [`resume`](WatchHandle::resume), not even a regular
-    /// end. Simulates a slow network, or a server that lags behind. Reads up to 512 changes ahead, which are kept
-    /// despite compaction.
+    /// Delivers nothing, not even a regular end of the watch, until [`release`](WatchHandle::release) or
+    /// [`resume`](WatchHandle::resume). Simulates a slow network, or a server that lags behind. Up to 512 changes are
+    /// read ahead and kept despite compaction.
     pub fn hold(&self) {
         self.change(|gate| gate.flow = Flow::Held(0));
     }
 
-    /// Releases this number of events of a held watch, including bookmarks.
+    /// Delivers this number of events of a held watch, including bookmarks.
     pub fn release(&self, events: u64) {
         self.change(|gate| match &mut gate.flow {
             Flow::Held(more) => *more = more.saturating_add(events),
@@ -282,36 +282,36 @@ impl WatchHandle {
         });
     }
 
-    /// Resumes the watch: all waiting events are delivered at once.
+    /// Resumes the watch, and delivers all pending events immediately.
     pub fn resume(&self) {
         self.change(|gate| gate.flow = Flow::Open);
     }
 
-    /// Delivers nothing more, not even the end of the watch, as when a server or a load balancer dies and the client
-    /// does not notice. Only [`resume`](WatchHandle::resume) ends this.
+    /// Delivers nothing more, not even the end of the watch, as if a server or a load balancer had died without closing
+    /// the connection. Only [`resume`](WatchHandle::resume) undoes this.
     pub fn silence(&self) {
         self.change(|gate| gate.flow = Flow::Silent);
     }
 }
 
-/// End of the watch.
+/// Operations that end the watch.
 impl WatchHandle {
-    /// Ends the watch as a server with a compacted log does: an ERROR event with 410 Expired, then the end.
+    /// Ends the watch as after a compaction: with an ERROR event with 410 Expired.
     pub fn expire(&self) {
         self.put(Injected::Expire);
     }
 
-    /// Ends the watch with an ERROR event with this Status, like a server that fails during the watch.
+    /// Ends the watch with an ERROR event that contains this Status, as if the server had failed during the watch.
     pub fn fail(&self, status: Status) {
         self.put(Injected::Error(Box::new(status)));
     }
 
-    /// Ends the watch as a server does when its time is over.
+    /// Ends the watch as after its timeout.
     pub fn end(&self) {
         self.put(Injected::End);
     }
 
-    /// Breaks the connection between two events: the client gets an error instead of an end.
+    /// Breaks the connection between two events: the client receives an error instead of the end of the watch.
     pub fn cut(&self) {
         self.put(Injected::Cut);
     }

@@ -1,4 +1,4 @@
-//! Options of all personalities that serve objects, with the parsers of their values.
+//! Options for all commands that serve objects, and the parsers of their values.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "MINOR", default_value_t)]
     pub(crate) kubernetes_version: KubernetesVersion,
 
-    // The help lists the names.
+    // Its help is generated from the names of the workers.
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers, help = workers_help())]
     pub(crate) workers: Workers,
 
@@ -79,7 +79,7 @@ pub(crate) struct Common {
 #[derive(Clone, Debug)]
 pub(crate) struct Workers(pub(crate) Vec<Worker>);
 
-/// An address, or a host name that resolves to one.
+/// Parses an address, or a host name that is resolved to one.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.to_socket_addrs()
         .map_err(|err| err.to_string())?
@@ -87,7 +87,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| "the name does not resolve to an address".to_owned())
 }
 
-/// Parses the value of `--control-token`. No client can send an empty one.
+/// Parses the value of `--control-token`. An empty token is refused, because clients cannot send one.
 fn not_empty(text: &str) -> Result<String, &'static str> {
     match text {
         "" => Err("the token must not be empty"),
@@ -101,7 +101,7 @@ fn webhook_address(text: &str) -> Result<(String, SocketAddr), String> {
     Ok((host.to_owned(), address(at)?))
 }
 
-/// Parses the value of `--workers`: `none`, or a list of names.
+/// Parses the value of `--workers`: a list of names.
 fn workers(text: &str) -> Result<Workers, UnknownWorker> {
     if text.is_empty() {
         return Ok(Workers(Vec::new()));
@@ -109,7 +109,7 @@ fn workers(text: &str) -> Result<Workers, UnknownWorker> {
     Worker::parse_list(text).map(Workers)
 }
 
-/// The help of `--workers`.
+/// Returns the help text of `--workers`.
 fn workers_help() -> String {
     let words = |workers: &[Worker]| workers.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
     let (others, workloads): (Vec<Worker>, Vec<Worker>) =
@@ -121,13 +121,13 @@ fn workers_help() -> String {
     )
 }
 
-/// Parses a duration: `90m` or `1h30m`.
+/// Parses a duration such as `90m` or `1h30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration: jiff::SignedDuration = text.parse().map_err(|err: jiff::Error| err.to_string())?;
     Duration::try_from(duration).map_err(|_| "a duration must not be negative".to_owned())
 }
 
-/// Parses the value of `--history-bytes`: a number, or one of `Ki`, `Mi` and `Gi`.
+/// Parses a number of bytes, optionally with the unit `Ki`, `Mi` or `Gi`.
 fn bytes(text: &str) -> Result<usize, String> {
     let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
     let unit = units

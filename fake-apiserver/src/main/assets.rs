@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{report, tell};
 
-/// Further names of this program.
+/// Names under which this program is installed.
 const NAMES: [&str; 2] = ["kube-apiserver", "etcd"];
 
 /// Writes the programs into `folder` and prints how to use it. Links kubectl if it is in `PATH`.
@@ -33,13 +33,13 @@ pub(crate) fn install(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Prints the command that sets the environment variable for tools.
+/// Prints the command that sets `KUBEBUILDER_ASSETS`.
 #[cfg(not(windows))]
 fn tell_folder(folder: &Path) {
     tell(format_args!("export KUBEBUILDER_ASSETS={}", quoted(folder)));
 }
 
-/// Prints the command for both shells of Windows, without the prefix that `canonicalize` adds, because other programs
+/// Prints the command for both shells of Windows. The prefix added by `canonicalize` is removed, because other programs
 /// do not support it.
 #[cfg(windows)]
 fn tell_folder(folder: &Path) {
@@ -52,12 +52,12 @@ fn tell_folder(folder: &Path) {
     ));
 }
 
-/// The file name of a program.
+/// Returns the file name of a program.
 fn program(name: &str) -> String {
     format!("{name}{}", std::env::consts::EXE_SUFFIX)
 }
 
-/// Returns the first program of this name in `PATH`, outside of `folder`.
+/// Returns the first program with this name in `PATH`, ignoring `folder`.
 fn find(name: &str, folder: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut folders = std::env::split_paths(&path);

@@ -1,4 +1,4 @@
-//! `--audit-policy-file` and `--audit-log-*`: events as lines of JSON in a file or on stdout.
+//! `--audit-policy-file` and `--audit-log-*`: writes audit events as lines of JSON to a file or to stdout.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use fake_apiserver::{ApiServerBuilder, AuditPolicy};
 use crate::report;
 use crate::rotation::{Limits, RotatedFile};
 
-/// Default size at which a log is renamed.
+/// Default size in megabytes at which the log is rotated.
 const DEFAULT_MEGABYTES: u32 = 100;
 
-/// Defaults of the number of rotated files, and of their age in days.
+/// Default number of rotated files.
 const DEFAULT_BACKUPS: usize = 100;
 const DEFAULT_DAYS: u32 = 366;
 
@@ -58,7 +58,7 @@ pub(crate) struct AuditArgs {
     audit_log_version: String,
 }
 
-/// Applies the options. As with kube-apiserver, a log without a policy is empty, and so is a policy without a log.
+/// Applies the options. As in kube-apiserver, nothing is logged unless both a policy and a log are set.
 pub(crate) fn apply(args: &AuditArgs, builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
     let (policy, log) = match (&args.audit_policy_file, &args.audit_log_path) {
         (Some(policy), Some(log)) => (policy, log),

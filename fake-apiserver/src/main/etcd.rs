@@ -1,4 +1,5 @@
-//! `etcd`, as far as tools that start API servers need it: it reports that it is healthy, and exits on a signal.
+//! A replacement for `etcd`, for tools that start a control plane: it reports that it is healthy, and exits on a
+//! signal.
 //!
 //! The API server keeps its objects itself, so this program stores nothing and does not implement etcd's protocol.
 
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 use crate::args::address;
 use crate::interruption::interruption;
 
-/// Time limit for a client's request.
+/// Time limit for a request.
 const REQUEST_BOUND: Duration = Duration::from_secs(2);
 
 /// Maximum length of a request, in bytes.
@@ -72,7 +73,7 @@ pub(crate) struct Args {
     exit_with_parent: bool,
 }
 
-/// Reads the arguments. A flag may have one or two hyphens, as with Go's package `flag`; some tools write
+/// Parses the arguments. Like Go's package `flag`, accepts flags with one or two hyphens, because some tools pass
 /// `-data-dir`.
 pub(crate) fn parse(args: Vec<OsString>) -> Args {
     Args::parse_from(args.into_iter().map(|arg| match arg.to_str() {
@@ -81,13 +82,13 @@ pub(crate) fn parse(args: Vec<OsString>) -> Args {
     }))
 }
 
-/// The address of a URL of plain HTTP.
+/// Parses an `http://` URL, and returns its address.
 fn url(text: &str) -> Result<SocketAddr, String> {
     let rest = text.strip_prefix("http://").ok_or("only http:// is supported")?;
     address(rest.trim_end_matches('/'))
 }
 
-/// Answers until a signal arrives or its parent ends.
+/// Responds to requests until a signal arrives or the parent process ends.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(args: &Args) -> Result<(), String> {
     let interrupted = interruption(args.exit_with_parent)?;
@@ -104,11 +105,11 @@ pub(crate) async fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Handles connections one after the other; each of them is short.
+/// Handles connections one by one, because each is short.
 async fn serve(listener: TcpListener) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            // A slow client is disconnected, and errors of a disconnected client are ignored.
+            // A slow client is disconnected. Errors after a disconnect are ignored.
             let _ = timeout(REQUEST_BOUND, answer(stream)).await;
         }
     }

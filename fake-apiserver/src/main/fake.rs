@@ -1,4 +1,4 @@
-//! The command `fake-apiserver`, with few options and defaults for local use.
+//! The command `fake-apiserver`, with few options and with defaults for local use.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ enum Command {
     },
 }
 
-/// Address to listen on, and its host name.
+/// Address to listen on, and the host name in the option.
 #[derive(Clone, Debug)]
 struct Listen {
     address: SocketAddr,
@@ -107,7 +107,7 @@ enum Nobody {
     Deny,
 }
 
-/// A token, and the name and the groups of its user.
+/// A bearer token, with the name and groups of its user.
 #[derive(Clone, Debug)]
 struct Token {
     token: String,
@@ -144,7 +144,7 @@ Examples:
 When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM; on Windows on Ctrl-C,
 Ctrl-Break, and when its console closes.";
 
-/// Runs the server until it ends. The error is shown to the user.
+/// Runs the server until it ends. The error text is for users.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     if let Some(Command::Assets { folder }) = &args.command {
@@ -202,8 +202,8 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup.serve().await
 }
 
-/// Parses the value of `--token`. Colons separate the parts, except inside Kubernetes' own names, such as
-/// `system:masters` and `system:serviceaccount:shop:operator`.
+/// Parses the value of `--token`. Colons separate the parts, except in Kubernetes' own names, such as `system:masters`
+/// and `system:serviceaccount:shop:operator`.
 fn token(text: &str) -> Result<Token, String> {
     let (token, names) = text.split_once('=').ok_or("expected TOKEN=USER")?;
     let mut parts = names.split(':');

@@ -1,4 +1,5 @@
-//! `--feature-gates`: the gates of kube-apiserver. Only their defaults are supported, and the gates that APIs need.
+//! `--feature-gates`: the feature gates of kube-apiserver. Only gates of APIs can be changed; others must have their
+//! defaults.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +7,16 @@ use fake_apiserver::{ApiServerBuilder, KubernetesVersion};
 
 use crate::report;
 
-/// Generated list of gates: name, default and stage from a version on, with `locked` if kube-apiserver refuses another
-/// value, or `gone`.
+/// Generated list of feature gates: for each name, the default and the stage since a version, followed by `locked` if
+/// kube-apiserver refuses another value; or `gone` if the gate was removed.
 const GATES: &str = include_str!("feature_gates.txt");
 
-/// Returns the enabled gates that APIs need from `name=value` pairs, which are checked, with kube-apiserver's texts for
-/// the pairs that it refuses, too.
+/// Checks `name=value` pairs, and returns the enabled feature gates of APIs. If kube-apiserver refuses a pair, too, the
+/// error is the same.
 pub(crate) fn of_apis(version: KubernetesVersion, pairs: &[String]) -> Result<Vec<&'static str>, String> {
     let known = ApiServerBuilder::api_feature_gates();
     let of_version = known.into_iter().filter_map(|name| Some((name, gate(version, name)?)));
-    // The last pair applies, and a gate's own pair takes precedence over the groups.
+    // The last pair applies, and the pair of a single gate takes precedence over groups such as `AllAlpha`.
     let (mut groups, mut single) = (BTreeMap::new(), BTreeMap::new());
     for pair in pairs.iter().map(|it| it.trim()).filter(|it| !it.is_empty()) {
         let (name, value) = check_one(version, pair)
@@ -34,7 +35,7 @@ pub(crate) fn of_apis(version: KubernetesVersion, pairs: &[String]) -> Result<Ve
     Ok(on.map(|(name, _)| name).collect())
 }
 
-/// The name and value of a valid pair.
+/// Returns the name and value of a valid pair.
 fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), String> {
     let Some((name, value)) = pair.split_once('=') else {
         return Err(format!("missing bool value for {pair}"));
@@ -49,7 +50,7 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), Str
         return match (name, value) {
             ("AllAlpha", false) => Ok((name, value)),
             (_, true) => {
-                // Suites enable all gates in order to enable a single one, usually for an API.
+                // Test suites often enable all gates because they need a single one, usually for an API.
                 report(format_args!(
                     "warning: --feature-gates={name}=true only enables APIs: every other gate has its default here"
                 ));
@@ -77,7 +78,7 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), Str
     }
 }
 
-/// Default, stage and lock of a gate; `None` if this version does not have the gate.
+/// Returns the default, stage and lock of a gate; `None` if this version does not have the gate.
 fn gate(version: KubernetesVersion, name: &str) -> Option<&'static str> {
     let line = GATES
         .lines()
@@ -87,7 +88,7 @@ fn gate(version: KubernetesVersion, name: &str) -> Option<&'static str> {
     until.next().map(|(_, of)| of).filter(|of| *of != "gone")
 }
 
-/// `strconv.ParseBool`
+/// Parses a bool like Go's `strconv.ParseBool`.
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),

@@ -1,4 +1,4 @@
-//! `--requestheader-*`: proxies that name the user in headers.
+//! `--requestheader-*`: authenticating proxies, which send the user in headers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use fake_apiserver::{FrontProxy, ServeOptions};
 use serde_json::{Map, Value};
 
-/// Options of proxies.
+/// Options for authenticating proxies.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Front proxy")]
 pub(crate) struct FrontProxyArgs {
@@ -35,7 +35,7 @@ pub(crate) struct FrontProxyArgs {
     requestheader_extra_headers_prefix: Vec<String>,
 }
 
-/// The option that the others require.
+/// The option on which the others depend.
 const CA: &str = "requestheader_client_ca_file";
 
 /// Applies the options.
@@ -44,7 +44,7 @@ pub(crate) fn apply(args: &FrontProxyArgs, options: ServeOptions) -> Result<Serv
     Ok(options.front_proxy(proxy))
 }
 
-/// Returns the data published in `extension-apiserver-authentication`, after `clusterauthenticationtrust`.
+/// Returns the data to publish in the ConfigMap `extension-apiserver-authentication` (`clusterauthenticationtrust`).
 pub(crate) fn published(args: &FrontProxyArgs) -> Result<Map<String, Value>, String> {
     let Some(proxy) = proxy(args)? else {
         return Ok(Map::new());
@@ -68,7 +68,7 @@ pub(crate) fn published(args: &FrontProxyArgs) -> Result<Map<String, Value>, Str
     Ok(data)
 }
 
-/// Returns the trusted proxies, if any are configured.
+/// Returns the trusted proxy, if one is configured.
 fn proxy(args: &FrontProxyArgs) -> Result<Option<FrontProxy>, String> {
     let Some(file) = &args.requestheader_client_ca_file else {
         return Ok(None);

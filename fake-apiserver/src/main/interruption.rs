@@ -1,15 +1,15 @@
-//! The end of a server: by a signal, or with the process that started it.
+//! The reasons for which a server ends: a signal, or the end of the process that started it.
 
 use std::io;
 use std::time::Duration;
 
 use crate::parent::Parent;
 
-/// Time between two checks of the process that started the server.
+/// Interval at which the process that started the server is checked.
 const PARENT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Waits for a signal, or for the end of the process that started this one. Signals are caught from the call on, not
-/// from the first poll. The error is a text for users.
+/// Waits for a signal, or for the end of the process that started this one. Signals are caught as soon as this function
+/// is called, not only when the future is polled. The error text is for users.
 pub(crate) fn interruption(exit_with_parent: bool) -> Result<impl Future<Output = ()>, String> {
     let parent = exit_with_parent.then(Parent::current).transpose();
     let parent = parent.map_err(|err| format!("cannot watch the process that started this one: {err}"))?;
@@ -31,7 +31,7 @@ async fn end_of(parent: Option<Parent>) {
     }
 }
 
-/// SIGINT or SIGTERM.
+/// Waits for SIGINT or SIGTERM.
 #[cfg(unix)]
 fn signal() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -46,8 +46,8 @@ fn signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Ctrl-C, Ctrl-Break, the end of the console, or the shutdown of the system, which is also how a service without a
-/// handler of its own is stopped.
+/// Waits for Ctrl-C, Ctrl-Break, the end of the console, or the shutdown of the system. A shutdown event also stops a
+/// service without its own handler.
 #[cfg(windows)]
 fn signal() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown};

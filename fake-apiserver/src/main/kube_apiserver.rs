@@ -1,4 +1,4 @@
-//! `kube-apiserver` with its own flags, as envtest and similar tools pass them. Unsupported flags are refused by name.
+//! `kube-apiserver` with its own flags, as passed by envtest and similar tools. Unsupported flags are refused by name.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,10 +18,10 @@ use crate::front_proxy::{self, FrontProxyArgs};
 use crate::setup::{self, Setup};
 use crate::{feature_gates, log, other_flags, report};
 
-/// The port of kube-apiserver.
+/// Default port of kube-apiserver.
 const SECURE_PORT: u16 = 6443;
 
-/// Admission plugins that are enabled in kube-apiserver but absent here, so that disabling them changes nothing.
+/// Admission plugins of kube-apiserver that are not implemented here, so disabling them does not change anything.
 const ABSENT_PLUGINS: [&str; 17] = [
     "AlwaysAdmit",
     "AlwaysDeny",
@@ -231,7 +231,8 @@ pub(crate) struct Args {
     common: Common,
 }
 
-/// Parses the arguments. Flags that are neither in `Args` nor in the list of ignored flags are refused as unknown.
+/// Parses the arguments. Flags that are neither in `Args` nor in the list of flags without an effect are refused as
+/// unknown.
 pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
     let refused = |why: String| Args::command().error(ErrorKind::UnknownArgument, format!("{why}\n"));
     let args = other_flags::take_out(args).map_err(refused)?;
@@ -248,7 +249,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
     Args::from_arg_matches(&matches)
 }
 
-/// Runs the server until it ends. The error is shown to the user.
+/// Runs the server until it ends. The error text is for users.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     log::start(args.v >= 4)?;
@@ -292,7 +293,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup.serve().await
 }
 
-/// Makes the advertised address the endpoint of the Service `kubernetes`. Endpoints may not have loopback addresses.
+/// Sets the advertised address as the endpoint of the Service `kubernetes`. Endpoints must not have loopback addresses.
 fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
     let address = args.advertise_address.unwrap_or(args.bind_address);
     if address.is_loopback() || address.is_unspecified() {
@@ -306,10 +307,11 @@ fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
     builder.kubernetes_endpoint(SocketAddr::new(address, port))
 }
 
-/// Applies the options of authentication and authorization.
+/// Applies the options for authentication and authorization.
 fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
-    // As in kube-apiserver, one allowing mode is enough. It disables anonymous users, because everyone who reaches the
-    // port could do everything. After `ApplyAuthorization` of pkg/kubeapiserver/options.
+    // As in kube-apiserver, a single mode that allows everything is enough. It disables anonymous users, because
+    // otherwise everyone who can reach the port would have all permissions (`ApplyAuthorization` of
+    // pkg/kubeapiserver/options).
     let allows = args.authorization_mode.iter().any(|it| it == "AlwaysAllow");
     builder = builder
         .authorization(if allows {
@@ -356,7 +358,7 @@ fn csv(line: &str) -> Vec<String> {
     fields.iter().map(|it| it.trim().to_owned()).collect()
 }
 
-/// The keys of ServiceAccounts' tokens, and their issuers.
+/// Applies the options for the tokens of ServiceAccounts: keys, issuers and audiences.
 fn tokens(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
     builder = builder
         .service_account_issuers(&args.service_account_issuer)
@@ -385,7 +387,7 @@ fn tokens(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder
     })
 }
 
-/// The admission plugins.
+/// Enables and disables admission plugins.
 fn admission(args: &Args, builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
     let known = |name: &str| PLUGINS.contains(&name);
     for name in &args.enable_admission_plugins {
@@ -413,7 +415,7 @@ fn admission(args: &Args, builder: ApiServerBuilder) -> Result<ApiServerBuilder,
         .map_err(|name| format!("--disable-admission-plugins: {name} cannot be disabled here"))
 }
 
-/// The certificate, and the authorities of clients.
+/// Applies the options for the server's certificate and for client certificates.
 fn transport(args: &Args) -> Result<ServeOptions, String> {
     let mut options = ServeOptions::tls();
     let (certificate, key) = match (&args.tls_cert_file, &args.tls_private_key_file) {
@@ -443,7 +445,7 @@ fn transport(args: &Args) -> Result<ServeOptions, String> {
     front_proxy::apply(&args.front_proxy, options)
 }
 
-/// The ConfigMap with the authorities that aggregated servers trust.
+/// Returns the ConfigMap with the certificate authorities for aggregated API servers.
 fn authentication(args: &Args) -> Result<Value, String> {
     let mut data = front_proxy::published(&args.front_proxy)?;
     if let Some(file) = &args.client_ca_file {
@@ -456,7 +458,7 @@ fn authentication(args: &Args) -> Result<Value, String> {
     }))
 }
 
-/// Writes a file that only its owner may read.
+/// Writes a file that only its owner can read.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);

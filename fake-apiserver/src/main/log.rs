@@ -13,13 +13,13 @@ pub(crate) fn start(verbose: bool) -> Result<(), String> {
     tracing::subscriber::set_global_default(Log { level }).map_err(|err| err.to_string())
 }
 
-/// The machine's time of day, for the lines of the log.
+/// Returns the system time, for lines of the log.
 #[expect(clippy::disallowed_methods, reason = "the log shows wall-clock times")]
 fn now() -> jiff::Timestamp {
     jiff::Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
 }
 
-/// Writes the server's own log to stderr, one line per event.
+/// Writes the server's own log to stderr, with one line per event.
 struct Log {
     level: Level,
 }
@@ -48,12 +48,12 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// The time at the start of each line of the log.
+/// Formats the current time for the start of a line.
 fn time_of_day() -> impl fmt::Display {
     now().strftime("%H:%M:%S%.3f ").to_string()
 }
 
-/// The text of one event: its message, then its fields.
+/// The text of one event: the message, followed by the fields.
 struct Line(String);
 
 impl Visit for Line {

@@ -1,7 +1,7 @@
-//! The command `fake-apiserver`: an API server for kubectl and every other client, until it is interrupted.
+//! The command `fake-apiserver`: an API server for kubectl and other clients, which runs until it is interrupted.
 //!
-//! The program acts as `kube-apiserver` or `etcd` when it is called by these names, so that tools which start a control
-//! plane from a directory of programs can start it. `assets` creates such a directory.
+//! If the program is called as `kube-apiserver` or `etcd`, it behaves like these programs, for tools that start a
+//! control plane from a directory of programs. `assets` creates such a directory.
 
 mod args;
 mod audit;
@@ -27,11 +27,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Returns freed memory to the system; the allocator of the C library keeps its peak.
+/// Unlike the allocator of the C library, this one returns freed memory to the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The program, selected by the name under which it was called.
+/// The program to run, selected by the name under which this one was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Personality {
     FakeApiserver,
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The personality that the program's name or its first argument selects, and the remaining arguments.
+/// Returns the program selected by the program's name or its first argument, and the remaining arguments.
 fn personality(mut args: Vec<OsString>) -> (Personality, Vec<OsString>) {
     let of = |name: &OsString| {
         let name = Path::new(name).file_stem().and_then(|it| it.to_str());
@@ -89,12 +89,12 @@ fn personality(mut args: Vec<OsString>) -> (Personality, Vec<OsString>) {
     }
 }
 
-/// A line on stderr.
+/// Prints a line on stderr.
 fn report(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Prints a line on stdout. A closed stdout is ignored, because the error could not be reported.
+/// Prints a line on stdout. Errors are ignored: stdout may be closed.
 fn tell(line: fmt::Arguments<'_>) {
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "{line}");

@@ -1,5 +1,5 @@
-//! Flags of kube-apiserver without an option in this program, each with the values that match its behaviour. Any other
-//! value is refused with the reason, so that no flag is ignored.
+//! Flags of kube-apiserver that are accepted without an effect, each with the values that correspond to this server's
+//! behaviour. Other values are refused with the reason, so that no flag is silently ignored.
 
 use std::ffi::OsString;
 
@@ -23,14 +23,14 @@ const USERS: &str =
 /// A flag of kube-apiserver.
 struct Flag {
     name: &'static str,
-    /// Set if the flag without a value means `true`.
+    /// Set if the flag means `true` when it is given without a value.
     is_switch: bool,
     accepts: Accepts,
-    /// A fixed behaviour of this server; the flag cannot change it.
+    /// The server's fixed behaviour, which the flag cannot change.
     fact: &'static str,
 }
 
-/// The accepted values of a flag, which do not change anything.
+/// Values of a flag that are accepted without an effect.
 enum Accepts {
     Any,
     Only(&'static [&'static str]),
@@ -183,7 +183,8 @@ const FLAGS: &[Flag] = &[
     value("watch-cache-sizes", Any, "every watch reads the log of --history-bytes"),
 ];
 
-/// Removes the flags without an effect. The error names a flag with an unsupported value, and the reason.
+/// Removes the flags without an effect from the arguments. The error contains a flag with an unsupported value, and the
+/// reason.
 pub(crate) fn take_out(args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut left = Vec::new();
     let mut args = args.into_iter();
@@ -225,7 +226,7 @@ impl Flag {
     }
 }
 
-/// The lines of `--help` about flags that are accepted without an effect.
+/// Returns the lines in `--help` for the flags that are accepted without an effect.
 pub(crate) fn help() -> String {
     let mut text = "Flags of kube-apiserver that change nothing here, and are accepted with these values:\n".to_owned();
     for flag in FLAGS {
@@ -251,7 +252,7 @@ mod tests {
     use super::{FLAGS, take_out};
     use crate::kube_apiserver::Args;
 
-    /// The flags of kube-apiserver 1.36 and 1.37, as its help lists them.
+    /// The flags of kube-apiserver 1.36 and 1.37, as listed in its help.
     const REAL: &str = include_str!("../../tests/data/kube_apiserver_flags.txt");
 
     #[test]

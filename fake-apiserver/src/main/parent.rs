@@ -17,7 +17,7 @@ mod system {
             Ok(Self(parent_id()))
         }
 
-        /// Returns `true` if the process has ended: its children have another parent then.
+        /// Returns `true` if the process has ended, because its children then have another parent.
         pub(crate) fn has_ended(&self) -> bool {
             parent_id() != self.0
         }
@@ -42,7 +42,7 @@ mod system {
     pub(crate) struct Parent(OwnedHandle);
 
     impl Parent {
-        /// Fails if the process has already ended, or if this process may not watch it.
+        /// Opens the process. Fails if it has already ended, or if this process is not permitted to wait for it.
         pub(crate) fn current() -> io::Result<Self> {
             let parent = parent_id()?;
             // SAFETY: the call takes no pointers.
@@ -56,12 +56,12 @@ mod system {
 
         /// Returns `true` if the process has ended.
         pub(crate) fn has_ended(&self) -> bool {
-            // SAFETY: the handle is open as long as `self`; the call does not wait.
+            // SAFETY: the handle is open as long as `self` exists, and the call does not block.
             unsafe { WaitForSingleObject(self.0.as_raw_handle(), 0) == WAIT_OBJECT_0 }
         }
     }
 
-    /// The id of the parent in a list of all processes.
+    /// Finds the id of the parent in a list of all processes.
     fn parent_id() -> io::Result<u32> {
         // SAFETY: the call takes no pointers.
         let list = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) };
@@ -74,13 +74,13 @@ mod system {
             dwSize: size_of::<PROCESSENTRY32W>() as u32,
             ..Default::default()
         };
-        // SAFETY: the handle is open, and the entry has the size that it states.
+        // SAFETY: the handle is open, and `dwSize` of the entry is its size.
         let mut is_there = unsafe { Process32FirstW(list.as_raw_handle(), &mut entry) } != 0;
         while is_there {
             if entry.th32ProcessID == std::process::id() {
                 return Ok(entry.th32ParentProcessID);
             }
-            // SAFETY: as above.
+            // SAFETY: same as above.
             is_there = unsafe { Process32NextW(list.as_raw_handle(), &mut entry) } != 0;
         }
         Err(io::Error::last_os_error())

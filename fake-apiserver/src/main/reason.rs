@@ -1,8 +1,8 @@
-//! Reports the reason for a failed start to the parent process if the parent discards the output, as envtest does;
-//! envtest itself reports only a timeout.
+//! Reports the reason for a failed start through the parent process if the parent discards this program's output.
+//! envtest does so, and only reports a timeout itself.
 
-/// Writes a text to the stderr of the parent process, if this one's is `/dev/null`. Requires the files of `/proc`;
-/// otherwise it does nothing.
+/// Writes a text to the stderr of the parent process, if this program's stderr is `/dev/null`. Does nothing without
+/// `/proc`.
 #[cfg(unix)]
 pub(crate) fn tell_parent(text: &str) {
     use std::fs::{self, OpenOptions};
@@ -14,11 +14,11 @@ pub(crate) fn tell_parent(text: &str) {
     let parent = format!("/proc/{}/fd/2", parent_id());
     if let (true, Ok(mut stderr)) = (is_dropped, OpenOptions::new().append(true).open(parent)) {
         let program = std::env::args().next().unwrap_or_default();
-        // The program's own stderr contains the text as well.
+        // The program also prints the text on its own stderr.
         let _ = stderr.write_all(format!("{program}: {text}").as_bytes());
     }
 }
 
-/// Does nothing, because other systems do not have `/proc`.
+/// Does nothing: this system does not have `/proc`.
 #[cfg(not(unix))]
 pub(crate) fn tell_parent(_: &str) {}

@@ -1,4 +1,4 @@
-//! `RotatedFile`: a log file that is renamed, compressed and removed as lumberjack does.
+//! `RotatedFile`: a log file that is rotated, compressed and removed like lumberjack does.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -17,17 +17,17 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Limits of a log; 0 means unlimited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Bytes of one file.
+    /// Maximum size of one file in bytes.
     pub(crate) bytes: u64,
-    /// Number of old files.
+    /// Maximum number of old files.
     pub(crate) backups: usize,
-    /// Days for which old files are kept.
+    /// Number of days for which old files are kept.
     pub(crate) days: u32,
     /// Set if old files are compressed.
     pub(crate) compresses: bool,
 }
 
-/// A log to which lines are appended.
+/// A log file to which lines are appended.
 #[derive(Debug)]
 pub(crate) struct RotatedFile {
     path: PathBuf,
@@ -54,9 +54,9 @@ impl RotatedFile {
         Ok(this)
     }
 
-    /// Starts an empty file.
+    /// Renames the current file, and starts an empty one.
     fn rotate(&mut self) -> io::Result<()> {
-        // The log was written a moment ago, so the current time is the time of the rotation.
+        // The last write was a moment ago, so its time is the time of the rotation.
         let last = self.file.metadata()?.modified()?;
         fs::rename(&self.path, self.backup(last)?)?;
         self.file = append(&self.path)?;
@@ -64,7 +64,7 @@ impl RotatedFile {
         self.tidy_up()
     }
 
-    /// Prefix and suffix of the names of rotated files.
+    /// Returns the prefix and the suffix of the names of rotated files.
     fn affixes(&self) -> (String, String) {
         let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let end = self.path.extension().map(|it| format!(".{}", it.to_string_lossy()));
@@ -77,7 +77,7 @@ impl RotatedFile {
         Ok(self.path.with_file_name(format!("{start}{}{end}", time.strftime(TIME))))
     }
 
-    /// Old files with their times, newest first; compressed ones end with `.gz`.
+    /// Returns the old files with their times, newest first. Compressed files end with `.gz`.
     fn old_files(&self) -> io::Result<Vec<(SystemTime, PathBuf)>> {
         let (start, end) = self.affixes();
         let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty());
@@ -97,7 +97,7 @@ impl RotatedFile {
         Ok(found)
     }
 
-    /// Removes old files past the limits, and compresses the others. After `millRunOnce`.
+    /// Removes old files that exceed the limits, and compresses the others (`millRunOnce`).
     fn tidy_up(&self) -> io::Result<()> {
         let Limits {
             backups,
@@ -142,7 +142,7 @@ impl Write for RotatedFile {
     }
 }
 
-/// Opens a file that only its owner can read.
+/// Opens a file for appending, readable only by its owner.
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
@@ -151,7 +151,7 @@ fn append(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Compresses a file into another with the suffix `.gz`.
+/// Compresses a file to a new file with the suffix `.gz`, and removes the original.
 fn compress(path: &Path) -> io::Result<()> {
     let mut name = OsString::from(path);
     name.push(".gz");
@@ -165,7 +165,7 @@ fn compress(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A separate, empty folder.
+    /// Returns the path of an empty directory for one test.
     fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("fake-apiserver-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);

@@ -1,4 +1,4 @@
-//! A server as a process: builds it from the options, loads objects, announces it, and ends it on a signal.
+//! A server as a process: builds it from the options, loads objects, prints its address, and ends it on a signal.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -13,37 +13,37 @@ use crate::args::Common;
 use crate::interruption::interruption;
 use crate::{report, tell};
 
-/// Maximum number of entries of a journal without readers, so that the memory of a long-running server does not grow.
+/// Maximum number of entries in a journal that nobody reads, so that the memory of a long-running server does not grow.
 const JOURNAL_ENTRIES_UNREAD: usize = 256;
 
-/// Size of the journal if the control API is on.
+/// Maximum number of entries in the journal if the control API is enabled.
 const JOURNAL_ENTRIES: usize = 16_384;
 
-/// The node of Pods, if there are workers and no Node is loaded.
+/// Name of the Node that is created if there are workers and no Node was loaded.
 const NODE: &str = "node-0";
 
-/// The user of the control API's token.
+/// User name for the token of the control API.
 const CONTROL_USER: &str = "fake-apiserver-control";
 
-/// The first line of a kubeconfig this command wrote, and may therefore replace.
+/// First line of a kubeconfig that this command has written and may therefore replace.
 const KUBECONFIG_MARK: &str = "# Written by fake-apiserver, which replaces it at its next start.\n";
 
-/// Time between the mark and the removal of a Pod: about the time of a write to etcd.
+/// Time between the two writes of a Pod's deletion (its mark and its removal), similar to the time of a write to etcd.
 const REMOVAL_DELAY: Duration = Duration::from_millis(5);
 
-/// A server that is ready to be started.
+/// A server to be started, with its options.
 pub(crate) struct Setup {
     pub(crate) common: Common,
     pub(crate) builder: ApiServerBuilder,
     pub(crate) listen: SocketAddr,
     pub(crate) options: ServeOptions,
-    /// Initial objects, which replace existing objects of the same names.
+    /// Initial objects. They replace existing objects with the same names.
     pub(crate) objects: Vec<Value>,
-    /// Ends when the process that started it ends.
+    /// Set if the server ends when the process that started it ends.
     pub(crate) exit_with_parent: bool,
 }
 
-/// Returns a builder with the common options. Sets the token of the control API in the options.
+/// Returns a builder with the common options. Stores the token of the control API in the options.
 pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
     let mut builder = ApiServer::builder()
         .seed(common.seed.unwrap_or(0))
@@ -77,7 +77,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
     Ok(builder)
 }
 
-/// Refuses a seed if other machines can reach the server, because the seed is enough to derive its keys and tokens.
+/// Refuses a seed if other machines can reach the server, because its keys and tokens can be derived from the seed.
 pub(crate) fn check_seed(common: &Common, listen: SocketAddr, remedy: &str) -> Result<(), String> {
     match common.seed {
         Some(_) if !listen.ip().is_loopback() => Err(format!(
@@ -87,8 +87,8 @@ pub(crate) fn check_seed(common: &Common, listen: SocketAddr, remedy: &str) -> R
     }
 }
 
-/// The first revision: higher than the last revision of an earlier run, unless that run made a thousand writes per
-/// second all the time. Watchers of the earlier run get 410, and list again.
+/// Returns the first revision. It is higher than the last revision of an earlier run, unless that run made more than a
+/// thousand writes per second on average. Watches from the earlier run return 410, and clients list again.
 #[expect(clippy::disallowed_methods, reason = "repeated runs of one server share only this")]
 fn first_revision() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -96,7 +96,7 @@ fn first_revision() -> u64 {
 }
 
 impl Setup {
-    /// Serves until a signal arrives or the parent ends. The error is a text for users.
+    /// Serves until a signal arrives or the parent process ends. The error text is for users.
     pub(crate) async fn serve(self) -> Result<(), String> {
         let interrupted = interruption(self.exit_with_parent)?;
         let server = self.builder.start();
@@ -119,7 +119,7 @@ impl Setup {
         if let Some(token) = token {
             let url = serving.url();
             report(format_args!("control API at {url}/_fake, bearer token {token}"));
-            // The browser does not send the fragment after `#`, so the token stays out of servers' logs.
+            // Browsers do not send the fragment after `#`, so the token does not appear in the logs of servers.
             let shown = percent_encoding::utf8_percent_encode(token, percent_encoding::NON_ALPHANUMERIC);
             report(format_args!("its page: {url}/_fake/#token={shown}"));
         }
@@ -131,7 +131,7 @@ impl Setup {
     }
 }
 
-/// Creates a Node, which the kubelet completes, unless one was loaded.
+/// Creates a Node, unless one was loaded. The kubelet completes it.
 async fn ensure_node(server: &ApiServer) -> Result<(), String> {
     let nodes = server.list("v1", "Node", "").await;
     if nodes.is_ok_and(|it| !it.is_empty()) {
@@ -142,7 +142,7 @@ async fn ensure_node(server: &ApiServer) -> Result<(), String> {
     server.load([node]).map(drop).map_err(|err| err.to_string())
 }
 
-/// Loads the files of the command line.
+/// Loads the files in the options.
 fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
     let definitions = load::read(&common.crd).map_err(|err| err.to_string())?;
     let other = definitions
@@ -156,7 +156,7 @@ fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
         ));
     }
     let objects = load::read(&common.load).map_err(|err| err.to_string())?;
-    // One by one, so that an error can name the file.
+    // Loaded one by one, so that an error can contain the file.
     for manifest in definitions.into_iter().chain(objects) {
         let place = manifest.place;
         server
@@ -166,8 +166,8 @@ fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the kubeconfig, but never replaces a file that this command did not write. The file may contain a key, so
-/// only its owner may read it.
+/// Writes the kubeconfig, unless the file exists and was not written by this command. Only its owner can read it,
+/// because it may contain a key.
 fn write_kubeconfig(file: &Path, serving: &Serving, control_token: Option<&str>) -> Result<(), String> {
     let fail = |reason: &dyn fmt::Display| format!("cannot write the kubeconfig {}: {reason}", file.display());
     match std::fs::read(file) {
@@ -185,7 +185,7 @@ fn write_kubeconfig(file: &Path, serving: &Serving, control_token: Option<&str>)
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut out = options.open(file).map_err(|err| fail(&err))?;
-    // The mode only applies to new files.
+    // The mode in `open` only applies to new files.
     #[cfg(unix)]
     out.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|err| fail(&err))?;

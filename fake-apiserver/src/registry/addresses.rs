@@ -8,10 +8,10 @@ use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::storage::{Key, Stored};
 
-/// The storage name of Services.
+/// Storage name of Services.
 const SERVICES: &str = "services";
 
-/// The manager of the server's own writes.
+/// Field manager of the server's own writes.
 const SERVER: &str = "kube-apiserver";
 
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
@@ -45,7 +45,7 @@ impl Registry {
     }
 }
 
-/// The cluster IPs of a stored Service.
+/// Returns the cluster IPs of a stored Service.
 fn cluster_ips(row: &Row, stored: &Stored) -> Vec<String> {
     let service = codec::decode(row, stored);
     let service = Cursor::root(&service);
@@ -57,7 +57,7 @@ fn cluster_ips(row: &Row, stored: &Stored) -> Vec<String> {
     ips.map(str::to_owned).collect()
 }
 
-/// Returns `true` for an IPAddress of a Service.
+/// Returns `true` if an IPAddress belongs to the Service.
 fn is_of(address: &Object, service: &Key) -> bool {
     let address = Cursor::root(address);
     let parent = address.at("spec.parentRef");

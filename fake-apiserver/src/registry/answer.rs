@@ -14,7 +14,8 @@ use crate::storage::Stored;
 pub(crate) enum Answer {
     /// An object as it is stored.
     Stored(Arc<Stored>),
-    /// An object that is not stored (of a dry run, a deleted object, a Scale) in the requested version, with its kind.
+    /// An object that is not stored (after a dry run or a deletion, or a Scale), in the requested version, with its
+    /// kind.
     Object(Object),
     /// A Status of success.
     Status(Box<SuccessStatus>),
@@ -22,7 +23,7 @@ pub(crate) enum Answer {
     Text(String),
     /// A connection to a Pod, which is not answered with a body.
     Connection(Connection),
-    /// Nothing at all: 204.
+    /// An empty response: 204.
     Nothing,
 }
 
@@ -54,12 +55,12 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// An existing object changed.
+    /// Creates the response for a changed object: 200.
     pub(crate) fn updated(answer: Answer) -> Self {
         Self { answer, code: 200 }
     }
 
-    /// Requests the conversion of the object to the version of `row`, in which it is returned.
+    /// Converts a stored object to the version of `row`, in which it will be returned.
     pub(super) async fn converted(self, reader: &Reader, row: &Row) -> Result<Self, Status> {
         if let Answer::Stored(stored) = &self.answer {
             reader.convert_stored(row, std::slice::from_ref(stored)).await?;
@@ -69,14 +70,14 @@ impl Written {
 }
 
 impl Answer {
-    /// The answer with an object that was not stored, in the requested version.
+    /// Creates an answer with an object that was not stored, in the requested version.
     pub(super) fn unstored(row: &Row, mut object: Object) -> Self {
         row.show_unstored(&mut object);
         Self::Object(object)
     }
 }
 
-/// Fails if validation found errors.
+/// Returns 422 Invalid if validation found errors.
 pub(super) fn refuse(row: &Row, object: &Object, errors: &crate::api::field::FieldErrors) -> Result<(), Status> {
     if errors.is_empty() {
         Ok(())

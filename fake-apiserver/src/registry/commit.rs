@@ -1,4 +1,4 @@
-//! Commits the writes of the verbs. Each notifies the parts that it concerns: CRDs, Roles, the configuration of
+//! Commits the writes of the verbs. Each commit notifies the affected parts: CRDs, Roles, the configuration of
 //! admission, the server's own controllers.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::api::options::DeleteOptions;
 use crate::storage::{Body, Key, Revision, StoreError, Stored, World};
 
 impl Registry {
-    /// Replaces the whole state: watches end, and CRDs are parsed again.
+    /// Replaces the whole state: ends watches and parses CRDs again.
     pub(crate) fn restore(&self, world: World) {
         self.writer.replace_all(world);
         self.authorization.roles_replaced();
@@ -33,7 +33,7 @@ impl Registry {
         Ok(stored)
     }
 
-    /// Replaces `old` by an object, if `old` is still stored.
+    /// Replaces `old` with an object, if `old` is still stored.
     pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
         let stored = self.writer.replace(row, old, body)?;
         self.signal(row, &stored.key);
@@ -71,13 +71,14 @@ impl Registry {
         leases.first()
     }
 
-    /// Deletes one object of a CRD that is being deleted. If the object has changed in the meantime, the deletion is
-    /// retried after that write. Custom resources do not have a grace period, so the object is removed at once.
+    /// Returns a function that deletes one object of a CRD that is being deleted. If the object has changed in the
+    /// meantime, the deletion is retried after that write. Custom resources do not have a grace period, so the object
+    /// is removed at once.
     fn deletes(&self) -> impl Fn(&Row, &Stored) {
         |row, stored| drop(self.delete_once(row, stored, &DeleteOptions::default()))
     }
 
-    /// Updates the condition of an APIService after a call of its server: the error is the reason of the failure.
+    /// Updates the condition of an APIService after a call to its server. The error is the reason of the failure.
     pub(crate) fn remote_called(&self, name: &str, result: Result<(), String>) {
         self.own_loops().remote_called(name, result);
     }

@@ -1,4 +1,4 @@
-//! POST, and the creation that PUT and apply may end in.
+//! POST, and creation by PUT and apply.
 
 use super::admission::attributes::Attributes;
 use super::answer::{Answer, Written, refuse};
@@ -18,12 +18,12 @@ use crate::api::request_info::Verb;
 use crate::api::status::Status;
 use crate::storage::StoreError;
 
-/// Names tried for a `generateName` before giving up (rule B2).
+/// Maximum number of names tried for a `generateName` (rule B2).
 const NAME_TRIES: usize = 8;
 
 impl Registry {
-    /// POST of a decoded body. Each step is a stage of the API server's write path; an error at any of them is the
-    /// client's `Status`.
+    /// Handles the POST of a decoded body. Each step is a stage of the API server's write path; an error in any step is
+    /// returned to the client as a `Status`.
     pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let Decoded {
             mut object,
@@ -34,7 +34,7 @@ impl Registry {
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         accepts_creates(row, &object)?;
-        // The name is generated later, so a refusal shows `generateName`.
+        // The name is generated later, so an error shows `generateName`.
         let names = [object.name(), object.meta_str("generateName")];
         let name = names.into_iter().find(|it| !it.is_empty()).unwrap_or("Unknown");
         self.reader.check_namespace(row, object.namespace(), name)?;
@@ -56,14 +56,14 @@ impl Registry {
         self.admit_and_create(request, object, hidden).await
     }
 
-    /// Admits and stores a new object that has the owners of its fields already.
+    /// Admits and stores a new object. Its managed fields are already set.
     pub(super) async fn admit_and_create(
         &self,
         request: &WriteRequest<'_>,
         object: Object,
         hidden: Hidden,
     ) -> Result<Written, Status> {
-        // An apply has not been checked before.
+        // For an apply, this has not been checked before.
         accepts_creates(request.row, &object)?;
         let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
         attributes.hidden = hidden;
@@ -92,17 +92,17 @@ impl Registry {
     ) -> Result<Written, Status> {
         let row = request.row;
         let strategy = row.strategy();
-        // A mutation may have changed the namespace.
+        // A mutating webhook or plugin may have changed the namespace.
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         row.to_storage(&mut object);
-        // The version is checked last, because in kube-apiserver storage checks it.
+        // The version is checked last, because kube-apiserver checks it in storage.
         let version = object.metadata_mut().remove("resourceVersion");
 
         self.authorization.check_escalation(request, &object, None)?;
         self.choose_name(row, &mut object);
         self.prepare_new(request, &mut object, hidden)?;
         self.check_creation(request)?;
-        // Warnings are only sent for valid objects.
+        // Only valid objects return warnings.
         request.remarks.warnings.extend(strategy.warnings(&object, None));
         strategy.canonicalize(&mut object);
         self.admission
@@ -117,7 +117,7 @@ impl Registry {
             if let Some(existing) = self.reader.store.get(&row.storage, &key) {
                 return Err(self.exists(request, &object, &existing));
             }
-            // Storage, which refuses a version, is not reached by a dry run.
+            // In kube-apiserver, storage refuses a version, but a dry run does not reach it.
             object
                 .metadata_mut()
                 .extend(version.map(|it| ("resourceVersion".to_owned(), it)));
@@ -151,8 +151,8 @@ impl Registry {
         }
     }
 
-    /// Generates a name from `generateName` before other fields, such as a Job's labels, are derived from it. A real
-    /// server retries with another name if one is taken; clients cannot observe the difference.
+    /// Generates a name from `generateName` before other fields, such as a Job's labels, are derived from it.
+    /// kube-apiserver retries with another name if one is taken; clients cannot observe the difference.
     fn choose_name(&self, row: &Row, object: &mut Object) {
         if !object.name().is_empty() || object.meta_str("generateName").is_empty() {
             return;
@@ -166,7 +166,7 @@ impl Registry {
         }
     }
 
-    /// PUT and apply require the create permission if they create an object (rules C3, H2).
+    /// Checks the create permission if a PUT or an apply creates an object (rules C3, H2).
     fn check_creation(&self, request: &WriteRequest<'_>) -> Result<(), Status> {
         match request.info.verb {
             Verb::Create => Ok(()),
@@ -186,7 +186,7 @@ impl Registry {
         }
     }
 
-    /// All steps between naming and admission.
+    /// Performs all steps between naming and admission.
     fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object, hidden: &Hidden) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();
@@ -225,7 +225,7 @@ impl Registry {
         });
         hidden.show_in(&mut errors);
         refuse(row, object, &errors)?;
-        // Common rules follow the kind's own; most kinds have run them already.
+        // The common rules follow the rules of the kind; most kinds have already run them.
         if checks.on_create.is_empty() {
             metadata::validate_object(object, namespaced, &mut errors);
         } else {
@@ -234,7 +234,7 @@ impl Registry {
         refuse(row, object, &errors)
     }
 
-    /// 409 AlreadyExists and its variants (rules A4, A5).
+    /// Returns 409 AlreadyExists and its variants (rules A4, A5).
     fn exists(&self, request: &WriteRequest<'_>, object: &Object, existing: &crate::storage::Stored) -> Status {
         let mut status = Status::already_exists(&request.row.info.group_resource(), object.name());
         if self.reader.decode(request.row, existing).is_terminating() {
@@ -250,14 +250,14 @@ impl Registry {
     }
 }
 
-/// Returns `true` if a `resourceVersion` has the form that storage gives.
+/// Returns `true` if a `resourceVersion` is a positive integer, as in stored objects.
 fn names_version(version: &Value) -> bool {
     version
         .as_str()
         .is_some_and(|text| super::reader::parse_uint(text).is_ok_and(|it| it > 0))
 }
 
-/// Refuses to create an object of a definition that is being deleted.
+/// Refuses to create an object of a CRD that is being deleted.
 fn accepts_creates(row: &Row, object: &Object) -> Result<(), Status> {
     if row.custom_resource().is_none_or(|it| it.accepts_creates) {
         return Ok(());

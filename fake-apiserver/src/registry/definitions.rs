@@ -1,4 +1,4 @@
-//! Serves CustomResourceDefinitions: serves stored ones, updates changed ones, and removes deleted ones with their
+//! Manages CustomResourceDefinitions: serves stored ones, updates changed ones, and removes deleted ones with their
 //! objects. kube-apiserver's CRD controllers do this later; here it happens directly after the write.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,21 +18,21 @@ use super::writer::Writer;
 use crate::api::object::Object;
 use crate::storage::{Change, Key, KeyRange, Revision, Store, Stored};
 
-/// A stored CRD, parsed once until it is written again.
+/// A stored CRD. It is parsed once, and again after a write.
 #[derive(Debug)]
 struct Definition {
     stored: Arc<Stored>,
     group: String,
     names: CrdNames,
-    /// The versions that its spec serves.
+    /// Versions with `served: true` in the spec.
     served: BTreeSet<String>,
-    /// Its resource, once it is established or being deleted; the same until the CRD changes.
+    /// The parsed resource, if the CRD is established or being deleted; reused until the CRD changes.
     resource: Option<Arc<CustomResource>>,
-    /// The CRD itself, until it is settled.
+    /// The CRD, while it is being deleted or its status has to be updated.
     unsettled: Option<Arc<Object>>,
 }
 
-/// The CRDs of a state that a server has read. A server that starts with this state does not parse them again.
+/// The parsed CRDs of a state. A server that starts with this state does not parse them again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadDefinitions(Arc<BTreeMap<Key, Arc<Definition>>>);
 
@@ -55,7 +55,7 @@ impl Definition {
         }
     }
 
-    /// The served rows.
+    /// Returns the rows of all served versions.
     fn rows(&self) -> Vec<Arc<Row>> {
         let Some(resource) = &self.resource else {
             return Vec::new();
@@ -65,23 +65,23 @@ impl Definition {
     }
 }
 
-/// The stored CRDs as last read. Writes are found in the log, so the cost does not depend on the number of CRDs.
+/// The stored CRDs as last read. Writes are found in the log, so that the cost does not depend on the number of CRDs.
 #[derive(Debug, Default)]
 struct StoredDefinitions {
-    /// The epoch of the store and the revision they were read at; `None` before the first time.
+    /// The epoch of the store and the revision of the last read; `None` before the first one.
     cursor: Option<(u64, Revision)>,
     known: BTreeMap<Key, Arc<Definition>>,
-    /// The CRDs of the initial state, as another server has read them.
+    /// The CRDs of the initial state, as parsed by another server.
     initial: ReadDefinitions,
     /// Keys of the CRDs that are not settled.
     unsettled: BTreeSet<Key>,
     /// The accepted names of each group.
     used: BTreeMap<String, UsedNames>,
-    /// The served rows, by their CRDs.
+    /// The served rows of each CRD.
     served: BTreeMap<Key, Vec<Arc<Row>>>,
     /// CRDs with rows that may have changed.
     written: BTreeSet<Key>,
-    /// The groups of written CRDs, until they are read.
+    /// The groups of CRDs written since the last [`Definitions::take_written_groups`].
     written_groups: BTreeSet<String>,
 }
 
@@ -95,7 +95,7 @@ impl StoredDefinitions {
             return self.read_all(store, row);
         };
         self.cursor = Some((epoch, fresh.revision));
-        // Of several changes of one CRD the last one counts.
+        // If one CRD changed several times, the last change counts.
         let changed: BTreeMap<&Key, &Arc<Change>> = fresh.changes.iter().map(|it| (&it.object().key, it)).collect();
         for (key, change) in changed {
             self.set(row, key, change.current.as_ref());
@@ -146,13 +146,13 @@ impl StoredDefinitions {
         self.known.insert(key.clone(), definition);
     }
 
-    /// The CRDs that are not settled, sorted by name.
+    /// Returns the CRDs that are not settled, sorted by name.
     fn unsettled(&self) -> impl Iterator<Item = (&Definition, &Arc<Object>)> {
         let known = self.unsettled.iter().filter_map(|key| self.known.get(key));
         known.filter_map(|it| Some((&**it, it.unsettled.as_ref()?)))
     }
 
-    /// The next state that the controllers would give a CRD; `None` if it is settled.
+    /// Returns the next state that kube-apiserver's controllers would give a CRD; `None` if all CRDs are settled.
     fn next_state(&self, now: &str) -> Option<(Arc<Stored>, Object)> {
         let none = UsedNames::default();
         self.unsettled().find_map(|(it, crd)| {
@@ -181,7 +181,7 @@ impl StoredDefinitions {
 /// Deletes an object of a CRD that is being deleted.
 type Delete<'a> = &'a dyn Fn(&Row, &Stored);
 
-/// CRDs at work.
+/// The CRDs of a server, and the resources that it serves for them.
 #[derive(Debug)]
 pub(crate) struct Definitions {
     reader: Arc<Reader>,
@@ -195,7 +195,7 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// `initial` contains the CRDs of the initial state, if another server has read them.
+    /// Creates the definitions. `initial` contains the CRDs of the initial state, if another server has parsed them.
     pub(super) fn new((reader, writer): (Arc<Reader>, Arc<Writer>), initial: ReadDefinitions) -> Self {
         let stored = StoredDefinitions {
             initial,
@@ -210,7 +210,7 @@ impl Definitions {
         }
     }
 
-    /// The row through which CRDs themselves are read and written.
+    /// Returns the row for reading and writing CRDs.
     fn row(&self) -> Option<Arc<Row>> {
         self.reader
             .scheme()
@@ -238,7 +238,7 @@ impl Definitions {
         taken.unwrap_or_default()
     }
 
-    /// The versions of a group that the specs of CRDs serve.
+    /// Returns the versions of a group that are served according to the specs of CRDs.
     pub(super) fn served_versions(&self, group: &str) -> BTreeSet<String> {
         let Some(row) = self.row() else { return BTreeSet::new() };
         let definitions = self.stored(&row);
@@ -246,10 +246,10 @@ impl Definitions {
         of_group.flat_map(|it| it.served.iter().cloned()).collect()
     }
 
-    /// Serves the CRDs that are stored.
+    /// Serves the stored CRDs.
     pub(super) fn load(&self) {
         let Some(row) = self.row() else { return };
-        // Held until the new rows are in place, so that the newest state wins.
+        // Locked until the new rows are set, so that the newest state is served last.
         let mut definitions = self.stored(&row);
         if !definitions.written.is_empty() {
             self.reader.change_scheme(|scheme| definitions.serve(scheme));
@@ -258,16 +258,16 @@ impl Definitions {
         self.changed.notify_waiters();
     }
 
-    /// After a write to a CRD: updates the status of all CRDs, with one write for each, then serves the established
-    /// ones.
+    /// Called after a write to a CRD: updates the status of all CRDs, with one write for each, then serves the
+    /// established ones.
     pub(super) fn written(&self, delete: Delete<'_>) {
         let Some(row) = self.row() else { return };
-        // A step may change the names available to other CRDs. The loop ends because each step advances one CRD.
+        // A step may free or take names that other CRDs use. The loop ends because each step advances one CRD.
         while self.reconcile_one(&row, delete) {}
         self.load();
     }
 
-    /// Reconciles one CRD that needs it; `false` if no CRD does.
+    /// Performs one step for a CRD that is not settled; returns `false` if all CRDs are settled.
     fn reconcile_one(&self, row: &Row, delete: Delete<'_>) -> bool {
         let now = self.reader.entropy.now_seconds();
         let next = self.stored(row).next_state(&now);
@@ -277,7 +277,7 @@ impl Definitions {
         }
     }
 
-    /// Stores the next state of a CRD; `false` if it has not changed, or if another write was faster.
+    /// Stores the next state of a CRD; returns `false` if it is unchanged, or if another write was faster.
     fn write(&self, row: &Row, stored: &Stored, next: &Object) -> bool {
         let now = self.reader.entropy.now_seconds();
         let manager = Manager {
@@ -301,7 +301,7 @@ impl Definitions {
 
     /// Deletes the objects of CRDs that are being deleted, and then the CRDs. Returns `true` if a CRD was written.
     fn finish_deleted_all(&self, row: &Row, delete: Delete<'_>) -> bool {
-        // Each deleted object requests another pass: a running pass is then repeated at its end.
+        // A deletion of an object calls this function again; the running pass is then repeated.
         if self.finishing.fetch_add(1, Ordering::SeqCst) > 0 {
             return false;
         }
@@ -320,13 +320,13 @@ impl Definitions {
         }
     }
 
-    /// Performs one step for one of them; `false` if it is finished.
+    /// Performs one step of the deletion of one CRD; returns `false` if nothing can be done.
     fn finish_deleted(&self, row: &Row, delete: Delete<'_>) -> bool {
         let deleted = |(it, crd): (&Definition, &Arc<Object>)| {
             let resource = it.resource.clone().filter(|_| crd.is_terminating())?;
             Some((Arc::clone(&it.stored), Arc::clone(crd), resource))
         };
-        // Instances are deleted without the lock.
+        // The lock is not held while objects are deleted.
         let deleted: Vec<_> = self.stored(row).unsettled().filter_map(deleted).collect();
         for (stored, crd, resource) in &deleted {
             let instances = Row::custom(Arc::clone(resource), Arc::clone(&resource.storage));
@@ -347,7 +347,7 @@ impl Definitions {
         false
     }
 
-    /// Deletes every object of a resource; returns the number of objects that finalizers keep.
+    /// Deletes every object of a resource; returns the number of objects that are kept by finalizers.
     fn delete_instances(&self, row: &Row, delete: Delete<'_>) -> usize {
         let everything = KeyRange::of(None);
         let snapshot = self.reader.store.snapshot(&row.storage);
@@ -359,7 +359,7 @@ impl Definitions {
         left
     }
 
-    /// Called after an object of a custom resource was removed, because its CRD may have waited for this.
+    /// Called after the removal of a custom resource, because the deletion of its CRD may wait for this.
     pub(super) fn instance_removed(&self, delete: Delete<'_>) {
         let Some(row) = self.row() else { return };
         if self.finish_deleted_all(&row, delete) {

@@ -21,39 +21,39 @@ use crate::api::user::UserInfo;
 use crate::entropy;
 use crate::storage::{Key, StoreError, Stored};
 
-/// The finalizer with which the garbage collector keeps an owner until its dependents are orphaned.
+/// Finalizer of the garbage collector: the owner remains until its dependents are orphaned.
 const ORPHAN: &str = "orphan";
-/// The finalizer with which the garbage collector keeps an owner until its dependents are deleted.
+/// Finalizer of the garbage collector: the owner remains until its dependents are deleted.
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// Maximum number of attempts of a delete, if the object keeps changing.
 const TRIES: usize = 8;
 
-/// Result of one try of a delete.
+/// Result of one attempt of a delete.
 pub(super) enum Deletion {
     Answered {
         answer: Answer,
         /// Set if the object is no longer stored.
         is_gone: bool,
     },
-    /// The object is stored with its deletion mark, and is removed next; the answer shows this object.
+    /// The object is stored with its deletion mark, and is removed next; the response contains this object.
     Marked(Arc<Stored>, Object),
 }
 
 /// Next step in the deletion of an object.
 enum Step {
-    /// Its deletion is already in progress, and the request does not change it.
+    /// The deletion is already in progress, and the request does not change it.
     Pending,
-    /// It is marked as deleted and stays.
+    /// Mark the object as deleted and keep it.
     Mark(Object),
-    /// It is marked, then removed: a Pod after its grace period.
+    /// Mark the object, then remove it: a Pod after its grace period.
     MarkAndRemove(Object),
-    /// It is removed.
+    /// Remove the object.
     Remove,
 }
 
 impl Registry {
-    /// DELETE of one object.
+    /// Handles the DELETE of one object.
     pub(crate) async fn delete(
         &self,
         row: &Row,
@@ -65,8 +65,7 @@ impl Registry {
         self.delete_as(row, info, Some(user), options, remarks).await
     }
 
-    /// Deletes an object. Admission does not run without a user, for example in an eviction, which has already been
-    /// admitted.
+    /// Deletes an object. Without a user, for example in an eviction that was already admitted, admission does not run.
     pub(super) async fn delete_as(
         &self,
         row: &Row,
@@ -103,7 +102,8 @@ impl Registry {
             };
             let mut written = Written::updated(answer);
             if !is_gone && options.orphan_dependents == Some(false) {
-                // This old form of foreground deletion is answered 202, because the deletion waits for dependents.
+                // `orphanDependents: false`, the old form of foreground deletion, returns 202 while the deletion waits
+                // for dependents.
                 written.code = 202;
             }
             return written.converted(&self.reader, row).await;
@@ -111,7 +111,8 @@ impl Registry {
         Err(Status::object_modified(&resource, &info.name))
     }
 
-    /// DELETE of a collection: deletes one object after another; the answer contains their states before the deletion.
+    /// Handles the DELETE of a collection: deletes one object after another. The response contains their states before
+    /// the deletion.
     pub(crate) async fn delete_collection(
         &self,
         row: &Row,
@@ -137,7 +138,7 @@ impl Registry {
         Ok(page)
     }
 
-    /// Calls admission for the deletion of an object, unless its deletion is already in progress.
+    /// Calls admission for a deletion, unless the deletion is already in progress.
     async fn admit_deletion(
         &self,
         (row, info): (&Row, &RequestInfo),
@@ -163,7 +164,7 @@ impl Registry {
         self.admission.check_admitted(&attributes).await
     }
 
-    /// One attempt; `None` if the object has changed in the meantime.
+    /// Makes one attempt; returns `None` if the object has changed in the meantime.
     pub(super) fn delete_once(
         &self,
         row: &Row,
@@ -172,7 +173,7 @@ impl Registry {
     ) -> Result<Option<Deletion>, Status> {
         let answered = |answer, is_gone| Some(Deletion::Answered { answer, is_gone });
         let strategy = row.strategy();
-        // Deletion works on the stored version; the response has the requested version.
+        // The deletion uses the storage version; the response has the requested version.
         let mut old = self.reader.decode(row, stored);
         options.check_preconditions(row, stored)?;
         if let Some(why) = strategy.forbids_deletion(&old, self.reader.plugins) {
@@ -209,8 +210,8 @@ impl Registry {
         })
     }
 
-    /// Removes a marked object, even if it has changed, and answers with `object`. An object that was already removed
-    /// is not an error, and a new object of the same name is kept.
+    /// Removes a marked object, even if it has changed, and answers with `object`. It is not an error if the object was
+    /// already removed. A new object with the same name is kept.
     fn finish_marked(&self, row: &Row, mut marked: Arc<Stored>, object: Object) -> Answer {
         loop {
             match self.remove(row, &marked) {
@@ -229,7 +230,7 @@ impl Registry {
         Answer::Object(self.reader.decode(row, stored))
     }
 
-    /// The answer to a delete that removed the object (rule B16).
+    /// Returns the response to a delete that removed the object (rule B16).
     fn deleted(&self, row: &Row, object: Object, revision: u64) -> Answer {
         if row.strategy().facts().returns_deleted_object {
             return Answer::unstored(row, with_version(object, revision));
@@ -246,7 +247,7 @@ impl Registry {
         }))
     }
 
-    /// Returns the next step in this object's deletion.
+    /// Returns the next step in an object's deletion.
     fn next_step(&self, row: &Row, old: &Object, options: &DeleteOptions) -> Step {
         let strategy = row.strategy();
         let mut object = old.clone();
@@ -305,15 +306,15 @@ fn encode_marked(row: &Row, stored: &Stored, object: &Object) -> Result<crate::s
 }
 
 enum Grace {
-    /// The kind does not support grace periods, or the period is over.
+    /// The kind does not support grace periods, or the period has ended.
     None,
-    /// Grace is running and the client does not shorten it.
+    /// A grace period is running, and the request does not shorten it.
     Pending,
-    /// The object now has this grace period in seconds.
+    /// The object's grace period is now this number of seconds.
     Begun(i64),
 }
 
-/// Grace periods (rules B17, B18): sets the time of deletion if a period begins or is shortened.
+/// Handles grace periods (rules B17, B18): sets the deletion time if a period begins or is shortened.
 fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Timestamp) -> Grace {
     let asked = options.grace_period_seconds;
     let Some(seconds) = row.strategy().grace_period(object, asked) else {
@@ -321,7 +322,7 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
     };
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     if object.is_terminating() {
-        // A period of 0 seconds: the object is about to be removed, so remove it now.
+        // A period of 0 seconds means that the object is about to be removed: remove it now.
         let running = number(object, "deletionGracePeriodSeconds").filter(|it| *it != 0);
         let Some(running) = running else {
             return Grace::None;
@@ -333,7 +334,7 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
         let ends = begun
             .saturating_add(SignedDuration::from_secs(asked - running))
             .unwrap_or(now);
-        // A deletion time in the past is replaced by now, and the remaining period is at most a second.
+        // A deletion time in the past becomes the current time, with at most one remaining second.
         let (ends, asked) = if ends < now { (now, asked.min(1)) } else { (ends, asked) };
         let meta = object.metadata_mut();
         meta.insert("deletionTimestamp".into(), entropy::seconds(ends).into());
@@ -351,14 +352,14 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
     Grace::Begun(seconds)
 }
 
-/// Marks an object of a kind without grace as deleted from now on (rules B10, B13).
+/// Marks an object as deleted now (rules B10, B13). `with_grace` sets a grace period of 0 seconds.
 fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     let marked_before = number(object, "deletionGracePeriodSeconds").is_some();
     let generation = number(object, "generation").unwrap_or(0);
     let terminating = object.is_terminating();
     let meta = object.metadata_mut();
-    // A kind that marks its own objects, as the registry of CRDs does, keeps the generation.
+    // Objects that their own registry marks, such as CRDs, keep the generation.
     if with_grace && !marked_before && generation > 0 {
         meta.insert("generation".into(), (generation.saturating_add(1)).into());
     }
@@ -400,7 +401,7 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
 }
 
 impl DeleteOptions {
-    /// Preconditions (rule A8); their messages name the kind.
+    /// Checks preconditions (rule A8); the messages contain the resource.
     pub(super) fn check_preconditions(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
         if row.strategy().facts().first_delete != FirstDelete::Removes {
             return self.check_preconditions_of_marked(row, stored);
@@ -432,8 +433,8 @@ impl DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Like [`check_preconditions`](DeleteOptions::check_preconditions), for kinds that are marked first. Their handler
-    /// has its own texts.
+    /// Same as [`check_preconditions`](DeleteOptions::check_preconditions), for kinds that are marked first: their
+    /// registry has different messages.
     fn check_preconditions_of_marked(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
         let revision = stored.revision.to_string();
         let pairs = [
@@ -458,8 +459,8 @@ fn with_version(mut object: Object, revision: u64) -> Object {
     object
 }
 
-/// Warns that a Job's dependents are kept by default. The warning depends on the request only, even if the Job does not
-/// exist (rule B21; `job/storage.REST.Delete`).
+/// Warns that a Job's dependents are kept by default. The warning only depends on the request: it is also sent if the
+/// Job does not exist (rule B21; `job/storage.REST.Delete`).
 fn warn_of_orphans(row: &Row, options: &DeleteOptions, warnings: &Warnings) {
     let is_said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
     if !is_said && (&*row.info.group, &*row.info.resource) == ("batch", "jobs") {

@@ -1,5 +1,5 @@
-//! Implements the verbs. `Registry` is the only entry from HTTP to state. It depends on storage, watch and the
-//! vocabulary, and not on HTTP.
+//! Implements the verbs. HTTP handlers access the state only through `Registry`. It depends on storage and watch, but
+//! not on HTTP.
 
 #![cfg_attr(
     not(feature = "cel"),
@@ -60,7 +60,7 @@ use scheme::enablement::Enablement;
 use tokens::TokenOptions;
 use writer::Writer;
 
-/// Answers of Pods, for [`Registry::pod_streams`].
+/// Handles the connections to Pods, for [`Registry::pod_streams`].
 struct Streams(Box<dyn PodStreams>);
 
 impl fmt::Debug for Streams {
@@ -72,9 +72,9 @@ impl fmt::Debug for Streams {
 /// Options of a registry.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// Bounds of the history.
+    /// Limits of the history.
     pub(crate) logs: LogBounds,
-    /// Lifetime of an Event after its last write; `None` for an unlimited one.
+    /// Lifetime of an Event after its last write; `None` if Events do not expire.
     pub(crate) event_ttl: Option<Duration>,
     /// Time between compactions; `None` disables them.
     pub(crate) compaction_interval: Option<Duration>,
@@ -82,33 +82,33 @@ pub(crate) struct Setup {
     pub(crate) removal_delay: Duration,
     pub(crate) authentication: Authentication,
     pub(crate) tokens: TokenOptions,
-    /// `None` without RBAC: every user has all permissions.
+    /// RBAC; `None` if every user has all permissions.
     pub(crate) rbac: Option<Rbac>,
     pub(crate) admission: AdmissionSetup,
-    /// Set if the APIServices of all served groups and the IPAddresses of Services are kept.
+    /// Set if the server maintains the APIServices of all served groups and the IPAddresses of Services.
     pub(crate) keeps_own_objects: bool,
 }
 
-/// All state and its rules.
+/// The state of a server, and all operations on it.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Read access to the state.
     pub(crate) reader: Arc<Reader>,
-    /// The doors to storage.
+    /// Write access to storage.
     pub(crate) writer: Arc<Writer>,
     /// Plugins, policies and webhooks, which may change or refuse a write.
     pub(crate) admission: Admission,
-    /// CRDs at work.
+    /// The CRDs and the resources that are served for them.
     pub(crate) definitions: Definitions,
-    /// Set if the APIServices of all served groups and the IPAddresses of Services are kept.
+    /// Set if the server maintains the APIServices of all served groups and the IPAddresses of Services.
     keeps_own_objects: bool,
     /// Time between the mark and the removal of a Pod without a grace period.
     removal_delay: Duration,
-    /// The objects written last.
+    /// Cache of the objects written last.
     recent: Recent,
-    /// Pending calls of the servers of APIServices.
+    /// Pending calls to the servers of APIServices.
     pub(crate) remote_checks: Arc<RemoteChecks>,
-    /// Answers of Pods to connections, if a kubelet runs.
+    /// Handler of connections to Pods, if a kubelet runs.
     pod_streams: OnceLock<Streams>,
     /// Authentication.
     pub(crate) access: Access,
@@ -117,7 +117,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// A registry of `world`. CRDs in it are served; `initial` contains them if another server has read them.
+    /// Creates a registry of `world`. Its CRDs are served; `initial` contains them if another server has parsed them.
     pub(crate) fn new(world: World, initial: ReadDefinitions, entropy: Entropy, setup: Setup) -> Self {
         let store = Store::new(world, setup.logs);
         let transport = Arc::clone(&setup.admission.transport);
@@ -159,7 +159,7 @@ impl Registry {
         let _ = self.pod_streams.set(Streams(Box::new(streams)));
     }
 
-    /// Returns the handler of connections to Pods; `None` without a kubelet.
+    /// Returns the handler of connections to Pods; `None` if no kubelet runs.
     fn pod_streams(&self) -> Option<&dyn PodStreams> {
         self.pod_streams.get().map(|it| &*it.0)
     }

@@ -14,7 +14,7 @@ use crate::api::options::{FieldValidation, PatchKind};
 use crate::api::status::Status;
 use crate::storage::Key;
 
-/// A patch that is applied again for each state of the object.
+/// A patch, which is applied again if the object has changed in the meantime.
 struct Patched<'a> {
     row: &'a Row,
     kind: PatchKind,
@@ -38,7 +38,7 @@ impl Change for Patched<'_> {
     }
 }
 
-/// An apply configuration that is merged again for each state of the object.
+/// An apply configuration, which is merged again if the object has changed in the meantime.
 struct Applied<'a> {
     request: &'a WriteRequest<'a>,
     configuration: &'a Object,
@@ -89,7 +89,7 @@ impl Change for Applied<'_> {
 }
 
 impl Registry {
-    /// PATCH with one of the three patch formats. A patch never creates (rule G11).
+    /// Handles a PATCH in one of the three patch formats. A patch never creates an object (rule G11).
     pub(crate) async fn patch(
         &self,
         request: &WriteRequest<'_>,
@@ -110,7 +110,7 @@ impl Registry {
         .await
     }
 
-    /// PATCH with an applied configuration, which creates the object if it does not exist (rules H1 to H17).
+    /// Handles an apply, which creates the object if it does not exist (rules H1 to H17).
     pub(crate) async fn apply(&self, request: &WriteRequest<'_>, configuration: &Object) -> Result<Written, Status> {
         let row = request.row;
         let now = self.reader.entropy.now_seconds();

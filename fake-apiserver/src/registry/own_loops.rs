@@ -1,6 +1,6 @@
-//! Status conditions that loops of kube-apiserver itself write after a client's write: `Dangling` of FlowSchemas
+//! Status conditions that controllers within kube-apiserver write after a client's write: `Dangling` of FlowSchemas
 //! (`presyncFlowSchemaStatus` of `apiserver/pkg/util/flowcontrol`) and `Available` of APIServices (the remote
-//! `AvailableConditionController` of kube-aggregator). The real server writes them a moment later.
+//! `AvailableConditionController` of kube-aggregator). kube-apiserver writes them a moment later.
 
 use std::sync::Arc;
 
@@ -19,9 +19,10 @@ use crate::storage::{Key, KeyRange, Stored};
 const FLOW_SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
 const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
 const SLICES: &str = "discovery.k8s.io/endpointslices";
-/// The field manager of applies to FlowSchemas.
+/// Field manager that applies the status of FlowSchemas.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// This server's reasons for an unavailable APIService. Conditions with other reasons were set by a test, and are kept.
+/// Reasons that this server gives for an unavailable APIService. A condition with another reason was set by a test, and
+/// is kept.
 const REASONS: [&str; 4] = [
     "ServiceNotFound",
     "ServicePortError",
@@ -29,7 +30,7 @@ const REASONS: [&str; 4] = [
     "MissingEndpoints",
 ];
 
-/// A condition without its time.
+/// A condition without its transition time.
 struct Condition {
     kind: &'static str,
     status: &'static str,
@@ -54,7 +55,7 @@ impl Condition {
     }
 }
 
-/// Loops that keep conditions up to date.
+/// Controllers that keep conditions up to date.
 #[derive(Clone, Copy)]
 pub(super) struct OwnLoops<'a> {
     pub(super) reader: &'a Reader,
@@ -131,7 +132,7 @@ impl OwnLoops<'_> {
         }
     }
 
-    /// Updates the condition of an APIService after a call of its server.
+    /// Updates the condition of an APIService after a call to its server.
     pub(super) fn remote_called(&self, name: &str, result: Result<(), String>) {
         let Some(row) = self
             .reader
@@ -224,7 +225,7 @@ impl OwnLoops<'_> {
                 return unavailable("MissingEndpoints", text);
             }
         }
-        // kube-apiserver would call the server now. Without a route its address is unknown here.
+        // kube-apiserver would call the server now. Without a route, this server does not have its address.
         let mut conditions = service.items("status.conditions");
         let present = conditions.find(|it| it.text("type") == "Available");
         if present.is_none_or(|it| REASONS.contains(&it.text("reason"))) {
@@ -255,7 +256,7 @@ impl OwnLoops<'_> {
         Some((stored, object))
     }
 
-    /// Stores the object. If the object has changed in the meantime, the other write updates the conditions itself.
+    /// Stores the object. If the object has changed in the meantime, that other write updates the conditions.
     fn store_own(&self, row: &Row, stored: &Stored, next: &Object) {
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, next) {
             let _ = self.writer.replace(row, stored, body);
@@ -286,7 +287,7 @@ fn dangling(level: &str, is_there: bool) -> Condition {
     }
 }
 
-/// The name of the port with a number; may be empty.
+/// Returns the name of a Service's port, which may be empty; `None` if the number is not among its ports.
 fn port_name(service: &Cursor<'_>, number: i64) -> Option<String> {
     let spec = service.at("spec");
     let mut ports = spec.items("ports");
@@ -295,7 +296,7 @@ fn port_name(service: &Cursor<'_>, number: i64) -> Option<String> {
         .map(|it| it.text("name").to_owned())
 }
 
-/// Go's `hasAvailableEndpoint`, of one slice.
+/// Returns `true` if a slice has a ready endpoint with this port (Go's `hasAvailableEndpoint`).
 fn has_ready_endpoint(slice: &Cursor<'_>, port_name: &str) -> bool {
     let has_port = slice.items("ports").any(|it| it.text("name") == port_name);
     has_port

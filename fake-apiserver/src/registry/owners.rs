@@ -1,4 +1,5 @@
-//! Conversions for field owners: managedFields are computed synchronously, so webhooks are called before (O10).
+//! Conversions for field owners. managedFields are computed synchronously, so conversion webhooks are called before
+//! (rule O10).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,12 +10,12 @@ use super::types::no_version::NoVersion;
 use crate::api::object::Object;
 use crate::api::status::Status;
 
-/// Maximum number of conversions for the owners of one write; each version needs a few.
+/// Maximum number of conversions for the managed fields of one write; each version needs a few.
 const CONVERSIONS_MAX: usize = 64;
 
 impl Registry {
-    /// Calls `track`, which computes the managed fields of these objects, until the webhook has provided all
-    /// conversions that it needs; each may depend on the previous one.
+    /// Calls `track`, which computes the managed fields of `objects`, until the webhook has provided all conversions
+    /// that it needs. Each conversion may depend on the previous one.
     pub(super) async fn convert_for_owners(
         &self,
         row: &Row,

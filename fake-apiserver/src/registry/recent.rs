@@ -1,5 +1,5 @@
-//! `Recent`: a cache of the objects written last, before their encoding. The writer of an object often writes it again,
-//! and decoding the old one is a sixth of the cost of an update or an apply.
+//! `Recent`: a cache of the decoded objects written last. An object is often written again by the same client, and
+//! decoding the old one takes a sixth of the time of an update or an apply.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use crate::storage::Stored;
 
 /// Maximum number of cached objects; the oldest are dropped first.
 const OBJECTS_MAX: usize = 64;
-/// Maximum size of their encoding in bytes (several times as much in memory); the oldest are dropped first.
+/// Maximum total size of the encoded objects in bytes (several times as much in memory); the oldest are dropped first.
 const BYTES_MAX: usize = 128 * 1024;
 
-/// Decoded objects with their stored form.
+/// Decoded objects, each with its stored form.
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// The latest last.
+    /// Ordered by their writes; the newest is last.
     objects: VecDeque<(Arc<Stored>, Arc<Object>)>,
     bytes: usize,
 }
@@ -30,8 +30,8 @@ impl Recent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Caches an object in the version of `row` that has just been stored, if decoding would return the same object: a
-    /// number with a fraction may change in a round trip.
+    /// Caches an object in the version of `row` that has just been stored, unless decoding might return a different
+    /// object (a number with a fraction may change in a round trip).
     pub(super) fn keep(&self, row: &Row, stored: &Arc<Stored>, mut object: Object) {
         let bytes = stored.body.bytes.len();
         if !row.is_as_stored || bytes > BYTES_MAX {
@@ -63,7 +63,7 @@ impl Recent {
         }
     }
 
-    /// The cached object, without removing it from the cache.
+    /// Returns the cached object without removing it from the cache.
     pub(super) fn peek(&self, row: &Row, stored: &Arc<Stored>) -> Option<Arc<Object>> {
         let kept = self.lock();
         let at = kept.find(row, stored)?;
@@ -75,7 +75,7 @@ impl Kept {
     fn find(&self, row: &Row, stored: &Arc<Stored>) -> Option<usize> {
         let mut kept = self.objects.iter();
         let at = kept.rposition(|(it, _)| Arc::ptr_eq(it, stored))?;
-        // Versions with the same types are stored alike.
+        // Versions with the same types have the same stored form.
         let is_of_version = self.objects[at].1.api_version() == &*row.api_version;
         (row.is_as_stored && is_of_version).then_some(at)
     }
@@ -143,7 +143,7 @@ mod tests {
             [found(0), found(1), found(1), found(OBJECTS_MAX)],
             [false, true, false, true]
         );
-        // An object written since then differs, although it looks the same.
+        // The stored object was written again with the same contents, so the cached one is outdated.
         assert!(recent.lock().remove(&row, &stored(&row, &object, 2)).is_none());
     }
 }

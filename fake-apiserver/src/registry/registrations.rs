@@ -1,6 +1,6 @@
 //! APIServices of the APIs that this server serves, maintained like `crdregistration` of `pkg/controlplane/controller`
-//! and the `autoRegisterController` of kube-aggregator. APIServices of built-in groups are created once, at the start.
-//! APIServices of CRDs follow their CRDs, and are restored if a client deletes or changes them.
+//! and the `autoRegisterController` of kube-aggregator. APIServices of built-in groups are created once, when the
+//! server starts. APIServices of CRDs follow their CRDs, and are restored if a client deletes or changes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::storage::{Key, KeyRange, Stored};
 
-/// The storage name of APIServices.
+/// Storage name of APIServices.
 pub(super) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
 
-/// The manager of the server's own writes.
+/// Field manager of the server's own writes.
 const SERVER: &str = "kube-apiserver";
 
-/// The label of the APIServices that the server manages, with its values: created once, or maintained.
+/// Label of the APIServices that the server manages. The value distinguishes APIServices that are only created from
+/// maintained ones.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 const ON_START: &str = "onstart";
 const ALWAYS: &str = "true";
@@ -28,8 +29,8 @@ const ALWAYS: &str = "true";
 /// `groupPriorityMinimum` and `versionPriority` of the groups of CRDs.
 const OF_CRDS: (u32, u32) = (1_000, 100);
 
-/// `apiVersionPriorities` of kube-apiserver: group, version, `groupPriorityMinimum`, `versionPriority`. Other versions
-/// do not get an APIService.
+/// `apiVersionPriorities` of kube-apiserver: group, version, `groupPriorityMinimum`, `versionPriority`. Other built-in
+/// versions do not get an APIService.
 const PRIORITIES: [(&str, &str, u32, u32); 21] = [
     ("", "v1", 18_000, 1),
     ("apps", "v1", 17_800, 15),
@@ -87,7 +88,7 @@ impl Registry {
         }
     }
 
-    /// Updates the APIService of this name after a write to it.
+    /// Restores the APIService with this name after a write to it.
     pub(super) fn sync_registration_of(&self, key: &Key) {
         let Some(row) = self.api_services() else { return };
         if let Some((version, group)) = key.name().split_once('.') {
@@ -95,7 +96,7 @@ impl Registry {
         }
     }
 
-    /// The row of APIServices, if this server maintains them.
+    /// Returns the row of APIServices, if this server maintains them.
     fn api_services(&self) -> Option<Arc<Row>> {
         let scheme = self.reader.scheme();
         let row = scheme.lookup("apiregistration.k8s.io", "v1", "apiservices");
@@ -116,7 +117,7 @@ impl Registry {
             return;
         }
         if !is_wanted {
-            // On a conflict, the other write triggers its own check.
+            // On a conflict, the other write triggers another check.
             let _ = self.remove(row, &stored);
             return;
         }
@@ -133,7 +134,7 @@ impl Registry {
         let name = format!("{version}.{group}");
         object.insert("metadata".into(), json!({"name": name, "labels": {MANAGED: managed}}));
         object.insert("spec".into(), spec(group, version, priorities));
-        // If a client created it first, it is kept.
+        // An APIService that a client has created is kept.
         if self.reader.store.get(&row.storage, &Key::new("", &name)).is_none() {
             let _ = self.put_own(row, Object(object), SERVER);
         }
@@ -148,7 +149,7 @@ impl Registry {
         }
     }
 
-    /// Stores an object that a part of the server has written; the part owns its fields.
+    /// Stores an object that is written by the server itself; `manager` owns its fields.
     pub(crate) fn put_own(&self, row: &Row, mut object: Object, manager: &str) -> Result<(), Status> {
         self.own(row, None, &mut object, manager);
         self.put(row, object)
@@ -171,8 +172,8 @@ impl Registry {
     }
 }
 
-/// `groupPriorityMinimum` of a group that this server serves; the priority of CRDs' groups for other ones. The group of
-/// APIServices themselves precedes all others.
+/// Returns the `groupPriorityMinimum` of a built-in group, or the priority of CRDs' groups for other groups. The group
+/// of APIServices itself precedes all others.
 pub(crate) fn priority_of(group: &str) -> u32 {
     if group == "apiregistration.k8s.io" {
         return u32::MAX;
@@ -189,7 +190,7 @@ fn spec(group: &str, version: &str, (of_group, of_version): (u32, u32)) -> Value
     spec
 }
 
-/// The served versions of a CRD, according to its spec.
+/// Returns the served versions of a CRD, according to its spec.
 pub(super) fn versions_served(crd: &Object) -> BTreeSet<String> {
     let crd = Cursor::root(crd);
     let served = crd

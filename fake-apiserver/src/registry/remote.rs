@@ -1,4 +1,4 @@
-//! Pending calls of the aggregated API servers of APIServices.
+//! Pending calls to the aggregated API servers of APIServices.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 
 use super::Registry;
 
-/// Pending calls of the servers of APIServices. Each decides a condition `Available`.
+/// Pending calls to the servers of APIServices. Each call determines the condition `Available` of an APIService.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteChecks {
-    /// Names of APIServices. A lock because requests may run on several threads.
+    /// Names of APIServices.
     pending: Mutex<BTreeSet<String>>,
     /// Signalled when a name is added.
     pub(crate) added: Notify,
@@ -28,8 +28,8 @@ impl fmt::Debug for Caller {
 }
 
 impl RemoteChecks {
-    /// Sets the function that starts the task, unless it runs. It is called whenever a name is added; only the first
-    /// call of this method has an effect.
+    /// Sets the function that starts the task if it is not running. It is called whenever a name is added. Only the
+    /// first call of this method has an effect.
     pub(crate) fn called_by(&self, start: impl Fn() + Send + Sync + 'static) {
         let _ = self.caller.set(Caller(Box::new(start)));
     }
@@ -45,14 +45,14 @@ impl RemoteChecks {
         }
     }
 
-    /// Takes all names.
+    /// Removes and returns all names.
     pub(crate) fn take(&self) -> BTreeSet<String> {
         std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Registry {
-    /// Requests a call of each server that has a route, at the start and after a route was added.
+    /// Requests a call to each server that has a route, at the start and after a route was added.
     pub(crate) fn routes_changed(&self) {
         let servers = self.reader.remote_servers();
         for remote in servers.iter().filter(|it| self.reader.has_route(it)) {

@@ -1,4 +1,4 @@
-//! The request of a write and its warnings and annotations, for all rooms.
+//! A write request with its warnings and annotations, for all parts of the registry.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,17 +18,17 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) row: &'a Row,
     /// Verb, namespace, name, subresource.
     pub(crate) info: &'a RequestInfo,
-    /// Options of the query.
+    /// Options in the query string.
     pub(crate) options: &'a WriteOptions,
-    /// `User-Agent`, which determines the manager's name unless the query does (rule H7).
+    /// `User-Agent`, which determines the field manager unless the query sets it (rule H7).
     pub(crate) user_agent: &'a str,
     /// User of the write.
     pub(crate) user: &'a UserInfo,
-    /// Records the remarks on the request.
+    /// Warnings and annotations of the request.
     pub(crate) remarks: &'a Remarks,
 }
 
-/// Remarks on one request: warnings for its client, and annotations of its audit event.
+/// Warnings for the client of one request, and annotations of its audit event.
 #[derive(Debug, Default)]
 pub(crate) struct Remarks {
     pub(crate) warnings: Warnings,
@@ -59,14 +59,14 @@ impl Warnings {
 #[derive(Debug, Default)]
 pub(crate) struct Annotations(Option<Mutex<Kept>>);
 
-/// Annotations, and the time that layers of the server took.
+/// Annotations, and the time spent in layers of the server.
 #[derive(Debug, Default)]
 struct Kept {
     values: BTreeMap<String, Annotation>,
     latencies: Latencies,
 }
 
-/// The time that layers of the server took for a request, by their annotations.
+/// The time spent in layers of the server for a request, by the names of their annotations.
 pub(crate) type Latencies = BTreeMap<&'static str, Duration>;
 
 /// The value of an annotation.
@@ -78,7 +78,7 @@ pub(crate) struct Annotation {
 }
 
 impl Annotations {
-    /// Returns annotations that are stored, for a request with an audit event. By default annotations are not stored.
+    /// Creates annotations that are stored, for a request with an audit event. Default annotations are discarded.
     pub(crate) fn kept() -> Self {
         Self(Some(Mutex::default()))
     }
@@ -138,7 +138,7 @@ impl Annotations {
 }
 
 impl WriteRequest<'_> {
-    /// Returns the manager of the fields this write changes.
+    /// Returns the manager that will own the fields changed by this write.
     pub(crate) fn manager<'b>(&'b self, name: &'b str, now: &'b str) -> Manager<'b> {
         let reset = self.row.unowned_paths(&self.info.subresource);
         Manager {
@@ -150,7 +150,7 @@ impl WriteRequest<'_> {
         }
     }
 
-    /// Calls `work` with the type of the object, in this version and in the versions that its owners may have used.
+    /// Calls `work` with the type of the object, in this version and in the versions of its existing field owners.
     pub(crate) fn with_types<T>(&self, work: impl FnOnce(&Types<'_, '_>) -> T) -> T {
         let row = self.row;
         work(&Types {
@@ -159,7 +159,7 @@ impl WriteRequest<'_> {
         })
     }
 
-    /// The circumstances of the write, for strategies.
+    /// Returns the circumstances of the write, for strategies.
     pub(crate) fn conditions<'b>(&'b self, subresource: &'b str) -> Conditions<'b> {
         Conditions {
             subresource,
@@ -169,7 +169,7 @@ impl WriteRequest<'_> {
         }
     }
 
-    /// The manager's name: the parameter, or else the first word of the user agent.
+    /// Returns the field manager: the parameter of the query, or the first word of the user agent.
     pub(crate) fn manager_name(&self) -> String {
         managed_fields::manager_name(self.options.field_manager.as_deref(), Some(self.user_agent))
     }
@@ -178,7 +178,7 @@ impl WriteRequest<'_> {
 /// Circumstances of a write that strategies may use. The default describes the server's own writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Conditions<'a> {
-    /// The subresource written through; empty for the resource itself.
+    /// The subresource in the URL; empty for the resource itself.
     pub(crate) subresource: &'a str,
     /// User of the write; `None` for the server's own.
     pub(crate) user: Option<&'a UserInfo>,

@@ -1,4 +1,4 @@
-//! `TokenOwner`: the user of a ServiceAccount's token, while the objects that it is bound to exist.
+//! `TokenOwner`: the ServiceAccount of a token, which is only valid while the objects to which it is bound exist.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -9,8 +9,8 @@ use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
 
-/// Time after its expiry for which a token is still accepted, because clocks differ. Also applies after the deletion of
-/// a bound object.
+/// A token is still accepted for this time after it has expired, because clocks differ. The same applies after the
+/// deletion of a bound object.
 const LEEWAY_SECONDS: i64 = 60;
 
 /// Owner of a token, and its audiences.
@@ -67,7 +67,7 @@ impl Access {
             let namespace = if kind == "node" { "" } else { namespace };
             let bound = self.reader.stored_object(&format!("{kind}s"), namespace, name);
             let is_there = bound.is_some_and(|bound| bound.uid() == uid && !self.is_long_gone(&bound));
-            // A Pod's token also names its node; it is valid as long as the Pod exists.
+            // A Pod's token also contains its Node, but it remains valid as long as the Pod exists.
             let is_bound = kind != "node" || claims.pointer("/kubernetes.io/pod").is_none();
             if is_bound && !is_there {
                 return Err(INVALIDATED.to_owned());
@@ -148,7 +148,7 @@ fn add(user: &mut UserInfo, key: &str, value: &str) {
     user.extra.insert(key, vec![value.to_owned()]);
 }
 
-/// The requested audiences that the token has; an error if it does not have any of them.
+/// Returns the requested audiences for which the token is valid; fails if it is not valid for any.
 fn common_audiences(claims: &Value, asked: &[&str], own: &[String]) -> Result<Vec<String>, String> {
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let asked = if asked.is_empty() { &own[..] } else { asked };

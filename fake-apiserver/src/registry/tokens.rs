@@ -25,7 +25,7 @@ const HEADER: &str = "eyJhbGciOiJIUzI1NiJ9";
 pub(crate) struct TokenOptions {
     /// Signer of tokens; `None` to derive a key from the seed.
     pub(crate) signer: Option<Arc<dyn TokenSigner>>,
-    /// Issuer of tokens, and further accepted issuers; empty for [`ISSUER`].
+    /// Issuer of tokens, followed by further accepted issuers. If empty, [`ISSUER`].
     pub(crate) issuers: Vec<String>,
     /// Audiences of accepted tokens; if empty, the issuers.
     pub(crate) audiences: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// `seed` is the seed of the key, if the options do not contain a key.
+    /// Creates the issuer of tokens. `seed` is the seed of the key, if the options do not contain a key.
     pub(crate) fn new(options: TokenOptions, seed: u64) -> Self {
         let issuers = match options.issuers.is_empty() {
             true => vec![ISSUER.to_owned()],
@@ -61,7 +61,7 @@ impl Tokens {
         self.issuers.first().map_or(ISSUER, String::as_str)
     }
 
-    /// The audiences of a token that is requested without audiences.
+    /// Returns the audiences of a token that is requested without audiences.
     pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }
@@ -71,7 +71,7 @@ impl Tokens {
         self.signer.sign(claims)
     }
 
-    /// The public keys and their algorithms, if there are any.
+    /// Returns the public keys and their algorithms, if there are any.
     pub(crate) fn key_set(&self) -> Option<(Value, Vec<&'static str>)> {
         self.signer.key_set()
     }
@@ -88,7 +88,7 @@ impl std::fmt::Debug for TokenKey {
 }
 
 impl TokenKey {
-    /// The key of a server with this seed.
+    /// Derives the key of a server from its seed.
     pub(crate) fn from_seed(seed: u64) -> Self {
         let digest = Sha256::new()
             .chain_update(b"service account tokens")
@@ -101,7 +101,7 @@ impl TokenKey {
     }
 }
 
-/// HMAC with SHA-256 (RFC 2104), for keys of a digest's length.
+/// Computes HMAC with SHA-256 (RFC 2104), for keys as long as a digest.
 fn hmac_sha256(key: &[u8; 32], text: &[u8]) -> [u8; 32] {
     let pad = |byte: u8| {
         let mut block = [byte; 64];
@@ -125,7 +125,7 @@ impl TokenSigner for TokenKey {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, payload) = signed.split_once('.')?;
         let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
-        // In constant time.
+        // Compares in constant time.
         let difference = self
             .mac(signed)
             .iter()

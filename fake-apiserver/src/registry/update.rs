@@ -1,4 +1,4 @@
-//! PUT, and the write to an existing object that PATCH and apply share.
+//! PUT, and the write to an existing object for PUT, PATCH and apply.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::storage::{Key, StoreError, Stored};
 
-/// Maximum number of attempts of a write, if the object keeps changing. A single writer rarely needs two.
+/// Maximum number of attempts of a write, if the object keeps changing. With a single writer, one is usually enough.
 const TRIES: usize = 8;
 
 /// Creates the new object of a write from the old one, which is in the requested version.
@@ -30,31 +30,31 @@ pub(super) trait Change: Sync {
     /// Returns the new object. Called again if the old one has changed in the meantime.
     fn next(&self, old: &Object) -> Result<Decoded, Status>;
 
-    /// Determines the owners of fields, and drops the result: this finds the conversions by webhooks that `next` needs.
+    /// Determines the owners of fields and discards the result, to find the webhook conversions that `next` needs.
     fn track(&self, _types: &Types<'_, '_>, _old: &Object) {}
 
-    /// Returns `true` if the new object already has the owners of its fields, as apply's does.
+    /// Returns `true` if `next` already updates the managed fields, as for an apply.
     fn is_tracked(&self) -> bool {
         false
     }
 
-    /// Returns `true` if admission runs; it does not for the server's own writes.
+    /// Returns `true` if admission runs; it does not run for the server's own writes.
     fn is_admitted(&self) -> bool {
         true
     }
 
-    /// Returns the object that admission receives instead, such as a Scale.
+    /// Returns the object to pass to admission instead of `_object`, such as a Scale; `None` to pass `_object`.
     fn shown(&self, _object: &Object) -> Result<Option<Object>, Status> {
         Ok(None)
     }
 
-    /// Applies admission's changes to that object.
+    /// Applies admission's changes of the shown object to `_object`.
     fn take(&self, _object: &mut Object, _shown: &Object) -> Result<(), Status> {
         Ok(())
     }
 }
 
-/// PUT: the body replaces any object.
+/// PUT: the body replaces the stored object.
 struct Replace<'a> {
     request: &'a WriteRequest<'a>,
     body: Mutex<Option<Decoded>>,
@@ -78,7 +78,7 @@ impl Change for Replace<'_> {
 }
 
 impl Registry {
-    /// PUT of a decoded body (rules C1 to C6).
+    /// Handles the PUT of a decoded body (rules C1 to C6).
     pub(crate) async fn update(&self, request: &WriteRequest<'_>, mut decoded: Decoded) -> Result<Written, Status> {
         request.remarks.warnings.extend(std::mem::take(&mut decoded.warnings));
         let row = request.row;
@@ -108,8 +108,8 @@ impl Registry {
         self.recent.peek(row, &stored)
     }
 
-    /// Replaces the object that a request names by the result of `change`, and retries on concurrent writes. `uid` is
-    /// the uid in the client's object, if set (rule A7).
+    /// Replaces the object of a request with the result of `change`, and retries on concurrent writes. `uid` is the uid
+    /// in the client's object, if set (rule A7).
     pub(super) async fn change(
         &self,
         request: &WriteRequest<'_>,
@@ -133,7 +133,7 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), &request.info.name))
     }
 
-    /// One attempt; `None` if the object has changed in the meantime.
+    /// Makes one attempt; returns `None` if the object has changed in the meantime.
     async fn change_once(
         &self,
         request: &WriteRequest<'_>,
@@ -149,7 +149,7 @@ impl Registry {
         self.finish_change(request, stored, old, next, change).await
     }
 
-    /// The rest of an attempt: from the client's new object to storage.
+    /// Completes an attempt, from the client's new object to storage.
     async fn finish_change(
         &self,
         request: &WriteRequest<'_>,
@@ -168,7 +168,7 @@ impl Registry {
         let strategy = row.strategy();
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         metadata::check_name(&object, &request.info.name)?;
-        // The result of a patch is deduplicated after admission, and its warning mentions that.
+        // Owner references in the result of a patch are deduplicated again after admission; the warning mentions this.
         let is_patch = request.info.verb == Verb::Patch;
         let repeated = metadata::dedupe_owner_references(&mut object, is_patch);
         request.remarks.warnings.extend(repeated);
@@ -180,7 +180,7 @@ impl Registry {
             (object, old) = self.admit_change(request, change, (object, old), &mut hidden).await?;
         }
         check_version(request, &object, stored)?;
-        // A mutation may have changed the namespace.
+        // A mutating webhook or plugin may have changed the namespace.
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
 
         row.to_storage(&mut object);
@@ -225,7 +225,7 @@ impl Registry {
         Ok(Some(Written::updated(Answer::Stored(stored))))
     }
 
-    /// Records in an object the fields that the manager of the request changes.
+    /// Updates the managed fields of an object for the manager of the request.
     async fn track_change(&self, request: &WriteRequest<'_>, old: &Object, object: &mut Object) {
         let now = self.reader.entropy.now_seconds();
         let name = request.manager_name();
@@ -237,13 +237,13 @@ impl Registry {
             Ok(()) => {
                 request.with_types(|types| managed_fields::track_update(types, Some(old), object, &manager));
             }
-            // As Go's `UpdateNoErrors`.
+            // Same as Go's `UpdateNoErrors`.
             Err(_) => drop(object.metadata_mut().remove("managedFields")),
         }
     }
 
-    /// The mutating phase of a change; returns the new object and the old one. Hidden facts are dropped if the object
-    /// was decoded again.
+    /// Runs the mutating phase of admission for a change; returns the new object and the old one. `hidden` is cleared
+    /// if the object was decoded again.
     async fn admit_change(
         &self,
         request: &WriteRequest<'_>,
@@ -270,7 +270,7 @@ impl Registry {
         Ok((object, attributes.old.take().unwrap_or_default()))
     }
 
-    /// The validating phase of a change that has been checked.
+    /// Runs the validating phase of admission for a change.
     async fn check_change(
         &self,
         request: &WriteRequest<'_>,
@@ -290,8 +290,8 @@ impl Registry {
         self.admission.check_admitted(&attributes).await
     }
 
-    /// Stores an object unchanged, replacing an existing one, as if it were part of a dump of the store. A manifest,
-    /// which has never been stored, gets the fields of a new object.
+    /// Stores an object unchanged, as if it were part of a dump of the store, replacing an existing object. A manifest
+    /// that has never been stored gets the fields of a new object.
     pub(crate) fn put(&self, row: &Row, object: Object) -> Result<(), Status> {
         let is_manifest = object.uid().is_empty() && object.get("status").is_none();
         let Decoded { mut object, .. } = body::read(row, object, Text::default(), None, FieldValidation::Ignore)?;
@@ -300,7 +300,7 @@ impl Registry {
         if is_manifest {
             let mut errors = FieldErrors::new();
             self.reader.with_context(Conditions::default(), |context| {
-                // A manifest is stored without admission.
+                // A manifest is stored without admission; only the kind's strategy may change it.
                 let _ = row.strategy().admit(&mut object, None, context);
                 row.strategy().allocate(&mut object, None, &mut errors, context)?;
                 row.strategy().prepare_for_create(&mut object, context);
@@ -335,12 +335,12 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), key.name()))
     }
 
-    /// Writes an object again without a change, if it is still the stored one.
+    /// Writes an object again without changes, if it is still the stored one.
     pub(crate) fn touch(&self, row: &Row, stored: &Stored) -> bool {
         self.replace(row, stored, stored.body.clone()).is_ok()
     }
 
-    /// Prepares and validates an update by the strategy and the rules of every object.
+    /// Prepares and validates an update with the kind's strategy and the rules for all objects.
     fn prepare(
         &self,
         request: &WriteRequest<'_>,
@@ -376,7 +376,7 @@ impl Registry {
     }
 }
 
-/// A write to the resource keeps the status; a write to `/status` keeps all other fields (rules C5, C6). For custom
+/// Keeps the status in a write to the resource, and all other fields in a write to `/status` (rules C5, C6). For custom
 /// resources the strategy does this.
 fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Object) {
     let row = request.row;
@@ -404,7 +404,8 @@ fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Obj
     }
 }
 
-/// Restores the value of a field. Usually it is equal, and comparing is cheaper than copying.
+/// Restores the old value of a field. Values are compared first, because they are usually equal and comparing is
+/// cheaper than copying.
 fn restore_field(object: &mut Object, field: &str, value: Option<&Value>) {
     if object.get(field) != value {
         object.remove(field);
@@ -412,7 +413,7 @@ fn restore_field(object: &mut Object, field: &str, value: Option<&Value>) {
     }
 }
 
-/// Returns `true` if the write removed the last obstacle to the deletion of a terminating object (rule B14).
+/// Returns `true` if the write removed the last finalizer of an object that is being deleted (rule B14).
 fn is_finished(object: &Object, old: &Object) -> bool {
     let grace = old
         .metadata()
@@ -427,7 +428,7 @@ fn set_version(object: &mut Object, revision: u64) {
         .insert("resourceVersion".into(), revision.to_string().into());
 }
 
-/// The optimistic lock (rules A6, A11, C1, C2). Leaves the object without a resourceVersion: storage gives it one.
+/// Checks the optimistic lock (rules A6, A11, C1, C2).
 fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -> Result<(), Status> {
     let row = request.row;
     let version = version_of(object)?;
@@ -438,7 +439,7 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
         let mut errors = FieldErrors::new();
         let path = FieldPath::new("metadata").child("resourceVersion");
         errors.invalid(path, 0, "must be specified for an update");
-        // kube-apiserver names the resource here, not the kind.
+        // kube-apiserver prints the resource here instead of the kind.
         let kind = crate::api::resource::GroupKind {
             group: row.info.group.clone(),
             kind: row.info.resource.clone(),
@@ -448,14 +449,14 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
     Err(Status::object_modified(&row.info.group_resource(), object.name()))
 }
 
-/// Returns `true` if an update of an absent object creates it. Subresources share this property with their resource: a
-/// write of its status may create a Service.
+/// Returns `true` if an update of an absent object creates it. Subresources have the same setting as their resource: a
+/// write to a Service's status may create the Service.
 pub(super) fn may_create(request: &WriteRequest<'_>) -> bool {
     let may = request.row.strategy().facts().allows_create_on_update;
     may && matches!(request.info.subresource.as_str(), "" | "status")
 }
 
-/// The version that a body names; 0 if it is empty.
+/// Returns the resourceVersion in a body; 0 if it is empty.
 fn version_of(object: &Object) -> Result<u64, Status> {
     match object.meta_str("resourceVersion") {
         "" => Ok(0),
@@ -463,8 +464,8 @@ fn version_of(object: &Object) -> Result<u64, Status> {
     }
 }
 
-/// Removes the version from an object that an update or apply creates. Storage would drop it, but a dry run does not
-/// reach storage.
+/// Removes the resourceVersion from an object that an update or apply creates. Storage would drop it, but a dry run
+/// does not reach storage.
 pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> Result<(), Status> {
     version_of(object)?;
     if !request.options.dry_run {
@@ -473,10 +474,10 @@ pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> R
     Ok(())
 }
 
-/// The 409 for a PUT with the uid of another or a deleted object (rule A7).
+/// Returns the 409 for a PUT with the uid of another or a deleted object (rule A7).
 fn uid_mismatch(request: &WriteRequest<'_>, key: &Key, wanted: &str, found: &str) -> Status {
     let row = request.row;
-    // A dry run does not reach the prefix of etcd.
+    // In a dry run, kube-apiserver's key does not have the prefix of etcd.
     let prefix = if request.options.dry_run { "" } else { "/registry" };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {prefix}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \

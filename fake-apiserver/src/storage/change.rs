@@ -9,18 +9,18 @@ use super::{Revision, Stored};
 /// One write to a resource.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// The revision of the write; a delete has its own revision.
+    /// Revision of the write. A delete has its own revision.
     pub(crate) revision: Revision,
-    /// The object before; `None` if the write created it.
+    /// The object before the write; `None` if the write created it.
     pub(crate) previous: Option<Arc<Stored>>,
-    /// The object after; `None` if the write removed it.
+    /// The object after the write; `None` if the write removed it.
     pub(crate) current: Option<Arc<Stored>>,
-    /// The change as a watch event, encoded by the first watcher that delivers it and shared by all others.
+    /// The change encoded as a watch event, by the first watcher that delivers it. All others share the encoding.
     pub(crate) encoded: OnceLock<Bytes>,
 }
 
 impl Change {
-    /// The object of the write: its current state, or its last state after a delete.
+    /// Returns the object after the write, or its last state if it was deleted.
     pub(crate) fn object(&self) -> &Arc<Stored> {
         self.current
             .as_ref()
@@ -28,8 +28,8 @@ impl Change {
             .expect("a change has a state before or after it")
     }
 
-    /// Returns the maximum number of bytes retained because of the change: the previous state, and the encoded watch
-    /// event.
+    /// Returns the maximum number of bytes retained for the change: the previous state and the encoded watch event,
+    /// which is about as large as the current state.
     pub(super) fn size(&self) -> usize {
         let states = [&self.previous, &self.current].into_iter().flatten();
         size_of::<Self>() + states.map(|it| it.size()).sum::<usize>()

@@ -1,13 +1,13 @@
-//! `Dropped`: the newest changes that a log has dropped. They show whether a reader has missed a change.
+//! `Dropped`: the newest changes that were dropped from a log. Used to determine whether a reader has missed a change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Change, Key, Revision};
 
-/// Maximum number of namespaces, and of objects, for which a resource records the newest dropped change. Above it the
-/// older half of the records is removed, and a reader that last read before those changes is treated as having missed
-/// one.
+/// Maximum number of namespaces, and of objects, for which the newest dropped change is recorded per resource. If there
+/// are more, the older half of the records is removed; readers that have not read since then are treated as having
+/// missed a change.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// The part of a resource that a reader observes.
@@ -21,7 +21,7 @@ pub(crate) enum ResourcePart<'a> {
     Object(&'a Key),
 }
 
-/// The newest dropped changes, overall and of each part.
+/// The newest dropped changes: of the whole resource, of each namespace and of each object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dropped {
     last: Revision,
@@ -29,11 +29,11 @@ pub(crate) struct Dropped {
     objects: Newest<Key>,
 }
 
-/// The newest change of each key.
+/// The newest dropped change for each key.
 #[derive(Clone, Debug)]
 struct Newest<K> {
     known: HashMap<K, Revision>,
-    /// Upper bound of the revisions of the removed records.
+    /// Upper bound for the revisions of removed records.
     forgotten: Revision,
 }
 
@@ -47,7 +47,7 @@ impl<K> Default for Newest<K> {
 }
 
 impl Dropped {
-    /// Records a dropped change; changes are dropped in order.
+    /// Records a dropped change. Changes must be dropped in order.
     pub(super) fn add(&mut self, change: &Change) {
         self.last = change.revision;
         let key = &change.object().key;
@@ -59,7 +59,7 @@ impl Dropped {
         self.objects.add(key.clone(), change.revision);
     }
 
-    /// The newest dropped change of a part, or a newer one; 0 if nothing was dropped.
+    /// Returns the newest dropped change of a part, or an upper bound of it; 0 if nothing was dropped.
     pub(super) fn newest(&self, part: ResourcePart<'_>) -> Revision {
         match part {
             ResourcePart::All => self.last,

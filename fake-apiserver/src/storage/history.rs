@@ -1,4 +1,5 @@
-//! `History`: the bounded log of one resource. Watchers read it, and lists of the past are reconstructed from it.
+//! `History`: the bounded log of one resource. Watchers read it, and lists at earlier revisions are reconstructed from
+//! it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,27 +7,27 @@ use std::sync::Arc;
 use super::dropped::{Dropped, ResourcePart};
 use super::{Change, Revision};
 
-/// The requested revision is older than the log.
+/// Error: the requested revision is older than the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compacted {
     /// The oldest revision from which a watch may start.
     pub(crate) floor: Revision,
 }
 
-/// The changes of one resource above `floor`, oldest first.
+/// The changes of one resource after `floor`, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     changes: VecDeque<Arc<Change>>,
-    /// The oldest revision from which a watch may start: every later change is in `changes`.
+    /// The oldest revision from which a watch may start: all later changes are in `changes`.
     floor: Revision,
     /// Total size of the changes.
     size: usize,
-    /// Dropped changes; shared by the copies in snapshots.
+    /// The newest dropped changes, shared with copies in snapshots.
     dropped: Arc<Dropped>,
 }
 
 impl History {
-    /// An empty log that begins at `floor`.
+    /// Creates an empty log that begins at `floor`.
     pub(crate) fn new(floor: Revision) -> Self {
         Self {
             changes: VecDeque::new(),
@@ -36,12 +37,12 @@ impl History {
         }
     }
 
-    /// Returns the maximum number of bytes retained because of the log.
+    /// Returns the maximum number of bytes retained for the log.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The oldest revision from which a watch may start.
+    /// Returns the oldest revision from which a watch may start.
     pub(crate) fn floor(&self) -> Revision {
         self.floor
     }
@@ -51,12 +52,12 @@ impl History {
         self.changes.len()
     }
 
-    /// The revision of its first change.
+    /// Returns the revision of the first change.
     pub(crate) fn oldest(&self) -> Option<Revision> {
         self.changes.front().map(|it| it.revision)
     }
 
-    /// Adds a change; returns the growth in bytes.
+    /// Adds a change, and returns the number of bytes by which the log has grown.
     pub(crate) fn push(&mut self, change: Arc<Change>) -> usize {
         let size = change.size();
         self.size += size;
@@ -64,7 +65,7 @@ impl History {
         size
     }
 
-    /// Drops all but the newest `count` changes; returns the number of bytes freed.
+    /// Drops all but the newest `count` changes, and returns the number of bytes freed.
     pub(crate) fn keep_newest(&mut self, count: usize) -> usize {
         let before = self.size;
         while self.changes.len() > count {
@@ -81,20 +82,20 @@ impl History {
         }
     }
 
-    /// Refuses readers from before `revision` from now on. Open watches can still read the older changes until the
-    /// bounds of the log drop them: a real watch cache has its own copy, which etcd does not compact.
+    /// Refuses new readers from before `revision`. Open watches can still read older changes until they are dropped
+    /// because of the log's limits: in kube-apiserver, the watch cache has its own copy, which etcd does not compact.
     pub(crate) fn compact(&mut self, revision: Revision) {
         self.floor = self.floor.max(revision);
     }
 
-    /// The retained changes after `revision`, oldest first.
+    /// Returns the retained changes after `revision`, oldest first.
     pub(crate) fn retained_after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
         let first = self.changes.partition_point(|it| it.revision <= revision);
         self.changes.range(first..)
     }
 
-    /// Like [`after`](Self::after), for a reader of `part` that has read all changes up to `revision`: fails only if a
-    /// change of that part has been dropped since.
+    /// Same as [`after`](Self::after), for a reader of `part` that has read all changes up to `revision`: only fails if
+    /// a change of that part has been dropped since.
     pub(crate) fn unless_missed(
         &self,
         revision: Revision,
@@ -106,12 +107,12 @@ impl History {
         Ok(self.retained_after(revision))
     }
 
-    /// The changes after `revision`, oldest first, or the floor if some of them were dropped.
+    /// Returns the changes after `revision`, oldest first; fails with the floor if some of them were dropped.
     pub(crate) fn after(&self, revision: Revision) -> Result<impl DoubleEndedIterator<Item = &Arc<Change>>, Compacted> {
         if revision < self.floor {
             return Err(Compacted { floor: self.floor });
         }
-        // Searched from the end, because readers usually need only the newest few changes.
+        // Searched from the end, because readers usually need only the newest changes.
         let fresh = self
             .changes
             .iter()

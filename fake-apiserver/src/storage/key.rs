@@ -1,14 +1,14 @@
-//! `Key`: identifies an object within its resource. The order of keys is the order of lists (rule D8).
+//! `Key`: identifies an object within its resource. Lists have the order of keys (rule D8).
 
 use std::sync::Arc;
 
-/// `namespace/name`, or only `name` for a cluster-scoped object. Keys are ordered bytewise as one text, as etcd orders
-/// them: `a-b/x` precedes `a/x`.
+/// `namespace/name`, or only `name` for a cluster-scoped object. Keys are ordered bytewise like etcd's keys: `a-b/x`
+/// precedes `a/x`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(Arc<str>);
 
 impl Key {
-    /// Returns the key of `name` in `namespace`, which is empty for cluster-scoped objects.
+    /// Creates the key of an object. `namespace` is empty for cluster-scoped objects.
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() {
             return Self(name.into());
@@ -20,17 +20,17 @@ impl Key {
         Self(text.into())
     }
 
-    /// The whole key as text.
+    /// Returns the whole key as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The namespace; empty for a cluster-scoped object.
+    /// Returns the namespace; empty for a cluster-scoped object.
     pub(crate) fn namespace(&self) -> &str {
         self.0.split_once('/').map_or("", |(namespace, _)| namespace)
     }
 
-    /// The name.
+    /// Returns the name of the object.
     pub(crate) fn name(&self) -> &str {
         self.0.split_once('/').map_or(&self.0, |(_, name)| name)
     }
@@ -39,21 +39,21 @@ impl Key {
 /// A range of keys: all keys of a resource, or the keys of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange {
-    /// The first key that may be in it.
+    /// First possible key in the range.
     pub(crate) start: String,
-    /// The first key after it; `None` for the end of the resource.
+    /// First key after the range; `None` for the end of the resource.
     pub(crate) end: Option<String>,
 }
 
 impl KeyRange {
-    /// The range of all keys, or of one namespace.
+    /// Creates the range of all keys, or of the keys of one namespace.
     pub(crate) fn of(namespace: Option<&str>) -> Self {
         match namespace {
             None => Self {
                 start: String::new(),
                 end: None,
             },
-            // '0' follows '/' in ASCII.
+            // '0' is the character after '/' in ASCII.
             Some(namespace) => Self {
                 start: format!("{namespace}/"),
                 end: Some(format!("{namespace}0")),
@@ -61,7 +61,7 @@ impl KeyRange {
         }
     }
 
-    /// The part of this range from `start` on.
+    /// Returns the part of this range that starts at `start`.
     #[must_use]
     pub(crate) fn from(mut self, start: String) -> Self {
         if start > self.start {

@@ -1,5 +1,4 @@
-//! State at a revision. This layer is synchronous, without tasks, clock, HTTP or `Status`. It depends only on the
-//! vocabulary.
+//! The stored objects at each revision. This layer is synchronous: it does not use tasks, clocks, HTTP or `Status`.
 
 pub(crate) mod key;
 pub(crate) mod object;
@@ -18,6 +17,6 @@ pub(crate) use object::{Body, Stored};
 pub(crate) use snapshot::ResourceSnapshot;
 pub(crate) use store::{LogBounds, Store, StoreError, World};
 
-/// The number of a write, counted over all resources; 0 precedes the first write. Deletes are counted as well, and
-/// numbers are never reused (rule B6). The `resourceVersion` of an object is this number as text.
+/// Ordinal of a write among all resources; 0 is before the first write. Deletes are counted as well, and revisions are
+/// never reused (rule B6). The `resourceVersion` of an object is the revision as text.
 pub(crate) type Revision = u64;

@@ -1,4 +1,4 @@
-//! `ResourceSnapshot`: the objects of one resource at a revision, from which the pages of a list are read.
+//! `ResourceSnapshot`: the objects of one resource at a revision, for the pages of a list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use super::sorted::Sorted;
 use super::{Change, Key, KeyRange, Revision, Stored};
 
-/// A resource at `revision`: the current objects, with every later change undone.
+/// A resource at a revision: the current objects, without later changes.
 #[derive(Clone, Debug)]
 pub(crate) struct ResourceSnapshot {
     /// The revision of the snapshot.
     pub(crate) revision: Revision,
     objects: Sorted,
-    /// Differences from `objects`: the earlier state of each key that has changed since, `None` if it was absent.
+    /// Objects that have changed since the revision, in their earlier state; `None` if the object did not exist.
     undone: BTreeMap<Key, Option<Arc<Stored>>>,
 }
 
 impl ResourceSnapshot {
-    /// A snapshot of the current state.
+    /// Creates a snapshot of the current state.
     pub(crate) fn now(revision: Revision, objects: Sorted) -> Self {
         Self {
             revision,
@@ -26,7 +26,7 @@ impl ResourceSnapshot {
         }
     }
 
-    /// A snapshot of the state before `later`, which contains all changes after `revision`, oldest first.
+    /// Creates a snapshot of the state before `later`, which contains all changes after `revision`, oldest first.
     pub(crate) fn before<'a>(
         revision: Revision,
         objects: Sorted,
@@ -34,7 +34,7 @@ impl ResourceSnapshot {
     ) -> Self {
         let mut undone = BTreeMap::new();
         for change in later {
-            // The first later change of a key has the earlier state.
+            // The first later change of a key contains the state at the revision.
             undone
                 .entry(change.object().key.clone())
                 .or_insert_with(|| change.previous.clone());
@@ -46,7 +46,7 @@ impl ResourceSnapshot {
         }
     }
 
-    /// The objects of a range, in key order.
+    /// Returns the objects in a range, in key order.
     pub(crate) fn range<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a Arc<Stored>> {
         let mut present = self.objects.range(range).peekable();
         let mut undone = self

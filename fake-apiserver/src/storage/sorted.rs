@@ -1,19 +1,20 @@
 //! `Sorted`: the objects of one resource in key order, in chunks shared between copies.
 //!
-//! A copy costs one reference; the first write to a copy costs a pointer for each chunk, later ones a chunk. Ranges are
-//! counted chunk by chunk, so the number of objects after a page is computed without visiting them.
+//! Cloning is cheap. The first write to a clone copies the pointers to all chunks and one chunk; later writes copy at
+//! most one chunk. Ranges are counted chunk by chunk, so that the number of objects after a page is computed without
+//! visiting them.
 
 use std::sync::Arc;
 
 use super::{KeyRange, Stored};
 
-/// Maximum number of objects in a chunk; a larger one is split. Large chunks keep the list of chunks short, small
-/// chunks make copies on write cheap.
+/// Maximum number of objects in a chunk; larger chunks are split. Large chunks keep the list of chunks short; small
+/// chunks make copy-on-write cheap.
 const CHUNK_MAX: usize = 128;
 
 type Chunk = Vec<Arc<Stored>>;
 
-/// An ordered map from key to object. No chunk is empty.
+/// An ordered map from keys to objects. Chunks are not empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sorted {
     chunks: Arc<Vec<Arc<Chunk>>>,
@@ -21,19 +22,19 @@ pub(crate) struct Sorted {
 }
 
 impl Sorted {
-    /// Number of objects.
+    /// Returns the number of objects.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The object at `key`.
+    /// Returns the object with this key.
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<Stored>> {
         let chunk = self.chunks.get(self.chunk_of(key))?;
         let at = chunk.binary_search_by(|it| it.key.as_str().cmp(key)).ok()?;
         chunk.get(at)
     }
 
-    /// Stores an object at its key and returns the previous one.
+    /// Inserts an object, and returns the previous one with the same key.
     pub(crate) fn insert(&mut self, object: Arc<Stored>) -> Option<Arc<Stored>> {
         let index = self.chunk_of(object.key.as_str());
         let chunks = Arc::make_mut(&mut self.chunks);
@@ -57,7 +58,7 @@ impl Sorted {
         }
     }
 
-    /// Removes the object at `key`, and returns it.
+    /// Removes and returns the object with this key.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Stored>> {
         let index = self.chunk_of(key);
         let at = self
@@ -75,7 +76,7 @@ impl Sorted {
         Some(object)
     }
 
-    /// The objects of a range, in key order.
+    /// Returns the objects in a range, in key order.
     pub(crate) fn range<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a Arc<Stored>> {
         let first = self.chunk_of(&range.start);
         let from = self.chunks.get(first).map_or(0, |chunk| position(chunk, &range.start));
@@ -98,7 +99,7 @@ impl Sorted {
         before + self.chunks.get(index).map_or(0, |chunk| position(chunk, key))
     }
 
-    /// The chunk that contains or would contain `key`: the last one that begins at or before it.
+    /// Returns the index of the chunk in which `key` belongs: the last chunk that begins at or before it.
     fn chunk_of(&self, key: &str) -> usize {
         let after = self
             .chunks
@@ -107,7 +108,7 @@ impl Sorted {
     }
 }
 
-/// Returns the position of `key` within a chunk, or the position at which to insert it.
+/// Returns the position of `key` in a chunk, or the position at which it would be inserted.
 fn position(chunk: &Chunk, key: &str) -> usize {
     chunk.partition_point(|it| it.key.as_str() < key)
 }
@@ -140,7 +141,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with a `BTreeMap`: the same objects, ranges and counts after any writes; copies are unaffected.
+        /// Compares with a `BTreeMap`: after any writes, objects, ranges and counts are the same, and clones are
+        /// unaffected.
         #[test]
         fn equals_a_btree_map(writes in prop::collection::vec((any::<bool>(), 0u16..600), 0..1500), cut in 0u16..600) {
             let mut sorted = Sorted::default();

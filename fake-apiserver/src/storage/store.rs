@@ -1,4 +1,4 @@
-//! `Store`: every object of the server, the revision counter, and a log for each resource.
+//! `Store`: all objects of the server, the revision counter, and a log for each resource.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -8,37 +8,37 @@ use super::history::History;
 use super::sorted::Sorted;
 use super::{Body, Change, Compacted, Key, ResourcePart, ResourceSnapshot, Revision, Stored};
 
-/// Reason for refusing a write, which then changes nothing.
+/// Reason why a write is refused. A refused write does not change anything.
 #[derive(Clone, Debug)]
 pub(crate) enum StoreError {
-    /// Create: the key already has an object.
+    /// Create: an object with this key exists.
     Exists(Arc<Stored>),
-    /// Update or delete: no object has this key.
+    /// Update or delete: an object with this key does not exist.
     NotFound,
     /// Update or delete: the object has changed since the expected revision.
     Stale,
 }
 
-/// The objects of one resource and its log.
+/// The objects and the log of one resource.
 #[derive(Clone, Debug, Default)]
 struct Table {
     objects: Sorted,
     history: Arc<History>,
 }
 
-/// The whole state at one revision. A copy shares everything until one of the two is written to. It costs one reference
-/// per resource, independent of the number of objects.
+/// The whole state at one revision. Clones share everything until one of them is written to. Cloning costs one
+/// reference per resource, independent of the number of objects.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     revision: Revision,
-    /// Lower bound of the beginnings of all logs.
+    /// Lower bound for the start of every log.
     compacted: Revision,
     /// Total size of all logs.
     logged: usize,
     tables: BTreeMap<Arc<str>, Table>,
 }
 
-/// Bounds of the logs; older changes are compacted (rule E22).
+/// Limits of the logs; older changes are compacted (rule E22).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogBounds {
     /// Maximum number of changes in the log of a resource.
@@ -47,10 +47,10 @@ pub(crate) struct LogBounds {
     pub(crate) bytes: usize,
 }
 
-/// The state behind its lock.
+/// The state of a server, protected by a lock.
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// The only lock of the state. It is held for reads and writes of maps, never while encoding or waiting.
+    /// The only lock of the state. It is held while maps are read and written, but not while encoding or waiting.
     state: Mutex<State>,
     bounds: LogBounds,
 }
@@ -58,36 +58,36 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct State {
     world: World,
-    /// Incremented when the world is replaced, so that cursors into the old one end.
+    /// Incremented when the world is replaced, so that existing cursors become invalid.
     epoch: u64,
 }
 
-/// Changes after a watcher's cursor.
+/// Changes after a cursor, for a watcher.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// The changes, oldest first.
     pub(crate) changes: Vec<Arc<Change>>,
-    /// The server's revision at the time of the read, which is the next cursor.
+    /// The server's revision when the changes were read, which is the next cursor.
     pub(crate) revision: Revision,
 }
 
-/// Changes after the cursor of a reader of all resources.
+/// Changes after a cursor, for a reader of all resources.
 #[derive(Debug)]
 pub(crate) struct FreshOfAll {
-    /// The changes and their resources, in the order of their revisions.
+    /// The changes with their resources, ordered by revision.
     pub(crate) changes: Vec<(Arc<str>, Arc<Change>)>,
     /// The next cursor.
     pub(crate) revision: Revision,
 }
 
-/// Every object of the server at one revision, the start of a cursor over all resources.
+/// All objects of the server at one revision, from which a reader of all resources starts.
 #[derive(Debug)]
 pub(crate) struct Everything {
-    /// Epoch of the world it belongs to.
+    /// Epoch of the world.
     pub(crate) epoch: u64,
-    /// The cursor at which to continue.
+    /// The cursor for later changes.
     pub(crate) revision: Revision,
-    /// The objects of each resource, by its name.
+    /// The objects of each resource, with the resource's storage name.
     pub(crate) resources: Vec<(Arc<str>, ResourceSnapshot)>,
 }
 
@@ -99,17 +99,17 @@ impl Fresh {
     }
 }
 
-/// Reason why a cursor cannot continue.
+/// Reason why a cursor has become invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CursorLost {
-    /// Changes after it have been dropped from the log.
+    /// Changes after the cursor have been dropped from the log.
     Compacted(Compacted),
-    /// The world that the cursor points into was replaced.
+    /// The world to which the cursor belongs was replaced.
     Replaced,
 }
 
 impl Store {
-    /// A store with the state `world`.
+    /// Creates a store with the state `world`.
     pub(crate) fn new(world: World, bounds: LogBounds) -> Self {
         Self {
             state: Mutex::new(State { world, epoch: 0 }),
@@ -121,21 +121,21 @@ impl Store {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No user code runs under the lock. Even after a panic, the maps would be consistent.
+        // No user code runs while the lock is held, so the maps are consistent even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest revision.
+    /// Returns the newest revision.
     pub(crate) fn revision(&self) -> Revision {
         self.lock().world.revision
     }
 
-    /// The epoch of the current world; it changes when the world is replaced.
+    /// Returns the epoch of the current world. It changes when the world is replaced.
     pub(crate) fn epoch(&self) -> u64 {
         self.lock().epoch
     }
 
-    /// Adds an object.
+    /// Stores a new object.
     pub(crate) fn create(&self, resource: &Arc<str>, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
         let mut state = self.lock();
         if let Some(existing) = state.world.get(resource, key.as_str()) {
@@ -144,7 +144,7 @@ impl Store {
         Ok(state.world.put(resource, key, body, self.bounds))
     }
 
-    /// Replaces the object at `key` if it is still the one written at `expected`.
+    /// Replaces the object with this key, if it was last written at revision `expected`.
     pub(crate) fn update(
         &self,
         resource: &Arc<str>,
@@ -157,19 +157,20 @@ impl Store {
         Ok(state.world.put(resource, key.clone(), body, self.bounds))
     }
 
-    /// Removes the object at `key` if it is still the one written at `expected`; returns the delete's revision.
+    /// Removes the object with this key, if it was last written at revision `expected`. Returns the revision of the
+    /// delete.
     pub(crate) fn delete(&self, resource: &Arc<str>, key: &Key, expected: Revision) -> Result<Revision, StoreError> {
         let mut state = self.lock();
         state.world.expect(resource, key, expected)?;
         Ok(state.world.remove(resource, key, self.bounds))
     }
 
-    /// The object at `key`.
+    /// Returns the object with this key.
     pub(crate) fn get(&self, resource: &str, key: &Key) -> Option<Arc<Stored>> {
         self.lock().world.get(resource, key.as_str()).cloned()
     }
 
-    /// The current objects of a resource.
+    /// Returns the current objects of a resource.
     pub(crate) fn snapshot(&self, resource: &str) -> ResourceSnapshot {
         let state = self.lock();
         let objects = state
@@ -181,7 +182,7 @@ impl Store {
         ResourceSnapshot::now(state.world.revision, objects)
     }
 
-    /// The objects of a resource at `revision`, which must not be in the future.
+    /// Returns the objects of a resource at `revision`, which must not be in the future.
     pub(crate) fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<ResourceSnapshot, Compacted> {
         let state = self.lock();
         if revision < state.world.compacted {
@@ -196,7 +197,7 @@ impl Store {
         Ok(ResourceSnapshot::before(revision, table.objects.clone(), later))
     }
 
-    /// The changes after `cursor`, at most `most` of them.
+    /// Returns at most `most` changes after `cursor`.
     pub(crate) fn changes_after(
         &self,
         resource: &str,
@@ -207,8 +208,8 @@ impl Store {
         self.fresh(resource, epoch, cursor, most, |history| history.after(cursor).map(drop))
     }
 
-    /// Like [`changes_after`](Self::changes_after), for a reader of only `part` that has read all of it up to `cursor`:
-    /// the cursor is lost only if a change of that part has been dropped.
+    /// Same as [`changes_after`](Self::changes_after), for a reader of `part` that has read all its changes up to
+    /// `cursor`: the cursor is only invalid if a change of that part has been dropped.
     pub(crate) fn changes_unless_missed(
         &self,
         resource: &str,
@@ -222,7 +223,7 @@ impl Store {
         })
     }
 
-    /// The changes after `cursor`, unless `check` reports that it is lost.
+    /// Returns the changes after `cursor`, unless `check` fails because the cursor is invalid.
     fn fresh(
         &self,
         resource: &str,
@@ -255,7 +256,7 @@ impl Store {
         })
     }
 
-    /// The changes of all resources after `cursor`.
+    /// Returns the changes of all resources after `cursor`.
     pub(crate) fn all_changes_after(&self, epoch: u64, cursor: Revision) -> Result<FreshOfAll, CursorLost> {
         let state = self.lock();
         if state.epoch != epoch {
@@ -276,7 +277,7 @@ impl Store {
         })
     }
 
-    /// Returns the objects that were removed after `cursor` and are still in the logs, in their last state, oldest
+    /// Returns the last states of the objects that were removed after `cursor`, as far as they are in the logs, oldest
     /// first.
     pub(crate) fn removed_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Stored>)> {
         let state = self.lock();
@@ -294,7 +295,7 @@ impl Store {
             .collect()
     }
 
-    /// The objects that were written after `cursor`, one for each retained write, oldest first.
+    /// Returns the objects that were written after `cursor`, one for each retained write, oldest first.
     pub(crate) fn written_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Stored>)> {
         let state = self.lock();
         let mut written = Vec::new();
@@ -307,7 +308,7 @@ impl Store {
         written
     }
 
-    /// The retained changes of all resources after `cursor`, oldest first.
+    /// Returns the retained changes of all resources after `cursor`, oldest first.
     pub(crate) fn retained_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Change>)> {
         let state = self.lock();
         let mut changes = Vec::new();
@@ -319,7 +320,7 @@ impl Store {
         changes
     }
 
-    /// Returns the number of retained changes of a resource after `cursor` with a key that `is_wanted` accepts.
+    /// Returns the number of retained changes of a resource after `cursor` for which `is_wanted` accepts the key.
     pub(crate) fn count_after(&self, resource: &str, cursor: Revision, is_wanted: impl Fn(&Key) -> bool) -> usize {
         let state = self.lock();
         let Some(table) = state.world.tables.get(resource) else {
@@ -329,7 +330,7 @@ impl Store {
         changes.filter(|it| is_wanted(&it.object().key)).count()
     }
 
-    /// The current objects of all resources.
+    /// Returns the current objects of all resources.
     pub(crate) fn everything(&self) -> Everything {
         let state = self.lock();
         let revision = state.world.revision;
@@ -348,7 +349,7 @@ impl Store {
         }
     }
 
-    /// The number of objects of each resource, by its name.
+    /// Returns the number of objects of each resource.
     pub(crate) fn counts(&self) -> BTreeMap<Arc<str>, usize> {
         let state = self.lock();
         let tables = state.world.tables.iter();
@@ -357,18 +358,18 @@ impl Store {
             .collect()
     }
 
-    /// Drops the changes up to `revision` from every log, as etcd's compaction does.
+    /// Drops the changes up to `revision` from every log, like a compaction of etcd.
     pub(crate) fn compact(&self, revision: Revision) {
         let world = &mut self.lock().world;
         world.compact(revision.min(world.revision));
     }
 
-    /// The whole state.
+    /// Returns the whole state.
     pub(crate) fn world(&self) -> World {
         self.lock().world.clone()
     }
 
-    /// The whole state at `revision`, without history.
+    /// Returns the whole state at `revision`, without history.
     pub(crate) fn world_at(&self, revision: Revision) -> Result<World, Compacted> {
         let mut world = self.lock().world.clone();
         let floor = world.floor();
@@ -389,12 +390,12 @@ impl Store {
         Ok(world)
     }
 
-    /// The oldest revision with a complete history.
+    /// Returns the oldest revision after which all logs are complete.
     pub(crate) fn floor(&self) -> Revision {
         self.lock().world.floor()
     }
 
-    /// Replaces the whole state; cursors into the old one end.
+    /// Replaces the whole state. Existing cursors become invalid.
     pub(crate) fn replace(&self, world: World) {
         let mut state = self.lock();
         state.world = world;
@@ -403,8 +404,8 @@ impl Store {
 }
 
 impl Default for World {
-    /// Returns an empty world. A real server has already written and compacted before its first client connects, so
-    /// small revisions are too old to be read.
+    /// Creates an empty world. In kube-apiserver, revisions have been written and compacted before the first client
+    /// connects, so small revisions are too old to be read.
     fn default() -> Self {
         Self {
             revision: 100,
@@ -416,8 +417,8 @@ impl Default for World {
 }
 
 impl World {
-    /// The same state, at this revision or its own, whichever is higher. Watches and lists cannot start at a revision
-    /// in between.
+    /// Returns the same state at `revision`, or at its own revision if that is higher. Watches and lists cannot start
+    /// at a revision in between.
     pub(crate) fn advanced_to(mut self, revision: Revision) -> Self {
         if revision > self.revision {
             self.revision = revision;
@@ -426,7 +427,7 @@ impl World {
         self
     }
 
-    /// The oldest revision after which all logs are complete.
+    /// Returns the oldest revision after which all logs are complete.
     fn floor(&self) -> Revision {
         let floors = self.tables.values().map(|it| it.history.floor());
         floors.fold(self.compacted, Revision::max)
@@ -486,8 +487,8 @@ impl World {
         revision
     }
 
-    /// Drops the oldest changes of the log that has grown, and then of all logs, down to their bounds. If the bound in
-    /// bytes is exceeded, an eighth of it is freed at once, so that few writes have to visit all logs.
+    /// Drops the oldest changes of the log that has grown, and then of all logs, until they are within their limits. If
+    /// there are too many bytes, an eighth of the limit is freed at once, so that most writes need not visit all logs.
     fn shorten_logs(&mut self, grown: &Arc<str>, bounds: LogBounds) {
         self.logged -= self.table(grown).keep_newest(bounds.changes);
         if self.logged <= bounds.bytes {
@@ -510,7 +511,7 @@ impl World {
 }
 
 impl Table {
-    /// Adds a change to the log; returns the growth in bytes.
+    /// Adds a change to the log, and returns the number of bytes by which it has grown.
     fn log(&mut self, revision: Revision, previous: Option<Arc<Stored>>, current: Option<Arc<Stored>>) -> usize {
         let change = Change {
             revision,
@@ -521,7 +522,7 @@ impl Table {
         Arc::make_mut(&mut self.history).push(Arc::new(change))
     }
 
-    /// Drops all but the newest `count` changes; returns the number of bytes freed.
+    /// Drops all but the newest `count` changes, and returns the number of bytes freed.
     fn keep_newest(&mut self, count: usize) -> usize {
         match self.history.len() > count {
             true => Arc::make_mut(&mut self.history).keep_newest(count),

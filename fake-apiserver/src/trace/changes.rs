@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Maximum number of characters of a value in text.
+/// Maximum number of characters of a printed value.
 const VALUE_CHARS: usize = 120;
 
 /// Fields of `metadata` that change with every write.
@@ -15,7 +15,7 @@ const BOOKKEEPING: [&str; 4] = ["managedFields", "resourceVersion", "generation"
 /// Fields of `metadata` that a server fills in when it creates an object.
 const GIVEN: [&str; 2] = ["uid", "creationTimestamp"];
 
-/// Fields that identify the items of a list, in the order of preference.
+/// Fields that identify the items of a list, in order of preference.
 const KEYS: [&str; 8] = ["type", "name", "key", "uid", "containerPort", "port", "ip", "mountPath"];
 
 /// A field that differs between two versions of an object.
@@ -24,17 +24,17 @@ const KEYS: [&str; 8] = ["type", "name", "key", "uid", "containerPort", "port", 
 pub struct Change {
     /// Path of the field, such as `status.conditions[Ready].status`.
     pub path: String,
-    /// The earlier value; `None` if the field was absent.
+    /// The value before the change; `None` if the field was absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// The later value; `None` if the field is absent now.
+    /// The value after the change; `None` if the field is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
-/// Lists the fields in which two versions of an object differ, in the order of their paths. `None` is an object that
-/// does not exist. Items of lists are matched by their `type`, `name`, `key` or similar fields, if these are unique;
-/// items of lists of plain values by their value. Omits `resourceVersion`, `generation` and `managedFields`, and the
+/// Lists the fields in which two versions of an object differ, in the order of their paths. `None` stands for an object
+/// that does not exist. Items of lists are matched by their `type`, `name`, `key` or similar fields, if these are
+/// unique; plain values are matched by their value. Omits `resourceVersion`, `generation` and `managedFields`, and the
 /// uid and time of a new object.
 ///
 /// ```
@@ -60,7 +60,7 @@ pub fn changes(before: Option<&Value>, after: Option<&Value>) -> Vec<Change> {
     found
 }
 
-/// The object without uninformative fields.
+/// Returns the object without uninformative fields.
 fn bare(object: &Value, is_born_or_gone: bool) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -92,7 +92,7 @@ fn compare(path: String, before: Option<&Value>, after: Option<&Value>, found: &
             };
             let (before_fields, after_fields) = (fields(before), fields(after));
             let names: BTreeSet<&String> = before_fields.keys().chain(after_fields.keys()).collect();
-            // A created or deleted object without fields is shown as a whole.
+            // An empty object that was added or removed is shown as a whole.
             if names.is_empty() {
                 return push(path, before, after, found);
             }
@@ -133,7 +133,8 @@ fn by_key(path: &str, key: &str, before: &[Value], after: &[Value], found: &mut 
     }
 }
 
-/// Returns the field that identifies the items of two lists: the first one that all items have, with unique values.
+/// Returns the field that identifies the items of two lists: the first field that all items have and that has unique
+/// values.
 fn key_of(before: &[Value], after: &[Value]) -> Option<&'static str> {
     if before.is_empty() && after.is_empty() {
         return None;
@@ -162,7 +163,7 @@ fn push(path: String, before: Option<&Value>, after: Option<&Value>, found: &mut
     });
 }
 
-/// Keys with dots, such as labels, are put in brackets.
+/// Appends a key to a path. Keys with dots, such as labels, are enclosed in brackets.
 fn step(path: &str, key: &str) -> String {
     match (path.is_empty(), key.contains('.')) {
         (_, true) => format!("{path}[{key}]"),
@@ -172,7 +173,7 @@ fn step(path: &str, key: &str) -> String {
 }
 
 impl fmt::Display for Change {
-    /// `status.phase: "" → "Progressing"`
+    /// Formats the change like `status.phase: "" → "Progressing"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.before, &self.after) {
             (None, Some(after)) => write!(f, "+ {}: {}", self.path, shown(after)),

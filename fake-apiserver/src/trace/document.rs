@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::changes::Change;
 
-/// Version of the format, incremented by each change that older viewers cannot read.
+/// Version of the format, incremented by changes that older viewers do not support.
 pub const VERSION: u32 = 1;
 
-/// A failing test, or a journal, as a document.
+/// A failing test, or a journal, as one document.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
-    /// The name of the test.
+    /// Name of the test.
     pub title: String,
     /// The failure in one sentence.
     pub headline: String,
@@ -22,7 +22,7 @@ pub struct Trace {
     pub failures: Vec<Failure>,
     /// The runs, to which failures refer by their index.
     pub runs: Vec<Run>,
-    /// Lines such as the coverage and the seed, each with its name.
+    /// Named lines, such as the coverage and the seed.
     pub facts: Vec<(String, String)>,
     /// Notes for the author of the test.
     pub notes: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Trace {
 pub struct Failure {
     /// The failure in one sentence.
     pub headline: String,
-    /// The check that failed, such as `end state`.
+    /// Check that failed, such as `end state`.
     pub oracle: String,
     /// The full text of the failure.
     pub what: String,
@@ -42,9 +42,9 @@ pub struct Failure {
     pub plan: Vec<String>,
     /// Notes about this failure.
     pub notes: Vec<String>,
-    /// The value that repeats the run, if there is one.
+    /// Value that replays the run, if it can be replayed.
     pub replay: Option<String>,
-    /// The command that repeats the run, if there is one.
+    /// Command that replays the run, if it can be replayed.
     pub command: Option<String>,
     /// Index of the run without faults; `None` without another run to compare with.
     pub reference: Option<usize>,
@@ -52,12 +52,12 @@ pub struct Failure {
     pub failing: usize,
     /// The steps of both runs side by side; empty without a reference.
     pub rows: Vec<Row>,
-    /// Index of the row that is selected initially: the first row in which the runs differ. Without a reference it is
-    /// the index of a step.
+    /// Index of the row to select first: the first row in which the runs differ. Without a reference, the index of a
+    /// step.
     pub first: usize,
 }
 
-/// Corresponding steps of two runs, shown next to each other.
+/// Corresponding steps of two runs, to be shown next to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -67,7 +67,7 @@ pub struct Row {
     /// Index of the step of the failing run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub right: Option<usize>,
-    /// Set if both runs did the same, with the same outcome.
+    /// Set if both runs performed the same step with the same outcome.
     pub same: bool,
 }
 
@@ -75,17 +75,17 @@ pub struct Row {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// The name of the run, such as `failing run`.
+    /// Name of the run, such as `failing run`.
     pub name: String,
-    /// Its steps, oldest first.
+    /// The steps, oldest first.
     pub steps: Vec<Step>,
-    /// Groups of steps: reconciles of a controller.
+    /// Groups of steps, such as the reconciles of a controller.
     pub groups: Vec<Group>,
     /// Tracing output, oldest first.
     pub logs: Vec<Log>,
-    /// The versions of each object, oldest first, by `resource namespace/name`.
+    /// The versions of each object, oldest first. The keys have the form `resource namespace/name`.
     pub objects: BTreeMap<String, Vec<Version>>,
-    /// Names the missing part of this run, in one line; empty if it is whole.
+    /// Description of the omitted part of the run, in one line; empty if the run is complete.
     pub left_out: String,
 }
 
@@ -93,7 +93,7 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepKind {
-    /// A request and its answer.
+    /// A request and its response.
     #[default]
     Request,
     /// An event of a watch.
@@ -104,33 +104,33 @@ pub enum StepKind {
     Note,
 }
 
-/// Outcome of a step, for its colour.
+/// Outcome of a step, which determines its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Tone {
-    /// It succeeded.
+    /// The step succeeded.
     #[default]
     Ok,
-    /// A read of a missing object, or a conflict: answers that a controller must expect.
+    /// A read of a missing object, or a conflict: results that a controller must expect.
     Refused,
-    /// The request failed, or its answer was lost.
+    /// The request failed, or its response was lost.
     Failed,
 }
 
-/// One step of a run.
+/// A step of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// Seconds of virtual time since the run began.
     pub at: f64,
-    /// The client; `the test` for the test itself.
+    /// Name of the client; `the test` for the test itself.
     pub client: String,
-    /// Ordinal of the client's run: 2 after its first restart.
+    /// Ordinal of the client's run; 2 after its first restart.
     #[serde(skip_serializing_if = "is_zero_or_one")]
     pub life: u32,
     /// Kind of the step.
     pub kind: StepKind,
-    /// `PATCH configmaps/status default/a`
+    /// Description of the step, such as `PATCH configmaps/status default/a`.
     pub text: String,
     /// The object, as a key of [`Run::objects`]; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -146,7 +146,7 @@ pub struct Step {
     /// Set for a read.
     #[serde(skip_serializing_if = "is_false")]
     pub is_read: bool,
-    /// Set for bookmarks, Events, Leases and the start of watches.
+    /// Set for bookmarks, Events, Leases and watch requests.
     #[serde(skip_serializing_if = "is_false")]
     pub is_quiet: bool,
     /// Set if a worker of the server performed it.
@@ -155,29 +155,29 @@ pub struct Step {
     /// Set if an injected fault affects this step.
     #[serde(skip_serializing_if = "is_false")]
     pub is_fault: bool,
-    /// `resourceVersion` of the server after the step.
+    /// The server's `resourceVersion` after the step.
     pub state: u64,
-    /// `resourceVersion` that the step wrote, or of the event; 0 for other steps.
+    /// The `resourceVersion` of the write or the event; 0 for other steps.
     #[serde(skip_serializing_if = "is_zero")]
     pub revision: u64,
     /// The fields that the write changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// Newest `resourceVersion` that the client had observed, and the server's current one at that time.
+    /// The newest `resourceVersion` that the client had observed, and the server's `resourceVersion` at that time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saw: Option<(u64, u64)>,
-    /// Index of its group in [`Run::groups`].
+    /// Index in [`Run::groups`] of the group to which the step belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
-    /// The body of the request, shortened.
+    /// The request body, shortened.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// The body of the answer, shortened.
+    /// The response body, shortened.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub answer: String,
 }
 
-/// Steps that belong together: one reconcile.
+/// Steps that belong together, such as the steps of one reconcile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
@@ -185,9 +185,10 @@ pub struct Group {
     pub client: String,
     /// Title of the group: `reconcile Pod shop/web-0`, or the event before the steps.
     pub name: String,
-    /// The reason, such as `object updated`; may be empty.
+    /// Reason for the reconcile, such as `object updated`; may be empty.
     pub reason: String,
-    /// Set if the controller's own tracing span named the reconcile; otherwise it is guessed from the order of steps.
+    /// Set if the reconcile was identified by a tracing span of the controller. Otherwise it is derived from the order
+    /// of the steps.
     pub is_certain: bool,
 }
 
@@ -197,14 +198,14 @@ pub struct Group {
 pub struct Log {
     /// Seconds of virtual time since the run began.
     pub at: f64,
-    /// Number of steps before it.
+    /// Number of steps before the line.
     pub step: usize,
-    /// Index of its group in [`Run::groups`].
+    /// Index in [`Run::groups`] of the group to which the line belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
     /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
     pub level: String,
-    /// The module.
+    /// The module that wrote the line.
     pub target: String,
     /// The message and its fields.
     pub text: String,
@@ -214,17 +215,17 @@ pub struct Log {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {
-    /// Its `resourceVersion`.
+    /// The `resourceVersion` of the object.
     pub revision: u64,
-    /// Index of the step that wrote it, if a step of the run did.
+    /// Index of the step that wrote the version; `None` if it is not a step of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<usize>,
-    /// The client or worker that wrote it; empty if it could not be determined.
+    /// Client or worker that wrote the version; empty if it could not be determined.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// The object without `managedFields` and `resourceVersion`; `None` if it was deleted.
+    /// The object without `managedFields` and `resourceVersion`; `None` if it was deleted or is omitted.
     pub value: Option<Value>,
-    /// Set if the object is omitted because it has too many versions.
+    /// Set if the object is omitted, because there are too many or too large versions.
     #[serde(skip_serializing_if = "is_false")]
     pub is_left_out: bool,
 }
@@ -232,7 +233,7 @@ pub struct Version {
 impl Trace {
     /// Returns the document as JSON. `docs/trace.md` describes its fields.
     pub fn to_json(&self) -> Value {
-        // The types above only have maps with string keys, so this cannot fail.
+        // This cannot fail, because all maps have string keys.
         let mut json = serde_json::to_value(self).unwrap_or_default();
         json["drydock"] = "trace".into();
         json["version"] = VERSION.into();

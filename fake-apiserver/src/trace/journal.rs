@@ -12,47 +12,46 @@ use crate::api::request_info::Verb;
 use crate::endpoints::journal::{Entry, RecordedEvent, RecordedRequest};
 use crate::server::ApiServer;
 
-/// Maximum number of steps of a run; the last are kept.
+/// Maximum number of steps of a run; only the last ones are kept.
 const STEPS: usize = 20_000;
 
 /// Maximum number of characters of a body.
 const BODY_CHARS: usize = 4_096;
 
-/// Idle time of a client after which its next request starts another group.
+/// Idle time of a client after which its next request starts a new group.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Reconciles and tracing output of a run, by places in it. Places are numbers of journal entries, or of any other list
-/// of steps.
+/// Reconciles and tracing output of a run, with their positions (`place`) in the journal or in another list of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    /// The beginnings, continuations and pauses of reconciles, oldest first.
+    /// The starts, resumptions and pauses of reconciles, oldest first.
     pub marks: Vec<Mark>,
-    /// Tracing output; [`Log::step`] is the place, [`Log::group`] the number of a reconcile.
+    /// Tracing output. [`Log::step`] is the position, and [`Log::group`] the index of a reconcile.
     pub logs: Vec<Log>,
-    /// The reconciles, by their number.
+    /// The reconciles.
     pub reconciles: Vec<Group>,
 }
 
-/// Marks the following steps as part of another reconcile, or of none.
+/// Marks the following steps as part of another reconcile, or of no reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Number of steps before it.
+    /// Number of steps before the mark.
     pub place: usize,
-    /// Index in [`Marks::reconciles`].
+    /// Index in [`Marks::reconciles`]; `None` for steps outside of reconciles.
     pub reconcile: Option<usize>,
 }
 
 impl Marks {
-    /// Returns the reconcile at work at a place.
+    /// Returns the index of the reconcile to which a step belongs.
     pub fn at(&self, place: usize) -> Option<usize> {
         let next = self.marks.partition_point(|it| it.place <= place);
         self.marks[..next].last()?.reconcile
     }
 }
 
-/// Reads the last steps from the journal of a server, at most `most`, with the fields that each write changed. Also
-/// returns the journal number of the first one. `since` is the `resourceVersion` at the start of the run, `test` the
-/// client name of the test itself.
+/// Reads at most `most` of the last steps from the journal of a server, with the fields that each write changed. Also
+/// returns the journal number of the first step. `since` is the `resourceVersion` at the start of the run, and `test`
+/// is the client name of the test itself.
 pub fn steps(server: &ApiServer, since: u64, test: &str, most: usize) -> (usize, Vec<Step>) {
     let journal = server.journal();
     let entries = journal.since(journal.total().saturating_sub(most as u64));
@@ -72,8 +71,8 @@ pub fn steps(server: &ApiServer, since: u64, test: &str, most: usize) -> (usize,
 
 impl Run {
     /// Reads a run from the journal of a server: its requests and events, the fields that each write changed, and the
-    /// versions of objects. `since` is the `resourceVersion` at the start of the run, `test` the client name of the
-    /// test itself.
+    /// versions of objects. `since` is the `resourceVersion` at the start of the run, and `test` is the client name of
+    /// the test itself.
     pub fn of(server: &ApiServer, name: &str, since: u64, test: &str, marks: &Marks) -> Self {
         let (first, mut steps) = steps(server, since, test, STEPS);
         for (at, step) in steps.iter_mut().enumerate() {
@@ -93,8 +92,9 @@ impl Run {
         run
     }
 
-    /// Adds the groups and the tracing output. The group of a step is the number of its reconcile; `step_of` is the
-    /// index of the step at a place. For clients without recorded reconciles, steps are grouped by the preceding event.
+    /// Adds the groups and the tracing output. The group of a step must already be the index of its reconcile.
+    /// `step_of` returns the index of the step at a position. For clients without recorded reconciles, steps are
+    /// grouped by the preceding event.
     pub fn add_groups(&mut self, marks: &Marks, step_of: impl Fn(usize) -> usize) {
         self.groups = marks.reconciles.clone();
         for step in &self.steps {
@@ -114,7 +114,7 @@ impl Run {
     /// Groups the requests of clients without recorded reconciles.
     fn guess_groups(&mut self) {
         let known: BTreeSet<String> = self.groups.iter().map(|it| it.client.clone()).collect();
-        // The last event, the time of the last step, and the group of a client.
+        // For each client: the last event, the time of the last step, and the current group.
         let mut clients: BTreeMap<String, (Option<String>, f64, Option<usize>)> = BTreeMap::new();
         for step in &mut self.steps {
             if step.kind == StepKind::Note || step.is_worker || known.contains(&step.client) {
@@ -153,10 +153,10 @@ impl Run {
     }
 }
 
-/// Reads entries in order.
+/// State while journal entries are read in order.
 struct Reader<'a> {
     writes: Writes,
-    /// Revisions that have been assigned to a write.
+    /// Revisions that are already assigned to a step.
     taken: BTreeSet<u64>,
     state: u64,
     test: &'a str,
@@ -193,13 +193,13 @@ impl Reader<'_> {
         step
     }
 
-    /// Finds the write that a request made, and the fields that it changed.
+    /// Finds the write of a request, and sets the fields that it changed.
     fn find_write(&mut self, request: &RecordedRequest, answer: &[u8], step: &mut Step) {
         let revision = revision_of(answer);
         let is_free = |it: &u64| !self.taken.contains(it);
         let found = match revision.filter(|it| self.writes.has(*it) && is_free(it)) {
             Some(revision) => Some(revision),
-            // A delete is answered with a Status, or with the object as it was.
+            // The response to a delete is a Status, or the object before the delete.
             None if request.verb() == Some(Verb::Delete) => {
                 self.writes.deletions(&step.object, self.state).find(is_free)
             }
@@ -213,7 +213,7 @@ impl Reader<'_> {
                 if written.is_deletion {
                     step.outcome += ", the object is gone";
                 }
-                // A generated name.
+                // The name may have been generated.
                 step.object = written.object;
             }
             None if revision.is_some() => step.outcome += ", nothing changed",
@@ -251,7 +251,7 @@ fn client(name: &Arc<str>, test: &str) -> String {
     }
 }
 
-/// `PATCH deployments.apps/status shop/blog`, or the method and the path.
+/// Describes a request like `PATCH deployments.apps/status shop/blog`, or by its method and path.
 fn text_of(request: &RecordedRequest) -> String {
     let Some(info) = &request.info else {
         return format!("{} {}", request.method, request.path);
@@ -289,7 +289,7 @@ fn resource_of(request: &RecordedRequest) -> String {
     }
 }
 
-/// The name in the path, or the name of the created object.
+/// Returns the name in the path, or the name of the created object.
 fn name_of(request: &RecordedRequest) -> String {
     let Some(info) = &request.info else {
         return String::new();
@@ -314,7 +314,7 @@ fn is_lease(resource: &str) -> bool {
     resource == "leases.coordination.k8s.io"
 }
 
-/// The parts of an answer that are used.
+/// The relevant parts of a response.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -335,7 +335,7 @@ fn revision_of(answer: &[u8]) -> Option<u64> {
     answer.metadata.resource_version.parse().ok()
 }
 
-/// The description of the outcome, and its tone.
+/// Returns the description of the outcome, and its tone.
 fn outcome(request: &RecordedRequest, answer: &[u8]) -> (String, Tone) {
     let mut text = match request.code {
         0 => "no answer".to_owned(),

@@ -1,6 +1,6 @@
 //! `Trace`: a failing test as one document, and the page that shows it.
 //!
-//! A [`Trace`] has the steps of one run, or of two runs side by side, with the fields that each write changed and the
+//! A [`Trace`] contains the steps of one run, or of two runs side by side, the fields that each write changed, and the
 //! versions of every object. [`Trace::to_json`] returns the document (`docs/trace.md` of the testkit describes its
 //! format); [`Trace::to_html`] returns a self-contained page. [`Run::of`] reads a run from the journal of a server.
 

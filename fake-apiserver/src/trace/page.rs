@@ -12,9 +12,9 @@ const MODEL: &str = include_str!("model.js");
 const VIEWER: &str = include_str!("viewer.js");
 
 impl Trace {
-    /// Returns a self-contained HTML page that shows the document in any browser. The document is an inert block of
-    /// data in it. The policy of the page admits only this script and this style, no network, and no conversion of text
-    /// to HTML.
+    /// Returns a self-contained HTML page that shows the document in any browser. The document is embedded as data that
+    /// is not executed. The page's Content Security Policy only permits this script and this style, without access to
+    /// the network or conversion of text to HTML.
     pub fn to_html(&self) -> String {
         let script = format!("{MODEL}\n{VIEWER}");
         let policy = format!(
@@ -34,7 +34,7 @@ impl Trace {
     }
 }
 
-/// Replaces placeholders in the order in which the shell contains them; inserted texts are not searched.
+/// Replaces placeholders, which must be in the order of `parts`. Inserted texts are not searched for placeholders.
 fn filled(shell: &str, parts: &[(&str, String)]) -> String {
     let (mut page, mut rest) = (String::new(), shell);
     for (mark, text) in parts {
@@ -49,8 +49,8 @@ fn filled(shell: &str, parts: &[(&str, String)]) -> String {
     page
 }
 
-/// JSON that can neither end the enclosing script block nor start a comment in it: `<`, `>` and `&` occur in strings
-/// only, and are escaped there.
+/// Escapes JSON so that it can neither end the enclosing script block nor start a comment in it. `<`, `>` and `&` only
+/// occur in strings, in which they can be escaped.
 fn inert(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for sign in json.chars() {

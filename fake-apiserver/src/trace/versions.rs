@@ -7,23 +7,23 @@ use super::{Run, Version};
 use crate::server::ApiServer;
 use crate::world::{StoredChange, StoredObject};
 
-/// Maximum number of complete versions of one object in a run: of the first ones, and of the last ones.
+/// Number of complete versions of an object that are kept in a run: of the first ones, and of the last ones.
 const FIRST: usize = 50;
 const LAST: usize = 150;
 
 /// Maximum size of all complete versions in a run, in bytes; further versions are omitted.
 const BYTES: usize = 16 << 20;
 
-/// The writes after a revision, by their `resourceVersion`. Differences are computed on access.
+/// The writes after a revision, by their `resourceVersion`. Changed fields are computed on access.
 #[derive(Clone, Debug, Default)]
 pub struct Writes(BTreeMap<u64, StoredChange>);
 
-/// A write.
+/// A write of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// The object, as a key of [`Run::objects`].
     pub object: String,
-    /// The fields that it changed.
+    /// The fields that the write changed.
     pub changes: Vec<Change>,
     /// Set if the object was deleted.
     pub is_deletion: bool,
@@ -37,12 +37,12 @@ impl Writes {
         Self(changes.map(|it| (it.revision, it)).collect())
     }
 
-    /// Returns `true` if a write took this revision.
+    /// Returns `true` if there is a write with this revision.
     pub fn has(&self, revision: u64) -> bool {
         self.0.contains_key(&revision)
     }
 
-    /// Returns the write that took a revision.
+    /// Returns the write with this revision.
     pub fn get(&self, revision: u64) -> Option<Written> {
         let change = self.0.get(&revision)?;
         Some(Written {
@@ -52,8 +52,8 @@ impl Writes {
         })
     }
 
-    /// Returns the revisions from `first` on that changed an object, given as a key of [`Run::objects`]. A `*` at its
-    /// end stands for the generated part of a name.
+    /// Returns the revisions from `first` on that changed an object, given as a key of [`Run::objects`]. A `*` at the
+    /// end of the key stands for the generated part of a name.
     pub fn of<'a>(&'a self, object: &'a str, first: u64) -> impl Iterator<Item = u64> + 'a {
         let later = self.0.range(first..);
         let is_it = move |it: &StoredChange| {
@@ -75,17 +75,17 @@ impl Writes {
     }
 }
 
-/// The fields that a write changed.
+/// Returns the fields that a write changed; empty for a delete.
 fn changes_of(change: &StoredChange) -> Vec<Change> {
     let [before, after] = [&change.before, &change.after].map(|it| it.as_ref().map(StoredObject::value));
     match after {
         Some(after) => changes(before.as_ref(), Some(&after)),
-        // Every field would be listed.
+        // Listing every field of the deleted object would be useless.
         None => Vec::new(),
     }
 }
 
-/// `deployments.apps shop/blog`
+/// Formats the key of an object, such as `deployments.apps shop/blog`.
 pub(super) fn key(object: &StoredObject) -> String {
     let dot = if object.group().is_empty() { "" } else { "." };
     let (resource, group) = (object.resource(), object.group());
@@ -93,8 +93,8 @@ pub(super) fn key(object: &StoredObject) -> String {
 }
 
 impl Run {
-    /// Adds the versions of objects since a revision, and unchanged objects that steps refer to. Requires that the
-    /// steps were added before.
+    /// Adds the versions of objects since a revision, and unchanged objects to which steps refer. The steps must have
+    /// been added before.
     pub fn add_versions(&mut self, server: &ApiServer, since: u64) {
         let mut writers: BTreeMap<u64, usize> = BTreeMap::new();
         for (at, step) in self
@@ -128,7 +128,7 @@ impl Run {
         self.bound_versions();
     }
 
-    /// Omits versions in the middle of long histories.
+    /// Omits the middle versions of objects with many versions, and all versions beyond the total size limit.
     fn bound_versions(&mut self) {
         let mut bytes = 0;
         for versions in self.objects.values_mut() {
@@ -156,7 +156,7 @@ fn version(revision: u64, object: Option<&StoredObject>) -> Version {
     let value = object.map(|it| {
         let mut value = it.value();
         if let Some(metadata) = value["metadata"].as_object_mut() {
-            // The field contains the version's own number.
+            // `Version::revision` already contains this number.
             metadata.remove("resourceVersion");
             metadata.remove("managedFields");
         }

@@ -1,4 +1,4 @@
-//! `Fanout`: wakes only the watchers that a commit may concern.
+//! `Fanout`: wakes only the watchers that a commit may affect.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use std::task::Waker;
 use super::filter::WatchScope;
 use crate::storage::Key;
 
-/// Sleeping watchers by the changes they wait for. A commit looks up three entries, independent of the number of
-/// watchers of other resources, namespaces and objects.
+/// Sleeping watchers, by the changes for which they wait. Each commit looks up three entries, independent of the number
+/// of watchers of other resources, namespaces and objects.
 #[derive(Debug, Default)]
 pub(crate) struct Fanout {
-    /// The sleepers of each resource.
+    /// The sleeping watchers of each resource.
     sleepers: Mutex<Sleepers>,
 }
 
@@ -21,10 +21,10 @@ struct Sleepers {
     resources: BTreeMap<Arc<str>, Scopes>,
 }
 
-/// Watchers by id.
+/// Wakers of watchers, by id.
 type Wakers = BTreeMap<u64, Waker>;
 
-/// The sleepers of one resource.
+/// The sleeping watchers of one resource.
 #[derive(Debug, Default)]
 struct Scopes {
     /// Watchers of the whole resource.
@@ -42,7 +42,7 @@ impl Scopes {
     }
 }
 
-/// The id of a watcher. Watchers are woken in the order of their ids.
+/// Id of a watcher. Watchers of the same scope are woken in the order of their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SleeperId(u64);
 
@@ -58,8 +58,8 @@ impl Fanout {
         SleeperId(sleepers.next_id)
     }
 
-    /// Requests a wake-up by the next commit in `scope`. Call it **before** reading changes, so that a commit in
-    /// between is not missed.
+    /// Registers a watcher to be woken by the next commit in `scope`. Call this **before** reading changes, so that a
+    /// commit in between is not missed.
     pub(crate) fn sleep(&self, id: SleeperId, resource: &Arc<str>, scope: &WatchScope, waker: &Waker) {
         let mut sleepers = self.lock();
         if let Some(wakers) = sleepers.resources.get_mut(resource).and_then(|scopes| scopes.of(scope)) {
@@ -91,7 +91,7 @@ impl Fanout {
         }
     }
 
-    /// Wakes the watchers of this object, of its namespace, and of its whole resource.
+    /// Wakes the watchers of the object, of its namespace, and of the whole resource.
     pub(crate) fn wake(&self, resource: &str, key: &Key) {
         let woken = {
             let mut sleepers = self.lock();

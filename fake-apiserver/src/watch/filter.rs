@@ -1,11 +1,11 @@
-//! `Filter`: the objects that a watcher or a list selects, and the event that a change becomes for it (rule E11).
+//! `Filter`: selects the objects of a watch or a list, and determines the event for a change (rule E11).
 
 use std::sync::Arc;
 
 use crate::api::selector::{FieldSelector, LabelSelector};
 use crate::storage::{Change, Key, KeyRange, ResourcePart, Stored};
 
-/// The part of a resource that is selected by namespace and name.
+/// The part of a resource to select by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WatchScope {
     /// All objects of the resource.
@@ -19,7 +19,7 @@ pub(crate) enum WatchScope {
 /// Selects changes by scope and selectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
-    /// The namespace and name to select.
+    /// Namespace or name to select.
     pub(crate) scope: WatchScope,
     /// `labelSelector`
     pub(crate) labels: LabelSelector,
@@ -39,7 +39,7 @@ pub(crate) enum EventType {
 }
 
 impl EventType {
-    /// The event's `type` in the stream.
+    /// Returns the event's `type` in the stream.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -50,12 +50,12 @@ impl EventType {
 }
 
 impl WatchScope {
-    /// The range of keys in the scope.
+    /// Returns the range of keys in the scope.
     pub(crate) fn range(&self) -> KeyRange {
         match self {
             Self::All => KeyRange::of(None),
             Self::Namespace(namespace) => KeyRange::of(Some(namespace)),
-            // Contains only the key itself.
+            // The range contains only this key.
             Self::Object(key) => KeyRange {
                 start: key.as_str().to_owned(),
                 end: Some(format!("{}\0", key.as_str())),
@@ -63,7 +63,7 @@ impl WatchScope {
         }
     }
 
-    /// The same scope, for readers that check whether they have missed changes.
+    /// Returns the same scope, to check whether a reader has missed changes.
     pub(crate) fn part(&self) -> ResourcePart<'_> {
         match self {
             Self::All => ResourcePart::All,
@@ -82,7 +82,7 @@ impl WatchScope {
 }
 
 impl Filter {
-    /// Returns `true` if the selectors match the object. Its namespace and name were already compared.
+    /// Returns `true` if the selectors match the object. Does not compare namespace and name.
     pub(crate) fn selects(&self, object: &Stored) -> bool {
         (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
             && (self.fields.is_empty() || self.fields.matches(|field| object.field(field)))
@@ -93,7 +93,7 @@ impl Filter {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
-    /// The event that readers with this filter get for a change, if any.
+    /// Returns the event that the filter produces for a change, if any.
     pub(crate) fn event_of(&self, change: &Change) -> Option<EventType> {
         if !self.scope.contains(&change.object().key) {
             return None;

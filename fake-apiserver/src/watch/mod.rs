@@ -1,4 +1,4 @@
-//! Distributes changes from one log to many watchers. This layer depends on storage, and not on the registry or HTTP.
+//! Distributes the changes in one log to many watchers.
 
 pub(crate) mod filter;
 pub(crate) mod fanout;

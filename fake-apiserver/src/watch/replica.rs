@@ -7,23 +7,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::storage::Revision;
 
-/// Position of a client.
+/// Staleness of a client's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// Up to this revision.
+    /// The view does not advance beyond this revision.
     Frozen(Revision),
-    /// All changes except for this number of the newest.
+    /// The view lacks this number of the newest changes.
     Behind(u64),
 }
 
 /// The clients with a stale view.
 #[derive(Debug, Default)]
 pub(crate) struct Replicas {
-    /// Guards the positions; clients with a current view do not have an entry.
+    /// The position of each client with a stale view.
     positions: Mutex<BTreeMap<String, Position>>,
-    /// Number of clients, which can be read without the lock.
+    /// Number of clients with a stale view, readable without the lock.
     count: AtomicU64,
-    /// Number of clients that move with every commit.
+    /// Number of clients with [`Position::Behind`]. Their view advances with each commit.
     moving: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ impl Replicas {
         self.positions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the position of a client's view; `None` is a current view.
+    /// Sets the position of a client's view; `None` for a current view.
     pub(crate) fn set(&self, client: &str, position: Option<Position>) {
         let mut positions = self.lock();
         match position {
@@ -44,7 +44,7 @@ impl Replicas {
         self.count.store(positions.len() as u64, Ordering::Relaxed);
     }
 
-    /// Returns the revision of a client's view of a state at `newest`.
+    /// Returns the revision of a client's view if the server is at `newest`.
     pub(crate) fn sees(&self, client: &str, newest: Revision) -> Revision {
         if self.count.load(Ordering::Relaxed) == 0 {
             return newest;
@@ -56,23 +56,23 @@ impl Replicas {
         }
     }
 
-    /// Returns `true` if a commit advances the view of some client to earlier commits.
+    /// Returns `true` if a commit advances the stale view of any client.
     pub(crate) fn move_with_commits(&self) -> bool {
         self.moving.load(Ordering::Relaxed) > 0
     }
 }
 
-/// View of one client, looked up again at each use.
+/// The view of one client, which is looked up at each use.
 #[derive(Clone, Debug)]
 pub(crate) struct Horizon {
-    /// All clients.
+    /// The positions of all clients.
     pub(crate) replicas: Arc<Replicas>,
-    /// This one.
+    /// Name of the client.
     pub(crate) client: Arc<str>,
 }
 
 impl Horizon {
-    /// Returns the revision of the view of a state at `newest`.
+    /// Returns the revision of the client's view if the server is at `newest`.
     pub(crate) fn sees(&self, newest: Revision) -> Revision {
         self.replicas.sees(&self.client, newest)
     }

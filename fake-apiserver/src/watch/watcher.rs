@@ -1,5 +1,5 @@
-//! `Watcher`: a cursor into a resource's log. It delivers the changes after the cursor, then waits for a wake-up. Every
-//! pass checks the log's floor, so a watcher that falls behind ends with 410 and never skips a change.
+//! `Watcher`: a cursor in a resource's log. It delivers the changes after the cursor, then waits to be woken. Each read
+//! checks the start of the log, so a watcher that falls behind ends with 410 instead of skipping changes.
 
 use std::collections::VecDeque;
 #[cfg(feature = "bench-internals")]
@@ -23,47 +23,47 @@ const BATCH_MAX: usize = 256;
 /// Time between bookmarks (rule E13).
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Time before its end at which a watch sends a last bookmark (rule E13).
+/// Time before the end of a watch at which the last bookmark is sent (rule E13).
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// Start of a watch and its options.
+/// The start of a watch and its options.
 #[derive(Debug)]
 pub(crate) struct WatchStart {
-    /// The storage name of the resource.
+    /// Storage name of the resource.
     pub(crate) resource: Arc<str>,
     /// Selects the delivered changes.
     pub(crate) filter: Filter,
-    /// The state to send as ADDED events first; the watch continues from its revision.
+    /// State to send as ADDED events first. The watch continues from the revision of this snapshot.
     pub(crate) initial: Option<ResourceSnapshot>,
-    /// Without an initial state: events after this revision.
+    /// Revision after which events are sent, unless the watch has an initial state.
     pub(crate) after: Revision,
     /// Set if bookmarks are requested.
     pub(crate) bookmarks: bool,
     /// Set if the initial state ends with an annotated bookmark (rule E5); only with `bookmarks`.
     pub(crate) initial_end_bookmark: bool,
-    /// Limit of the view; `None` if it is current.
+    /// The stale view of the client; `None` for a current view.
     pub(crate) horizon: Option<Horizon>,
     /// Time at which the watch ends (rule E14).
     pub(crate) deadline: Instant,
 }
 
-/// Item that a watcher delivers.
+/// An item delivered by a watcher.
 #[derive(Clone, Debug)]
 pub(crate) enum Delivery {
     /// An object of the initial state.
     Initial(Arc<Stored>),
     /// A change, and its event for this watcher.
     Change(Arc<Change>, EventType),
-    /// There are no further changes up to this revision.
+    /// A bookmark: all changes up to a revision were delivered.
     Bookmark {
-        /// Every change up to it has been delivered.
+        /// Revision up to which all changes were delivered.
         revision: Revision,
-        /// Set if it ends the initial state.
+        /// Set if the bookmark ends the initial state.
         initial_end: bool,
     },
-    /// The cursor fell below the floor of the log; the last delivery.
+    /// The last delivery: changes after the cursor were dropped from the log.
     Expired {
-        /// The cursor.
+        /// Revision of the cursor.
         wanted: Revision,
         /// The oldest revision from which a watch may start.
         floor: Revision,
@@ -77,21 +77,22 @@ pub(crate) struct Watcher {
     fanout: Arc<Fanout>,
     id: SleeperId,
     start: WatchStart,
-    /// Epoch of the world that the cursor points into.
+    /// Epoch of the world to which the cursor belongs.
     epoch: u64,
     cursor: Revision,
-    /// Set after all changes up to the cursor were delivered. A client may start from a version older than the log.
+    /// Set once all changes up to the cursor were delivered. Unset at first, because a client may request changes from
+    /// before the start of the log.
     is_caught_up: bool,
-    /// Read but not yet delivered.
+    /// Deliveries that were read but not yet delivered.
     ready: VecDeque<Delivery>,
-    /// The next bookmark or the deadline, whichever is earlier; created at the first wait.
+    /// Timer for the next bookmark or the deadline, whichever is earlier; created when the watcher first waits.
     timer: Option<Pin<Box<Sleep>>>,
     next_bookmark: Option<Instant>,
     ended: bool,
 }
 
 impl Watcher {
-    /// Begins a watch. Nothing is read from the log before the first poll.
+    /// Starts a watch. The log is not read before the first poll.
     pub(crate) fn new(store: Arc<Store>, fanout: Arc<Fanout>, mut start: WatchStart) -> Self {
         let mut ready = VecDeque::new();
         let mut cursor = start.after;
@@ -129,17 +130,17 @@ impl Watcher {
         }
     }
 
-    /// Returns the revision after which the client requested changes; 0 if it requested the state first.
+    /// Returns the revision after which the client requested changes, or else the revision at which the watch started.
     pub(crate) fn began_after(&self) -> Revision {
         self.start.after
     }
 
-    /// Returns the revision up to which it has read.
+    /// Returns the revision up to which changes were read.
     pub(crate) fn position(&self) -> Revision {
         self.cursor
     }
 
-    /// Returns all ready deliveries, at least one; empty when the watch has ended.
+    /// Returns all ready deliveries, at least one; empty if the watch has ended.
     #[cfg(feature = "bench-internals")]
     pub(crate) async fn next_batch(&mut self) -> VecDeque<Delivery> {
         poll_fn(|cx| {
@@ -149,14 +150,14 @@ impl Watcher {
         .await
     }
 
-    /// Polls for the next delivery; `None` when the watch has ended.
+    /// Polls for the next delivery; `None` if the watch has ended.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         std::task::ready!(self.poll_ready(cx));
         Poll::Ready(self.ready.pop_front())
     }
 
-    /// Returns the next deliveries without delivering them, for a held watch. It reads a little ahead, and wakes the
-    /// task when there is more to read.
+    /// Returns the next deliveries without removing them, for a held watch. Reads a little ahead, and wakes the task if
+    /// there is more to read.
     pub(crate) fn look_ahead(&mut self, cx: &Context<'_>) -> &VecDeque<Delivery> {
         if !self.ended && self.ready.len() < BATCH_MAX {
             self.read_log(cx);
@@ -164,7 +165,7 @@ impl Watcher {
         &self.ready
     }
 
-    /// Resolves when a delivery is ready or the watch has ended.
+    /// Completes when a delivery is ready or the watch has ended.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if !self.ready.is_empty() || self.ended {
@@ -177,12 +178,12 @@ impl Watcher {
         }
     }
 
-    /// Moves the cursor over new changes. It registers for the wake-up before it reads, so that no commit is missed.
+    /// Reads new changes and advances the cursor. Registers to be woken before it reads, so that no commit is missed.
     fn read_log(&mut self, cx: &Context<'_>) {
         self.fanout
             .sleep(self.id, &self.start.resource, &self.start.filter.scope, cx.waker());
         loop {
-            // This is read first: a commit in between is delivered in the next round.
+            // Read before the changes: a commit in between is delivered in the next iteration.
             let horizon = self.start.horizon.as_ref().map(|it| it.sees(self.store.revision()));
             match self.read_batch() {
                 Ok(mut fresh) => {
@@ -198,7 +199,7 @@ impl Watcher {
                         Some(Delivery::Change(change, kind))
                     });
                     self.ready.extend(events);
-                    // A full batch of filtered changes: the log may contain more.
+                    // If all changes of a full batch were filtered out, the log may contain more.
                     if !is_full || !self.ready.is_empty() {
                         return;
                     }
@@ -219,8 +220,8 @@ impl Watcher {
         }
     }
 
-    /// The next changes of the resource. While a watcher sleeps, its scope does not change, so changes that the log has
-    /// dropped meanwhile do not concern it.
+    /// Returns the next changes of the resource. Changes dropped from the log are not missed if they are outside of the
+    /// watcher's scope.
     fn read_batch(&self) -> Result<Fresh, CursorLost> {
         let (store, start) = (&self.store, &self.start);
         match self.is_caught_up {
@@ -242,7 +243,7 @@ impl Watcher {
         if self.next_bookmark.is_some_and(|at| now >= at) {
             self.next_bookmark = next_bookmark(now, self.start.deadline);
             self.timer = None;
-            // No bookmark before the revision that the client named, which a restored server may not have reached.
+            // No bookmark is sent before the requested revision, which a restored server may not have reached yet.
             if self.cursor <= self.store.revision() {
                 self.ready.push_back(Delivery::Bookmark {
                     revision: self.cursor,
@@ -261,7 +262,7 @@ impl Watcher {
     }
 }
 
-/// The time of the bookmark after `now`: in a minute, or shortly before the watch ends.
+/// Returns the time of the next bookmark: in a minute, or shortly before the watch ends; `None` after the last one.
 fn next_bookmark(now: Instant, deadline: Instant) -> Option<Instant> {
     let last = deadline - LAST_BOOKMARK.min(deadline.saturating_duration_since(now));
     match now + BOOKMARK_INTERVAL {
@@ -286,7 +287,7 @@ mod tests {
 
     use crate::ApiServer;
 
-    /// Rule E13: once a minute, and two seconds before the end.
+    /// Rule E13: a bookmark every minute, and two seconds before the end.
     #[rstest]
     #[case::shorter_than_a_minute(30, &[28])]
     #[case::of_some_minutes(150, &[60, 120, 148])]

@@ -1,4 +1,4 @@
-//! Annotations that webhook calls add to the audit event, after `webhookAnnotator` of k8s.io/apiserver.
+//! Audit annotations that record webhook calls, after `webhookAnnotator` of k8s.io/apiserver.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct Patch<'a> {
 /// An operation of a JSON patch, with its members sorted by name.
 type Operation = BTreeMap<String, Box<RawValue>>;
 
-/// Adds the result of calling a mutating webhook.
+/// Adds the annotation for a call of a mutating webhook.
 pub(super) fn mutation(attributes: &Attributes<'_>, webhook: &Webhook, place: &str, mutated: bool) {
     attributes.annotate(format!("mutation.webhook.admission.k8s.io/{place}"), || {
         marshal(&Mutation {
@@ -41,7 +41,7 @@ pub(super) fn mutation(attributes: &Attributes<'_>, webhook: &Webhook, place: &s
     });
 }
 
-/// Adds the patch of a mutating webhook, if the level of the event includes bodies.
+/// Adds the annotation with the patch of a mutating webhook, if the event's audit level includes bodies.
 pub(super) fn patch(attributes: &Attributes<'_>, webhook: &Webhook, place: &str, patch: &[u8]) {
     let operations: Vec<Operation> = serde_json::from_slice(patch).unwrap_or_default();
     if operations.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn patch(attributes: &Attributes<'_>, webhook: &Webhook, place: &str,
     });
 }
 
-/// Adds that the call of a webhook failed and was ignored. `phase` is `mutation` or `validating`.
+/// Adds the annotation for a failed webhook call that was ignored. `phase` is `mutation` or `validating`.
 pub(super) fn failed_open(attributes: &Attributes<'_>, phase: &str, webhook: &Webhook, place: &str) {
     let key = format!("failed-open.{phase}.webhook.admission.k8s.io/{place}");
     attributes.annotate(key, || webhook.name.clone());

@@ -1,4 +1,4 @@
-//! `Attributes`: a request in the form in which admission handles it.
+//! `Attributes`: a request as admission plugins, policies and webhooks receive it.
 
 use crate::api::admission::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 use crate::api::json::{Map, Value, json};
@@ -12,7 +12,7 @@ use crate::registry::scheme::Row;
 use crate::registry::types::hidden::Hidden;
 use crate::registry::types::names;
 
-/// The group of admission's configuration objects, which are exempt from policies and webhooks.
+/// API group of the webhook configurations and policies, which are themselves exempt from policies and webhooks.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The options of a request.
@@ -22,19 +22,19 @@ pub(crate) enum RequestOptions<'a> {
     Create(&'a WriteOptions),
     /// Options of PUT, PATCH and apply.
     Update(&'a WriteOptions),
-    /// Options of a delete or of the deletion of a collection.
+    /// Options of the deletion of an object or a collection.
     Delete(&'a DeleteOptions),
-    /// A connection does not have options apart from its object.
+    /// None: the options of a connection are its object.
     None,
 }
 
-/// A request in the form in which admission handles it. The objects are in the version of the request.
+/// A request as admission plugins, policies and webhooks receive it. The objects have the version of the request.
 #[derive(Debug)]
 pub(crate) struct Attributes<'a> {
     pub(crate) row: &'a Row,
     pub(crate) operation: Operation,
     pub(crate) subresource: &'a str,
-    /// Kind of the object: the row's kind, or a subresource's own.
+    /// Kind of the object: the kind of the row or of a subresource.
     pub(crate) kind: GroupVersionKind,
     pub(crate) name: String,
     /// The namespace; for a Namespace, its own name.
@@ -44,13 +44,13 @@ pub(crate) struct Attributes<'a> {
     pub(crate) options: RequestOptions<'a>,
     pub(crate) object: Option<Object>,
     pub(crate) old: Option<Object>,
-    /// Facts about the body that the object does not contain, until it is parsed again.
+    /// Facts about the body that the object does not contain; cleared when the object is parsed again.
     pub(crate) hidden: Hidden,
-    /// Records the warnings and annotations of the request.
+    /// Warnings and annotations of the request.
     pub(crate) remarks: &'a Remarks,
 }
 
-/// The kind of the objects of a row.
+/// Returns the kind of a resource's objects.
 pub(crate) fn kind_of(info: &ResourceInfo) -> GroupVersionKind {
     GroupVersionKind {
         group: info.group.to_string(),
@@ -59,7 +59,7 @@ pub(crate) fn kind_of(info: &ResourceInfo) -> GroupVersionKind {
     }
 }
 
-/// The kind declared in an object.
+/// Returns the kind according to the `apiVersion` and `kind` of an object.
 pub(crate) fn kind_named(object: &Object) -> GroupVersionKind {
     let api_version = object.api_version();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -80,7 +80,7 @@ pub(crate) fn resource_of(info: &ResourceInfo) -> GroupVersionResource {
 }
 
 impl<'a> Attributes<'a> {
-    /// Attributes of a write of an object of the row's kind.
+    /// Creates the attributes of a write of an object of the row's kind.
     pub(crate) fn of_write(
         request: &WriteRequest<'a>,
         operation: Operation,
@@ -113,13 +113,13 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Replaces the object by one that was serialised for admission and parsed again. Hidden facts are lost.
+    /// Replaces the object with one that was serialised for admission and parsed again. Clears the hidden facts.
     pub(super) fn set_read_back(&mut self, object: Object) {
         self.object = Some(object);
         self.hidden = Hidden::default();
     }
 
-    /// Attributes of a POST to a subresource that has its own kind.
+    /// Creates the attributes of a POST to a subresource that has its own kind.
     pub(crate) fn of_posted(request: &WriteRequest<'a>, object: Object) -> Self {
         let kind = kind_named(&object);
         Self {
@@ -128,7 +128,8 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Attributes of a connection. Its object contains the options of the connection, such as `PodExecOptions`.
+    /// Creates the attributes of a connection. The object contains the options of the connection, such as
+    /// `PodExecOptions`.
     pub(crate) fn of_connection(request: &WriteRequest<'a>, subresource: &'a str, object: Object) -> Self {
         Self {
             kind: kind_named(&object),
@@ -137,7 +138,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Attributes of a delete. In the deletion of a collection, the request does not have a name.
+    /// Creates the attributes of a delete. If a collection is deleted, the request does not have a name.
     pub(crate) fn of_delete(
         (row, info): (&'a Row, &RequestInfo),
         user: &'a UserInfo,
@@ -175,7 +176,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The request as webhooks and closures receive it.
+    /// Returns the request in the form sent to webhooks and closures.
     pub(crate) fn review(&self, uid: String) -> AdmissionRequest {
         let shown = |object: &Option<Object>| Value::from(object.as_ref().map(|it| it.0.clone())).into();
         AdmissionRequest {
@@ -196,7 +197,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The options as an object of `meta.k8s.io/v1`.
+    /// Returns the options as an object of `meta.k8s.io/v1`.
     pub(crate) fn options_value(&self) -> Value {
         match self.options {
             RequestOptions::Create(options) => write_options("CreateOptions", options),
@@ -214,7 +215,8 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Returns the name of the object in refusals, like Go's `extractResourceName`: empty for a deleted collection.
+    /// Returns the object's name for error messages, like Go's `extractResourceName`; "Unknown" if the object does not
+    /// have one.
     pub(crate) fn shown_name(&self) -> &str {
         let own = self.object.as_ref().map_or("", Object::name);
         let generated = self.object.as_ref().map_or("", |it| it.meta_str("generateName"));
@@ -222,7 +224,7 @@ impl<'a> Attributes<'a> {
         names.into_iter().find(|it| !it.is_empty()).unwrap_or("Unknown")
     }
 
-    /// Returns `true` for a request for the resource itself, or for one of its subresources.
+    /// Returns `true` if the request is for this resource or one of its subresources.
     pub(crate) fn is_about(&self, group: &str, resource: &str) -> bool {
         self.row.info.group == group && self.row.info.resource == resource
     }
@@ -232,7 +234,7 @@ fn is_annotation_key(key: &str) -> bool {
     key.contains('/') && names::is_qualified_name(key)
 }
 
-/// The namespace of a request; the namespace of a Namespace is its own name.
+/// Returns the namespace of a request. The namespace of a Namespace is its own name.
 fn namespace_of(row: &Row, asked: &str, own: &str, name: &str) -> String {
     if row.info.group.is_empty() && row.info.resource == "namespaces" {
         return name.to_owned();
@@ -251,7 +253,7 @@ fn write_options(kind: &str, options: &WriteOptions) -> Value {
     if let Some(manager) = &options.field_manager {
         map.insert("fieldManager".into(), manager.as_str().into());
     }
-    // An omitted field is treated as the default; the two cannot be distinguished here.
+    // An omitted field is treated as the default, because the two cannot be distinguished here.
     match options.field_validation {
         FieldValidation::Warn => {}
         FieldValidation::Ignore => {

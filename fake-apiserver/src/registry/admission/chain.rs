@@ -14,7 +14,7 @@ use crate::registry::request::WriteRequest;
 use crate::registry::scheme::Row;
 
 impl Admission {
-    /// The mutating phase: the server's plugins, closures, policies and webhooks. If a later change triggers
+    /// Runs the mutating phase: the server's plugins, closures, policies and webhooks. If a later change triggers
     /// reinvocation, plugins, policies and webhooks run once more.
     pub(crate) async fn admit(&self, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         plugins::mutate(self, attributes)?;
@@ -63,14 +63,14 @@ impl Admission {
             )));
         }
         let next = result::read_back(attributes.row, &attributes.kind, changed.into())?;
-        // Returning the same object is equivalent to an empty patch.
+        // An unchanged object is equivalent to an empty patch.
         if attributes.object.as_ref() != Some(&next) {
             attributes.set_read_back(next);
         }
         Ok(())
     }
 
-    /// The validating phase: the server's plugins, closures, policies and webhooks, and finally quota, which only
+    /// Runs the validating phase: the server's plugins, closures, policies and webhooks, and finally quota, which only
     /// counts accepted requests.
     pub(crate) async fn check_admitted(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         plugins::validate(self, attributes)?;
@@ -92,14 +92,15 @@ impl Admission {
         plugins::charge_quota(self, attributes)
     }
 
-    /// Returns `true` if the validating phase may apply to this write. Otherwise the objects are not copied for it.
+    /// Returns `true` if the validating phase may have to check this write. Otherwise the objects need not be copied
+    /// for it.
     fn validates(&self, row: &Row) -> bool {
         let setup = &self.setup;
         plugins::may_validate(self, row)
             || (!is_exempt(row) && (!setup.hooks.validating.is_empty() || self.configured().has_validation()))
     }
 
-    /// The validating phase of a write with objects in the stored version.
+    /// Runs the validating phase of a write. The objects have the storage version.
     pub(crate) async fn check_write(
         &self,
         request: &WriteRequest<'_>,
@@ -130,28 +131,28 @@ impl Admission {
         result
     }
 
-    /// Both phases for an object that is posted to a subresource and not stored, such as an Eviction. Returns the
+    /// Runs both phases for an object that is posted to a subresource and not stored, such as an Eviction. Returns the
     /// mutated object.
     pub(crate) async fn admit_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let object = self.mutate_posted(request, object).await?;
         self.check_posted(request, object).await
     }
 
-    /// The first phase of [`admit_posted`](Self::admit_posted).
+    /// Runs the mutating phase of [`admit_posted`](Self::admit_posted).
     pub(crate) async fn mutate_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let mut attributes = Attributes::of_posted(request, object);
         self.admit(&mut attributes).await?;
         Ok(attributes.object.take().unwrap_or_default())
     }
 
-    /// The second phase of [`admit_posted`](Self::admit_posted); returns the object unchanged.
+    /// Runs the validating phase of [`admit_posted`](Self::admit_posted), and returns the object unchanged.
     pub(crate) async fn check_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let mut attributes = Attributes::of_posted(request, object);
         self.check_admitted(&attributes).await?;
         Ok(attributes.object.take().unwrap_or_default())
     }
 
-    /// Both phases for a connection; nothing is stored.
+    /// Runs both phases for a connection.
     pub(crate) async fn admit_connection(
         &self,
         request: &WriteRequest<'_>,
@@ -196,7 +197,7 @@ impl Configured {
     }
 }
 
-/// Configuration of admission is exempt from admission, so that a user can undo a configuration that refuses
+/// Returns `true` for admission's own configuration. It is exempt, so that a user can undo a configuration that refuses
 /// everything.
 fn is_exempt(row: &Row) -> bool {
     row.info.group == GROUP

@@ -1,4 +1,4 @@
-//! Configuration from the objects of `admissionregistration.k8s.io`, parsed again after each change.
+//! Webhooks and policies from the objects of `admissionregistration.k8s.io`, parsed again after each change.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::registry::types::review_version::ReviewVersion;
 /// Default timeout of a webhook, in seconds.
 const TIMEOUT_SECONDS: i64 = 10;
 
-/// All configuration, in the order of evaluation.
+/// All configured webhooks and policies, in the order of evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Configured {
     pub(super) mutating: Vec<Webhook>,
@@ -26,18 +26,18 @@ pub(super) struct Configured {
 #[derive(Debug)]
 pub(super) struct Webhook {
     pub(super) name: String,
-    /// The name of the configuration that contains it.
+    /// Name of the configuration that contains the webhook.
     pub(super) configuration: String,
     pub(super) endpoint: Endpoint,
     pub(super) matches: Match,
     /// `failurePolicy: Ignore`
     pub(super) ignores_failure: bool,
     pub(super) timeout: Duration,
-    /// Set if dry runs may call it.
+    /// Set if dry runs may call the webhook.
     pub(super) allows_dry_run: bool,
     /// `reinvocationPolicy: IfNeeded`
     pub(super) is_reinvoked: bool,
-    /// Version of AdmissionReview sent to it; `None` if it accepts no version that the server supports.
+    /// Version of the AdmissionReviews sent to the webhook; `None` if it accepts no version that the server supports.
     pub(super) review: Option<ReviewVersion>,
 }
 

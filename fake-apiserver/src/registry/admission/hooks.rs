@@ -45,11 +45,11 @@ impl std::fmt::Debug for Hook {
     }
 }
 
-/// All closures, in the order in which they are called.
+/// All closures, in the order of their calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hooks {
     /// Closures that may change an object.
     pub(crate) mutating: Vec<Hook>,
-    /// Closures that may only refuse it.
+    /// Closures that may only refuse an object.
     pub(crate) validating: Vec<Hook>,
 }

@@ -15,7 +15,7 @@ use crate::storage::Key;
 /// Wildcard for all groups, versions, resources or operations.
 const ALL: &str = "*";
 
-/// One rule: operations and resources.
+/// A rule with operations and resources.
 #[derive(Debug)]
 struct Rule {
     operations: Vec<String>,
@@ -23,7 +23,7 @@ struct Rule {
     versions: Vec<String>,
     resources: Vec<String>,
     scope: String,
-    /// For policies: the only object names that match; empty for all.
+    /// Object names that match, for policies; empty for all names.
     names: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ struct Rule {
 pub(super) struct Match {
     rules: Vec<Rule>,
     excluded: Vec<Rule>,
-    /// Set if a rule must match the request; bindings may omit rules.
+    /// Set if one of the rules must match; a binding may omit rules.
     needs_rule: bool,
     /// `matchPolicy: Exact`
     is_exact: bool,
@@ -83,7 +83,8 @@ impl Rule {
         })
     }
 
-    /// Namespaces are cluster-scoped, although their requests have a namespace.
+    /// Returns `true` if the request is in the scope of the rule. Namespaces are cluster-scoped, although their
+    /// requests have a namespace.
     fn has_scope(&self, info: &ResourceInfo, attributes: &Attributes<'_>) -> bool {
         let is_namespaced = info.is_namespaced() && !attributes.namespace.is_empty();
         match self.scope.as_str() {
@@ -95,12 +96,12 @@ impl Rule {
 }
 
 fn selector(map: &Cursor<'_>, field: &str) -> Option<LabelSelector> {
-    // Validation has refused malformed selectors.
+    // Validation has already refused malformed selectors.
     let selector = LabelSelector::from_object(map.get(field)?).ok().flatten()?;
     (!selector.is_empty()).then_some(selector)
 }
 
-/// `matchConditions` of a webhook or a policy: names and expressions.
+/// Reads the `matchConditions` of a webhook or a policy: names and expressions.
 pub(super) fn conditions(map: &Cursor<'_>) -> Vec<(String, String)> {
     map.items("matchConditions")
         .map(|it| (it.text("name").to_owned(), it.text("expression").to_owned()))
@@ -117,7 +118,7 @@ impl Match {
         }
     }
 
-    /// `matchConstraints` of a policy, or `matchResources` of a binding, which may omit rules.
+    /// Reads the `matchConstraints` of a policy, or the `matchResources` of a binding, which may omit rules.
     pub(super) fn of_resources(resources: &Cursor<'_>, needs_rule: bool) -> Self {
         let rules = Rule::all(resources, "resourceRules");
         Self {
@@ -137,7 +138,8 @@ impl Match {
         }
     }
 
-    /// Returns the version in which a request matches, or `None`. Match conditions are not evaluated yet.
+    /// Returns the version in which a request matches; `None` if it does not match. Match conditions are not evaluated
+    /// yet.
     pub(super) fn find(&self, reader: &Reader, attributes: &Attributes<'_>) -> Option<Matched> {
         if self
             .excluded
@@ -202,7 +204,7 @@ pub(super) fn selects(selector: &LabelSelector, object: &Object) -> bool {
 }
 
 impl Matched {
-    /// The kind in which the objects are sent. A subresource's own kind has only one version.
+    /// Returns the kind of the objects to send. A subresource's own kind has only one version.
     pub(super) fn kind(&self, attributes: &Attributes<'_>) -> GroupVersionKind {
         match self {
             Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => kind_of(&row.info),

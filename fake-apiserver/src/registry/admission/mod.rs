@@ -1,10 +1,10 @@
-//! Admission: may change a write before validation, and refuse it afterwards. The chain follows kube-apiserver: its
-//! plugins, closures of the test, policies and webhooks; first all that mutate, then all that validate (rule P1).
-//! Admission depends on the vocabulary and the registry; it calls webhooks through [`Transport`].
+//! Admission, which may change a write before validation and refuse it afterwards. The chain follows kube-apiserver:
+//! its plugins, closures of the test, policies and webhooks; first the mutating ones, then the validating ones (rule
+//! P1). It calls webhooks through [`Transport`].
 //!
-//! Reading order: `attributes` (a request in admission's form), `chain` (the order), `plugins` (the server's own),
-//! `hooks` (closures), `config` (parsed configuration objects), `matching` (their selection of requests), `review` (the
-//! messages of webhooks), `annotations` (of the audit event), `policies` (admission by expressions).
+//! Reading order: `attributes` (a request as admission receives it), `chain` (the order), `plugins` (the server's own),
+//! `hooks` (closures), `config` (parsed configuration objects), `matching` (the requests they select), `review` (the
+//! messages sent to webhooks), `annotations` (of the audit event), `policies` (admission by expressions).
 
 pub(crate) mod attributes;
 mod chain;
@@ -69,7 +69,7 @@ pub(crate) struct Admission {
     generation: AtomicU64,
     /// The parsed configuration, with its generation.
     configured: Mutex<Option<(u64, Arc<Configured>)>>,
-    /// Usage of ResourceQuotas, if the server counts it.
+    /// Usage of ResourceQuotas, if the server updates it.
     quota_controller: QuotaController,
 }
 

@@ -1,26 +1,26 @@
-//! `Reinvocation`: the webhooks of a request that are called again after a later change (rule P1).
+//! `Reinvocation`: the webhooks of a request to be called again after a later change (rule P1).
 
 use std::collections::BTreeSet;
 
 use crate::api::object::Object;
 
-/// State of a request's mutation so far (rule P1).
+/// State of the mutating phase of one request (rule P1).
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
-    /// Called webhooks with reinvocationPolicy IfNeeded; the object is unchanged since their call.
+    /// Indexes of called webhooks with reinvocationPolicy IfNeeded, if the object has not changed since.
     pub(super) asked: BTreeSet<usize>,
-    /// Webhooks to be called again.
+    /// Indexes of webhooks to be called again.
     pub(super) again: BTreeSet<usize>,
-    /// Set if the whole chain must run again.
+    /// Set if the mutating phase must run again.
     pub(super) is_needed: bool,
     /// The object after the last webhook.
     pub(super) left: Option<Object>,
-    /// Set after the first patch was applied and its result parsed.
+    /// Set once the object was parsed after the first patch.
     pub(super) is_read_back: bool,
 }
 
 impl Reinvocation {
-    /// Called after another change of the object: schedules the earlier webhooks again.
+    /// Called after a change of the object: schedules the earlier webhooks to be called again.
     pub(super) fn changed(&mut self) {
         self.again.append(&mut self.asked);
         self.is_needed = true;

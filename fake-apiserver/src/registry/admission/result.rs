@@ -1,4 +1,4 @@
-//! Result of mutation: parses it into its type, and keeps the managed fields intact.
+//! The result of a mutation: decodes it as its type, and keeps the managed fields intact.
 
 use super::attributes::{Attributes, kind_of};
 use crate::api::admission::GroupVersionKind;
@@ -42,7 +42,7 @@ pub(super) fn read_back(row: &Row, kind: &GroupVersionKind, value: Value) -> Res
     Ok(object)
 }
 
-/// Converts a built-in object to `kind`, if its own kind permits that.
+/// Converts an object of a built-in kind to the version of `kind`, and refuses an object of another kind.
 fn claim(row: &Row, kind: &GroupVersionKind, shape: &'static Shape, object: &mut Object) -> Result<(), Status> {
     for (field, wanted) in [("kind", kind.kind.clone()), ("apiVersion", kind.api_version())] {
         if object.get(field).is_none_or(|it| it == "") {
@@ -68,7 +68,7 @@ fn claim(row: &Row, kind: &GroupVersionKind, shape: &'static Shape, object: &mut
     }
 }
 
-/// The managed fields before mutation, which replace malformed ones after it (rule P10).
+/// The managed fields before the mutating phase. They replace malformed ones after it (rule P10).
 #[derive(Debug)]
 pub(super) struct Owners(Option<Value>);
 
@@ -79,7 +79,7 @@ impl Owners {
         Self(metadata.and_then(|it| it.get("managedFields")).cloned())
     }
 
-    /// Restores them if the present ones are malformed, and returns the warning.
+    /// Restores the managed fields if the current ones are malformed, and returns a warning.
     pub(super) fn check(self, attributes: &mut Attributes<'_>) -> Option<String> {
         let object = attributes.object.as_mut()?;
         let entries = object.metadata().and_then(|meta| meta.get("managedFields"));

@@ -1,5 +1,4 @@
-//! AdmissionReview: the request sent to a webhook, and the parser of its response with all possible errors (rules P2 to
-//! P4).
+//! AdmissionReview: the request sent to a webhook, and the parsing of its response with all errors (rules P2 to P4).
 
 use base64::Engine as _;
 
@@ -17,7 +16,7 @@ use crate::registry::webhook::transport::Transport;
 #[derive(Debug, Default)]
 pub(super) struct ReviewAnswer {
     pub(super) denied: Option<Denial>,
-    /// The JSON patch, if there is one.
+    /// The JSON patch; empty if the response does not contain one.
     pub(super) patch: Vec<u8>,
     pub(super) patch_type: Option<String>,
     pub(super) warnings: Vec<String>,
@@ -26,7 +25,7 @@ pub(super) struct ReviewAnswer {
 }
 
 impl ReviewAnswer {
-    /// Adds its warnings to the request, and its annotations with the webhook's name as prefix.
+    /// Adds the warnings to the request, and the annotations with the webhook's name as prefix.
     pub(super) fn remark(&mut self, webhook: &Webhook, attributes: &Attributes<'_>) {
         attributes.remarks.warnings.extend(std::mem::take(&mut self.warnings));
         for (key, value) in std::mem::take(&mut self.annotations) {
@@ -55,7 +54,7 @@ pub(super) async fn ask(
     read(&reply, version, &request.uid, is_mutating).map_err(|why| format!("received invalid webhook response: {why}"))
 }
 
-/// Checks the types of the fields of a review, with the errors of Go's decoder.
+/// Checks the types of the fields of a review; the errors are the errors of Go's decoder.
 fn check_types(review: &Map, version: ReviewVersion) -> Result<(), String> {
     let Some(response) = review.get("response").filter(|it| !it.is_null()) else {
         return Ok(());
@@ -129,7 +128,7 @@ fn check_types(review: &Map, version: ReviewVersion) -> Result<(), String> {
 type Fits = fn(&Value) -> bool;
 
 fn decode_patch(patch: &str) -> Result<Vec<u8>, String> {
-    // Go's decoder skips line breaks.
+    // Go's Base64 decoder skips line breaks.
     let text: String = patch.chars().filter(|it| !matches!(it, '\r' | '\n')).collect();
     let decoded = base64::engine::general_purpose::STANDARD.decode(&text);
     decoded.map_err(|error| {
@@ -166,7 +165,7 @@ fn read(review: &Map, version: ReviewVersion, uid: &str, is_mutating: bool) -> R
         None => Vec::new(),
     };
     if !is_v1 {
-        // v1beta1 ignores the type of a patch, and the patch of a validating webhook.
+        // With v1beta1, the type of a patch is ignored, and so is the patch of a validating webhook.
         if !is_mutating {
             patch.clear();
         }
@@ -202,7 +201,7 @@ fn read(review: &Map, version: ReviewVersion, uid: &str, is_mutating: bool) -> R
     })
 }
 
-/// `status` of a response.
+/// Reads the `status` of a response that denies the request.
 fn denial(status: Option<&Value>) -> Denial {
     let text = |key: &str| {
         status

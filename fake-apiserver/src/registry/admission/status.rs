@@ -1,9 +1,9 @@
-//! The Statuses of refused requests, with kube-apiserver's texts (rules P3, P4).
+//! Statuses of refused requests, with kube-apiserver's messages (rules P3, P4).
 
 use crate::api::admission::Denial;
 use crate::api::status::Status;
 
-/// Answers a request that the webhook or closure `name` denied. A code below 400 becomes 400.
+/// Creates the response to a request that the webhook or closure `name` denied. A code below 400 becomes 400.
 pub(super) fn denied(name: &str, denial: Denial) -> Status {
     let by = format!("admission webhook \"{name}\" denied the request");
     let message = match (denial.message.as_str(), denial.reason.as_str()) {
@@ -16,7 +16,7 @@ pub(super) fn denied(name: &str, denial: Denial) -> Status {
     status
 }
 
-/// Answers a request after a failed call of a webhook, under failurePolicy Fail.
+/// Creates the response to a request after a failed webhook call under failurePolicy Fail.
 pub(super) fn call_failed(name: &str, why: &str) -> Status {
     Status::internal(format!("failed calling webhook \"{name}\": {why}"))
 }

@@ -1,4 +1,4 @@
-//! Calls the webhooks of a request: mutating ones one after the other, with reinvocation, and validating ones
+//! Calls the webhooks of a request: mutating webhooks one by one, with reinvocation, and validating webhooks
 //! concurrently.
 
 use futures::future::join_all;
@@ -92,8 +92,8 @@ impl Admission {
         let internal = |why: Inapplicable| Failure::Refused(Status::internal(String::from(why)));
         let object = Value::from(request.object.clone());
         let patched = json_patch_or_why(object.clone(), &answer.patch).map_err(internal)?;
-        // In Go, the times of managed fields have sub-second precision until they are parsed for the first time. That
-        // round trip counts as a change.
+        // In Go, the times in managed fields have sub-second precision until the object is parsed for the first time.
+        // This counts as a change.
         let is_first = !std::mem::replace(&mut known.is_read_back, true);
         let loses_time = is_first && has_new_owners(attributes);
         if patched == object {
@@ -126,7 +126,7 @@ impl Admission {
         }
     }
 
-    /// Calls a webhook, and measures the duration.
+    /// Calls a webhook and measures the duration.
     async fn ask(
         &self,
         webhook: &Webhook,
@@ -142,7 +142,8 @@ impl Admission {
         answer
     }
 
-    /// Calls the validating webhooks of the request concurrently. Returns the first refusal in their order.
+    /// Calls the validating webhooks of the request concurrently. Returns the first refusal in the order of the
+    /// webhooks.
     pub(super) async fn validate_by_webhooks(
         &self,
         webhooks: &[Webhook],
@@ -176,7 +177,7 @@ impl Admission {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Decides if a webhook is called.
+    /// Returns the version in which the webhook matches the request; `None` if it is not called.
     fn is_meant(&self, webhook: &Webhook, attributes: &Attributes<'_>) -> Result<Option<Matched>, Status> {
         let Some(matched) = webhook.matches.find(&self.reader, attributes) else {
             return Ok(None);
@@ -187,7 +188,7 @@ impl Admission {
         Ok(Some(matched))
     }
 
-    /// Builds the review in the version that matched.
+    /// Builds the review for a webhook, in the version that matched.
     pub(super) async fn review_of(
         &self,
         attributes: &Attributes<'_>,
@@ -212,19 +213,19 @@ impl Admission {
     }
 }
 
-/// Returns `true` for a patch without steps.
+/// Returns `true` for a patch without operations.
 fn is_empty_patch(patch: &[u8]) -> bool {
     patch.is_empty() || patch.iter().filter(|it| !it.is_ascii_whitespace()).eq(b"[]")
 }
 
-/// Returns `true` if the request itself changed the managed fields.
+/// Returns `true` if the managed fields have changed before admission.
 fn has_new_owners(attributes: &Attributes<'_>) -> bool {
     let owners = |object: Option<&Object>| object?.metadata()?.get("managedFields").cloned();
     let now = owners(attributes.object.as_ref());
     now.is_some() && now != owners(attributes.old.as_ref())
 }
 
-/// Refuses a dry run that would have to call a webhook with side effects.
+/// Refuses a dry run if the webhook to be called has side effects.
 fn check_dry_run(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<(), Status> {
     if attributes.dry_run && !webhook.allows_dry_run {
         let why = format!("admission webhook \"{}\" does not support dry run", webhook.name);
@@ -237,7 +238,7 @@ fn check_dry_run(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<(), S
 enum Failure {
     /// The call failed or the response is invalid; failurePolicy applies.
     Call(String),
-    /// The webhook refused, or its patch cannot be applied.
+    /// The webhook denied the request, or its patch cannot be applied.
     Refused(Status),
 }
 

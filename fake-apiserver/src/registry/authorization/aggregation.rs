@@ -1,5 +1,5 @@
 //! Aggregated ClusterRoles: after each write, collects their rules from the ClusterRoles that their selectors match. In
-//! a real cluster, kube-controller-manager's clusterrole-aggregation-controller does this a moment later.
+//! a cluster, kube-controller-manager's clusterrole-aggregation-controller does this a moment later.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,14 +14,14 @@ use crate::registry::scheme::codec;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::{KeyRange, Stored};
 
-/// The field manager of the real controller.
+/// Field manager of kube-controller-manager's controller.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
 impl Authorization {
     /// Updates aggregated ClusterRoles after a write, with one write for each; `cause` is the written object.
     pub(super) fn aggregate_cluster_roles(&self, rbac: &Rbac, row: &Row, cause: &str) {
         let _guard = rbac.aggregating.lock().unwrap_or_else(PoisonError::into_inner);
-        // Roles may aggregate aggregated roles, so the number of rounds is bounded by the number of roles.
+        // An aggregated role may be aggregated again, so the number of rounds is limited by the number of roles.
         let count = self.reader.store.snapshot(CLUSTER_ROLES).count(&KeyRange::of(None));
         for _ in 0..=count {
             if !self.aggregate_round(rbac, row) {
@@ -31,7 +31,7 @@ impl Authorization {
         tracing::debug!("aggregated ClusterRoles do not come to rest after a write of {cause}");
     }
 
-    /// Runs one round; returns `true` if something changed.
+    /// Updates each aggregated ClusterRole once; returns `true` if one has changed.
     fn aggregate_round(&self, rbac: &Rbac, row: &Row) -> bool {
         let everything = KeyRange::of(None);
         let snapshot = self.reader.store.snapshot(CLUSTER_ROLES);
@@ -45,7 +45,7 @@ impl Authorization {
             let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) else {
                 continue;
             };
-            // On a conflict, the other write starts its own round.
+            // On a conflict, the other write starts another round.
             if self.writer.replace(row, stored, body).is_ok() {
                 rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 has_changed = true;
@@ -54,7 +54,7 @@ impl Authorization {
         has_changed
     }
 
-    /// The role with the rules it should have; `None` if it has them.
+    /// Returns the role with its aggregated rules; `None` if it already has them.
     fn aggregated(&self, row: &Row, role: &Object, roles: &[Object]) -> Option<Object> {
         let rules = gathered(role, roles)?;
         if PolicyRule::of_role(role) == rules {
@@ -87,7 +87,7 @@ impl Authorization {
     }
 }
 
-/// The rules of all roles that an aggregated role's selectors find, each once; `None` for other roles.
+/// Returns the rules of all roles selected by an aggregated role, without duplicates; `None` for other roles.
 fn gathered(role: &Object, roles: &[Object]) -> Option<Vec<PolicyRule>> {
     Cursor::root(role).get("aggregationRule")?;
     let mut rules: Vec<PolicyRule> = Vec::new();

@@ -10,12 +10,12 @@ use crate::api::user::UserInfo;
 #[derive(Clone, Debug)]
 pub(crate) struct Authorizer {
     user: Arc<UserInfo>,
-    /// `None` without RBAC.
+    /// Roles and bindings; `None` without RBAC.
     policy: Option<Arc<Policy>>,
 }
 
 impl Authorizer {
-    /// The authorizer of another user.
+    /// Returns the authorizer of another user.
     pub(crate) fn of(&self, user: UserInfo) -> Self {
         Self {
             user: Arc::new(user),
@@ -23,7 +23,7 @@ impl Authorizer {
         }
     }
 
-    /// Decides if the user may do this, with the reason.
+    /// Returns the decision about a request, with the reason.
     pub(crate) fn decide(&self, request: &Attributes<'_>) -> Decision {
         decision(self.policy.as_deref(), &self.user, request)
     }
@@ -43,7 +43,7 @@ impl PartialEq for Authorizer {
 impl Eq for Authorizer {}
 
 impl Authorization {
-    /// Returns the authorizer of a user as of now.
+    /// Returns the authorizer of a user, with the current Roles and bindings.
     pub(crate) fn authorizer(&self, user: &UserInfo) -> Authorizer {
         Authorizer {
             user: Arc::new(user.clone()),

@@ -1,5 +1,5 @@
-//! The initial Roles and bindings, including Roles of Kubernetes' components. `bootstrap.txt` contains them; it is
-//! generated from the bootstrap policy of Kubernetes, and describes its own format.
+//! The initial Roles and bindings, including Roles of Kubernetes' components, from `bootstrap.txt`. That file is
+//! generated from the bootstrap policy of Kubernetes; its first lines describe the format.
 
 use super::GROUP;
 use crate::api::json::{Map, Value, json};
@@ -7,10 +7,10 @@ use crate::api::rbac::PolicyRule;
 
 const TABLE: &str = include_str!("bootstrap.txt");
 
-/// The label with which a ClusterRole is aggregated into `admin`, `edit` or `view`.
+/// Prefix of the labels of ClusterRoles to be aggregated into `admin`, `edit` or `view`.
 const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// Returns all of them, ready to be stored.
+/// Returns all initial Roles and bindings, ready to be stored.
 pub(crate) fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     for line in TABLE.lines() {
@@ -31,7 +31,7 @@ pub(crate) fn objects() -> Vec<Value> {
     objects
 }
 
-/// The words of a list; `-` is the empty word.
+/// Splits a list into words; `-` is the empty word.
 fn words(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(|word| if word == "-" { "" } else { word })
 }

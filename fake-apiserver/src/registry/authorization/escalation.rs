@@ -10,7 +10,7 @@ use crate::api::user::MASTERS;
 use crate::registry::request::WriteRequest;
 use crate::registry::types::cursor::Cursor;
 
-/// Fields of metadata that the garbage collector changes, or no user in particular.
+/// Fields of metadata that the garbage collector or the server changes. Changes of other fields are checked.
 const UNTOLD: [&str; 4] = ["finalizers", "managedFields", "ownerReferences", "resourceVersion"];
 
 impl Authorization {
@@ -51,7 +51,7 @@ impl Authorization {
         self.check_held(request, role.name(), &PolicyRule::of_role(role))?;
         let aggregates = |role: &Object| Cursor::root(role).is_set("aggregationRule");
         if aggregates(role) || old.is_some_and(aggregates) {
-            // It may aggregate any rules, now or later.
+            // The selectors may match other roles later, so the user needs all permissions.
             let held = self.check_held(request, role.name(), &PolicyRule::everything());
             let why = "must have cluster-admin privileges to use an aggregationRule";
             held.map_err(|_| Status::forbidden(&request.row.info.group_resource(), role.name(), why))?;
@@ -75,13 +75,13 @@ impl Authorization {
             return Ok(());
         }
         let rules = self.policy(rbac).role(kind, namespace, name).map_err(|missing| {
-            // As in kube-apiserver, the error names the requested resource instead of the role's.
+            // Same as in kube-apiserver: the error contains the requested resource instead of the missing role's.
             Status::not_found(&request.row.info.group_resource(), &missing.name)
         })?;
         self.check_held(request, binding.name(), &rules)
     }
 
-    /// Fails if the user lacks a permission that `rules` grant.
+    /// Fails if the user lacks a permission granted by `rules`.
     fn check_held(&self, request: &WriteRequest<'_>, name: &str, rules: &[PolicyRule]) -> Result<(), Status> {
         let user = request.user;
         let (held, errors) = self.rules_of(user, &request.info.namespace);
@@ -105,7 +105,7 @@ impl Authorization {
     }
 }
 
-/// Returns `true` if an update changes only fields that deletion needs, such as finalizers.
+/// Returns `true` if an update only changes fields such as finalizers, and therefore grants nothing.
 fn is_same_grant(object: &Object, old: &Object) -> bool {
     let told = |object: &Object| {
         let mut object = object.clone();

@@ -1,5 +1,5 @@
-//! Authorization by the stored Roles and bindings, which are parsed again after each write of one of them (rule Q2).
-//! Without RBAC every user has all permissions, and this module is not called.
+//! Authorization by the stored Roles and bindings, which are parsed again after a write to any of them (rule Q2).
+//! Without RBAC every user has all permissions.
 
 mod policy;
 mod escalation;
@@ -23,9 +23,9 @@ use policy::Policy;
 
 /// The API group of Roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// Prefix of the storage names of its resources.
+/// Prefix of the storage names of RBAC resources.
 const STORAGE_PREFIX: &str = "rbac.authorization.k8s.io/";
-/// The storage name of ClusterRoles.
+/// Storage name of ClusterRoles.
 const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 
 /// RBAC: the stored Roles and bindings, indexed for decisions.
@@ -33,16 +33,16 @@ const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 pub(crate) struct Rbac {
     /// Number of writes of Roles and bindings.
     writes: AtomicU64,
-    /// The policy read from them, and the number of writes before; `None` before the first request.
+    /// The parsed policy, with the value of `writes` for which it was read; `None` before the first request.
     policy: RwLock<Option<(u64, Arc<Policy>)>>,
-    /// Set if writes of ClusterRoles update aggregated ones.
+    /// Set if aggregated ClusterRoles are updated after writes of ClusterRoles.
     aggregates: bool,
-    /// Held while aggregated ClusterRoles are brought up to date.
+    /// Held while aggregated ClusterRoles are updated.
     aggregating: Mutex<()>,
 }
 
 impl Rbac {
-    /// Returns RBAC before the first decision.
+    /// Creates RBAC. The policy is read for the first decision.
     pub(crate) fn new(aggregates: bool) -> Self {
         Self {
             aggregates,
@@ -55,11 +55,12 @@ impl Rbac {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) is_allowed: bool,
-    /// Reason of RBAC; may be empty.
+    /// Reason given by RBAC; may be empty.
     pub(crate) reason: String,
 }
 
-/// Decides if a user may do something under a policy, with the reason; without one every user may do everything.
+/// Returns the decision about a user's request under a policy, with the reason. Without a policy every request is
+/// allowed.
 fn decision(policy: Option<&Policy>, user: &UserInfo, request: &Attributes<'_>) -> Decision {
     let (is_allowed, reason) = match policy {
         None => (true, String::new()),
@@ -72,12 +73,12 @@ fn decision(policy: Option<&Policy>, user: &UserInfo, request: &Attributes<'_>) 
     Decision { is_allowed, reason }
 }
 
-/// Decisions by the stored Roles and bindings, if RBAC is on.
+/// Authorization of requests, by the stored Roles and bindings if RBAC is enabled.
 #[derive(Debug)]
 pub(crate) struct Authorization {
     reader: Arc<Reader>,
     writer: Arc<Writer>,
-    /// `None` without RBAC: every user has all permissions.
+    /// RBAC; `None` if every user has all permissions.
     rbac: Option<Rbac>,
 }
 
@@ -86,12 +87,12 @@ impl Authorization {
         Self { reader, writer, rbac }
     }
 
-    /// Returns `true` if RBAC is on.
+    /// Returns `true` if RBAC is enabled.
     pub(crate) fn has_rbac(&self) -> bool {
         self.rbac.is_some()
     }
 
-    /// Returns `true` if the user may do this.
+    /// Returns `true` if the request is allowed for the user.
     pub(crate) fn is_allowed(&self, user: &UserInfo, request: &Attributes<'_>) -> bool {
         match &self.rbac {
             None => true,
@@ -99,7 +100,7 @@ impl Authorization {
         }
     }
 
-    /// Fails with 403 if the user may not do this (rule A23).
+    /// Fails with 403 if the request is not allowed for the user (rule A23).
     pub(crate) fn authorize(&self, user: &UserInfo, request: &Attributes<'_>) -> Result<(), Status> {
         if self.is_allowed(user, request) {
             return Ok(());
@@ -108,13 +109,13 @@ impl Authorization {
         Err(Status::not_allowed(request, &user.name, &reason))
     }
 
-    /// Decides if the user may do this, with the reason.
+    /// Returns the decision about a user's request, with the reason.
     pub(crate) fn decide(&self, user: &UserInfo, request: &Attributes<'_>) -> Decision {
         let policy = self.rbac.as_ref().map(|rbac| self.policy(rbac));
         decision(policy.as_deref(), user, request)
     }
 
-    /// Every rule of a user in a namespace and in the cluster, and the errors of the bindings.
+    /// Returns all rules of a user in a namespace and in the cluster, and the errors of the bindings.
     pub(crate) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         match &self.rbac {
             None => (PolicyRule::everything().into(), Vec::new()),
@@ -122,7 +123,7 @@ impl Authorization {
         }
     }
 
-    /// After a write to a Role or a binding.
+    /// Called after a write to a Role or binding: marks the policy as outdated and updates aggregated ClusterRoles.
     pub(super) fn roles_written(&self, row: &Row, key: &Key) {
         let Some(rbac) = self.rbac.as_ref().filter(|_| row.storage.starts_with(STORAGE_PREFIX)) else {
             return;
@@ -133,7 +134,7 @@ impl Authorization {
         }
     }
 
-    /// Gathers the aggregated ClusterRoles of a state that was stored without RBAC.
+    /// Updates the aggregated ClusterRoles of a state that was stored without RBAC.
     pub(crate) fn aggregate_roles(&self) {
         let row = self.reader.scheme().lookup(GROUP, "v1", "clusterroles");
         if let (Some(rbac), Some(row)) = (&self.rbac, row) {
@@ -141,14 +142,14 @@ impl Authorization {
         }
     }
 
-    /// After all state was replaced.
+    /// Called after all state was replaced: marks the policy as outdated.
     pub(super) fn roles_replaced(&self) {
         if let Some(rbac) = &self.rbac {
             rbac.writes.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Returns the current policy. Only the first request after a write has to read it.
+    /// Returns the current policy. It is only read again after a write to a Role or binding.
     fn policy(&self, rbac: &Rbac) -> Arc<Policy> {
         let writes = rbac.writes.load(Ordering::SeqCst);
         let known = rbac.policy.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! `Policy`: all Roles and bindings at one moment, indexed by subject.
+//! `Policy`: all Roles and bindings at one revision, indexed by subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::api::rbac::{Attributes, PolicyRule};
 use crate::api::user::{SERVICE_ACCOUNT_PREFIX, UserInfo};
 use crate::registry::types::cursor::Cursor;
 
-/// Rules by the Role's or ClusterRole's kind, namespace and name.
+/// Rules of each Role and ClusterRole, by kind, namespace and name.
 type Rules = BTreeMap<(&'static str, String, String), Arc<[PolicyRule]>>;
 
-/// All Roles and bindings.
+/// All Roles and bindings, indexed by subject.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     rules: Rules,
@@ -23,31 +23,31 @@ pub(super) struct Policy {
     namespaces: BTreeMap<String, Bindings>,
 }
 
-/// The bindings of one namespace or of the cluster, by name.
+/// The bindings of one namespace, or the ClusterRoleBindings, sorted by name.
 #[derive(Debug, Default)]
 struct Bindings {
     all: Vec<Binding>,
-    /// Bindings that name a user or a ServiceAccount, by the user's name, with the number of the subject.
+    /// For each user name, including names of ServiceAccounts: the indexes of bindings and of their subjects.
     users: BTreeMap<String, Vec<(usize, usize)>>,
-    /// The same for groups.
+    /// For each group: the indexes of bindings and of their subjects.
     groups: BTreeMap<String, Vec<(usize, usize)>>,
 }
 
 /// One binding.
 #[derive(Debug)]
 struct Binding {
-    /// As messages name it: `RoleBinding "name/namespace" of Role "name"`.
+    /// The binding in messages: `RoleBinding "name/namespace" of Role "name"`.
     shown: String,
-    /// The subjects in the format of messages.
+    /// The subjects as printed in messages.
     subjects: Vec<String>,
-    /// Rules of the role, or the error that the role does not exist.
+    /// Rules of the role, or an error if the role does not exist.
     rules: Result<Arc<[PolicyRule]>, String>,
 }
 
 /// A role that a binding refers to, but that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RoleMissing {
-    /// `role` or `clusterrole`, which is how the server names the resource here.
+    /// `role` or `clusterrole`: the resource as kube-apiserver prints it in this error.
     pub(super) resource: &'static str,
     pub(super) name: String,
 }
@@ -101,7 +101,7 @@ impl Policy {
             .map(|(binding, subject)| Grant { binding, subject })
     }
 
-    /// Returns every rule of a user, and the errors of the user's bindings.
+    /// Returns all rules of a user, and the errors of the user's bindings.
     pub(super) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         let mut seen: BTreeSet<&str> = BTreeSet::new();
@@ -119,7 +119,7 @@ impl Policy {
         (rules, errors)
     }
 
-    /// Returns the addition to a refusal: `RBAC: …` if bindings refer to roles that do not exist.
+    /// Returns the text appended to a refusal: `RBAC: …` if bindings refer to missing roles.
     pub(super) fn reason(&self, user: &UserInfo, namespace: &str) -> String {
         let (_, errors) = self.rules_of(user, namespace);
         match errors.as_slice() {
@@ -129,12 +129,12 @@ impl Policy {
         }
     }
 
-    /// The rules of a role that a binding in `namespace` refers to.
+    /// Returns the rules of a role that a binding in `namespace` refers to.
     pub(super) fn role(&self, kind: &str, namespace: &str, name: &str) -> Result<Arc<[PolicyRule]>, RoleMissing> {
         role(&self.rules, kind, namespace, name)
     }
 
-    /// Returns the bindings that name a user or one of the user's groups, each with the subject it names.
+    /// Returns the bindings that apply to the user or to one of the user's groups, each with the matching subject.
     fn applying<'a>(&'a self, user: &UserInfo, namespace: &str) -> impl Iterator<Item = (&'a Binding, &'a str)> {
         let within = (!namespace.is_empty()).then(|| self.namespaces.get(namespace));
         [Some(&self.cluster), within.flatten()]

@@ -1,4 +1,4 @@
-//! Replacement for `cel` without the feature `cel`: expressions are neither checked nor evaluated.
+//! Replaces `cel` if the feature `cel` is disabled: expressions are neither checked nor evaluated.
 
 /// Set if this build evaluates expressions.
 pub(crate) const IS_EVALUATED: bool = false;
@@ -6,7 +6,7 @@ pub(crate) const IS_EVALUATED: bool = false;
 pub(crate) mod requests {
     use crate::api::kubernetes_version::KubernetesVersion;
 
-    /// Declared names; always empty.
+    /// Declared names; always empty in this build.
     #[derive(Clone, Debug)]
     pub(crate) struct Names;
 

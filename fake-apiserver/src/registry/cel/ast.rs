@@ -1,17 +1,17 @@
-//! `Expression`: the tree of a parsed expression, whose parts are numbered as in cel-go's `common/ast`.
+//! `Expression`: the syntax tree of an expression. Its nodes are numbered as in cel-go's `common/ast`.
 
-/// An expression or a part of it.
+/// An expression or subexpression.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Expression {
-    /// Number of the part, by which the parser stores its position.
+    /// Number of the node, by which the parser stores its position.
     pub(crate) id: u64,
     pub(crate) expr: Expr,
 }
 
-/// Kinds of parts.
+/// The kinds of nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Expr {
-    /// Placeholder for a part with an error.
+    /// Placeholder for a node with an error.
     #[default]
     Unspecified,
     Call(CallExpr),
@@ -41,7 +41,7 @@ pub(crate) enum LiteralValue {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CallExpr {
     pub(crate) func_name: String,
-    /// Set for methods.
+    /// The object of a method call; `None` for functions.
     pub(crate) target: Option<Box<Expression>>,
     pub(crate) args: Vec<Expression>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct ListExpr {
     pub(crate) optional_indices: Vec<usize>,
 }
 
-/// An entry of a map or a field of a struct, with its number.
+/// An entry of a map or a field of a struct, with its node number.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EntryPart {
     pub(crate) id: u64,
@@ -105,7 +105,7 @@ pub(crate) struct MapEntryExpr {
     pub(crate) optional: bool,
 }
 
-/// A loop over the items of `iter_range`, with a variable for the result so far.
+/// A loop over the items of `iter_range`, with an accumulator variable for the result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ComprehensionExpr {
     pub(crate) iter_range: Expression,

@@ -1,6 +1,6 @@
-//! Depth to which a recursive parser descends into an expression, estimated without parsing it.
+//! Recursion depth of a parser for an expression, estimated without parsing it.
 
-/// Nesting of operators, selections and conditions.
+/// Nesting depth of operators, selections and conditions.
 #[derive(Clone, Copy, Default)]
 struct Levels {
     operators: usize,
@@ -29,22 +29,22 @@ struct Open {
     outer: Levels,
 }
 
-/// The scan of an expression.
+/// The state of a scan over an expression.
 #[derive(Default)]
 struct Scan {
     /// Maximum nesting of operators, brackets or selections, including chains of left-associative operators.
     deepest: usize,
     open: Vec<Open>,
     opened: usize,
-    /// The levels at the start of the innermost open bracket, and at the current position.
+    /// Levels at the start of the innermost open bracket.
     base: Levels,
     here: Levels,
-    /// Set if the expression cannot be parsed. A parser continues after an error, and may consider closed brackets
+    /// Set if the expression cannot be parsed. A parser continues after an error, and may treat closed brackets as
     /// open.
     is_broken: bool,
 }
 
-/// Returns an upper bound of the depth of an expression.
+/// Returns an upper bound of the recursion depth for an expression.
 pub(crate) fn depth_of(expression: &str) -> usize {
     let mut scan = Scan::default();
     let bytes = expression.as_bytes();
@@ -60,7 +60,7 @@ pub(crate) fn depth_of(expression: &str) -> usize {
 }
 
 impl Scan {
-    /// Reads the token that begins at `at`, and returns the start of the next one.
+    /// Reads the token at `at`, and returns the start of the next one.
     fn token(&mut self, bytes: &[u8], at: usize) -> usize {
         let next = bytes.get(at + 1).copied();
         match bytes[at] {
@@ -83,7 +83,7 @@ impl Scan {
             }
             b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'!' => self.operator(),
             b'?' => {
-                // The `?` in `a.?b` and `[?a]` is not a conditional.
+                // The `?` in `a.?b` and `[?a]` is not the conditional operator.
                 let before = at.checked_sub(1).map_or(b' ', |at| bytes[at]);
                 if !b".[{,".contains(&before) {
                     self.opened += 1;
@@ -100,7 +100,7 @@ impl Scan {
             b'`' => return self.quoted_name(bytes, at),
             byte => {
                 self.is_broken = true;
-                // The parser skips half an operator together with the next byte.
+                // The parser skips an incomplete operator together with the next byte.
                 return at + 1 + usize::from(b"=&|".contains(&byte));
             }
         }
@@ -112,7 +112,7 @@ impl Scan {
         self.here.selections = self.base.selections;
     }
 
-    /// Returns to the level of the bracket, plus `conditions`.
+    /// Resets the levels to the start of the bracket, plus `conditions`.
     fn restart(&mut self, conditions: usize) {
         self.here = Levels {
             conditions: self.here.conditions + conditions,
@@ -139,7 +139,7 @@ impl Scan {
         (self.base, self.here) = open.map_or_else(Default::default, |it| (it.base, it.outer));
     }
 
-    /// Reads a name, a number or a word, including a string literal with a prefix, such as `r'a'`.
+    /// Reads a name, a number, a keyword, or a string literal with a prefix, such as `r'a'`.
     fn word(&mut self, bytes: &[u8], at: usize) -> usize {
         let length = bytes[at..].iter().position(|&it| !is_word(it));
         let end = length.map_or(bytes.len(), |length| at + length);
@@ -167,8 +167,8 @@ impl Scan {
         end + 1
     }
 
-    /// Reads a string literal that begins at `at`. After a missing end or an invalid escape, the parser continues at
-    /// that position. It reads a raw literal again as a name and a string.
+    /// Reads a string literal that begins at `at`. If it is unterminated or has an invalid escape, the parser continues
+    /// at that position. A raw literal is then read again as a name and a string.
     fn text(&mut self, bytes: &[u8], start: usize, is_raw: bool) -> usize {
         let quote = bytes[start];
         if bytes[start..].starts_with(&[quote; 3]) {
@@ -219,7 +219,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The length of an escape after its backslash, or the length of its valid part as the error.
+/// Returns the length of an escape after its backslash; for an invalid escape, the error is the length of its valid
+/// part.
 fn escape(bytes: &[u8]) -> Result<usize, usize> {
     let (length, is_digit): (usize, fn(&u8) -> bool) = match bytes.first() {
         Some(b'x' | b'X') => (3, u8::is_ascii_hexdigit),

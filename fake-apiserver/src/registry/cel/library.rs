@@ -1,11 +1,11 @@
-//! The types of values, as expressions name and compare them.
+//! Types of values, with their names in expressions.
 
 use std::sync::Arc;
 
 use super::ast::{Expr, Expression};
 use super::objects::Value as CelValue;
 
-/// Types with which `type(x)` can be compared.
+/// Names of types with which `type(x)` can be compared.
 pub(crate) const TYPE_NAMES: [&str; 11] = [
     "type",
     "optional_type",
@@ -20,12 +20,12 @@ pub(crate) const TYPE_NAMES: [&str; 11] = [
     "null_type",
 ];
 
-/// Returns the type of a value, as a value.
+/// Returns the type of a value as a CEL value.
 pub(super) fn type_of(value: &CelValue) -> CelValue {
     type_value(type_name(value))
 }
 
-/// The name of the type of a value.
+/// Returns the name of a value's type.
 pub(super) fn type_name(value: &CelValue) -> &str {
     match value {
         CelValue::Int(_) => "int",
@@ -44,7 +44,7 @@ pub(super) fn type_name(value: &CelValue) -> &str {
     }
 }
 
-/// Returns the type that a dotted name such as `google.protobuf.Duration` denotes.
+/// Returns the type with a dotted name such as `google.protobuf.Duration`.
 pub(super) fn dotted_type(package: &Expression, name: &str) -> Option<CelValue> {
     let full = match &package.expr {
         Expr::Ident(package) => format!("{}.{name}", package.trim_start_matches('.')),
@@ -70,7 +70,7 @@ pub(super) fn dotted_type(package: &Expression, name: &str) -> Option<CelValue> 
 /// Prefix of the string that represents a type.
 pub(super) const TYPE_START: &str = "\u{0}type ";
 
-/// Represents a type by a string that no user can write.
+/// Creates a type value: a string that users cannot write in an expression.
 pub(super) fn type_value(name: &str) -> CelValue {
     CelValue::String(Arc::new(format!("{TYPE_START}{name}")))
 }

@@ -1,4 +1,4 @@
-//! `Value`: the values of expressions, and the maps, keys and library types among them.
+//! `Value`: the values of expressions, with their maps, keys and library types.
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::times::{Duration, Time};
 
-/// A value of an expression. Copies share their parts.
+/// A CEL value. Clones share their contents.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     List(Arc<Vec<Value>>),
@@ -21,7 +21,7 @@ pub(crate) enum Value {
     Bool(bool),
     Duration(Duration),
     Timestamp(Time),
-    /// A value of a library.
+    /// A value of a library type.
     Opaque(Arc<dyn Opaque>),
     Null,
 }
@@ -41,13 +41,13 @@ pub(crate) enum Key {
     String(Arc<String>),
 }
 
-/// A value of a type that a Kubernetes library of CEL defines.
+/// A value of a type from one of Kubernetes' CEL libraries.
 pub(crate) trait Opaque: Any + IsSame + fmt::Debug + Send + Sync {
-    /// The name of the type in expressions.
+    /// Returns the name of the type in expressions.
     fn runtime_type_name(&self) -> &str;
 }
 
-/// Equality of values whose types are erased; every [`Opaque`] type with `Eq` has it.
+/// Equality of type-erased values, implemented for every [`Opaque`] type with `Eq`.
 pub(crate) trait IsSame {
     /// Returns `true` if the other value has the same type and is equal.
     fn is_same(&self, other: &dyn Opaque) -> bool;
@@ -60,14 +60,14 @@ impl<T: Opaque + Eq> IsSame for T {
 }
 
 impl dyn Opaque {
-    /// The value as a type, if it is of this type.
+    /// Returns the value as a `T`, if it has this type.
     pub(crate) fn downcast_ref<T: Any>(&self) -> Option<&T> {
         let any: &dyn Any = self;
         any.downcast_ref()
     }
 }
 
-/// An optional value, which may be absent.
+/// An optional CEL value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OptionalValue(Option<Value>);
 
@@ -91,7 +91,7 @@ impl Opaque for OptionalValue {
     }
 }
 
-/// Error for a value of another type.
+/// Error for a value of the wrong type.
 #[derive(Debug)]
 pub(crate) struct OtherType;
 
@@ -107,7 +107,7 @@ impl<'a> TryFrom<&'a Value> for &'a OptionalValue {
 }
 
 impl Value {
-    /// The kind of value, as errors name it.
+    /// Returns the kind of a value for error messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Value::List(_) => "list",

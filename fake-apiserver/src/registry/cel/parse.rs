@@ -11,23 +11,23 @@ const CHARS_MAX: usize = 100_000;
 /// Maximum nesting depth of operators, brackets or selections.
 const DEPTH_MAX: usize = 250;
 
-/// Maximum length of a line that is shown with an error, in bytes.
+/// Maximum length in bytes of a line that is printed with an error.
 const SNIPPET_BYTES_MAX: usize = 16_384;
 
-/// Maximum number of errors reported for an expression, because each shows its line.
+/// Maximum number of errors reported for one expression, because each is printed with its line.
 pub(crate) const ERRORS_MAX: usize = 100;
 
-/// Parses an expression; errors have cel-go's text.
+/// Parses an expression; the errors are cel-go's.
 pub(crate) fn parse(expression: &str) -> Result<Expression, String> {
     parse_source(expression).map(|it| it.expression)
 }
 
-/// Parses an expression, and keeps the places of its parts.
+/// Parses an expression, and keeps the positions of its nodes.
 pub(crate) fn parse_source(expression: &str) -> Result<Parsed, String> {
     parse_source_of(expression, Dialect::STORED)
 }
 
-/// Parses an expression of a dialect, and keeps the places of its parts.
+/// Parses an expression in a dialect, and keeps the positions of its nodes.
 pub(crate) fn parse_source_of(expression: &str, dialect: Dialect) -> Result<Parsed, String> {
     check_size(expression)?;
     match syntax::parse(expression, dialect) {
@@ -44,7 +44,7 @@ pub(crate) fn parse_source_of(expression: &str, dialect: Dialect) -> Result<Pars
 fn syntax_error(expression: &str) -> String {
     let shown = show_errors(expression, syntax::syntax_errors(expression)).unwrap_or_default();
     match expression {
-        // For an empty expression, cel-go reports the end in column 0 and does not show a line.
+        // For an empty expression, cel-go reports an error in column 0 and does not print a line.
         "" => shown
             .lines()
             .next()
@@ -54,8 +54,8 @@ fn syntax_error(expression: &str) -> String {
     }
 }
 
-/// Turns calls such as `ip.isCanonical(x)`, which parse as methods of a variable, into calls of the function of this
-/// name.
+/// Replaces calls such as `ip.isCanonical(x)`, which are parsed as methods of a variable, with calls of the function of
+/// this name.
 fn name_functions(part: &mut Expression, dialect: Dialect) {
     if let Expr::Call(call) = &mut part.expr
         && let Some(target) = &call.target
@@ -72,8 +72,7 @@ fn name_functions(part: &mut Expression, dialect: Dialect) {
     });
 }
 
-/// Formats the errors of a parsed expression in the order of their offsets, each with its line; `None` if the list is
-/// empty.
+/// Formats the errors of a parsed expression, sorted by offset, each with its line; returns `None` for an empty list.
 pub(crate) fn show_errors(expression: &str, mut errors: Vec<(usize, String)>) -> Option<String> {
     let more = errors.len().saturating_sub(ERRORS_MAX);
     errors.truncate(ERRORS_MAX);
@@ -85,7 +84,8 @@ pub(crate) fn show_errors(expression: &str, mut errors: Vec<(usize, String)>) ->
     (!shown.is_empty()).then(|| shown.join("\n"))
 }
 
-/// Formats an error with its line and a mark below its position. Multi-byte characters get wide dots and marks.
+/// Formats an error with its line and a mark below its position. Multi-byte characters are shown as wide dots and
+/// marks.
 fn show_at(expression: &str, at: usize, what: &str) -> String {
     let read = expression.get(..at).unwrap_or(expression);
     let (line, before) = (read.matches('\n').count(), read.rsplit('\n').next().unwrap_or_default());
@@ -106,7 +106,7 @@ fn show_at(expression: &str, at: usize, what: &str) -> String {
     format!("{shown}\n | {}\n | {dots}{mark}", text.replace('\t', " "))
 }
 
-/// Refuses an expression that is too long or too deep for a recursive parser.
+/// Refuses an expression that is too long, or too deep for a recursive parser.
 fn check_size(expression: &str) -> Result<(), String> {
     let length = expression.chars().count();
     if length > CHARS_MAX {
@@ -138,7 +138,7 @@ pub(crate) fn names_variable(expression: &Expression, name: &str) -> bool {
     is_named
 }
 
-/// Calls `visit` with each part of an expression.
+/// Calls `visit` with each direct part of an expression.
 pub(crate) fn parts(expression: &Expression, visit: &mut dyn FnMut(&Expression)) {
     let entry = |entry: &EntryExpr, visit: &mut dyn FnMut(&Expression)| match entry {
         EntryExpr::MapEntry(entry) => {
@@ -162,7 +162,7 @@ pub(crate) fn parts(expression: &Expression, visit: &mut dyn FnMut(&Expression))
     }
 }
 
-/// Calls `visit` with each part of an expression.
+/// Calls `visit` with a mutable reference to each direct part of an expression.
 pub(crate) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
     match &mut expression.expr {
         Expr::Call(call) => {
@@ -202,7 +202,7 @@ pub(crate) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mu
     }
 }
 
-/// Escapes the name of a field for use in expressions.
+/// Escapes a field name for use in expressions.
 pub(crate) fn escape(name: &str) -> String {
     if CEL_RESERVED.contains(&name) {
         return format!("__{name}__");

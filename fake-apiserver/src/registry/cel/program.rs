@@ -1,5 +1,5 @@
-//! Expressions on objects without a schema, used by policies and match conditions: fields are not escaped, and types
-//! are determined at run time. The objects `Object{…}` and `JSONPatch{…}` are maps.
+//! Expressions about objects without a schema, as in policies and match conditions: fields are not escaped, and types
+//! are determined at run time. The objects `Object{…}` and `JSONPatch{…}` are represented as maps.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::api::json::{Map, Value};
 use crate::registry::cel::ast::{EntryExpr, Expr, Expression, LiteralValue, MapEntryExpr, MapExpr};
 use crate::registry::cel::objects::{Key, Map as CelMap, OptionalValue, Value as CelValue};
 
-/// Maximum number of parts of a value that is converted to JSON; objects in requests have fewer.
+/// Maximum number of parts in a value that is converted to JSON. Objects in requests have fewer.
 const JSON_MAX: usize = 2_000_000;
 
 /// A parsed expression.
@@ -46,7 +46,7 @@ fn key(name: &str) -> Key {
 }
 
 impl Program {
-    /// Parses an expression; the error is cel-go's text.
+    /// Parses an expression; the errors are cel-go's.
     pub(crate) fn parse(expression: &str) -> Result<Self, String> {
         let mut program = parse(expression)?;
         structs_to_maps(&mut program);
@@ -75,7 +75,7 @@ impl Program {
     }
 }
 
-/// Replaces structs by maps, because expressions are evaluated without structs, and policies return them.
+/// Replaces structs with maps, because evaluation does not support structs, which policies return.
 fn structs_to_maps(expression: &mut Expression) {
     if let Expr::Struct(made) = &mut expression.expr {
         let entries = std::mem::take(&mut made.entries).into_iter().map(|mut entry| {
@@ -98,7 +98,7 @@ fn structs_to_maps(expression: &mut Expression) {
 }
 
 impl ProgramOutcome {
-    /// Returns the bool, if the value is one.
+    /// Returns the value as a bool; `None` for other types.
     pub(crate) fn as_bool(&self) -> Option<bool> {
         match &self.0 {
             CelValue::Bool(value) => Some(*value),
@@ -119,14 +119,14 @@ impl ProgramOutcome {
         matches!(self.0, CelValue::Null)
     }
 
-    /// The name of the value's type.
+    /// Returns the name of the value's type.
     pub(crate) fn type_name(&self) -> String {
         self.0.kind().to_owned()
     }
 
-    /// Converts the value to JSON, or returns the reason why it cannot.
+    /// Converts the value to JSON, or returns the reason for a failure.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
-        // JSON repeats the parts that the value shares.
+        // Parts that the value shares are repeated in JSON.
         if eval::weight(&self.0, JSON_MAX) > JSON_MAX {
             return Err("the result is too large".to_owned());
         }

@@ -1,5 +1,5 @@
-//! `Names`: the names that expressions about a request or a device can use, with the types that kube-apiserver declares
-//! for admission (`k8s.io/apiserver/pkg/admission/plugin/cel`) and for devices
+//! `Names`: the variables available to expressions about a request or a device, with the types that kube-apiserver
+//! declares for admission (`k8s.io/apiserver/pkg/admission/plugin/cel`) and for devices
 //! (`k8s.io/dynamic-resource-allocation/cel`).
 
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use crate::api::kubernetes_version::KubernetesVersion;
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     environment: Environment,
-    /// The fields of `variables`, if there is such a variable.
+    /// The fields of `variables`, if this variable is declared.
     variables: Option<BTreeMap<String, Type>>,
 }
 
 impl Names {
-    /// Names for expressions about a request.
+    /// Returns the names for expressions about a request.
     pub(crate) fn of_requests(version: KubernetesVersion, has_params: bool) -> Self {
         let mut environment = Environment::new(version);
         environment.declare("object", Type::Dyn);
@@ -37,12 +37,12 @@ impl Names {
         }
     }
 
-    /// Names for the type check of a stored policy. `object` is the type of the objects, and `params` the type of the
-    /// parameters, if the policy has any.
+    /// Returns the names for the type check of a stored policy. `object` is the type of the objects, and `params` the
+    /// type of the parameters, if the policy has any.
     pub(crate) fn of_types(version: KubernetesVersion, object: &Type, params: Option<Type>) -> Self {
         let mut names = Self::of_requests(version, false);
         names.environment = names.environment.of_stored();
-        // Go declares this name for the evaluation only.
+        // Go only declares this name for evaluations.
         names.environment.remove("authorizer.requestResource");
         names.environment.declare("object", object.clone());
         names.environment.declare("oldObject", object.clone());
@@ -53,7 +53,7 @@ impl Names {
         names
     }
 
-    /// Names for selectors of devices.
+    /// Returns the names for selectors of devices.
     pub(crate) fn of_devices(version: KubernetesVersion) -> Self {
         let mut environment = Environment::new(version);
         environment.is_of_devices = true;
@@ -76,7 +76,8 @@ impl Names {
         }
     }
 
-    /// Names for rules about objects of any kind, without a request. A name with `true` is a list of objects.
+    /// Returns the names for rules about objects of any kind, without a request. A name with `true` is a list of
+    /// objects.
     pub(crate) fn of_objects<'a>(names: impl Iterator<Item = (&'a str, bool)>) -> Self {
         let mut environment = Environment::new(KubernetesVersion::default());
         for (name, is_list) in names {
@@ -89,13 +90,13 @@ impl Names {
         }
     }
 
-    /// Declares the variable `variables`, without fields so far.
+    /// Declares the variable `variables`, still without fields.
     pub(crate) fn add_variables(&mut self) {
         self.variables.get_or_insert_default();
         self.declare_variables();
     }
 
-    /// Declares a field of `variables` with its expression, which can read the fields declared before.
+    /// Declares a field of `variables` with its expression, which can read the fields that were declared before.
     pub(crate) fn declare(&mut self, name: &str, expression: &str) {
         let kind = match self.output(expression) {
             Ok(kind) => kept(&kind),
@@ -119,7 +120,7 @@ impl Names {
         self
     }
 
-    /// Returns the same names, with the structs that mutations create.
+    /// Returns the same names, with the structs that a mutation can create.
     #[must_use]
     pub(crate) fn of_mutations(mut self) -> Self {
         self.environment.mutates = true;
@@ -136,7 +137,7 @@ impl Names {
     }
 }
 
-/// Returns the error of an expression. Its type must be one of `wanted`, unless `wanted` is empty.
+/// Returns the error in an expression. The type of its result must be one of `wanted`, unless `wanted` is empty.
 pub(crate) fn problem(expression: &str, wanted: &[&str], names: &Names) -> Option<String> {
     let output = match names.output(expression) {
         Ok(output) => output.runtime_name(),
@@ -162,7 +163,8 @@ pub(crate) fn problem(expression: &str, wanted: &[&str], names: &Names) -> Optio
     }
 }
 
-/// The declared type of a variable: scalars, and lists and maps of them, keep their type; all others become `dyn`.
+/// Returns the declared type of a variable: scalars, and lists and maps of scalars, keep their type; others become
+/// `dyn`.
 fn kept(kind: &Type) -> Type {
     match kind {
         Type::List(items) => Type::list(kept(items)),

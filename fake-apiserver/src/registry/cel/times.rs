@@ -1,4 +1,4 @@
-//! `Time` and `Duration`: the timestamps and durations of expressions, with the ranges and text forms of Go's types.
+//! `Time` and `Duration`: the timestamps and durations of CEL, with the ranges and text formats of Go's types.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,17 +8,17 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::registry::types::decode::read_rfc3339;
 
-/// The seconds of all times, from the year 1 to 9999.
+/// Range of all times in seconds since 1970: from year 1 to year 9999.
 pub(crate) const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// A moment, with the offset from UTC in its text. Comparisons ignore the offset.
+/// A time, with the UTC offset for printing it. Comparisons ignore the offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     /// Seconds since 1970, within [`SECONDS`].
     seconds: i64,
-    /// The nanoseconds within the second.
+    /// Nanoseconds after that second.
     nanoseconds: i32,
     /// Seconds east of UTC.
     offset: i32,
@@ -35,7 +35,7 @@ impl Time {
         Self::new(seconds, nanoseconds, offset)
     }
 
-    /// A number of seconds since 1970.
+    /// Creates a time from a number of seconds since 1970.
     pub(crate) fn from_seconds(seconds: i64) -> Option<Self> {
         Self::new(seconds, 0, 0)
     }
@@ -48,22 +48,22 @@ impl Time {
         })
     }
 
-    /// Whole seconds since 1970.
+    /// Returns the whole seconds since 1970.
     pub(crate) fn seconds(&self) -> i64 {
         self.seconds
     }
 
-    /// The moment without its offset, this many seconds earlier; `None` in the last two days of the year 9999.
+    /// Returns the time minus this number of seconds, without its offset; `None` in the last two days of the year 9999.
     pub(crate) fn timestamp_before(&self, seconds: i64) -> Option<Timestamp> {
         Timestamp::new(self.seconds - seconds, self.nanoseconds).ok()
     }
 
-    /// The moment after a duration; `None` if it is out of range.
+    /// Returns this time plus a duration; `None` if it is out of range.
     pub(crate) fn checked_add(&self, length: Duration) -> Option<Self> {
         self.moved(i128::from(length.nanoseconds))
     }
 
-    /// The moment before a duration; `None` if it is out of range.
+    /// Returns this time minus a duration; `None` if it is out of range.
     pub(crate) fn checked_sub(&self, length: Duration) -> Option<Self> {
         self.moved(-i128::from(length.nanoseconds))
     }
@@ -76,7 +76,7 @@ impl Time {
         Self::new(seconds, nanoseconds, self.offset)
     }
 
-    /// The time since another moment; `None` if it is longer than any duration.
+    /// Returns the duration since another time; `None` if it is longer than any duration.
     pub(crate) fn since(&self, other: &Self) -> Option<Duration> {
         let nanoseconds = self.all_nanoseconds() - other.all_nanoseconds();
         i64::try_from(nanoseconds).ok().map(Duration::from_nanoseconds)
@@ -89,7 +89,7 @@ impl Time {
 
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 
-/// Go's `time.RFC3339Nano`.
+/// Formats a time like Go's `time.RFC3339Nano`.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = SignedDuration::from_secs(self.seconds + i64::from(self.offset));
@@ -182,7 +182,7 @@ impl Duration {
     }
 }
 
-/// The largest absolute value, which is the one of the minimum duration.
+/// Largest absolute value of a duration in nanoseconds: it belongs to the minimum duration.
 const MAGNITUDE_MAX: u64 = 1 << 63;
 
 /// Parses the number with its unit at the start of a text. Returns it in nanoseconds, with the rest of the text.

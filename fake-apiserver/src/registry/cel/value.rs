@@ -1,4 +1,4 @@
-//! Conversion of JSON to CEL values, if a schema does not determine the types.
+//! Converts JSON to CEL values, if their types are not determined by a schema.
 
 use std::collections::HashMap;
 use std::sync::Arc;

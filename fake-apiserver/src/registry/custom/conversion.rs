@@ -1,5 +1,5 @@
-//! Conversion by webhook (rule O10): caches the results of a CRD's webhook for readers. Reads are usually synchronous.
-//! A reader therefore converts all objects in one call first, and then finds the results in this cache.
+//! Conversion by webhook (rule O10): caches the results of a CRD's webhook. Most reads are synchronous, so a reader
+//! first converts all objects in one call, and then takes the results from this cache.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +15,15 @@ use crate::registry::types::go_text::go_type;
 use crate::registry::types::labels::{validate_annotations, validate_labels};
 use crate::registry::types::review_version::ReviewVersion;
 
-/// Maximum number of cached results per CRD. Above it the oldest are dropped, and requested again when needed.
+/// Maximum number of cached results per CRD. The oldest are dropped first; they are requested again when needed.
 const ANSWERS_MAX: usize = 65_536;
 
-/// Maximum size of the cached results, in bytes of JSON; the oldest are dropped beyond it.
+/// Maximum total size of the cached results, in bytes of JSON; the oldest are dropped first.
 const ANSWERS_BYTES_MAX: usize = 16 << 20;
 
 type Digest = [u8; 32];
 
-/// The webhook of a CRD, with its cached results.
+/// The conversion webhook of a CRD, with its cached results.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     /// Address of the webhook.
@@ -35,7 +35,7 @@ pub(crate) struct Conversion {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Results as JSON, which needs a ninth of the memory of a parsed object.
+    /// Results as JSON, which takes a ninth of the memory of parsed objects.
     answers: BTreeMap<Digest, Vec<u8>>,
     order: VecDeque<Digest>,
     bytes: usize,
@@ -61,7 +61,7 @@ impl Conversion {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = known.answers.get(&digest(object, api_version))?;
         let mut converted = Object(serde_json::from_slice(answer).ok()?);
-        // The webhook may change labels and annotations; all other metadata is the original's.
+        // A webhook may change labels and annotations; other metadata is copied from the original.
         let meta = converted.metadata().cloned().unwrap_or_default();
         let mut kept = object.metadata().cloned().unwrap_or_default();
         for field in ["labels", "annotations"] {
@@ -91,7 +91,7 @@ impl Conversion {
     }
 }
 
-/// Hashes an object without its resourceVersion, and the version to convert it to.
+/// Hashes an object without its resourceVersion, together with the target version.
 fn digest(object: &Object, api_version: &str) -> Digest {
     let mut hash = Sha256::new();
     hash.update(api_version.as_bytes());
@@ -111,7 +111,7 @@ fn digest(object: &Object, api_version: &str) -> Digest {
     hash.finalize().into()
 }
 
-/// Checks a converted object against its original. Errors have kube-apiserver's text.
+/// Checks a converted object against its original. The errors are kube-apiserver's.
 pub(crate) fn check(original: &Object, converted: &Object, api_version: &str) -> Result<(), String> {
     if converted.api_version() != api_version {
         return Err(format!(
@@ -165,7 +165,7 @@ fn check_metadata(original: &Object, converted: &Object) -> Result<(), String> {
             _ => validate_annotations(&cursor.at("metadata.annotations"), &mut errors),
         }
         if !errors.is_empty() {
-            // Go's path of annotations is in the singular.
+            // Go prints `annotation` in the singular in this path.
             return Err(errors
                 .aggregate()
                 .replace("metadata.annotations", "metadata.annotation"));

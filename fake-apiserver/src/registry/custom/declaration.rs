@@ -21,17 +21,17 @@ const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
 /// Maximum number of bytes of a character.
 const CHAR_BYTES: u64 = 4;
 
-/// The type of a schema; `None` if rules cannot access its values.
+/// Returns the type declared by a schema; `None` if rules cannot access its values.
 pub(super) fn decl_of(node: &Cursor<'_>, is_resource: bool) -> Option<Arc<Decl>> {
     Declarer { metadata: names_of }.declared(node, is_resource, "selfType")
 }
 
-/// The type of a value of a built-in type, with its name in errors.
+/// Returns the type of a built-in type's values; `name` is its name in errors.
 pub(crate) fn type_of_shape(shape: &'static Shape, name: &str) -> Type {
     decl_of_shape(shape, name).as_ref().map_or(Type::Dyn, Type::of)
 }
 
-/// The type of the objects of a version of a CRD in policies, where metadata has all of its fields.
+/// Returns the type of a custom resource's objects in policies, which can access all fields of metadata.
 pub(crate) fn type_of_objects(schema: &Cursor<'_>, name: &str) -> Type {
     let metadata = |path: &str| {
         let all = object_meta().and_then(|it| decl_of_shape(it, path));
@@ -41,7 +41,7 @@ pub(crate) fn type_of_objects(schema: &Cursor<'_>, name: &str) -> Type {
     decl.as_ref().map_or(Type::Dyn, Type::of)
 }
 
-/// The fields of metadata that rules can access.
+/// Returns the type of metadata in rules, with the fields that they can access.
 fn names_of(path: &str) -> Arc<Decl> {
     let names = ["name", "generateName"].map(|name| (name.to_owned(), any_text()));
     let kind = DeclKind::Object {
@@ -51,18 +51,18 @@ fn names_of(path: &str) -> Arc<Decl> {
     Decl::new(kind, 0, 2)
 }
 
-/// A string without a limit.
+/// Returns the type of strings without a length limit.
 fn any_text() -> Arc<Decl> {
     Decl::new(DeclKind::String, TEXT_MAX, 2)
 }
 
-/// Derives types, with the type of `metadata` at a path.
+/// Derives types from a schema. `metadata` returns the type of the metadata at a path.
 struct Declarer<F> {
     metadata: F,
 }
 
 impl<F: Fn(&str) -> Arc<Decl>> Declarer<F> {
-    /// The type of the schema at a path.
+    /// Returns the type declared by a schema at a path.
     fn declared(&self, node: &Cursor<'_>, is_resource: bool, path: &str) -> Option<Arc<Decl>> {
         if node.is_true("x-kubernetes-int-or-string") {
             return Some(Decl::new(DeclKind::Dyn, text_max(node), 1));
@@ -94,7 +94,7 @@ impl<F: Fn(&str) -> Arc<Decl>> Declarer<F> {
                 values.is_true("x-kubernetes-embedded-resource"),
                 &format!("{path}.@elem"),
             )?;
-            // A key, two quotation marks, a colon and a comma.
+            // Each entry has a key, two quotation marks, a colon and a comma.
             let most = limit(node, "maxProperties").unwrap_or((REQUEST_BYTES_MAX - 2) / (values.min_size + 6));
             return Some(Decl::new(DeclKind::Map(values), most, 2));
         }
@@ -143,7 +143,7 @@ fn of_string(node: &Cursor<'_>) -> Arc<Decl> {
     }
 }
 
-/// A limit in a schema; a negative one counts as 0.
+/// Returns a limit in a schema; 0 if it is negative.
 pub(super) fn limit(node: &Cursor<'_>, key: &str) -> Option<u64> {
     let value = node.get(key)?.as_f64()?;
     #[expect(
@@ -154,12 +154,12 @@ pub(super) fn limit(node: &Cursor<'_>, key: &str) -> Option<u64> {
     Some(value as u64)
 }
 
-/// Maximum number of bytes of a string.
+/// Returns the maximum number of bytes in a string.
 fn text_max(node: &Cursor<'_>) -> u64 {
     limit(node, "maxLength").map_or(TEXT_MAX, |most| most.saturating_mul(CHAR_BYTES))
 }
 
-/// Returns `true` if expressions can name a field.
+/// Returns `true` if expressions can refer to a field with this name.
 fn is_escapable(name: &str) -> bool {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_inside)

@@ -2,9 +2,9 @@
 //! fields that the schema does not declare. Stored objects pass through the same steps, because the schema may have
 //! changed since.
 //!
-//! The order for POST and PUT is: [`check_named`], [`coerce`] (unknown fields are warnings or, under Strict, a 400),
-//! [`check_version`], `Strategy::default`, and [`check_kind`] before validation. The result of a patch starts at
-//! [`coerce`].
+//! The order for POST and PUT is: [`check_named`], [`coerce`] (unknown fields are warnings, or a 400 under Strict),
+//! [`check_version`], `Strategy::default`, and [`check_kind`] before validation. For the result of a patch, the first
+//! step is [`coerce`].
 
 use super::definition::{CustomResource, CustomVersion};
 use super::schema::Structural;
@@ -18,11 +18,11 @@ use crate::api::resource::GroupKind;
 use crate::api::status::Status;
 use crate::registry::types::edit::round_large_numbers;
 
-/// Maximum number of characters of a body that an error quotes.
+/// Maximum number of bytes of a body that an error quotes.
 const QUOTED_BODY_MAX: usize = 30;
 
-/// Checks that the body names its kind; `raw` is the body as sent (rule A15). Go's lenient decoder reads the body as
-/// the kind of the path, so that its error is of that kind.
+/// Checks that the body contains a kind; `raw` is the body as sent (rule A15). Without field validation, Go decodes the
+/// body as the kind of the path and returns another error.
 pub(crate) fn check_named(
     object: &Object,
     raw: &[u8],
@@ -65,7 +65,7 @@ pub(crate) fn check_named(
 }
 
 /// Decodes the metadata, and removes unknown fields and forbidden nulls. Returns the paths of the unknown fields in the
-/// order in which errors list them. An object of another kind keeps its fields. The error is Go's text; see
+/// order in which errors list them. An object of another kind keeps its fields. The error is Go's; see
 /// [`cannot_be_handled`].
 pub(crate) fn coerce(
     object: &mut Object,
@@ -75,7 +75,7 @@ pub(crate) fn coerce(
     coerce_with(object, resource, version, default::drop_nulls)
 }
 
-/// Like [`coerce`], for the result of an apply: nulls are kept.
+/// Same as [`coerce`], for the result of an apply: nulls are kept.
 pub(crate) fn coerce_merged(
     object: &mut Object,
     resource: &CustomResource,
@@ -117,7 +117,8 @@ fn coerce_with(
     Ok(unknown)
 }
 
-/// The 400 for a body that cannot be decoded. `error` is the error of [`coerce`], or `strict decoding error: …`.
+/// Returns the 400 for a body that cannot be decoded. `error` is the error of [`coerce`], or `strict decoding error:
+/// …`.
 pub(crate) fn cannot_be_handled(object: &Object, version: &CustomVersion, error: &str) -> Status {
     let (kind, body_version) = (object.kind(), object.api_version());
     let body_version = body_version.rsplit('/').next().unwrap_or_default();
@@ -153,12 +154,12 @@ pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(),
     Err(Status::invalid(&kind, object.name(), &errors))
 }
 
-/// Converts a validated object to the storage version: `apiVersion` is rewritten, fields unknown to that version are
-/// dropped, and its defaults are filled in as on a read (rules O6, O10). A write is answered with the stored object
-/// [`restore`]d.
+/// Converts a validated object to the storage version: rewrites `apiVersion`, drops fields that are unknown to that
+/// version, and fills in its defaults as on a read (rules O6, O10). The response to a write contains the stored object,
+/// converted by [`restore`].
 ///
-/// Go stores the object without those defaults. Returns `true` if the next write through `version` would add them: they
-/// are fields that `version` has as well.
+/// Go stores the object without these defaults. Returns `true` if the next write through `version` would add them,
+/// which is the case if `version` has the same fields.
 pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) -> bool {
     if resource.storage.row.version == version.row.version {
         return false;
@@ -176,7 +177,8 @@ pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version:
 }
 
 /// Converts a stored object to `version`. Pruning and defaults of the storage version are applied first, because its
-/// schema may have changed (rules O5, O6). The requested version prunes, but does not default.
+/// schema may have changed (rules O5, O6). Fields unknown to the requested version are pruned, but its defaults are not
+/// filled in.
 pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     let stored = &resource.storage;
     freshen(object, stored);
@@ -185,13 +187,13 @@ pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &
     }
 }
 
-/// Applies the current schema of the storage version to an object that was just read.
+/// Applies the current schema of the storage version to an object read from storage.
 pub(crate) fn freshen(object: &mut Object, stored: &CustomVersion) {
     convert(object, stored);
     default::fill(object, &stored.schema);
 }
 
-/// Converts an object to another version: by the cached result of the webhook, or else by replacing its apiVersion.
+/// Converts an object to another version: uses the cached result of the webhook, or else replaces the apiVersion.
 pub(crate) fn convert_between(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     convert_whole(object, resource, version);
     convert(object, version);
@@ -212,7 +214,8 @@ pub(crate) fn convert_whole(object: &mut Object, resource: &CustomResource, vers
     }
 }
 
-/// Conversion strategy `None`: replaces `apiVersion`, and removes fields that the version's schema does not allow.
+/// Converts an object without a webhook (strategy `None`): replaces `apiVersion`, and removes fields that the version's
+/// schema does not allow.
 pub(crate) fn convert(object: &mut Object, version: &CustomVersion) {
     let api_version = version.row.api_version();
     if object.api_version() != api_version {

@@ -1,4 +1,4 @@
-//! Fills in defaults of the schema, and removes nulls that the schema does not allow (rule O6).
+//! Fills in the defaults of a schema, and removes nulls that the schema does not allow (rule O6).
 
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
@@ -32,7 +32,7 @@ fn drop_nulls_in(value: &mut Value, node: &Structural) {
     }
 }
 
-/// Fills in defaults for fields that are missing, or null although null is not allowed.
+/// Fills in the defaults of missing fields, and of null fields that are not nullable.
 pub(super) fn fill(map: &mut Map, node: &Structural) {
     if !node.below.defaults {
         return;

@@ -1,4 +1,4 @@
-//! `CustomResource`: a CustomResourceDefinition, parsed once for all requests.
+//! `CustomResource`: a parsed CustomResourceDefinition, shared by all requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -13,33 +13,34 @@ use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::no_version::NoVersion;
 
-/// Definition of a custom resource, parsed from a CRD when it is written and shared by requests.
+/// A custom resource as defined by its CRD. It is parsed when the CRD is written, and shared by all requests.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomResource {
-    /// The versions that are served, in the order of `spec.versions`; one row of discovery each.
+    /// The served versions, in the order of `spec.versions`; each is one row of discovery.
     pub(crate) served: Vec<Arc<CustomVersion>>,
     /// The names of all versions in the spec, served or not.
     pub(crate) versions: Vec<String>,
-    /// The version in which objects are stored, served or not.
+    /// The storage version, which need not be served.
     pub(crate) storage: Arc<CustomVersion>,
     /// Set if objects may be created; unset while the CRD is being deleted (rule O14).
     pub(crate) accepts_creates: bool,
     /// Set if the CRD has changed since its creation, so that objects may follow an older schema.
     pub(crate) has_changed: bool,
-    /// The webhook that converts between versions, if the CRD has one.
+    /// The conversion webhook, if the CRD has one.
     pub(crate) conversion: Option<Arc<Conversion>>,
-    /// The CRD's [`identity`](Self::identity). Rows made from CRDs with equal identities are interchangeable.
+    /// The CRD's [`identity`](Self::identity). Rows of CRDs with equal identities are interchangeable.
     pub(crate) definition: String,
-    /// The CRD's uid, generation and accepted names. A change of them ends the watches of its objects.
+    /// The CRD's uid, generation and accepted names. If they change, the watches of its objects end.
     pub(crate) served_as: String,
 }
 
-/// The schema of a version as in the CRD, and its parts of OpenAPI documents, which are created on first use.
+/// The schema of a version as in the CRD, with the corresponding parts of OpenAPI documents, which are created on first
+/// use.
 #[derive(Debug)]
 pub(crate) struct OpenApiSchema {
-    /// JSON; `null` if the CRD lacks a schema.
+    /// The schema as JSON; `null` if the CRD does not have one.
     pub(crate) text: Arc<str>,
-    /// A hash of all inputs from the version to a document.
+    /// Hash of everything in the version that affects a document.
     pub(crate) digest: OnceLock<String>,
     /// Parts of the version for the OpenAPI v2 document.
     pub(crate) v2: OnceLock<OpenApiParts>,
@@ -48,18 +49,18 @@ pub(crate) struct OpenApiSchema {
 /// Parts of an OpenAPI document.
 #[derive(Debug)]
 pub(crate) struct OpenApiParts {
-    /// By path.
+    /// Operations by path.
     pub(crate) paths: BTreeMap<String, Box<RawValue>>,
-    /// By name.
+    /// Definitions by name.
     pub(crate) definitions: BTreeMap<String, Box<RawValue>>,
     /// Parameters that the paths refer to, by name.
     pub(crate) parameters: BTreeMap<String, Box<RawValue>>,
-    /// Names of external definitions that these refer to.
+    /// Names of other definitions to which these parts refer.
     pub(crate) wanted: Vec<String>,
 }
 
 impl OpenApiSchema {
-    /// Wraps a schema; nothing is derived from it yet.
+    /// Wraps a schema. The other fields are computed later.
     pub(crate) fn new(text: impl Into<Arc<str>>) -> Self {
         Self {
             text: text.into(),
@@ -69,27 +70,27 @@ impl OpenApiSchema {
     }
 }
 
-/// A structural schema that is parsed on first use, because most of many CRDs are never used.
+/// A structural schema that is parsed on first use, because most CRDs of a cluster are never used.
 pub(crate) type LazySchema = LazyLock<Structural, Box<dyn FnOnce() -> Structural + Send>>;
 
 /// One version of a custom resource.
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
-    /// Its row in discovery.
+    /// Row in discovery.
     pub(crate) row: ResourceInfo,
-    /// The type of its objects, parsed from `open_api` on first use.
+    /// Type of the objects, parsed from `open_api` on first use.
     pub(crate) schema: LazySchema,
     /// The schema as in the CRD, for OpenAPI documents.
     pub(crate) open_api: OpenApiSchema,
-    /// `additionalPrinterColumns` as in the CRD.
+    /// `additionalPrinterColumns` of the CRD.
     pub(crate) columns: Vec<Value>,
-    /// Fields that field selectors accept, in addition to metadata.
+    /// Fields supported by field selectors, in addition to metadata.
     pub(crate) selectable: Vec<SelectableField>,
     /// Set if `/status` is enabled.
     pub(crate) has_status: bool,
-    /// The paths that `/scale` maps to, if it is enabled.
+    /// Paths of the fields for `/scale`, if it is enabled.
     pub(crate) scale: Option<ScalePaths>,
-    /// The warning added to every response of this version (rule O13).
+    /// Warning in every response for this version (rule O13).
     pub(crate) deprecation: Option<String>,
 }
 
@@ -100,7 +101,7 @@ pub(crate) struct SelectableField {
     pub(crate) label: String,
 }
 
-/// Paths of the fields of `/scale` in the object, as in the CRD.
+/// Paths of the fields for `/scale` in an object, as in the CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
     /// `specReplicasPath`
@@ -130,7 +131,7 @@ fn generation_of(crd: &Object) -> i64 {
 }
 
 impl CustomResource {
-    /// Reads a valid CRD; `None` if a required field is missing. The result serves nothing unless the CRD is
+    /// Parses a valid CRD; returns `None` if a required field is missing. No versions are served unless the CRD is
     /// Established.
     pub(crate) fn parse(crd: &Object) -> Option<Self> {
         let root = Cursor::root(crd);
@@ -148,7 +149,7 @@ impl CustomResource {
                 "Cluster" => Scope::Cluster,
                 _ => Scope::Namespaced,
             },
-            // Deprecation warnings name this version as the replacement.
+            // Deprecation warnings recommend this version as the replacement.
             preferred: preferred_version(&spec),
             stored: spec
                 .items("versions")
@@ -189,21 +190,21 @@ impl CustomResource {
         condition_is(crd, "Established", "True")
     }
 
-    /// A CRD's uid, generation, accepted names and stage of life. CRDs with equal identities define
-    /// the same resource.
+    /// Returns a CRD's uid, generation and accepted names, and whether it is established or being deleted. CRDs with
+    /// equal identities define the same resource.
     pub(crate) fn identity(crd: &Object) -> String {
         let (established, terminating) = (Self::is_established(crd), crd.is_terminating());
         format!("{}/{established}/{terminating}", Self::served_as(crd))
     }
 
-    /// A CRD's uid, generation and accepted names: the real server builds a new storage if they change.
+    /// Returns a CRD's uid, generation and accepted names. If they change, kube-apiserver creates a new storage.
     fn served_as(crd: &Object) -> String {
         let names = Cursor::root(crd).at("status.acceptedNames").to_value();
         format!("{}/{}/{names}", crd.uid(), generation_of(crd))
     }
 
-    /// Reason why objects cannot be converted to a version that is not served. Versions that the spec does not
-    /// list are refused, as in `crConverter` of k8s.io/apiextensions-apiserver.
+    /// Returns the reason why objects cannot be converted to a version that is not served. Versions that are not in the
+    /// spec are refused, as in `crConverter` of k8s.io/apiextensions-apiserver.
     pub(crate) fn no_version(&self, api_version: &str) -> NoVersion {
         let of_group = api_version
             .strip_prefix(&*self.storage.row.group)
@@ -216,18 +217,18 @@ impl CustomResource {
         ))
     }
 
-    /// The served version of this name.
+    /// Returns the served version with this name.
     pub(crate) fn version(&self, name: &str) -> Option<&Arc<CustomVersion>> {
         self.served.iter().find(|it| it.row.version == name)
     }
 }
 
-/// A string that validation requires.
+/// Returns a string that every valid CRD contains.
 fn demanded<'a>(value: &Cursor<'a>, way: &str) -> Option<&'a str> {
     value.get(way)?.as_str()
 }
 
-/// Shared context of all versions of a CRD while they are read.
+/// State shared by all versions of a CRD while they are parsed.
 struct Reader<'a> {
     group: &'a str,
     names: Cursor<'a>,
@@ -325,7 +326,8 @@ impl SelectableField {
         })
     }
 
-    /// The field's value in an object as selectors compare it; an absent field has the empty string (rule F9).
+    /// Returns the value of the field in an object, as compared by selectors; an empty string if it is absent (rule
+    /// F9).
     pub(crate) fn value(&self, object: &Map) -> String {
         match Cursor::root(object).get(&self.label) {
             None => String::new(),
@@ -345,18 +347,18 @@ impl ScalePaths {
     }
 }
 
-/// Returns `true` if a CRD has this condition with this status.
+/// Returns `true` if a CRD has a condition with this status.
 pub(super) fn condition_is(crd: &Object, kind: &str, wanted: &str) -> bool {
     condition(crd, kind).is_some_and(|it| Cursor::root(it).text("status") == wanted)
 }
 
-/// The condition of a type in a CRD's status.
+/// Returns the condition of a type in a CRD's status.
 pub(super) fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Map> {
     let mut conditions = Cursor::root(crd).maps("status.conditions");
     conditions.find(|it| Cursor::root(it).text("type") == kind)
 }
 
-/// The newest served version that is not deprecated, in the order of Kubernetes' version priority.
+/// Returns the served version with the highest priority that is not deprecated.
 fn preferred_version<'a>(spec: &Cursor<'a>) -> Option<&'a str> {
     let versions = spec.maps("versions").map(Cursor::root);
     let usable = versions.filter(|it| it.is_true("served") && !it.is_true("deprecated"));
@@ -365,7 +367,8 @@ fn preferred_version<'a>(spec: &Cursor<'a>) -> Option<&'a str> {
         .max_by(|a, b| version_rank(a).cmp(&version_rank(b)).then_with(|| b.cmp(a)))
 }
 
-/// Rank of a version: by stability (GA, beta, alpha), then by number. Versions of another format have the lowest rank.
+/// Returns the priority of a version: by stability (GA, beta, alpha), then by number. Versions in another format have
+/// the lowest priority.
 pub(crate) fn version_rank(version: &str) -> (u8, u64, u64) {
     let parse = || {
         let rest = version.strip_prefix('v')?;

@@ -1,4 +1,4 @@
-//! Whole objects inside a custom resource (`x-kubernetes-embedded-resource`): their metadata is decoded and checked.
+//! Whole objects inside a custom resource (`x-kubernetes-embedded-resource`): decodes and checks their metadata.
 
 use super::metadata;
 use super::path::Path;
@@ -11,8 +11,7 @@ use crate::registry::kinds::metadata as rules;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Decodes the metadata of all embedded objects, and adds the paths of unknown fields. The error has kube-apiserver's
-/// text.
+/// Decodes the metadata of all embedded objects, and adds the paths of unknown fields. The error is kube-apiserver's.
 pub(super) fn decode(map: &mut Map, node: &Structural, unknown: &mut Vec<String>) -> Result<(), String> {
     if !node.below.embedded {
         return Ok(());
@@ -24,7 +23,7 @@ pub(super) fn decode(map: &mut Map, node: &Structural, unknown: &mut Vec<String>
     Ok(())
 }
 
-/// Like [`decode`], for a single value, without reporting unknown fields.
+/// Same as [`decode`], for a default value. Does not report unknown fields.
 pub(super) fn decode_default(value: &mut Value, node: &Structural) {
     if node.below.embedded {
         // Validation refuses malformed metadata later.
@@ -62,7 +61,7 @@ fn decode_value(
     }
 }
 
-/// `apiVersion`, `kind` and `metadata`, which the schema does not have to declare.
+/// Decodes `apiVersion`, `kind` or `metadata`, which the schema need not declare.
 fn decode_implied(name: &str, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) -> Result<(), String> {
     let invalid = |value: &Value, detail: String| {
         let error = FieldError {
@@ -83,7 +82,7 @@ fn decode_implied(name: &str, value: &mut Value, path: &Path<'_>, unknown: &mut 
     }
 }
 
-/// Checks all embedded objects in the value under a cursor.
+/// Checks all embedded objects in a value.
 pub(super) fn validate(value: &Cursor<'_>, node: &Structural, errors: &mut FieldErrors) {
     if !node.below.embedded {
         return;

@@ -1,4 +1,4 @@
-//! The `format` of a schema: supported formats, and the strings they accept.
+//! The `format` of a schema: supported formats, and the strings they permit.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
@@ -7,14 +7,14 @@ use regex::Regex;
 
 use super::json_type::JsonType;
 
-/// A format that is enforced. Others are ignored, with a warning when the CRD is written (rule O21).
+/// A format that is enforced. Other formats are ignored, with a warning when the CRD is written (rule O21).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     name: String,
     for_strings: bool,
 }
 
-/// Formats of strings, dashes removed.
+/// Formats of strings, without dashes.
 const STRING_FORMATS: &[&str] = &[
     "bsonobjectid",
     "byte",
@@ -45,7 +45,7 @@ const STRING_FORMATS: &[&str] = &[
 ];
 
 impl Format {
-    /// Returns the format, if it is supported for values of this type.
+    /// Returns the format if it is supported for values of this type.
     pub(super) fn parse(name: &str, kind: Option<JsonType>) -> Option<Self> {
         let (known, for_strings) = match kind {
             None | Some(JsonType::String) => (STRING_FORMATS.contains(&name.replace('-', "").as_str()), true),
@@ -59,7 +59,7 @@ impl Format {
         })
     }
 
-    /// The name as in the schema.
+    /// Returns the name as spelled in the schema.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -103,7 +103,7 @@ impl Format {
     }
 }
 
-/// A pattern that is compiled on first use.
+/// A regular expression that is compiled on first use.
 struct Known {
     pattern: &'static str,
     compiled: OnceLock<Option<Regex>>,
@@ -157,7 +157,7 @@ fn is_cidr(text: &str) -> bool {
 }
 
 fn is_date_time(text: &str) -> bool {
-    // Go's library accepts a bare date, and fractions of any length.
+    // Go's library permits a date without a time, and fractions of any length.
     let has_time = text.parse::<jiff::Timestamp>().is_ok();
     has_time && text.len() > 10 && matches!(text.as_bytes()[10], b'T' | b't' | b' ')
 }
@@ -303,7 +303,7 @@ fn is_mac(text: &str) -> bool {
     false
 }
 
-/// Returns `true` if Go's `url.ParseRequestURI` accepts it: an absolute URI or an absolute path.
+/// Returns `true` if Go's `url.ParseRequestURI` accepts the text: an absolute URI or an absolute path.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.chars().any(|c| c.is_ascii_control()) {
         return false;
@@ -328,7 +328,7 @@ fn is_uri(text: &str) -> bool {
     is_scheme && port_is_number && !authority.unwrap_or("").contains([' ', '<', '>', '"'])
 }
 
-/// A UUID with or without dashes, of a given version if there is one.
+/// Returns `true` if the text is a UUID, with or without dashes, and of this version if one is given.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let bytes = text.as_bytes();
     let mut hex = Vec::with_capacity(32);

@@ -1,24 +1,24 @@
-//! Accessors for the keywords of a CRD's schema. As in Go, a keyword with a zero value counts as absent.
+//! Accessors for the keywords of a CRD's schema. As in Go, a keyword with a zero value is treated as absent.
 
 use crate::registry::types::cursor::Cursor;
 
 impl<'a> Cursor<'a> {
-    /// A keyword that holds one schema.
+    /// Returns the schema in a keyword.
     pub(super) fn schema(&'a self, key: &'a str) -> Option<Cursor<'a>> {
         Some(self.at(key)).filter(Cursor::is_schema)
     }
 
-    /// The declared fields.
+    /// Returns the declared fields.
     pub(super) fn properties(&'a self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.entries("properties").filter(|(_, it)| it.is_schema())
     }
 
-    /// One declared field.
+    /// Returns a declared field.
     pub(super) fn property(&'a self, name: &'a str) -> Option<Cursor<'a>> {
         Some(self.entry_of("properties", name)).filter(Cursor::is_schema)
     }
 
-    /// The schemas under `not`, `allOf`, `anyOf` and `oneOf`, with their index.
+    /// Returns the schemas in `not`, `allOf`, `anyOf` and `oneOf`, each with its index.
     pub(super) fn branches(&'a self) -> impl Iterator<Item = (&'static str, Option<usize>, Cursor<'a>)> {
         let not = self.schema("not").map(|it| ("not", None, it));
         let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(move |junctor| {
@@ -28,7 +28,7 @@ impl<'a> Cursor<'a> {
         not.into_iter().chain(lists).filter(|(_, _, it)| it.is_schema())
     }
 
-    /// Calls `visit` with this schema and all schemas below it.
+    /// Calls `visit` with this schema and every schema inside it.
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&Cursor<'_>)) {
         visit(self);
         let properties = self.properties().map(|(_, it)| it);

@@ -16,7 +16,7 @@ enum Type {
     Int64,
     Bool,
     Time,
-    /// Any JSON.
+    /// Any JSON value.
     Raw,
     TextMap,
     TextList,
@@ -89,7 +89,7 @@ const fn always(name: &'static str, kind: Type) -> Field {
     }
 }
 
-/// Decodes `metadata`. Adds the paths of unknown fields, below `prefix`, to `unknown`; the error has Go's text.
+/// Decodes `metadata`. Adds the paths of unknown fields, with `prefix`, to `unknown`. The error is Go's.
 pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<String>) -> Result<(), String> {
     if metadata.is_null() {
         *metadata = Value::Object(Map::new());
@@ -106,17 +106,17 @@ pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<Strin
         prefix,
     };
     decode_struct(map, OBJECT_META, &place, unknown)?;
-    // A pointer in Go, which is encoded even if it points to zero.
+    // In Go this field is a pointer, so it is encoded even if the value is zero.
     keep_entries(map, |name, value| {
         name == "deletionGracePeriodSeconds" || !is_empty(value)
     });
     Ok(())
 }
 
-/// Position of a struct to decode, in Go's types and in the object.
+/// Position of a struct that is decoded, in Go's types and in the object.
 struct Place<'a> {
     go_struct: &'a str,
-    /// The path of JSON names from the metadata, ending in a dot unless empty.
+    /// Path of JSON names within the metadata, with a trailing dot unless it is empty.
     path: &'a str,
     prefix: &'a str,
 }
@@ -225,7 +225,7 @@ fn decode_time(value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns `true` if Go omits the value.
+/// Returns `true` if Go omits the value when encoding it.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! Custom resources: the parsed CustomResourceDefinition, and the strategy of the objects it defines.
+//! Custom resources: the parsed CustomResourceDefinition, and the strategy of its objects.
 
 pub(crate) mod schema;
 pub(crate) mod strategy;

@@ -1,4 +1,4 @@
-//! JSON numbers as Go parses and prints them, and their validation against a schema.
+//! JSON numbers: parses and prints them like Go, and validates them against a schema.
 
 use serde_json::Number;
 
@@ -6,24 +6,23 @@ use super::json_type::JsonType;
 use super::schema::Checks;
 use crate::api::json::Value;
 
-/// Error of a number.
+/// Validation error of a number.
 #[derive(Debug, PartialEq)]
 pub(super) enum Problem {
-    /// The number, or a bound of the schema, does not fit the type. The text does not contain the path yet, which
-    /// follows it.
+    /// The number, or a limit in the schema, is out of the range of the type. The path must be appended to the text.
     Range(String),
-    /// It violates a bound; contains the text after `<path> in body `.
+    /// The number violates a limit; contains the text after `<path> in body `.
     Bound(String),
-    /// The schema's factor is not positive; contains the factor as Go prints it.
+    /// `multipleOf` is not positive; contains its value as printed by Go.
     Factor(String),
 }
 
-/// Returns the number if it is an integer of at most 64 bits. Go then decodes it as an integer.
+/// Returns the number if it is an integer of at most 64 bits, which Go decodes as an integer.
 pub(super) fn integer(number: &Number) -> Option<i64> {
     number.as_i64()
 }
 
-/// Turns whole floats such as `1.0` and `1e3` into integers, as kube-apiserver returns them after storing.
+/// Replaces whole floats such as `1.0` and `1e3` with integers. kube-apiserver returns them in this form after storing.
 pub(super) fn normalize(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -40,7 +39,7 @@ pub(super) fn normalize(value: &mut Value) {
     }
 }
 
-/// A float as Go's `%v` prints it.
+/// Formats a float like Go's `%v`.
 pub(super) fn go_float(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else {
@@ -55,7 +54,7 @@ pub(super) fn go_float(value: f64) -> String {
     }
 }
 
-/// Returns the errors of `number`, in kube-apiserver's order.
+/// Returns the errors of a number, in kube-apiserver's order.
 pub(super) fn problems(checks: &Checks, kind: Option<JsonType>, number: &Number) -> Vec<Problem> {
     let mut found = Vec::new();
     let format = checks.format.as_ref().map_or("", |format| format.name());
@@ -116,7 +115,7 @@ fn check_multiple(factor: f64, whole: Option<i64>, real: f64, found: &mut Vec<Pr
     }
 }
 
-/// Returns `true` if a float counts as an integer, with the tolerance of Go's OpenAPI library.
+/// Returns `true` if a float is treated as an integer, with the tolerance of Go's OpenAPI library.
 pub(super) fn is_whole(value: f64) -> bool {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     if !value.is_finite() || value.abs() > LARGEST {
@@ -127,7 +126,7 @@ pub(super) fn is_whole(value: f64) -> bool {
     distance == 0.0 || (value != 0.0 && distance / value.abs().max(low.abs()) < 1e-9)
 }
 
-/// The range of numbers that a `type` with a `format` can represent.
+/// The range of numbers for a `type` with a `format`.
 struct Range<'a> {
     kind: Option<JsonType>,
     format: &'a str,

@@ -1,15 +1,15 @@
-//! A path built on the stack during a walk over a value; it is formatted only for an error.
+//! A path that is built on the stack while a value is traversed. It is only formatted for errors.
 
-/// Position of a walk.
+/// Position in a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Path<'a> {
-    /// The value at which the walk began.
+    /// The whole value.
     Root,
-    /// In a field of a map.
+    /// A field of a map.
     Field(&'a Path<'a>, &'a str),
-    /// In an item of a list.
+    /// An item of a list.
     Index(&'a Path<'a>, usize),
-    /// An entry of a map, written in brackets.
+    /// An entry of a map, printed in brackets.
     Key(&'a Path<'a>, &'a str),
 }
 
@@ -30,7 +30,7 @@ impl<'a> Path<'a> {
         matches!(self, Path::Root)
     }
 
-    /// `spec.list[0].name`; empty at the root.
+    /// Formats the path like `spec.list[0].name`; returns an empty string for the root.
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         self.write(&mut out);

@@ -1,4 +1,4 @@
-//! `Properties`: the declared fields of a schema node, for parallel walks over objects.
+//! `Properties`: the declared fields of a schema node, searched in parallel with the fields of an object.
 
 use super::schema::{Additional, Structural};
 
@@ -15,26 +15,26 @@ impl FromIterator<(String, Structural)> for Properties {
 }
 
 impl Properties {
-    /// Returns `true` if no field is declared.
+    /// Returns `true` if the list of declared fields is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The fields in the order of their names.
+    /// Returns the fields, sorted by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Structural)> {
         self.0.iter().map(|(name, node)| (name, node))
     }
 
-    /// One field.
+    /// Returns the field with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Structural> {
         let at = self.0.binary_search_by(|(it, _)| (**it).cmp(name)).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// Finds a field during a walk in which names are mostly in order. `next` starts at 0, and is the index after the
-    /// last field found. Names in order are found fastest.
+    /// Finds a field while the fields of an object are traversed. `next` is 0 at first, and then the index after the
+    /// last field found. The search is fastest if the names are sorted.
     pub(super) fn find_from(&self, next: &mut usize, name: &str) -> Option<&Structural> {
-        // More distant names use binary search, because an object may contain only few of the fields.
+        // If the name is further away, binary search is used, because an object may contain only few of the fields.
         const NEAR: usize = 4;
         let rest = self.0.get(*next..).unwrap_or_default();
         for (at, (it, node)) in rest.iter().take(NEAR).enumerate() {
@@ -61,7 +61,7 @@ impl Properties {
     }
 }
 
-/// A walk over the fields of a node in parallel with an object, which names the fields in their order.
+/// The declared fields of a node, searched in the order of an object's fields.
 #[derive(Debug)]
 pub(super) struct FieldsInOrder<'a> {
     node: &'a Structural,
@@ -69,17 +69,17 @@ pub(super) struct FieldsInOrder<'a> {
 }
 
 impl<'a> FieldsInOrder<'a> {
-    /// Starts the walk.
+    /// Starts at the first field.
     pub(super) fn of(node: &'a Structural) -> Self {
         Self { node, next: 0 }
     }
 
-    /// The schema of a declared field.
+    /// Returns the schema of a declared field.
     pub(super) fn declared(&mut self, name: &str) -> Option<&'a Structural> {
         self.node.properties.find_from(&mut self.next, name)
     }
 
-    /// The schema of a declared field, or the shared schema of undeclared fields.
+    /// Returns the schema of a declared field, or the schema of all undeclared fields.
     pub(super) fn child(&mut self, name: &str) -> Option<&'a Structural> {
         match (self.declared(name), &self.node.additional) {
             (Some(node), _) => Some(node),

@@ -1,4 +1,4 @@
-//! Every CRD and custom resource gets an answer: nothing panics, and pruning is idempotent.
+//! Checks that no CRD or custom resource causes a panic, and that pruning is idempotent.
 
 use proptest::prelude::*;
 
@@ -14,12 +14,12 @@ use crate::api::object::Object;
 use crate::registry::kinds::strategy::Strategy as _;
 use crate::registry::types::pattern::Pattern;
 
-/// The strategy in 1.36.
+/// The strategy of Kubernetes 1.36.
 const CRDS: CrdStrategy = CrdStrategy {
     version: KubernetesVersion::V1_36,
 };
 
-/// Names shared by schemas and objects, so that they match often.
+/// Returns names for both schemas and objects, so that they match often.
 fn name() -> BoxedStrategy<String> {
     prop::sample::select(vec![
         "a", "b", "spec", "status", "metadata", "kind", "name", "labels", "x.y", "/", "",
@@ -51,7 +51,7 @@ fn any_json() -> BoxedStrategy<Value> {
     recursive.boxed()
 }
 
-/// A schema with keywords that mostly have the right type.
+/// Returns a schema with keywords that mostly have the right type.
 fn schema() -> BoxedStrategy<Value> {
     let kind = prop::sample::select(vec!["object", "array", "string", "integer", "number", "boolean"]);
     let leaf = kind.prop_map(|kind| json!({"type": kind}));
@@ -151,7 +151,7 @@ proptest! {
         strategy.validate(&new, &mut errors);
         in_context("", |context| strategy.validate_update(&new, &old, &mut errors, context));
         in_context("status", |context| strategy.validate_update(&new, &old, &mut errors, context));
-        // The CRD would have been refused because of unknown fields in a default.
+        // Schemas with defaults are excluded, because a CRD is refused for unknown fields in a default.
         if decodes[0] && !has_default {
             prop_assert_eq!(decode::coerce(&mut new, &resource, &version), Ok(Vec::new()));
         }

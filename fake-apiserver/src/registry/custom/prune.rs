@@ -6,8 +6,8 @@ use super::schema::{Additional, Structural, is_meta_field};
 use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 
-/// Removes the fields of a whole object that `schema` does not declare, and returns their paths, sorted. Without a
-/// schema only the metadata is declared.
+/// Removes the fields of a whole object that `schema` does not declare, and returns their sorted paths. Without a
+/// schema, only metadata is declared.
 pub(super) fn prune(object: &mut Map, schema: Option<&Structural>) -> Vec<String> {
     let nothing = Structural {
         is_resource: true,
@@ -20,14 +20,15 @@ pub(super) fn prune(object: &mut Map, schema: Option<&Structural>) -> Vec<String
     removed
 }
 
-/// Like [`prune`], for a value inside an object.
+/// Same as [`prune`], for a value inside an object.
 pub(super) fn prune_value(value: &mut Value, node: &Structural) -> Vec<String> {
     let mut removed = Vec::new();
     walk(value, Some(node), false, &Path::Root, &mut removed);
     removed
 }
 
-/// `keeps` is set if the enclosing list preserves unknown fields. Declared fields below it are pruned nevertheless.
+/// Prunes a value. `keeps` is set if the enclosing list preserves unknown fields; fields inside declared fields are
+/// still pruned.
 fn walk(value: &mut Value, node: Option<&Structural>, keeps: bool, path: &Path<'_>, removed: &mut Vec<String>) {
     let keeps = keeps || node.is_some_and(|node| node.preserves_unknown);
     match (value, node) {

@@ -1,8 +1,8 @@
 //! `x-kubernetes-validations`: finds the rules that apply to the values of an object, and reports violations (rules O8,
 //! O9).
 //!
-//! Rules are evaluated only if the crate is built with the feature `cel`. Without it, the response to a CRD with rules
-//! has a warning that names them.
+//! Rules are only evaluated with the feature `cel`. Without it, the response to a CRD with rules contains a warning
+//! that lists them.
 
 use std::cell::OnceCell;
 
@@ -15,7 +15,7 @@ use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quot
 use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 
-/// One rule of a schema.
+/// A rule of a schema.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) text: String,
@@ -28,7 +28,7 @@ pub(super) struct Rule {
     pub(super) compiled: Compiled,
 }
 
-/// Result of a rule.
+/// Result of evaluating a rule.
 pub(super) enum RuleVerdict {
     Holds,
     /// The rule is violated; contains the result of `messageExpression`, if it returned one.
@@ -41,11 +41,11 @@ pub(super) enum RuleVerdict {
     OutOfBudget,
     /// The rule is violated, and its `messageExpression` exceeds the cost limit of an expression.
     MessageTooDear,
-    /// The rule is violated, and its `messageExpression` exceeds the rest of the request's budget.
+    /// The rule is violated, and its `messageExpression` exceeds the remaining budget of the request.
     MessageOutOfBudget,
 }
 
-/// Maximum total cost of all rules of a request, in units of CEL's cost.
+/// Maximum total cost of all rules for a request, in units of CEL's cost.
 const BUDGET: u64 = 10_000_000;
 
 impl Rule {
@@ -67,7 +67,7 @@ impl Rule {
         }
     }
 
-    /// Returns `true` if the rule uses the old value.
+    /// Returns `true` if the rule uses `oldSelf`.
     pub(super) fn uses_old(&self) -> bool {
         self.compiled.uses_old(&self.text)
     }
@@ -144,7 +144,7 @@ impl Rule {
     }
 }
 
-/// An error that shows the type of a value instead of the value.
+/// Creates an error that contains the type of a value instead of the value.
 pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> FieldError {
     let type_name = node.kind.map_or("", |kind| kind.name());
     FieldError {
@@ -156,7 +156,8 @@ pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> Fie
 }
 
 impl RuleVerdict {
-    /// Returns `true` if the rule was evaluated and is violated. This is a warning if the old value violated it, too.
+    /// Returns `true` if the rule was evaluated and is violated. If the old value also violated it, this is only a
+    /// warning.
     fn is_failure(&self) -> bool {
         match self {
             Self::Fails(_) | Self::MessageTooDear | Self::MessageOutOfBudget => true,
@@ -173,7 +174,7 @@ impl RuleVerdict {
     }
 }
 
-/// The path of the field that a rule's `fieldPath` selects, such as `.a.b` or `.m['x.y']`.
+/// Returns the path of the field selected by a rule's `fieldPath`, such as `.a.b` or `.m['x.y']`.
 fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
     let mut rest = field_path.trim();
     while !rest.is_empty() {
@@ -195,8 +196,8 @@ fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
     path
 }
 
-/// Checks the rules of a whole object, unless the errors so far make that unsafe. In an update, violations in unchanged
-/// values are `ratcheted` instead of being errors.
+/// Checks the rules for a whole object, unless earlier errors make that unsafe. In an update, violations in unchanged
+/// values are added to `ratcheted` instead of the errors.
 pub(super) fn validate(
     schema: &Structural,
     object: &Map,
@@ -228,7 +229,7 @@ pub(super) fn validate(
     run.walk(schema, ValueView::Object(object), Stored::root(stored), &Path::Root);
 }
 
-/// Checks the rules of a default at the path `at`: first as an unchanged value, then as a new one.
+/// Checks the rules for a default at the path `at`: first as an unchanged value, then as a new one.
 pub(super) fn validate_default(schema: &Structural, default: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     let value = ValueView::from(default);
     for old in [Some(value), None] {
@@ -240,7 +241,7 @@ pub(super) fn validate_default(schema: &Structural, default: &Value, at: &FieldP
             budget: BUDGET,
             has_ended: false,
         };
-        // No value was stored before, so violations are never ratcheted.
+        // No value is stored yet, so all violations are errors.
         let stored = Stored {
             old,
             same: None,
@@ -265,7 +266,7 @@ fn within(at: &FieldPath, mut error: FieldError) -> FieldError {
     error
 }
 
-/// Returns the failures of rules in the unchanged parts of an updated object.
+/// Returns the violations of rules in the unchanged parts of an updated object.
 pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map) -> Vec<String> {
     let mut found = Vec::new();
     let mut run = Run {
@@ -280,18 +281,18 @@ pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map) -> Vec<Str
     found
 }
 
-/// The stored counterpart of a value.
+/// The stored value that corresponds to a value.
 #[derive(Clone, Copy)]
 struct Stored<'a> {
     /// The value of `oldSelf`; `None` inside values that are replaced as a whole.
     old: Option<ValueView<'a>>,
     /// The corresponding stored value; `None` for values without one, such as items of lists without keys.
     same: Option<ValueView<'a>>,
-    /// The nearest enclosing value that has a stored counterpart.
+    /// The nearest enclosing value for which there is a stored value.
     around: Option<&'a Around<'a>>,
 }
 
-/// A value and its stored counterpart.
+/// A value and the corresponding stored value.
 struct Around<'a> {
     node: &'a Structural,
     value: ValueView<'a>,
@@ -308,8 +309,8 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// Returns `true` if rules on `value` were violated before, as `shouldRatchetError` of
-    /// k8s.io/apiextensions-apiserver decides.
+    /// Returns `true` if `value` is unchanged, so that violations of its rules are ratcheted (`shouldRatchetError` of
+    /// k8s.io/apiextensions-apiserver).
     fn is_unchanged(self, node: &Structural, value: ValueView<'_>) -> bool {
         match (self.same, self.around) {
             (Some(stored), _) => is_unchanged(node, value, stored),
@@ -321,7 +322,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// One evaluation of all rules.
+/// The state of evaluating all rules for an object.
 struct Run<'a> {
     errors: &'a mut FieldErrors,
     ratcheted: &'a mut Vec<String>,
@@ -348,7 +349,7 @@ impl Run<'_> {
         let around = here.as_ref().or(stored.around);
         match value {
             ValueView::Object(map) => {
-                // Fields are correlated by name, even inside an atomic map (`MapIsCorrelatable`).
+                // Fields are matched to stored fields by name, even inside an atomic map (`MapIsCorrelatable`).
                 let old = stored.old;
                 let mut fields = FieldsInOrder::of(node);
                 for (name, value) in map {
@@ -385,7 +386,7 @@ impl Run<'_> {
         }
     }
 
-    /// Evaluates the rules of one value.
+    /// Evaluates the rules for one value.
     fn evaluate(&mut self, node: &Structural, value: ValueView<'_>, stored: Stored<'_>, path: &Path<'_>) {
         let is_unchanged = || stored.is_unchanged(node, value);
         let old = stored.old;
@@ -395,7 +396,7 @@ impl Run<'_> {
         let operands = Operands::new(node, value, old);
         for rule in &node.rules {
             let is_of_change = old.is_none() && rule.uses_old() && !rule.has_optional_old;
-            // A definition with an empty rule is refused for the empty rule only.
+            // A CRD with an empty rule is refused because of the empty rule only.
             if is_of_change || rule.text.trim().is_empty() {
                 continue;
             }

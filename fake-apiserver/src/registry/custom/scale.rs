@@ -7,10 +7,10 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::types::go_text::{go_text, go_type};
 
-/// Placeholder for unset replicas while a Scale is patched.
+/// Placeholder for missing replicas while a Scale is patched.
 const UNSET: i32 = i32::MIN;
 
-/// Returns the Scale that answers a GET.
+/// Returns the Scale for a GET.
 pub(crate) fn get(object: &Object, paths: &ScalePaths) -> Result<Object, Status> {
     let scale = read(object, paths)?;
     if scale.replicas.is_none() {
@@ -22,7 +22,7 @@ pub(crate) fn get(object: &Object, paths: &ScalePaths) -> Result<Object, Status>
     Ok(scale.to_object(object))
 }
 
-/// Returns the Scale from which a PUT or PATCH starts. Unset replicas get a number that no client sends, which
+/// Returns the Scale that a PUT or PATCH changes. Missing replicas are set to a number that no client sends and that
 /// [`update`] refuses.
 pub(crate) fn before_update(object: &Object, paths: &ScalePaths) -> Result<Object, Status> {
     let mut scale = read(object, paths)?;
@@ -30,12 +30,13 @@ pub(crate) fn before_update(object: &Object, paths: &ScalePaths) -> Result<Objec
     Ok(scale.to_object(object))
 }
 
-/// Returns the Scale that answers a PUT or PATCH.
+/// Returns the Scale for the response to a PUT or PATCH.
 pub(crate) fn after_update(object: &Object, paths: &ScalePaths) -> Result<Object, Status> {
     Ok(read(object, paths)?.to_object(object))
 }
 
-/// Writes a Scale into the object. The Scale's resourceVersion is copied, so that it is compared with the stored one.
+/// Writes a Scale into the object. The Scale's resourceVersion is copied as well, so that it is compared with the
+/// stored one.
 pub(crate) fn update(object: &mut Object, scale: &Object, paths: &ScalePaths) -> Result<(), Status> {
     let replicas = scale
         .get("spec")
@@ -57,7 +58,7 @@ pub(crate) fn update(object: &mut Object, scale: &Object, paths: &ScalePaths) ->
     Ok(())
 }
 
-/// Checks the fields that `/scale` maps to. The fields of the spec are checked only with `with_spec`.
+/// Checks the fields used by `/scale`. Fields in the spec are only checked if `with_spec` is set.
 pub(super) fn validate(object: &Object, paths: &ScalePaths, with_spec: bool, errors: &mut FieldErrors) {
     let spec = with_spec.then_some(&paths.spec_replicas);
     for path in spec.into_iter().chain([&paths.status_replicas]) {
@@ -134,7 +135,7 @@ fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.strip_prefix('.').unwrap_or(path).split('.')
 }
 
-/// The value at a path, or an error if a step of the path is not a map.
+/// Returns the value at a path, or an error if an inner value is not a map.
 fn find<'a>(object: &'a Object, path: &str) -> Result<Option<&'a Value>, String> {
     let mut walked = String::new();
     let mut map = &object.0;
@@ -144,7 +145,7 @@ fn find<'a>(object: &'a Object, path: &str) -> Result<Option<&'a Value>, String>
             map = match value {
                 Value::Object(map) => map,
                 Value::Null => return Ok(None),
-                // Go's `NestedFieldNoCopy` names the field that it could not find.
+                // Go's `NestedFieldNoCopy` prints the path of the field that it could not find.
                 other => {
                     let path = format!("{walked}.{step}");
                     return Err(accessor_error(&path, other, "map[string]interface{}"));

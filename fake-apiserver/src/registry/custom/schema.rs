@@ -15,20 +15,20 @@ use crate::registry::types::schema::{CustomSchema, Form, ListKeys, ListType, Sch
 
 /// One node of a structural schema.
 ///
-/// Parsing never fails. The CRD was validated when it was written, so a keyword of the wrong type counts as absent.
+/// Parsing never fails: the CRD was validated when it was written, so a keyword of the wrong type is treated as absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Structural {
     pub(super) kind: Option<JsonType>,
     pub(super) nullable: bool,
     pub(super) int_or_string: bool,
-    /// Set if strings have a format other than `byte`, supported by the server or not.
+    /// Set if the node has a format other than `byte`, even if the server does not support it.
     pub(super) has_format: bool,
     pub(super) preserves_unknown: bool,
-    /// Set if this node or an enclosing one preserves unknown fields; used for the types of apply.
+    /// Set if this or an enclosing node preserves unknown fields; used by apply.
     pub(super) keeps_unknown: bool,
-    /// Set if the node is a whole object: `apiVersion`, `kind` and `metadata` are implied.
+    /// Set if the node is a whole object, in which `apiVersion`, `kind` and `metadata` need not be declared.
     pub(super) is_resource: bool,
-    /// Set if the node has `x-kubernetes-embedded-resource`. Unset at the root, although the root is a resource.
+    /// Set if the node has `x-kubernetes-embedded-resource`. Not set for the root, although it is a whole object.
     pub(super) is_embedded: bool,
     pub(super) default: Option<Value>,
     pub(super) properties: Properties,
@@ -38,23 +38,23 @@ pub(crate) struct Structural {
     pub(super) is_atomic_map: bool,
     pub(super) checks: Checks,
     pub(super) rules: Vec<Arc<Rule>>,
-    /// Features below this node; walks skip a node without the feature they need.
+    /// Features inside this node. Traversals skip nodes without the relevant feature.
     pub(super) below: Below,
 }
 
-/// `additionalProperties`.
+/// `additionalProperties`
 #[derive(Clone, Debug, Default)]
 pub(super) enum Additional {
-    /// Not given.
+    /// Not set.
     #[default]
     Unset,
     /// `true` or `false`.
     Bool(bool),
-    /// The schema of every other field.
+    /// The schema of all undeclared fields.
     Schema(Box<Structural>),
 }
 
-/// `x-kubernetes-list-type`.
+/// `x-kubernetes-list-type`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ListKind {
     #[default]
@@ -63,7 +63,7 @@ pub(super) enum ListKind {
     Map(Vec<String>),
 }
 
-/// Features that occur in a node or anywhere below it.
+/// Features that occur in a node or in a node inside it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Below {
     pub(super) defaults: bool,
@@ -72,7 +72,7 @@ pub(super) struct Below {
     pub(super) rules: bool,
 }
 
-/// The value validations of a node.
+/// Validation keywords of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checks {
     pub(super) format: Option<Format>,
@@ -97,19 +97,19 @@ pub(super) struct Checks {
 }
 
 impl Structural {
-    /// The schema of a whole custom resource.
+    /// Parses the schema of a whole custom resource.
     pub(super) fn parse_root(schema: &Cursor<'_>) -> Self {
         let mut root = Parser::default().node(schema);
         root.is_resource = true;
         root
     }
 
-    /// The schema of a value inside a custom resource.
+    /// Parses the schema of a value inside a custom resource.
     pub(super) fn parse(schema: &Cursor<'_>) -> Self {
         Parser::default().node(schema)
     }
 
-    /// Returns the schema for apply. A node that only preserves unknown fields has apply's deduced type.
+    /// Returns the schema for apply. A node that only preserves unknown fields has a deduced type.
     fn as_schema(&self) -> SchemaRef<'_> {
         if self.kind.is_none() && self.preserves_unknown && self.properties.is_empty() {
             SchemaRef::Deduced
@@ -130,7 +130,7 @@ impl CustomSchema for Structural {
             (None, Additional::Schema(node)) => Some(node.as_schema()),
             (None, Additional::Bool(true)) => Some(SchemaRef::Deduced),
             (None, Additional::Bool(false)) => None,
-            // An object without declarations is free-form.
+            // An object without declared fields is free-form.
             (None, Additional::Unset) => {
                 let is_free = self.keeps_unknown || (self.properties.is_empty() && !self.is_resource);
                 is_free.then_some(SchemaRef::Deduced)
@@ -143,8 +143,8 @@ impl CustomSchema for Structural {
     }
 
     fn form(&self) -> Form {
-        // Values that may be integers or strings do not have a type in the schema, so any scalar is accepted
-        // (schemaconv's `parseSchema`).
+        // Values that may be integers or strings have no `type` in the schema, so any scalar is accepted (schemaconv's
+        // `parseSchema`).
         match self.kind.filter(|_| !self.int_or_string) {
             None => Form::Any,
             Some(JsonType::Array) => Form::List,
@@ -179,12 +179,12 @@ impl CustomSchema for Structural {
     }
 }
 
-/// Returns `true` if a resource has this field without declaring it.
+/// Returns `true` if a whole object has this field without a declaration.
 pub(super) fn is_meta_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Returns the implied schema of a resource's field for rules; declarations of these fields are ignored.
+/// Returns the implicit schema of a whole object's field for rules. Declarations of these fields are ignored.
 pub(super) fn implied(name: &str) -> Option<&'static Structural> {
     static METADATA: LazyLock<Structural> = LazyLock::new(|| {
         let text = json!({"type": "string"});
@@ -198,7 +198,7 @@ pub(super) fn implied(name: &str) -> Option<&'static Structural> {
     }
 }
 
-/// Parses a schema; equal patterns share one instance.
+/// Parses a schema. Equal patterns share one instance.
 #[derive(Default)]
 struct Parser {
     /// Set inside a node that preserves unknown fields.
@@ -309,7 +309,7 @@ impl Below {
     }
 }
 
-/// The strings of a list field.
+/// Returns the strings in a list field.
 pub(super) fn strings(value: &Cursor<'_>, way: &str) -> Vec<String> {
     value.texts(way).map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! `CustomStrategy`: the strategy of custom objects in one version of a CRD.
+//! `CustomStrategy`: the strategy of custom resources in one version of a CRD.
 
 use std::sync::Arc;
 
@@ -13,11 +13,10 @@ use crate::registry::kinds::metadata::finalizer_warnings;
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::cursor::Cursor;
 
-/// The strategy of custom resources in one version. Objects are handled in the version of the request, not in the
-/// storage version.
+/// The strategy of custom resources in one version. Objects have the version of the request, not the storage version.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomStrategy {
-    /// The version's part of the CRD.
+    /// The version in the CRD.
     pub(crate) version: Arc<CustomVersion>,
 }
 
@@ -60,7 +59,7 @@ impl Strategy for CustomStrategy {
             self.validate_schema(object, Some(old), errors);
             self.validate_fields(object, errors);
         }
-        // An object that already has duplicates may keep them, and may get more.
+        // An object that already has duplicates may keep them and may get new ones.
         let found = self.duplicates(object);
         if !found.is_empty() && self.duplicates(old).is_empty() {
             errors.extend(found);
@@ -126,7 +125,7 @@ impl CustomStrategy {
     }
 }
 
-/// Restores all fields but the status and the managed fields after a write to `/status` (rule C6).
+/// Restores all fields except the status and the managed fields after a write to `/status` (rule C6).
 fn restore_all_but_status(object: &mut Object, old: &Object) {
     let status = object.remove("status");
     let managed_fields = object.metadata_mut().remove("managedFields");

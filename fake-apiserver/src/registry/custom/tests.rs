@@ -1,4 +1,4 @@
-//! Helpers shared by the tests of this folder.
+//! Helpers shared by the tests of custom resources.
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::api::object::Object;
 use crate::entropy::Entropy;
 use crate::registry::kinds::strategy::Context;
 
-/// An established CRD of Widgets with one version; `more` contains further fields of the version.
+/// Returns the established CRD of Widgets with one version; `more` contains additional fields of the version.
 pub(super) fn resource(schema: Value, more: Value) -> CustomResource {
     let mut version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
     for (key, value) in more.as_object().expect("the value is an object") {
@@ -18,7 +18,7 @@ pub(super) fn resource(schema: Value, more: Value) -> CustomResource {
     resource_of(json!([version]))
 }
 
-/// An established CRD of Widgets with these versions.
+/// Returns the established CRD of Widgets with these versions.
 pub(super) fn resource_of(versions: Value) -> CustomResource {
     let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
     let crd = json!({
@@ -36,13 +36,13 @@ pub(super) fn strategy(schema: Value, more: Value) -> CustomStrategy {
     }
 }
 
-/// A Widget with this spec.
+/// Returns a Widget with this spec.
 pub(super) fn object(spec: Value) -> Object {
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec});
     Object(widget.as_object().expect("the value is an object").clone())
 }
 
-/// Runs `then` with a context without other objects.
+/// Runs `then` in a context without other objects.
 pub(super) fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

@@ -1,4 +1,4 @@
-//! Sets and map-lists must not contain duplicates (rule O9).
+//! Checks that lists of type `set` or `map` do not contain duplicates (rule O9).
 
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, ListKind, Structural};
@@ -6,7 +6,8 @@ use crate::api::field::FieldErrors;
 use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 
-/// Finds duplicate items of sets, and duplicate keys of map-lists. Each is reported at its second occurrence.
+/// Finds duplicate items in lists of type `set`, and duplicate keys in lists of type `map`. Each is reported at its
+/// second occurrence.
 pub(super) fn validate(object: &Map, schema: &Structural) -> FieldErrors {
     let mut errors = FieldErrors::new();
     check_fields(&Cursor::root(object), schema, &mut errors);
@@ -63,7 +64,7 @@ fn report_twice(list: &[Value], at: &Cursor<'_>, errors: &mut FieldErrors) {
     if list.len() < 2 {
         return;
     }
-    // Sorted by their text, so that no body takes quadratic time.
+    // Sorted by text, so that long lists do not take quadratic time.
     let mut order: Vec<(String, usize)> = list.iter().enumerate().map(|(at, it)| (it.to_string(), at)).collect();
     order.sort_unstable();
     let mut second: Vec<usize> = order

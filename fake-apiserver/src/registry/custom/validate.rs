@@ -1,4 +1,4 @@
-//! Validation of a value against its schema, with kube-apiserver's error texts (rule O7) and ratcheting (rule O9).
+//! Validation of a value against its schema, with kube-apiserver's errors (rule O7) and ratcheting (rule O9).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::api::json::{Map, Value};
 use crate::api::object::Beside;
 use crate::registry::types::cursor::Cursor;
 
-/// Checks the value under a cursor against `schema`. In an update, `old` is the stored value: errors in unchanged
+/// Checks the value at a cursor against `schema`. In an update, `old` is the stored value, and errors in unchanged
 /// values are ignored.
 pub(super) fn validate(schema: &Structural, value: &Cursor<'_>, old: Option<&Value>) -> FieldErrors {
     let mut outcome = Outcome::default();
@@ -36,7 +36,7 @@ pub(super) fn validate_object(schema: &Structural, object: &Map, old: Option<&Ma
     outcome.into_errors(&Cursor::root(object))
 }
 
-/// A borrowed value. A whole object is a map, which is not one of `serde_json`'s values.
+/// A borrowed JSON value. A whole object is a map, which is not a `Value`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ValueView<'a> {
     Null,
@@ -88,13 +88,13 @@ impl<'a> ValueView<'a> {
 #[derive(Debug, Default)]
 struct Outcome {
     findings: Vec<Finding>,
-    /// Number of passed checks. `anyOf` and `oneOf` report the errors of the branch with the most.
+    /// Number of passed checks. `anyOf` and `oneOf` report the errors of the branch with the highest number.
     matches: u32,
 }
 
 #[derive(Debug)]
 struct Finding {
-    /// Path below the validated value; `None` if the error does not name a field.
+    /// Path within the validated value; `None` if the error does not contain a path.
     path: Option<String>,
     kind: FieldErrorKind,
     value: Option<Value>,
@@ -116,7 +116,7 @@ impl Finding {
                 path,
                 kind: self.kind,
                 value: self.value.clone(),
-                // The part before the separator only distinguishes findings.
+                // The part before the separator only distinguishes errors.
                 detail: detail
                     .split_once('\0')
                     .map_or_else(String::new, |(_, shown)| shown.to_owned()),
@@ -134,7 +134,7 @@ impl Finding {
 impl Outcome {
     fn into_errors(self, base: &Cursor<'_>) -> FieldErrors {
         let mut errors = FieldErrors::new();
-        // Errors with equal texts are reported once, even for different values.
+        // Errors with the same text are only reported once, even for different values.
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for finding in &self.findings {
             if seen.insert(&finding.text) {
@@ -166,7 +166,7 @@ impl Outcome {
         self.find(path, FieldErrorKind::TypeInvalid, Some(Value::from(found)), text);
     }
 
-    /// Adds an error that is printed without the field it refers to.
+    /// Adds an error that is printed without the path of the field.
     fn plain(&mut self, text: String) {
         self.findings.push(Finding {
             path: None,
@@ -235,7 +235,7 @@ fn check_type(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mu
         ValueView::String(_) => (JsonType::String, ""),
         ValueView::Array(_) => (JsonType::Array, ""),
         ValueView::Object(_) => (JsonType::Object, ""),
-        // Like Go, treats numbers that do not fit into a signed 64-bit integer as floats.
+        // As in Go, numbers that do not fit into a signed 64-bit integer are floats.
         ValueView::Number(number) if integer(number).is_some() => (JsonType::Integer, "int64"),
         ValueView::Number(_) => (JsonType::Number, "float64"),
     };
@@ -266,7 +266,7 @@ fn check_type(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mu
     }
 }
 
-/// Checks `anyOf`, `oneOf`, `allOf` and `not`. Ratcheting does not apply inside them.
+/// Checks `anyOf`, `oneOf`, `allOf` and `not`. Errors inside them are not ratcheted.
 fn check_junctors(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mut Outcome) {
     let checks = &node.checks;
     let branch = |schema: &Structural| {
@@ -318,8 +318,8 @@ fn check_junctors(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out:
     }
 }
 
-/// Returns the number of valid branches, and the outcome to report: the first valid one, or else the one with the most
-/// passed checks.
+/// Returns the number of valid branches, and the outcome to report: of the first valid branch, or else of the branch
+/// with the most passed checks.
 fn best(outcomes: impl Iterator<Item = Outcome>, stop_at_first: bool) -> (usize, Outcome) {
     let mut valid = 0;
     let mut shown: Option<Outcome> = None;
@@ -379,7 +379,7 @@ fn check_number(node: &Structural, number: &Number, path: &Path<'_>, out: &mut O
             Problem::Factor(factor) => {
                 let path = path.text();
                 let text = format!("factor MultipleOf declared for {path} must be positive: {factor}");
-                // The error shows the factor.
+                // The error contains the factor as its value.
                 let shown = serde_json::from_str(&factor).unwrap_or(Value::Null);
                 out.find(path, FieldErrorKind::Invalid, Some(shown), text);
             }
@@ -464,7 +464,7 @@ fn check_object(node: &Structural, map: &Map, old: Option<ValueView<'_>>, path: 
     }
 }
 
-/// `enum`.
+/// Checks `enum`.
 fn check_allowed(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mut Outcome) {
     let allowed = &node.checks.allowed;
     if allowed.is_empty() || allowed.iter().any(|it| is_same(it, value)) {
@@ -482,7 +482,7 @@ fn check_allowed(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: 
     out.find(path, FieldErrorKind::NotSupported, Some(value.to_value()), text);
 }
 
-/// Returns `true` if a value equals one of the schema's; `1` and `1.0` are equal, and null equals nothing.
+/// Returns `true` if a value equals a value in the schema. `1` equals `1.0`, and null does not equal anything.
 fn is_same(allowed: &Value, value: ValueView<'_>) -> bool {
     match (ValueView::from(allowed), value) {
         (ValueView::Null, _) => false,
@@ -491,18 +491,19 @@ fn is_same(allowed: &Value, value: ValueView<'_>) -> bool {
     }
 }
 
-/// Returns the stored item of a map-list that has the keys of `item`. Items of other lists cannot be correlated.
+/// Returns the stored item with the same keys in a list of type `map`. Items of other lists are not matched to stored
+/// items.
 pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: ValueView<'a>) -> Option<&'a Value> {
     let (ListKind::Map(keys), ValueView::Array(old)) = (&node.list, old) else {
         return None;
     };
     let is_same = |it: &&Value| keys.iter().all(|key| it.get(key) == item.get(key));
-    // Usually the item has the same index.
+    // In most cases, the item has the same index.
     old.get(index).filter(is_same).or_else(|| old.iter().find(is_same))
 }
 
 /// Returns `true` if a value is unchanged, as far as the schema permits the comparison. An undeclared field, or an item
-/// with new keys, counts as a change.
+/// with new keys, is treated as a change.
 pub(super) fn is_unchanged(node: &Structural, value: ValueView<'_>, old: ValueView<'_>) -> bool {
     match (value, old) {
         (ValueView::Object(map), ValueView::Object(old_map)) => {

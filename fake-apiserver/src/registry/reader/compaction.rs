@@ -1,8 +1,8 @@
-//! Compaction by time, as kube-apiserver requests it from etcd: after `compactor` of
-//! k8s.io/apiserver/pkg/storage/etcd3.
+//! Periodic compaction, which kube-apiserver requests from etcd (`compactor` of k8s.io/apiserver/pkg/storage/etcd3).
 //!
-//! Each interval removes the revisions from before the previous interval: exact lists and continue tokens of these
-//! revisions are answered 410. Watches are served from the watch cache, which is bounded by size only.
+//! At the start of each interval, the revisions before the previous interval are removed: lists at one of these
+//! revisions and continue tokens for them return 410. Watches are served from the watch cache, which is limited by size
+//! only.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,18 +11,18 @@ use super::Reader;
 use crate::registry::scheme::Row;
 use crate::storage::{Compacted, ResourceSnapshot, Revision};
 
-/// Past intervals, counted at each read and write, so that an idle server needs no timer.
+/// The past intervals, updated at each read and write, so that an idle server does not need a timer.
 #[derive(Debug)]
 pub(in crate::registry) struct Compaction {
-    /// `None` disables compaction by age.
+    /// `None` disables periodic compaction.
     interval: Option<Duration>,
-    /// Guards the marks.
+    /// The boundaries of the intervals.
     marks: Mutex<Marks>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
-    /// The number of the newest interval that was checked, and the revision at its start.
+    /// Number of the latest interval, and the revision at its start.
     newest: Option<(u64, Revision)>,
     /// Revisions below this one are no longer available.
     floor: Revision,
@@ -37,15 +37,15 @@ impl Compaction {
         }
     }
 
-    /// Records the time of a revision that is about to become old, or to be read together with old ones. Returns the
-    /// lowest revision that is kept.
+    /// Updates the intervals before a write or a read of an old revision. `revision` is the current one. Returns the
+    /// lowest available revision.
     fn advance(&self, now: Duration, revision: Revision) -> Revision {
         let Some(interval) = self.interval else { return 0 };
         let number = u64::try_from(now.as_nanos() / interval.as_nanos()).unwrap_or(u64::MAX);
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         match marks.newest {
             Some((newest, _)) if newest == number => {}
-            // Nothing was written in the intervals in between, so each of them starts with this revision.
+            // Nothing was written in the intervals in between, so this is the revision at the start of each.
             Some((newest, _)) if newest + 1 < number => {
                 (marks.newest, marks.floor) = (Some((number, revision)), revision);
             }
@@ -61,17 +61,17 @@ impl Compaction {
 }
 
 impl Reader {
-    /// Restarts the intervals after the state was replaced.
+    /// Restarts the intervals after all state was replaced.
     pub(in crate::registry) fn restart_compaction(&self) {
         self.compaction.restart();
     }
 
-    /// Records the time before a write.
+    /// Updates the intervals before a write.
     pub(in crate::registry) fn note_time(&self) {
         self.compaction.advance(self.entropy.elapsed(), self.store.revision());
     }
 
-    /// The objects of a resource in etcd at a revision, unless the revision has been compacted.
+    /// Returns the objects of a resource in etcd at a revision, unless the revision has been compacted.
     pub(in crate::registry) fn snapshot_of_etcd(
         &self,
         row: &Row,

@@ -11,7 +11,7 @@ use crate::storage::Revision;
 
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// Decodes as Go does, which ignores unused bits of the last letter.
+/// Decodes Base64 like Go, which ignores unused bits of the last character.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 #[derive(Serialize, Deserialize)]
@@ -24,12 +24,12 @@ struct Token {
     start: String,
 }
 
-/// The state at which the rest is listed.
+/// The state from which the next page is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// The state of the first page.
     Revision(Revision),
-    /// The latest state: the token was returned with a 410, and the pages together are not consistent.
+    /// The latest state: the token was returned with a 410, and the pages are not consistent with each other.
     Latest,
 }
 
@@ -38,11 +38,12 @@ pub(crate) enum At {
 pub(crate) struct Continue {
     /// State at which the list continues.
     pub(crate) at: At,
-    /// The first key that may follow, relative to the list's prefix, so that a token also works in another namespace.
+    /// The first possible key of the page, relative to the list's prefix, so that the token is also valid in another
+    /// namespace.
     pub(crate) start: String,
 }
 
-/// The token of a list that continues after `last`, a key relative to the list's prefix.
+/// Encodes the token for the page after `last`, a key relative to the list's prefix.
 pub(crate) fn encode(at: At, last: &str) -> String {
     let rv = match at {
         At::Revision(revision) => i64::try_from(revision).unwrap_or(i64::MAX),
@@ -85,7 +86,7 @@ pub(crate) fn decode(token: &str) -> Result<Continue, Status> {
         return Err(invalid(format!("encoded start key empty (version {VERSION})")));
     }
     let start = parsed.start.strip_prefix('/').unwrap_or(&parsed.start);
-    // Go's `path.Clean` would change the path.
+    // Go's `path.Clean` would change these paths.
     if start.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(not_valid(&parsed.start));
     }

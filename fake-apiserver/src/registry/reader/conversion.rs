@@ -16,12 +16,12 @@ use crate::registry::types::review_version::ReviewVersion;
 use crate::registry::webhook;
 use crate::storage::Stored;
 
-/// Time limit of the webhook.
+/// Timeout of the webhook.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Reader {
-    /// Requests the conversion of all of these stored objects to the version of `row` in one call, so that their
-    /// decoding finds the results.
+    /// Requests the conversion of all these objects to the version of `row` in one call. Decoding them then uses the
+    /// cached results.
     pub(crate) async fn convert_stored(&self, row: &Row, stored: &[Arc<Stored>]) -> Result<(), Status> {
         let Some((resource, conversion)) = row.conversion_on_read() else {
             return Ok(());
@@ -37,7 +37,7 @@ impl Reader {
         self.ask_conversion(conversion, objects, &row.api_version).await
     }
 
-    /// Requests the conversion of an object to the stored version before it is stored.
+    /// Requests the conversion of an object to the storage version before it is stored.
     pub(in crate::registry) async fn convert_to_store(&self, row: &Row, object: &Object) -> Result<(), Status> {
         let Some((resource, conversion)) = row.conversion_on_read() else {
             return Ok(());
@@ -105,7 +105,7 @@ impl Reader {
     }
 }
 
-/// The converted objects of a ConversionReview.
+/// Returns the converted objects of a ConversionReview.
 fn read(mut review: Map, version: ReviewVersion, uid: &str) -> Result<Vec<Value>, String> {
     let is_v1 = version == ReviewVersion::V1;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! `Known`: caches the decoded objects of small resources, such as classes and address ranges. Rules read all of them
-//! at each write of another resource, and they rarely change.
+//! `Known`: caches the decoded objects of small resources that rarely change, such as classes and address ranges. Some
+//! rules read all of them at each write of another resource.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use crate::storage::Stored;
 
 /// Maximum number of objects of a resource; larger resources are not cached.
 const OBJECTS_MAX: usize = 32;
-/// Maximum size of their encoding in bytes; larger resources are not cached.
+/// Maximum total size of the encoded objects in bytes; larger resources are not cached.
 const BYTES_MAX: usize = 32 * 1024;
 
-/// Decoded objects with their stored form, by the name of the resource in storage.
+/// Decoded objects with their stored form, by the storage name of the resource.
 #[derive(Debug, Default)]
 pub(super) struct Known(Mutex<HashMap<Arc<str>, Vec<Decoded>>>);
 
@@ -24,7 +24,7 @@ struct Decoded {
 }
 
 impl Known {
-    /// The decoded objects, in the same order.
+    /// Returns the decoded objects, in the same order.
     pub(super) fn objects(&self, row: &Row, stored: &[&Arc<Stored>]) -> Vec<Arc<Object>> {
         let decode = |stored: &Arc<Stored>| Arc::new(codec::decode(row, stored));
         let bytes: usize = stored.iter().map(|it| it.body.bytes.len()).sum();

@@ -1,7 +1,7 @@
-//! `Reader`: the readable state of a server: objects at a revision, the served resources, the clock. It never writes an
-//! object.
+//! `Reader`: read access to the state of a server: objects at a revision, the served resources, the clock. It never
+//! writes an object.
 //!
-//! `verbs` implements GET of an object and of collections, and the start of watches; `objects` is for lookups by rules.
+//! `verbs` implements GET of objects and collections, and starts watches; `objects` contains lookups for rules.
 
 pub(crate) mod verbs;
 pub(crate) mod continue_token;
@@ -33,27 +33,27 @@ use known::Known;
 /// The readable stored state of a server.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// The objects.
+    /// The stored objects.
     pub(crate) store: Arc<Store>,
-    /// Wakes the watchers of changes.
+    /// Wakes watchers after changes.
     pub(crate) fanout: Arc<Fanout>,
-    /// Simulated watch-cache lag per client.
+    /// Simulated lag of the watch cache, for each client.
     pub(crate) replicas: Arc<Replicas>,
     /// The clock and the random numbers.
     pub(crate) entropy: Entropy,
-    /// Signalled by each commit, for readers that wait for a revision.
+    /// Signalled by each commit, for readers waiting for a revision.
     pub(crate) committed: Arc<Notify>,
     /// Transport to conversion webhooks.
     pub(in crate::registry) transport: Arc<dyn Transport>,
-    /// An aggregated API server in this process.
+    /// The aggregated API server in this process, if any.
     pub(in crate::registry) own_remote: OnceLock<RemoteServer>,
     /// The enabled admission plugins.
     pub(in crate::registry) plugins: PluginSet,
-    /// Revisions that are no longer available because of their age.
+    /// Determines the revisions that are unavailable because of their age.
     compaction: Compaction,
-    /// Cached objects that many writes read.
+    /// Cached objects that are read by many writes.
     known: Known,
-    /// The served resources. Replaced as a whole when a CRD changes.
+    /// The served resources. Replaced as a whole if a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
 
@@ -80,7 +80,7 @@ impl Reader {
         }
     }
 
-    /// The currently served resources.
+    /// Returns the currently served resources.
     pub(crate) fn scheme(&self) -> Arc<Scheme> {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -96,7 +96,7 @@ impl Reader {
         Watcher::new(Arc::clone(&self.store), Arc::clone(&self.fanout), start)
     }
 
-    /// Runs `work` with the context that strategies may use.
+    /// Runs `work` with a context for strategies.
     pub(super) fn with_context<T>(&self, conditions: Conditions<'_>, work: impl FnOnce(&Context<'_>) -> T) -> T {
         let stored = |group: &str, resource: &str| self.known_objects(group, resource);
         work(&Context {
@@ -116,7 +116,7 @@ impl Reader {
     }
 }
 
-/// Parses an unsigned number, with the errors of Go's `strconv`.
+/// Parses an unsigned integer; the errors are from Go's `strconv`.
 pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
     let quoted = || crate::api::field::quote(text);
     if text.is_empty() || !text.bytes().all(|it| it.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! Stored objects in their present state, for rules that read objects other than the one being written.
+//! Lookups of stored objects, for rules that read other objects than the one being written.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::registry::types::plugins::Plugin;
 use crate::storage::{Key, KeyRange, Stored};
 
 impl Reader {
-    /// Reads the stored objects of a built-in resource, in key order.
+    /// Returns the stored objects of a built-in resource, in key order.
     pub(crate) fn stored_objects(&self, group: &str, resource: &str) -> Vec<Object> {
         self.decoded(group, resource, &KeyRange::of(None))
     }
@@ -42,26 +42,27 @@ impl Reader {
         })
     }
 
-    /// The stored objects of a built-in resource, in key order, for rules that read them at each write.
+    /// Returns the stored objects of a built-in resource, in key order. They may be cached, for rules that read them at
+    /// each write.
     pub(crate) fn known_objects(&self, group: &str, resource: &str) -> Vec<Arc<Object>> {
         self.with_stored(group, resource, &KeyRange::of(None), |row, stored| {
             self.known.objects(row, stored)
         })
     }
 
-    /// The objects of a resource in one namespace, in the order of their names.
+    /// Returns the objects of a resource in one namespace, sorted by name.
     pub(crate) fn objects_in(&self, group: &str, resource: &str, namespace: &str) -> Vec<Object> {
         self.decoded(group, resource, &KeyRange::of(Some(namespace)))
     }
 
-    /// A stored object of the core group.
+    /// Returns a stored object of the core group.
     pub(crate) fn stored_object(&self, resource: &str, namespace: &str, name: &str) -> Option<Object> {
         let row = self.scheme().lookup("", "v1", resource)?;
         let stored = self.store.get(&row.storage, &Key::new(namespace, name))?;
         Some(self.decode(&row, &stored))
     }
 
-    /// Objects can only be created in a namespace that exists and is not being deleted (rules R2, R3).
+    /// Checks that the namespace of a new object exists and is not being deleted (rules R2, R3).
     pub(in crate::registry) fn check_namespace(&self, row: &Row, namespace: &str, name: &str) -> Result<(), Status> {
         let is_checked = row.info.is_namespaced() && self.plugins.has(Plugin::NamespaceLifecycle);
         if !is_checked || namespace.is_empty() {

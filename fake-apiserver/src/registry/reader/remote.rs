@@ -1,4 +1,4 @@
-//! The aggregated API servers that APIServices name.
+//! The aggregated API servers of APIServices.
 
 use super::Reader;
 use crate::registry::scheme::{Row, codec};
@@ -6,12 +6,12 @@ use crate::registry::types::remote_server::RemoteServer;
 use crate::storage::{Key, KeyRange};
 
 impl Reader {
-    /// Serves a version of a group by a server in this process; only the first call has an effect.
+    /// Registers an aggregated API server in this process; only the first call has an effect.
     pub(crate) fn serve_remote(&self, remote: RemoteServer) {
         let _ = self.own_remote.set(remote);
     }
 
-    /// Returns the server that the APIService of a group and version names, else the server in this process.
+    /// Returns the server of the APIService for a group and version, or else the matching server in this process.
     pub(crate) fn remote_server(&self, group: &str, version: &str) -> Option<RemoteServer> {
         let row = self.scheme().lookup("apiregistration.k8s.io", "v1", "apiservices")?;
         match self
@@ -26,7 +26,7 @@ impl Reader {
         }
     }
 
-    /// Returns the servers of all APIServices that name one, by the names of the APIServices, and the server in this
+    /// Returns the servers of all APIServices that have one, by the names of the APIServices, and the server in this
     /// process.
     pub(crate) fn remote_servers(&self) -> Vec<RemoteServer> {
         let Some(row) = self.scheme().lookup("apiregistration.k8s.io", "v1", "apiservices") else {
@@ -42,7 +42,7 @@ impl Reader {
         servers
     }
 
-    /// Returns `true` if the test has set a service or an address for the server's host.
+    /// Returns `true` if the test has registered a service or an address for the server's host.
     pub(crate) fn has_route(&self, remote: &RemoteServer) -> bool {
         self.transport.has_route(&remote.endpoint)
     }

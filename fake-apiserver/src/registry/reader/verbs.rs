@@ -1,4 +1,4 @@
-//! Get, list and watch: selects the state that a reader gets (rules D and E).
+//! Get, list and watch: determines the state that a reader receives (rules D and E).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::registry::scheme::Row;
 use crate::storage::{Key, KeyRange, ResourceSnapshot, Revision, Stored};
 use crate::watch::{Filter, Horizon, Position, WatchScope, WatchStart};
 
-/// Time that a reader waits for a revision the server has not reached (rule A14).
+/// Maximum time that a reader waits for a future revision (rule A14).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
-/// The client of the server's own reads, which are never stale.
+/// Client name of the server's own reads, which are never stale.
 const NOBODY: &str = "";
 
-/// Minimum lifetime of a watch without `timeoutSeconds`, in seconds; the maximum is twice as long (rule E14).
+/// Minimum timeout of a watch without `timeoutSeconds`, in seconds; the maximum is twice as long (rule E14).
 const WATCH_SECONDS_MIN: u64 = 1800;
 
-/// The answer to a list.
+/// The response to a list.
 #[derive(Debug)]
 pub(crate) struct ListPage {
     /// `metadata.resourceVersion`
@@ -37,17 +37,17 @@ pub(crate) struct ListPage {
     pub(crate) items: Items,
 }
 
-/// The objects of a page.
+/// The objects in the response to a list.
 #[derive(Debug)]
 pub(crate) enum Items {
-    /// Those a limit left over.
+    /// The objects of one page.
     Page(Vec<Arc<Stored>>),
-    /// All objects of a snapshot that match the filter; read while they are sent.
+    /// All objects of a snapshot that match the filter. They are read while the response is sent.
     All(Box<(ResourceSnapshot, KeyRange, Filter)>),
 }
 
 impl Items {
-    /// The objects in order.
+    /// Returns the objects in order.
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Arc<Stored>> + Send + '_> {
         match self {
             Items::Page(items) => Box::new(items.iter()),
@@ -59,23 +59,23 @@ impl Items {
     }
 }
 
-/// Condition that must hold before a watch begins.
+/// The start of a watch, and whether it has to wait for a revision.
 #[derive(Debug)]
 pub(crate) enum WatchPlan {
-    /// It can start.
+    /// The watch can start.
     Start(WatchStart),
-    /// Its initial state must be at least this new.
+    /// The watch must wait until its initial state is at least this new.
     Future(Revision, WatchStart),
 }
 
 impl Reader {
-    /// GET of one object (rule D2) by a client with a current view.
+    /// Handles a GET of an object (rule D2) by a client with a current view.
     pub(crate) async fn get(&self, row: &Row, info: &RequestInfo, version: &str) -> Result<Arc<Stored>, Status> {
         self.get_for(NOBODY, row, info, version).await
     }
 
-    /// GET of one object (rule D2). With a resourceVersion, or if the client's replica is stale, the result may be old;
-    /// otherwise it is read from etcd.
+    /// Handles a GET of an object (rule D2). With a resourceVersion, the result may be as stale as the client's
+    /// replica; without one, it is read from etcd.
     pub(crate) async fn get_for(
         &self,
         client: &str,
@@ -86,7 +86,7 @@ impl Reader {
         let key = Key::new(&info.namespace, &info.name);
         let mut stored = self.store.get(&row.storage, &key);
         let revision = parse_version(version).map_err(|status| match is_cached(row) {
-            // The cache answers with the bare error of the parser.
+            // The watch cache returns the parser's error without a prefix.
             true => unwrapped(&status),
             false => status,
         })?;
@@ -103,21 +103,21 @@ impl Reader {
         Ok(stored)
     }
 
-    /// Sets the position of a client's view; `None` is a current view.
+    /// Sets the position of a client's replica; `None` for the current state.
     pub(crate) fn set_replica(&self, client: &str, position: Option<Position>) {
         self.replicas.set(client, position);
         self.fanout.wake_all();
         self.committed.notify_waiters();
     }
 
-    /// Returns `true` if a client's view is stale.
+    /// Returns `true` if a client's replica is stale.
     fn is_behind(&self, client: &str) -> bool {
         let newest = self.store.revision();
         self.replicas.sees(client, newest) < newest
     }
 
-    /// The state of the watch cache of a client's replica. The lag is limited by the log: if the log begins later, the
-    /// replica shows the state at the log's beginning.
+    /// Returns the state of the watch cache in a client's replica. The lag is limited by the history: if the history
+    /// starts later, the replica has the oldest available state.
     pub(crate) fn cached(&self, row: &Row, client: &str) -> ResourceSnapshot {
         let newest = self.store.revision();
         let seen = self.replicas.sees(client, newest);
@@ -130,12 +130,12 @@ impl Reader {
             .unwrap_or_else(|_| self.store.snapshot(&row.storage))
     }
 
-    /// GET of a collection by a client with a current view.
+    /// Handles a GET of a collection by a client with a current view.
     pub(crate) async fn list(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<ListPage, Status> {
         self.list_for(NOBODY, row, info, options).await
     }
 
-    /// GET of a collection, with the conversion that its CRD configures.
+    /// Handles a GET of a collection, including the conversion configured by its CRD.
     pub(crate) async fn list_for(
         &self,
         client: &str,
@@ -151,7 +151,7 @@ impl Reader {
         Ok(page)
     }
 
-    /// GET of a collection (rules D1 to D16).
+    /// Handles a GET of a collection (rules D1 to D16).
     async fn list_stored(
         &self,
         client: &str,
@@ -178,7 +178,7 @@ impl Reader {
             None => limit > 0 && revision.is_some_and(|it| it > 0),
         };
         if let Some(revision) = revision {
-            // An exact version is read from etcd, which never lags.
+            // An exact revision is read from etcd, which is never stale.
             let reader = if exact { NOBODY } else { client };
             self.reach_for(row, revision, reader).await?;
         }
@@ -194,7 +194,7 @@ impl Reader {
         Ok(page(snapshot, range, filter, limit))
     }
 
-    /// The pages after the first.
+    /// Handles a GET of a page after the first.
     fn list_rest(&self, row: &Row, filter: Filter, token: Continue, limit: usize) -> Result<ListPage, Status> {
         let prefix = prefix(&filter.scope);
         let snapshot = match token.at {
@@ -213,7 +213,7 @@ impl Reader {
         Ok(page(snapshot, range, filter, limit))
     }
 
-    /// Returns the start of a watch and its options (rules E3 to E10).
+    /// Returns the start and the options of a watch (rules E3 to E10).
     pub(crate) fn watch(
         &self,
         row: &Row,
@@ -222,15 +222,15 @@ impl Reader {
         client: &Arc<str>,
     ) -> Result<WatchPlan, Status> {
         let filter = filter(row, info, options)?;
-        // A watch answers with the bare error of the parser (rule D5).
+        // A watch returns the parser's error without a prefix (rule D5).
         let revision = parse_version(&options.resource_version).map_err(|status| unwrapped(&status))?;
-        // Without a version, the initial state must be as new as etcd's.
+        // Without a version, the initial state must be as new as the state of etcd.
         let newest = self.store.revision();
         let required = revision.unwrap_or(newest);
         let revision = revision.filter(|it| *it > 0);
         let seconds = match options.timeout_seconds {
             0 => WATCH_SECONDS_MIN + self.entropy.below(WATCH_SECONDS_MIN),
-            // Longer than any test needs, and within the range of the clock.
+            // Longer than any test, and within the range of the clock.
             seconds => seconds.min(u64::from(u32::MAX)),
         };
         let initial = options.sends_state();
@@ -254,8 +254,8 @@ impl Reader {
         })
     }
 
-    /// Like [`reach`](Self::reach), for a read of a resource: etcd, which serves resources without a cache, does not
-    /// wait.
+    /// Same as [`reach`](Self::reach), for a read of a resource. Resources without a watch cache are read from etcd,
+    /// which does not wait.
     async fn reach_for(&self, row: &Row, revision: Revision, client: &str) -> Result<(), Status> {
         let newest = self.store.revision();
         if !is_cached(row) && revision > newest {
@@ -264,7 +264,7 @@ impl Reader {
         self.reach(revision, client).await
     }
 
-    /// Waits until the client's server has reached a revision; fails like kube-apiserver if that takes too long (rule
+    /// Waits until the client's replica has reached a revision; fails like kube-apiserver if that takes too long (rule
     /// A14).
     pub(crate) async fn reach(&self, revision: Revision, client: &str) -> Result<(), Status> {
         let reached_now = || self.replicas.sees(client, self.store.revision());
@@ -286,17 +286,17 @@ impl Reader {
     }
 }
 
-/// Returns `true` if kube-apiserver has a watch cache for a resource, as for all resources except Events.
+/// Returns `true` if kube-apiserver has a watch cache for the resource. Only Events do not have one.
 fn is_cached(row: &Row) -> bool {
     &*row.info.resource != "events" || row.is_custom()
 }
 
-/// The 500 that the watch cache returns for a resourceVersion that is not a number.
+/// Returns the 500 from the watch cache for a resourceVersion that is not a number.
 fn unwrapped(status: &Status) -> Status {
     Status::new(500, "", status.message.trim_start_matches("invalid resource version: "))
 }
 
-/// A resourceVersion parameter; `None` if it is absent (rule D5).
+/// Parses a resourceVersion parameter; returns `None` if it is absent (rule D5).
 fn parse_version(text: &str) -> Result<Option<Revision>, Status> {
     if text.is_empty() {
         return Ok(None);
@@ -309,7 +309,7 @@ fn parse_version(text: &str) -> Result<Option<Revision>, Status> {
     })
 }
 
-/// Returns the filter of a request: its scope, restricted by the field selector, and the selectors with the kind's own
+/// Returns the filter of a request: its scope, restricted by the field selector, and the selectors with converted field
 /// labels.
 pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<Filter, Status> {
     let mut fields = options.fields.clone();
@@ -342,12 +342,12 @@ pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Re
     })
 }
 
-/// Checks the field labels of a selector against the labels of the kind (rules F4 to F9).
+/// Checks the field labels of a selector against the labels that the kind supports (rules F4 to F9).
 fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Status> {
     fields.rename_fields(|label| row.field_label(label).map_err(Status::bad_request))
 }
 
-/// Returns the prefix of every key of the scope; tokens omit it.
+/// Returns the prefix of every key in the scope, which continue tokens omit.
 fn prefix(scope: &WatchScope) -> String {
     match scope {
         WatchScope::Namespace(namespace) => format!("{namespace}/"),
@@ -355,7 +355,7 @@ fn prefix(scope: &WatchScope) -> String {
     }
 }
 
-/// Cuts a page off a snapshot (rules D6, D7).
+/// Returns a page of a snapshot (rules D6, D7).
 fn page(snapshot: ResourceSnapshot, range: KeyRange, filter: Filter, limit: usize) -> ListPage {
     let revision = snapshot.revision;
     if limit == 0 {
@@ -403,8 +403,8 @@ fn page(snapshot: ResourceSnapshot, range: KeyRange, filter: Filter, limit: usiz
     page
 }
 
-/// 410 for a token with a compacted revision. It contains a token for the remaining items at the latest state (rule
-/// D11).
+/// Returns 410 for a token with a compacted revision. The Status contains a token for the remaining items in the latest
+/// state (rule D11).
 fn expired_token(last: &str) -> Status {
     let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
         list without the continue parameter, or use the continue token in this response to retrieve the remainder of \

@@ -1,4 +1,4 @@
-//! Decodes a request's body from JSON to an object of the row's kind, with defaults (rules A15, L1 to L5).
+//! Decodes the JSON body of a request as an object of the row's kind, with defaults (rules A15, L1 to L5).
 
 use super::Row;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -14,13 +14,13 @@ use crate::registry::types::decode::{self, Claim, Text};
 use crate::registry::types::hidden::Hidden;
 use crate::registry::types::schema::builtin::Shape;
 
-/// Lists and maps of metadata, which an applied configuration may set to null.
+/// Lists and maps of metadata that are null if an apply configuration sets them to null.
 const NILLABLE_METADATA: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
 
-/// A body that has been read.
+/// A decoded body.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoded {
-    /// The object, with kind and apiVersion, typed and defaulted.
+    /// The decoded object, with kind, apiVersion and defaults.
     pub(crate) object: Object,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
@@ -39,9 +39,9 @@ impl Decoded {
     }
 }
 
-/// The body of POST or PUT as an object of the row's kind. `text` is its JSON, for facts that a parsed value does not
-/// contain: repeated fields and the order of the others. `before` is the stored object that it replaces, if the caller
-/// has it.
+/// Decodes the body of a POST or PUT as an object of the row's kind. `text` is the JSON, for facts that a parsed value
+/// does not contain: duplicate fields and the order of the fields. `before` is the stored object to be replaced, if
+/// available.
 pub(crate) fn read(
     row: &Row,
     mut object: Object,
@@ -81,7 +81,7 @@ pub(crate) fn read(
     })
 }
 
-/// The body of a custom resource.
+/// Decodes the body as a custom resource.
 fn read_custom(
     row: &Row,
     version: &CustomVersion,
@@ -107,7 +107,7 @@ fn read_custom(
     }
 }
 
-/// Applies the schema to a custom resource; returns messages about its unknown fields.
+/// Applies the schema to a custom resource; returns messages about unknown fields.
 fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec<String>, String> {
     let Some(resource) = row.custom_resource() else {
         return Ok(Vec::new());
@@ -119,13 +119,12 @@ fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec
         .collect())
 }
 
-/// Applies a patch. It is called again if the result is refused, so that accepted results need not be printed in
-/// advance.
+/// Applies a patch. Called again if the result is refused, so that accepted results need not be printed in advance.
 pub(crate) type MakePatched<'a> = dyn Fn() -> Result<Patched, Status> + 'a;
 
-/// Decodes the result of a patch as an object of the row's kind. Its errors are a 422 that shows the result (rules G8,
-/// L3). `make` creates the result, and creates it again if it must be shown; `patch` is the body, which determines the
-/// order of fields in the answer; `before` is the patched object.
+/// Decodes the result of a patch as an object of the row's kind. Most errors are a 422 that contains the result (rules
+/// G8, L3). `make` creates the result, and is called again to print it; `patch` is the body, which determines the order
+/// of fields in the error; `before` is the patched object.
 pub(crate) fn read_patched(
     row: &Row,
     before: Option<&Object>,
@@ -153,7 +152,7 @@ pub(crate) fn read_patched(
                 hidden = left_out;
                 match row.strategy().conversion_error(object) {
                     Some(why) if is_text => Err(Refusal::Shown(why)),
-                    // The result of a strategic patch is converted without a decoder. The plain error becomes a 500
+                    // The result of a strategic merge patch is converted without a decoder, so the error becomes a 500
                     // (`smpPatcher.applyPatchToCurrentObject`).
                     Some(why) => Err(Refusal::Whole(Status::new(500, "", why))),
                     None => Ok(warnings),
@@ -168,8 +167,8 @@ pub(crate) fn read_patched(
     Ok(decoded)
 }
 
-/// Decodes the result of applying `configuration` to `before` with `read`. If it cannot be converted, the error has
-/// kube-apiserver's text.
+/// Decodes the result of applying `configuration` to `before`. If it cannot be converted, the error is
+/// kube-apiserver's.
 pub(crate) fn read_applied(
     row: &Row,
     before: Option<&Object>,
@@ -179,7 +178,7 @@ pub(crate) fn read_applied(
     let mut hidden = Hidden::default();
     if let Some(shape) = row.shape() {
         let before = before.map(|it| &it.0);
-        // The server has created the owners, and there may be many.
+        // The managed fields are valid, because the server has created them, and there may be many.
         let owners = object.metadata_mut().remove("managedFields");
         let converted = decode::convert_changed(shape, &mut object, before).or_else(|_| {
             decode::restore(shape, &mut object)?;
@@ -211,8 +210,8 @@ pub(crate) fn read_applied(
     })
 }
 
-/// The result of applying a configuration to a custom resource. It is not decoded, so nulls of fields that may not be
-/// null are still there to be refused.
+/// Returns the result of applying a configuration to a custom resource. It is not decoded, so that fields which must
+/// not be null are refused if they are.
 pub(crate) fn read_merged(row: &Row, make: &MakePatched<'_>) -> Result<Decoded, Status> {
     let mut has_null_metadata = false;
     let mut decoded = read_result(None, make, b"", FieldValidation::Ignore, |object, _, _| {
@@ -236,7 +235,7 @@ pub(crate) fn read_merged(row: &Row, make: &MakePatched<'_>) -> Result<Decoded, 
     Ok(decoded)
 }
 
-/// Refuses a custom resource to which admission has given another kind or version.
+/// Refuses a custom resource if admission has changed its kind or version.
 pub(crate) fn check_admitted(row: &Row, object: &Object) -> Result<(), Status> {
     let Some(version) = row.custom_version() else {
         return Ok(());
@@ -263,7 +262,7 @@ pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String
     Ok(())
 }
 
-/// Like [`read_patched`], for the object of a subresource, which has a different kind from the row.
+/// Same as [`read_patched`], for the object of a subresource with a different kind from the row.
 pub(crate) fn read_patched_as(
     shape: &'static Shape,
     make: &MakePatched<'_>,
@@ -279,7 +278,7 @@ pub(crate) fn read_patched_as(
     })
 }
 
-/// Decodes the result of a JSON or merge patch by the kind it declares.
+/// Decodes the result of a JSON patch or merge patch according to its own `apiVersion` and `kind`.
 fn read_claimed(
     row: &Row,
     shape: &'static Shape,
@@ -322,11 +321,11 @@ fn read_claimed(
     }
 }
 
-/// Reason for refusing the result of a patch.
+/// Reason why the result of a patch is refused.
 enum Refusal {
-    /// This is the whole answer.
+    /// The complete response.
     Whole(Status),
-    /// The answer contains the result and this error.
+    /// An error for a response that also contains the result.
     Shown(String),
 }
 
@@ -342,8 +341,8 @@ fn convert(
     decode::convert_strictly(shape, object, before, document, validation).map_err(Refusal::Shown)
 }
 
-/// Converts the result of a strategic patch, which kube-apiserver never encodes as text. A value that the JSON decoder
-/// refuses may still be converted, or is refused with another message.
+/// Converts the result of a strategic merge patch, which kube-apiserver never encodes as JSON. A value that the JSON
+/// decoder refuses may still be converted, or is refused with another message.
 fn convert_tree(
     shape: &'static Shape,
     before: Option<&Object>,
@@ -365,8 +364,8 @@ fn convert_tree(
     })
 }
 
-/// Decodes the result of a patch with `read`, which returns the strict errors. Its argument is set if kube-apiserver
-/// encodes the result as text.
+/// Decodes the result of a patch with `read`, which returns the strict errors. Its last argument is `true` if
+/// kube-apiserver encodes the result as JSON before it decodes it.
 fn read_result(
     shape: Option<&'static Shape>,
     make: &MakePatched<'_>,

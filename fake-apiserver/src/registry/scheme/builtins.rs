@@ -21,12 +21,12 @@ use crate::registry::kinds::{
     runtime_class, secret, service_account, service_network, storage_class, volume, workloads,
 };
 
-/// The strategy of a built-in resource in the default version of Kubernetes.
+/// Returns the strategy of a built-in resource in the default version of Kubernetes.
 pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
     strategy_in(KubernetesVersion::default(), group, resource)
 }
 
-/// The strategy of a built-in resource in a version of Kubernetes; most only use the defaults.
+/// Returns the strategy of a built-in resource in a version of Kubernetes. Many kinds use the default strategy.
 pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &str) -> &'static dyn Strategy {
     if let Some(strategy) = workloads::workload_strategy(version, group, resource) {
         return strategy;

@@ -1,4 +1,4 @@
-//! Converts between the registry's form and the storage's form of an object.
+//! Converts objects between the registry's form and the storage's form.
 
 use std::sync::LazyLock;
 
@@ -15,30 +15,30 @@ use crate::registry::types::print::TypedPrinter;
 use crate::registry::types::schema::builtin::{Shape, object_meta, shape_of};
 use crate::storage::{Body, Key, Revision, Stored};
 
-/// Maximum size of an object; larger ones are refused with etcd's error (rule A20).
+/// Maximum size of a stored object; larger ones are refused with etcd's error (rule A20).
 const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
-/// The fields of an object that are not encoded with the others: they are part of the head, or are written separately.
+/// Fields that are not encoded with the others: they are in the head, or are written separately.
 const IN_HEAD: [&str; 3] = ["kind", "apiVersion", "metadata"];
 
-/// Fields of the metadata that are not stored.
+/// Fields of metadata that are not stored.
 const IN_METADATA: [&str; 1] = ["resourceVersion"];
 
-/// The key of an object.
+/// Returns the key of an object.
 pub(crate) fn key_of(object: &Object) -> Key {
     Key::new(object.namespace(), object.name())
 }
 
-/// An object in the storage's form.
+/// An encoded object.
 #[derive(Debug)]
 pub(crate) struct Encoded {
-    /// For storage.
+    /// The body for storage.
     pub(crate) body: Body,
     /// Set if decoding may return another value, because the object contains a number with a fraction.
     pub(crate) has_fraction: bool,
 }
 
-/// Encodes an object of the storage version; see [`Body`] for the form. Refuses objects that etcd would refuse.
+/// Encodes an object in the storage version; see [`Body`] for the format. Refuses objects that are too large for etcd.
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let encoded = encode_unstored(row, object)?;
     if encoded.body.bytes.len() > OBJECT_BYTES_MAX {
@@ -47,7 +47,7 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     Ok(encoded)
 }
 
-/// Encodes an object for a write, or of any size for a dry run, which does not reach etcd.
+/// Encodes an object for a write. In a dry run, which does not reach etcd, the size is not limited.
 pub(crate) fn encode_for(row: &Row, object: &Object, is_dry_run: bool) -> Result<Encoded, Status> {
     match is_dry_run {
         true => encode_unstored(row, object),
@@ -59,7 +59,7 @@ pub(crate) fn encode_for(row: &Row, object: &Object, is_dry_run: bool) -> Result
 fn encode_unstored(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let (object, is_completed_on_read) = row.stored_form(object);
     let object = &*object;
-    // The opening braces of the object and its metadata are omitted, because the head contains them.
+    // The opening braces of the object and its metadata are omitted, because they are in the head.
     let mut out = Printer::new(2);
     let (version_at, metadata_len) = match shape_as_stored(row, object) {
         Some(shape) => print_typed(shape, object, &mut out),
@@ -92,7 +92,7 @@ fn encode_unstored(row: &Row, object: &Object) -> Result<Encoded, Status> {
     Ok(Encoded { body, has_fraction })
 }
 
-/// The built-in type of an object in storage; it belongs to another row if groups share the storage.
+/// Returns the built-in type of an object in storage. It belongs to another row if several groups share the storage.
 fn shape_as_stored(row: &Row, object: &Object) -> Option<&'static Shape> {
     let own = row.shape()?;
     if object.api_version() == &*row.api_version {
@@ -103,7 +103,7 @@ fn shape_as_stored(row: &Row, object: &Object) -> Option<&'static Shape> {
     shape_of(group, version, &row.info.kind).or(Some(own))
 }
 
-/// Prints a built-in object in the order of Go's structs; returns the position for the resourceVersion, and the end of
+/// Prints a built-in object in the order of Go's structs. Returns the position for the resourceVersion, and the end of
 /// the metadata.
 fn print_typed(shape: &'static Shape, object: &Object, out: &mut Printer) -> (usize, usize) {
     let mut printer = TypedPrinter::new();
@@ -122,11 +122,11 @@ fn print_typed(shape: &'static Shape, object: &Object, out: &mut Printer) -> (us
     out.comma();
     printer.entries(shape, object, &IN_HEAD, out, &mut |_, _| {});
     out.close(b'}');
-    // The last entry is not followed by a comma.
+    // There is no comma after the last entry.
     (version_at.unwrap_or(last), metadata_len)
 }
 
-/// The place of the resourceVersion in metadata.
+/// Returns the position of the resourceVersion among the fields of metadata.
 fn version_place() -> u8 {
     static PLACE: LazyLock<u8> = LazyLock::new(|| {
         let metadata = object_meta().and_then(Shape::structure);
@@ -137,7 +137,8 @@ fn version_place() -> u8 {
     *PLACE
 }
 
-/// Prints a custom object, sorted.
+/// Prints a custom object with sorted fields. Returns the position for the resourceVersion, and the end of the
+/// metadata.
 fn print_sorted(object: &Object, out: &mut Printer) -> (usize, usize) {
     let (mut version_at, mut last) = (None, 0);
     let metadata = object.metadata().into_iter().flatten();
@@ -163,7 +164,7 @@ pub(crate) fn decode(row: &Row, stored: &Stored) -> Object {
     decode_at(row, stored, stored.revision)
 }
 
-/// Like [`decode`], with another resourceVersion, as in the event of a delete.
+/// Same as [`decode`], with another resourceVersion, as in a DELETED event.
 pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Object {
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, revision, &mut text);
@@ -176,7 +177,7 @@ pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Objec
     object
 }
 
-/// Decodes an object in its stored version, without further steps.
+/// Decodes an object in its storage version, without converting it.
 pub(crate) fn decode_as_stored(row: &Row, stored: &Stored) -> Object {
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, stored.revision, &mut text);
@@ -189,18 +190,18 @@ pub(crate) fn decode_as_stored(row: &Row, stored: &Stored) -> Object {
     object
 }
 
-/// Writes a stored object, which must be of the storage version, as JSON with its kind.
+/// Writes a stored object, which must have the storage version, as JSON with its kind.
 pub(crate) fn write_at(row: &Row, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     write_with_head(&row.head, stored, revision, out);
 }
 
-/// Like [`write_at`], for callers that have the row's head but not the row.
+/// Same as [`write_at`], for callers that have the row's head but not the row.
 pub(crate) fn write_with_head(head: &str, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(head.as_bytes());
     write_rest(stored, revision, out);
 }
 
-/// Writes the metadata of a stored object after a head that opens it.
+/// Writes the metadata of a stored object after a head that contains its opening brace.
 pub(crate) fn write_metadata(head: &str, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(head.as_bytes());
     let (before, after) = stored.body.bytes[..stored.body.metadata_len].split_at(stored.body.version_at);
@@ -210,7 +211,7 @@ pub(crate) fn write_metadata(head: &str, stored: &Stored, revision: Revision, ou
     out.push(b'}');
 }
 
-/// Writes an object of the storage version that is not stored, as it would be read if it were.
+/// Writes an object that is not stored, in the storage version, as if it had been stored and read.
 pub(crate) fn write_unstored(row: &Row, object: &Object, out: &mut Vec<u8>) -> Result<(), Status> {
     out.extend_from_slice(row.head.as_bytes());
     let version = object.meta_str("resourceVersion");

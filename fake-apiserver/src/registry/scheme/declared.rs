@@ -1,4 +1,4 @@
-//! The types of served kinds for CEL.
+//! CEL types of the served kinds.
 
 use serde_json::from_str;
 
@@ -9,8 +9,8 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::schema::builtin::shape_in;
 
 impl Scheme {
-    /// The type of the objects of a kind; `None` if the kind does not have a schema. Go appends the nanoseconds of the
-    /// current second to the name of the kind; here they are 0.
+    /// Returns the type of a kind's objects; `None` if the kind does not have a schema. Go appends the nanoseconds of
+    /// the current time to the name of the kind; here they are 0.
     pub(crate) fn type_of(&self, group: &str, version: &str, kind: &str) -> Option<Type> {
         let name = format!("{kind}0");
         let row = self.rows().find(|row| {

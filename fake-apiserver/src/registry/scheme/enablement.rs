@@ -1,5 +1,5 @@
-//! `Enablement`: disabled built-in APIs, and enabled beta and retired ones, after `MergeAPIResourceConfigs` of
-//! k8s.io/apiserver.
+//! `Enablement`: the disabled built-in APIs, and the enabled alpha, beta and retired APIs (`MergeAPIResourceConfigs` of
+//! k8s.io/apiserver).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,31 +10,31 @@ use crate::registry::types::schema::served::{Stage, all_builtins, group_rank};
 
 type Resource = (&'static str, &'static str, &'static str);
 
-/// Gates of kube-apiserver that guard an admission plugin of an API and not its storage.
+/// Feature gates that enable the admission plugin of an API instead of its storage.
 const PLUGIN_GATES: [&str; 1] = [MUTATING_POLICIES];
 
-/// The gate of the plugin that applies MutatingAdmissionPolicies.
+/// Feature gate of the plugin that applies MutatingAdmissionPolicies.
 const MUTATING_POLICIES: &str = "MutatingAdmissionPolicy";
 
-/// The built-in resources that differ from the default: group, version and plural.
+/// The built-in resources that differ from the default, by group, version and plural.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Enablement {
-    /// APIs that are not served.
+    /// Resources that are served by default, but disabled.
     off: BTreeSet<Resource>,
-    /// Served resources of alpha and beta versions.
+    /// Enabled resources of alpha and beta versions.
     on: BTreeSet<Resource>,
-    /// Served resources of versions that Kubernetes has removed.
+    /// Enabled resources of versions that Kubernetes has removed.
     retired: BTreeSet<Resource>,
-    /// Enabled feature gates, which some of these resources need.
+    /// Enabled feature gates, which some of the resources require.
     gates: BTreeSet<&'static str>,
 }
 
-/// The resources of versions that are off by default, in any version of Kubernetes.
+/// Returns the resources that are off by default, for any version of Kubernetes.
 fn all_optional() -> impl Iterator<Item = &'static OptionalResource> {
     KubernetesVersion::ALL.into_iter().flat_map(optional_resources)
 }
 
-/// The resources of versions that are off by default and meet a condition, in any version of Kubernetes.
+/// Returns the resources that are off by default and match a condition, for any version of Kubernetes.
 fn optional(is_meant: impl Fn(&OptionalResource) -> bool) -> BTreeSet<Resource> {
     all_optional()
         .filter(|it| is_meant(it))
@@ -47,15 +47,15 @@ fn key(info: &ResourceInfo) -> (&str, &str, &str) {
 }
 
 impl Enablement {
-    /// Replaces the enabled and disabled APIs by pairs such as `apps/v1=false` or `batch/v1/cronjobs=false`; the last
-    /// pair with a key applies. Retired versions and gates stay. Fails with kube-apiserver's text, or with the name of
-    /// an API that cannot be enabled or disabled here.
+    /// Sets the enabled and disabled APIs from pairs such as `apps/v1=false` or `batch/v1/cronjobs=false`. The last
+    /// pair with a key applies. Retired versions and feature gates are not changed. Fails with kube-apiserver's error,
+    /// or with the name of an API that cannot be enabled or disabled here.
     pub(crate) fn configure<'a>(&mut self, pairs: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         let mut values = BTreeMap::new();
         for pair in pairs.into_iter().map(str::trim).filter(|it| !it.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (key, value) = (key.trim(), value.trim());
-            // As in `completion.go` of kube-apiserver.
+            // Same as `completion.go` of kube-apiserver.
             match key {
                 "api/legacy" => {}
                 "v1" | "api/v1" => check_core(key, value)?,
@@ -101,7 +101,7 @@ impl Enablement {
         Ok(())
     }
 
-    /// Enables feature gates that APIs need. Fails with the first gate that no API needs.
+    /// Enables feature gates of APIs. Fails with the first gate that no API requires.
     pub(crate) fn open<'a>(&mut self, gates: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         for name in gates {
             let gate = Self::api_gates().find(|it| *it == name);
@@ -111,29 +111,29 @@ impl Enablement {
         Ok(())
     }
 
-    /// The gates that APIs need and that are off by default; each may occur several times.
+    /// Returns the feature gates that are off by default and that APIs require, possibly with duplicates.
     pub(crate) fn api_gates() -> impl Iterator<Item = &'static str> {
         let gates = all_optional().map(|it| it.off.gate).filter(|it| !it.is_empty());
         gates.chain(PLUGIN_GATES)
     }
 
-    /// Returns `true` if the resources are the ones that a version serves by default.
+    /// Returns `true` if exactly the default resources are served.
     pub(super) fn is_default(&self) -> bool {
         self.off.is_empty() && self.on.is_empty() && self.retired.is_empty()
     }
 
-    /// Returns `true` if a resource that is on by default is served.
+    /// Returns `true` if a resource that is on by default is not disabled.
     pub(super) fn keeps(&self, info: &ResourceInfo) -> bool {
         self.off.is_empty() || !self.off.iter().any(|it| *it == key(info))
     }
 
-    /// Returns `true` if a resource that is off by default is served.
+    /// Returns `true` if a resource that is off by default is enabled.
     pub(super) fn adds(&self, it: &OptionalResource) -> bool {
         let is_open = it.off.gate.is_empty() || self.gates.contains(it.off.gate);
         is_open && self.requests(it)
     }
 
-    /// Returns `true` if a resource that is off by default is requested, whether or not its gate is on.
+    /// Returns `true` if a resource that is off by default is requested, even if its feature gate is off.
     fn requests(&self, it: &OptionalResource) -> bool {
         let requested = match it.off.stage {
             Stage::Retired => &self.retired,
@@ -142,8 +142,8 @@ impl Enablement {
         requested.iter().any(|on| *on == key(&it.info))
     }
 
-    /// Returns the requested resources that a version of Kubernetes does not serve because a gate is off, each with
-    /// that gate.
+    /// Returns the requested resources that a version of Kubernetes does not serve because their feature gate is off,
+    /// each with the gate.
     pub(crate) fn withheld(&self, version: KubernetesVersion) -> Vec<(String, &'static str)> {
         let needed = optional_resources(version).iter().filter(|it| !it.off.gate.is_empty());
         let requested = needed.filter(|it| self.requests(it) && !self.adds(it));
@@ -151,7 +151,7 @@ impl Enablement {
         requested.map(|it| (name(&it.info), it.off.gate)).collect()
     }
 
-    /// Returns `true` if MutatingAdmissionPolicies apply. From Kubernetes 1.36 on, they always do.
+    /// Returns `true` if MutatingAdmissionPolicies are applied. Since Kubernetes 1.36, they always are.
     pub(crate) fn mutating_policies(&self, version: KubernetesVersion) -> bool {
         version >= KubernetesVersion::V1_36 || self.gates.contains(MUTATING_POLICIES)
     }
@@ -164,7 +164,7 @@ impl Enablement {
             _ => return Err(format!("invalid value {key}={value}")),
         };
         if matches!(key, "api/all" | "api/ga") {
-            // The core group cannot be disabled, because the server itself needs it.
+            // The core group cannot be disabled, because the server uses it itself.
             let rows = all_builtins().filter(|row| !is_on && !row.group.is_empty());
             self.off = rows.map(|row| (&*row.group, &*row.version, &*row.resource)).collect();
         }
@@ -220,7 +220,7 @@ impl Enablement {
     }
 }
 
-/// Checks a pair about the core group, which is always on.
+/// Checks a pair for the core group, which cannot be disabled.
 fn check_core(key: &str, value: &str) -> Result<(), String> {
     match parse_bool(key, value)? {
         true => Ok(()),
@@ -239,7 +239,7 @@ fn parse_bool(key: &str, value: &str) -> Result<bool, String> {
     }
 }
 
-/// The end of the error for a version that can be enabled in another way.
+/// Returns the end of the error message, with a hint if the version can be enabled in another way.
 fn hint(group: &str, version: &str) -> &'static str {
     let name = format!("{group}/{version}");
     match retired_versions().any(|it| it == name) {
@@ -248,8 +248,8 @@ fn hint(group: &str, version: &str) -> &'static str {
     }
 }
 
-/// The number of parts of a key: two for a version, three for a resource. The first part of the core group's version is
-/// omitted.
+/// Returns the number of parts of a key: two for a version, three for a resource. For the core group, the omitted group
+/// is included.
 fn version_parts(key: &str) -> usize {
     let is_version = |it: &str| {
         it.strip_prefix('v')

@@ -1,4 +1,4 @@
-//! `Scheme`: the table of served resources. The built-in rows are the same for every server of a version of Kubernetes;
+//! `Scheme`: the table of served resources. All servers with the same version of Kubernetes share the built-in rows;
 //! CRDs add rows.
 
 pub(crate) mod builtins;
@@ -20,22 +20,22 @@ use crate::api::resource::ResourceInfo;
 use crate::registry::types::schema::optional::optional_resources;
 use crate::registry::types::schema::served::builtins;
 
-/// Group, version and resource, separated by a character that sorts before all others.
+/// Key of a row: group, version and resource, separated by a character that sorts before all others.
 type RowKey = Arc<str>;
 
 fn row_key(group: &str, version: &str, resource: &str) -> String {
     [group, version, resource].join("\0")
 }
 
-/// The key of a built-in resource: group, version and plural.
+/// Key of a built-in resource: group, version and plural.
 type BuiltinKey = (&'static str, &'static str, &'static str);
 
 /// The built-in rows of a server.
 #[derive(Debug)]
 struct Builtins {
-    /// In the order of discovery.
+    /// The rows in the order of discovery.
     rows: Vec<Arc<Row>>,
-    /// The same rows, indexed for lookup.
+    /// Index of each row in `rows`.
     index: BTreeMap<BuiltinKey, usize>,
 }
 
@@ -47,7 +47,7 @@ impl Builtins {
         Self { rows, index }
     }
 
-    /// Returns the rows that a version serves by default, which all its servers share.
+    /// Returns the rows that a version of Kubernetes serves by default. All its servers share them.
     fn of(version: KubernetesVersion) -> &'static Arc<Self> {
         static OF: [OnceLock<Arc<Builtins>>; KubernetesVersion::ALL.len()] =
             [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
@@ -57,7 +57,7 @@ impl Builtins {
         })
     }
 
-    /// Returns the rows of a version that are off by default.
+    /// Returns the rows of a version of Kubernetes that are off by default.
     fn optional(version: KubernetesVersion) -> &'static [Arc<Row>] {
         static OF: [OnceLock<Vec<Arc<Row>>>; KubernetesVersion::ALL.len()] =
             [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
@@ -81,7 +81,7 @@ impl Builtins {
             .filter(|(it, _)| enablement.adds(it))
             .map(|(it, row)| (&it.info, row));
         let mut rows: Vec<_> = kept.chain(added).map(|(info, row)| (info, Arc::clone(row))).collect();
-        // Stored objects are read in one version, also if the storage version is not served.
+        // Each resource needs a version in which stored objects are read, even if the storage version is not served.
         let read = rows.iter().filter(|(_, row)| row.is_storage_version);
         let mut read: BTreeSet<Arc<str>> = read.map(|(_, row)| Arc::clone(&row.storage)).collect();
         for (_, row) in &mut rows {
@@ -92,7 +92,7 @@ impl Builtins {
         Arc::new(Self::new(rows.into_iter()))
     }
 
-    /// Returns the row of a built-in resource in another version, served or not.
+    /// Returns the row of a built-in resource in another version, even if it is not served.
     fn in_version(version: KubernetesVersion, storage: &str, api_version: &str) -> Option<&'static Arc<Row>> {
         let is_it = |row: &&Arc<Row>| *row.storage == *storage && *row.api_version == *api_version;
         let by_default = Self::of(version).rows.iter().find(is_it);
@@ -100,10 +100,10 @@ impl Builtins {
     }
 }
 
-/// All rows of one server. A change of a CRD creates a copy; requests in progress keep the one they started with.
+/// All rows of one server. A change of a CRD creates a new copy; requests in progress keep the old one.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheme {
-    /// The version of Kubernetes of the built-in resources.
+    /// Version of Kubernetes of the built-in resources.
     pub(crate) version: KubernetesVersion,
     builtins: Arc<Builtins>,
     custom: BTreeMap<RowKey, Arc<Row>>,
@@ -127,7 +127,7 @@ impl Scheme {
         self.builtins = Builtins::enabled(version, enablement);
     }
 
-    /// The row of a resource in a version.
+    /// Returns the row of a resource in a version.
     pub(crate) fn lookup(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Row>> {
         if let Some(&at) = self.builtins.index.get(&(group, version, resource)) {
             return Some(Arc::clone(&self.builtins.rows[at]));
@@ -144,19 +144,19 @@ impl Scheme {
             .any(|row| row.info.group == group && row.info.version == version)
     }
 
-    /// The row of a kind in a version.
+    /// Returns the row of a kind in a version.
     pub(crate) fn lookup_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
         self.rows()
             .find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored())
             .cloned()
     }
 
-    /// Every row: the built-in ones in the order of discovery, then the custom ones by group, version and name.
+    /// Returns all rows: built-in rows in the order of discovery, then custom rows by group, version and name.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.builtins.rows.iter().chain(self.custom.values())
     }
 
-    /// Replaces rows of a CRD.
+    /// Replaces the rows of a CRD.
     pub(crate) fn replace_custom(&mut self, before: &[Arc<Row>], rows: &[Arc<Row>]) {
         let key = |row: &Row| row_key(&row.info.group, &row.info.version, &row.info.resource);
         for row in before {
@@ -166,11 +166,11 @@ impl Scheme {
         self.custom.extend(rows);
     }
 
-    /// The rows of CRDs.
+    /// Returns the rows of CRDs.
     pub(crate) fn custom_rows(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.custom.values()
     }
 }
 
-/// The storage name of CustomResourceDefinitions.
+/// Storage name of CustomResourceDefinitions.
 pub(crate) const CRDS: &str = "apiextensions.k8s.io/customresourcedefinitions";

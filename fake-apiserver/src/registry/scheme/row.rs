@@ -22,25 +22,25 @@ use crate::registry::types::no_version::NoVersion;
 use crate::registry::types::schema::optional::OptionalResource;
 use crate::registry::types::schema::{SchemaRef, Unset, builtin};
 
-/// One served resource in one version, with all that is needed to serve it.
+/// One served resource in one version, with its type and strategy.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Facts shown by discovery.
+    /// Information for discovery.
     pub(crate) info: ResourceInfo,
     /// `info.api_version()`, computed once.
     pub(crate) api_version: Box<str>,
-    /// The name under which storage keeps the objects; versions of a resource share it.
+    /// Storage name of the resource, which all its versions share.
     pub(crate) storage: Arc<str>,
     /// Prefix of an encoded object: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
     pub(crate) head: Arc<str>,
-    /// Set if stored objects are returned unchanged, because they have this version and the current schema.
+    /// Set if stored objects are returned unchanged, because they have this version and conform to the current schema.
     pub(crate) is_as_stored: bool,
-    /// Set for the version in which stored objects are read by default: the storage version, or the first served one if
-    /// the storage version is not served.
+    /// Set for the version in which stored objects are read by default: the storage version, or else the first served
+    /// version.
     pub(crate) is_storage_version: bool,
-    /// The `apiVersion` in which a built-in kind is stored, if it is served in several.
+    /// The `apiVersion` in which a built-in kind is stored, if the kind has several versions.
     stored_api_version: Option<Box<str>>,
-    /// The type of stored objects, for versions that are off by default and have other fields.
+    /// The type of stored objects, for a version that is off by default and has other fields.
     stored_shape: Option<&'static builtin::Shape>,
     kind: Kind,
 }
@@ -88,8 +88,8 @@ impl Row {
         }
     }
 
-    /// A row of a version that is off by default. Stored objects do not contain their version, so versions with the
-    /// same fields return them unchanged.
+    /// Creates a row for a version that is off by default. Stored objects do not contain their version, so versions
+    /// with the same fields return them unchanged.
     pub(super) fn optional(version: KubernetesVersion, it: &OptionalResource) -> Self {
         let info = &it.info;
         let kind = Kind::Builtin {
@@ -106,7 +106,7 @@ impl Row {
         }
     }
 
-    /// The row as the one in which stored objects are read.
+    /// Returns the same row as the one in which stored objects are read.
     pub(super) fn to_storage_version(&self) -> Self {
         Self {
             is_storage_version: true,
@@ -114,9 +114,10 @@ impl Row {
         }
     }
 
-    /// A row that a CRD adds.
+    /// Creates a row for a version of a CRD.
     pub(crate) fn custom(resource: Arc<CustomResource>, version: Arc<CustomVersion>) -> Self {
-        // An object of another version, or of an older schema, is pruned and defaulted when it is read (rule O5).
+        // An object that has another version or was written with an older schema is pruned and defaulted when it is
+        // read (rule O5).
         let stored = &resource.storage.row.version;
         let is_stored_version = *stored == version.row.version;
         let is_as_stored = is_stored_version && !resource.has_changed;
@@ -136,7 +137,7 @@ impl Row {
 
     fn new(info: ResourceInfo, is_as_stored: bool, is_storage_version: bool, kind: Kind) -> Self {
         let api_version = info.api_version();
-        // Custom objects are sorted, built-in ones have the order of Go's structs.
+        // Fields of custom objects are sorted; fields of built-in objects have the order of Go's structs.
         let head = match &kind {
             Kind::Builtin { .. } => format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\"", info.kind),
             Kind::Custom(_) => format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{}\"", info.kind),
@@ -171,9 +172,9 @@ impl Row {
         }
     }
 
-    /// Returns the field label to which a selector's label is converted.
+    /// Returns the field label that replaces a label in a selector.
     ///
-    /// The text of the refusal, if the resource does not support the label (rules F4 to F9).
+    /// Fails with the error message if the resource does not support the label (rules F4 to F9).
     pub(crate) fn field_label(&self, label: String) -> Result<String, String> {
         let Some(version) = self.custom_version() else {
             return self.strategy().facts().fields.resolve(label);
@@ -190,7 +191,7 @@ impl Row {
         }
     }
 
-    /// The type of an object.
+    /// Returns the type of the objects.
     pub(crate) fn schema(&self) -> SchemaRef<'_> {
         match &self.kind {
             Kind::Builtin { shape, .. } => shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin),
@@ -198,7 +199,7 @@ impl Row {
         }
     }
 
-    /// The built-in type of an object.
+    /// Returns the built-in type of the objects; `None` for custom resources.
     pub(crate) fn shape(&self) -> Option<&'static builtin::Shape> {
         match &self.kind {
             Kind::Builtin { shape, .. } => *shape,
@@ -206,7 +207,7 @@ impl Row {
         }
     }
 
-    /// Drops the fields of a built-in type that depend on disabled feature gates, before validation.
+    /// Removes the fields of a built-in object that depend on disabled feature gates, before validation.
     pub(crate) fn drop_disabled(&self, object: &mut Object, old: Option<&Object>) {
         let Kind::Builtin { version, shape, .. } = &self.kind else {
             return;
@@ -217,8 +218,8 @@ impl Row {
         gates::drop_disabled(*version, (&self.info.group, &self.info.resource), object, old);
     }
 
-    /// The webhook that converts stored objects to this version; `None` if the objects need no conversion, or the CRD
-    /// does not configure a webhook.
+    /// Returns the webhook that converts stored objects to this version; `None` if no conversion is required, or if the
+    /// CRD does not configure a webhook.
     pub(crate) fn conversion_on_read(&self) -> Option<(&CustomResource, &Conversion)> {
         match &self.kind {
             Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
@@ -228,13 +229,13 @@ impl Row {
         }
     }
 
-    /// The row of another version of the same CRD, served or not.
+    /// Returns the row of another version of the same CRD, even if it is not served.
     pub(crate) fn of_version(&self, version: &Arc<CustomVersion>) -> Option<Row> {
         let resource = Arc::clone(self.custom_resource()?);
         Some(Row::custom(resource, Arc::clone(version)))
     }
 
-    /// Returns the version's part of the CRD, for a custom resource.
+    /// Returns the version in the CRD; `None` for built-in resources.
     pub(crate) fn custom_version(&self) -> Option<&Arc<CustomVersion>> {
         match &self.kind {
             Kind::Builtin { .. } => None,
@@ -242,7 +243,7 @@ impl Row {
         }
     }
 
-    /// The CRD in all its versions, for a custom resource.
+    /// Returns the parsed CRD; `None` for built-in resources.
     pub(crate) fn custom_resource(&self) -> Option<&Arc<CustomResource>> {
         match &self.kind {
             Kind::Builtin { .. } => None,
@@ -250,27 +251,27 @@ impl Row {
         }
     }
 
-    /// The state of the CRD from which the row was created.
+    /// Returns the identity of the CRD from which the row was created; an empty string for built-in resources.
     pub(crate) fn definition(&self) -> &str {
         self.custom_resource().map_or("", |resource| &resource.definition)
     }
 
-    /// Identity of the CRD for watches: a change of it ends the watches of the objects.
+    /// Returns the identity of the CRD for watches. If it changes, the watches of the objects end.
     pub(crate) fn served_as(&self) -> &str {
         self.custom_resource().map_or("", |resource| &resource.served_as)
     }
 
-    /// Returns `true` if a CRD defines the resource.
+    /// Returns `true` if the resource is defined by a CRD.
     pub(crate) fn is_custom(&self) -> bool {
         self.custom_version().is_some()
     }
 
-    /// Returns `true` if the resource is stored; reviews and other virtual ones can only be created.
+    /// Returns `true` if the resource is stored. Reviews and other virtual resources can only be created.
     pub(crate) fn is_stored(&self) -> bool {
         self.info.allows("get")
     }
 
-    /// Converts an object that was just read to this version.
+    /// Converts an object read from storage to this version.
     pub(crate) fn restore(&self, object: &mut Object) {
         match &self.kind {
             Kind::Custom(custom) if !self.is_as_stored => {
@@ -283,8 +284,8 @@ impl Row {
         }
     }
 
-    /// Converts an object that is about to be written to the stored version, if that differs. Also returns `true` if
-    /// the defaults of that version complete the object on every read.
+    /// Converts an object to the storage version before it is stored, if necessary. Also returns `true` if the defaults
+    /// of that version complete the object on every read.
     pub(crate) fn stored_form<'a>(&self, object: &'a Object) -> (Cow<'a, Object>, bool) {
         match &self.kind {
             Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
@@ -296,9 +297,9 @@ impl Row {
         }
     }
 
-    /// Fills in the defaults of fields that were removed after decoding, such as a new custom resource's status, as
-    /// `unstructuredDefaulter` does when the object is read (rule O6). Reads of the stored version rely on it. Returns
-    /// `true` if the object that Go stores lacks such a field.
+    /// Fills in the defaults of fields that were removed after decoding, such as the status of a new custom resource.
+    /// In kube-apiserver, `unstructuredDefaulter` does this when the object is read (rule O6). Reads of the storage
+    /// version rely on it. Returns `true` if Go would store the object without such a field.
     pub(crate) fn default_as_read(&self, object: &mut Object) -> bool {
         match &self.kind {
             Kind::Custom(custom) if custom.resource.storage.row.version == self.info.version => {
@@ -306,13 +307,13 @@ impl Row {
                 custom.strategy.default(object);
                 !had_status && object.contains_key("status")
             }
-            // `stored_form` does it.
+            // `stored_form` fills in these defaults.
             Kind::Custom(_) => false,
             Kind::Builtin { strategy, .. } => strategy.facts().is_completed_on_read,
         }
     }
 
-    /// Converts an object of a dry run as if it had been stored and read. Conversion webhooks are not called.
+    /// Converts the object of a dry run as if it had been stored and read. Conversion webhooks are not called.
     pub(crate) fn show_unstored(&self, object: &mut Object) {
         if let Kind::Custom(custom) = &self.kind
             && !self.is_as_stored
@@ -326,13 +327,13 @@ impl Row {
     }
 
     /// Converts an object of a built-in kind from the version of its strategy to this version. Strategies of built-in
-    /// kinds use the stored version, strategies of custom resources the version of the request.
+    /// kinds use the storage version; strategies of custom resources use the version of the request.
     pub(crate) fn show_as_requested(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_as_stored, self.stored_api_version.as_deref()) {
             object.insert("apiVersion".into(), stored.into());
             self.strategy().convert(object, &self.api_version);
             if let Some(shape) = self.shape() {
-                // Omits empty fields that the other version always writes; no type refuses the object.
+                // Omits empty fields that the other version always contains; the conversion cannot fail.
                 let _ = decode_builtin::convert(shape, object);
             }
         }
@@ -343,8 +344,8 @@ impl Row {
     ///
     /// # Errors
     ///
-    /// If that version is not served. Objects cannot be converted to a version that the CRD does not list, as in
-    /// `crConverter` of k8s.io/apiextensions-apiserver.
+    /// If that version is not served. The error for a version that is not in the CRD is the error of `crConverter` of
+    /// k8s.io/apiextensions-apiserver.
     pub(crate) fn in_version<'o>(
         &self,
         object: &'o Object,
@@ -367,8 +368,8 @@ impl Row {
         }
     }
 
-    /// Same as `in_version`, for determining the owners of fields. The real server does not prune in this conversion,
-    /// so the result may have fields that the version lacks.
+    /// Same as `in_version`, for determining field owners. kube-apiserver does not prune in this conversion, so the
+    /// result may have fields that the version does not have.
     pub(crate) fn in_version_for_owners<'o>(
         &self,
         object: &'o Object,
@@ -393,7 +394,7 @@ impl Row {
                 row.strategy().convert(&mut copy, api_version);
                 row.name_kind(&mut copy);
                 if let Some(shape) = row.shape() {
-                    // As in `show_as_requested`.
+                    // Same as in `show_as_requested`.
                     let _ = decode_builtin::convert(shape, &mut copy);
                 }
                 Ok((row.schema(), Cow::Owned(copy)))
@@ -407,14 +408,14 @@ impl Row {
             self.name_kind(object);
             self.strategy().convert(object, stored);
             if let Some(shape) = self.stored_shape {
-                // Drops fields that the stored form lacks; no type refuses the object.
+                // Drops fields that the stored type does not have; the conversion cannot fail.
                 let _ = decode_builtin::convert(shape, object);
             }
         }
     }
 
-    /// The status of a new object of a built-in type, as Go writes an empty one: `{}`, or with the fields it never
-    /// omits.
+    /// Returns the status of a new built-in object as Go encodes an empty struct: `{}`, or with the fields that are
+    /// never omitted.
     pub(crate) fn empty_status(&self) -> Option<Value> {
         let shape = self.shape()?;
         if shape.unset("status") != Unset::Zero {
@@ -426,8 +427,8 @@ impl Row {
         Some(Value::Object(status))
     }
 
-    /// Returns the paths that a write to the resource or a subresource cannot own: the parts it does not change (rule
-    /// H10).
+    /// Returns the paths that a write to the resource or a subresource cannot own, because it does not change them
+    /// (rule H10).
     pub(crate) fn unowned_paths(&self, subresource: &str) -> reset_fields::Paths {
         if self.info.subresource("status").is_none() {
             return &[];
@@ -438,7 +439,7 @@ impl Row {
         }
     }
 
-    /// Writes empty fields as storage does, after the owners of the fields are determined.
+    /// Normalises empty fields as in storage, after the owners of the fields were determined.
     pub(crate) fn settle(&self, object: &mut Object) {
         if let Some(shape) = self.shape() {
             decode_builtin::settle(shape, object);
@@ -451,7 +452,7 @@ impl Row {
         object.insert("apiVersion".into(), self.api_version.as_ref().into());
     }
 
-    /// The kind in errors: the kind of the stored type. Events of both groups share it.
+    /// Returns the kind for errors: the kind of the stored type, which Events of both groups share.
     pub(crate) fn typed_kind(&self) -> GroupKind {
         let mut kind = self.info.group_kind();
         if !self.is_custom()
@@ -462,12 +463,12 @@ impl Row {
         kind
     }
 
-    /// The checks of metadata that the kind adds to the checks of every object.
+    /// Returns the checks of metadata that the kind adds to the checks for all objects.
     pub(crate) fn metadata_checks(&self, subresource: &str) -> MetadataChecks {
         metadata_checks(&self.info.group, &self.info.resource, subresource)
     }
 
-    /// Returns the key of an object in etcd, below the prefix, as kube-apiserver's messages contain it (rule A7).
+    /// Returns the key of an object in etcd, without the prefix, as it appears in kube-apiserver's messages (rule A7).
     pub(crate) fn etcd_key(&self, key: &str) -> String {
         let group = &self.info.group;
         let resource = match (&**group, &*self.info.resource) {

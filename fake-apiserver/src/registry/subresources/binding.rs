@@ -1,4 +1,4 @@
-//! `pods/binding` and `bindings`: assign a Pod to a node, once (rule I4; `pkg/registry/core/pod/storage`).
+//! `pods/binding` and `bindings`: assign a Pod to a Node, once (rule I4; `pkg/registry/core/pod/storage`).
 
 use super::eviction::set_condition;
 use super::{SubresourceRequest, created, text_at, value_at};
@@ -18,7 +18,7 @@ use crate::registry::types::edit::ensure_object;
 use crate::registry::update::Change;
 
 impl Registry {
-    /// POST of `pods/{name}/binding` (`BindingREST.Create`).
+    /// Handles a POST of `pods/{name}/binding` (`BindingREST.Create`).
     pub(super) async fn bind(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
         let mut binding = request.object.clone();
@@ -33,7 +33,7 @@ impl Registry {
         self.assign_pod(&write, binding).await
     }
 
-    /// POST of the collection `bindings`, which names the Pod in its body (`LegacyBindingREST.Create`).
+    /// Handles a POST of the collection `bindings`. The name of the Pod is in the body (`LegacyBindingREST.Create`).
     pub(crate) async fn bind_named(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let Decoded {
             object: mut binding,
@@ -42,7 +42,7 @@ impl Registry {
         } = decoded;
         request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
-        // Unlike `pods/binding`, it ignores preconditions.
+        // Unlike `pods/binding`, this endpoint ignores preconditions.
         for field in ["uid", "resourceVersion"] {
             binding.metadata_mut().remove(field);
         }
@@ -65,7 +65,7 @@ impl Registry {
         self.assign_pod(&write, binding).await
     }
 
-    /// Assigns a Pod to its node, once.
+    /// Assigns a Pod to its Node, once.
     async fn assign_pod(&self, write: &WriteRequest<'_>, binding: Object) -> Result<Written, Status> {
         let mut errors = FieldErrors::new();
         validate(&Cursor::root(&binding), &mut errors);
@@ -75,7 +75,7 @@ impl Registry {
         let binding = self.admission.check_posted(write, binding).await?;
         let now = self.reader.entropy.now_seconds();
         let uid = Some(binding.uid()).filter(|it| !it.is_empty());
-        // The client did not send the Pod, so warnings about it are dropped.
+        // Warnings about the Pod are dropped, because the client did not send it.
         let remarks = Remarks::default();
         let of_pod = WriteRequest {
             remarks: &remarks,
@@ -94,7 +94,7 @@ impl Registry {
     }
 }
 
-/// `ValidatePodBinding`.
+/// Validates a Binding (`ValidatePodBinding`).
 fn validate(binding: &Cursor<'_>, errors: &mut FieldErrors) {
     let kind = binding.at("target.kind");
     if !matches!(kind.as_text(), "" | "Node") {
@@ -103,7 +103,7 @@ fn validate(binding: &Cursor<'_>, errors: &mut FieldErrors) {
     binding.at("target.name").check_required(errors);
 }
 
-/// A change that assigns a Pod to a node (`setPodNodeAndMetadata`).
+/// The change that assigns a Pod to a Node (`setPodNodeAndMetadata`).
 struct Bound<'a> {
     binding: &'a Object,
     now: &'a str,

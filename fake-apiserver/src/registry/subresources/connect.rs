@@ -1,5 +1,6 @@
-//! Connections to Pods, Nodes and Services: run admission, and connect to the script of a Pod if it has one. Other
-//! connections get kube-apiserver's errors if possible, or an error that names the missing feature (rule I7).
+//! Connections to Pods, Nodes and Services: admission runs, and then a connection to the script of a Pod is opened, if
+//! it has one. Other connections return kube-apiserver's errors if possible, or an error that names the unsupported
+//! feature (rule I7).
 
 use super::containers::{chosen_container, is_running};
 use super::{SubresourceRequest, first, text_at};
@@ -23,7 +24,7 @@ impl Registry {
         Ok(Written::updated(Answer::Connection(connection)))
     }
 
-    /// Admission, which runs before the object is looked up.
+    /// Runs admission, before the object is looked up.
     async fn admit_options(&self, request: &SubresourceRequest<'_>) -> Result<(), Status> {
         let subresource = first(&request.info.subresource);
         let Some(options) = connect_options(request) else {
@@ -34,7 +35,7 @@ impl Registry {
         self.admission.admit_connection(&write, subresource, options).await
     }
 
-    /// A connection requested by GET, as over a WebSocket, also requires the permission to create one
+    /// Checks the permission to create a connection. It is also required for a GET, as for a WebSocket
     /// (`AuthorizePodWebsocketUpgradeCreatePermission`).
     fn check_create(&self, request: &SubresourceRequest<'_>) -> Result<(), Status> {
         let info = request.info;
@@ -115,7 +116,7 @@ impl Registry {
     }
 }
 
-/// The streams that a client requests; there must be one.
+/// Returns the streams that a client requests; fails without any stream.
 fn streams(query: &Query) -> Result<Streams, Status> {
     let wants = |name: &str| query.flag(name) == Some(true);
     let streams = Streams {
@@ -132,7 +133,7 @@ fn streams(query: &Query) -> Result<Streams, Status> {
     Ok(streams)
 }
 
-/// Builds the options object of the connection, which is sent to webhooks.
+/// Creates the options object of the connection, which is sent to webhooks.
 fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
     let subresource = first(&request.info.subresource);
     let sub = request
@@ -150,7 +151,7 @@ fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
             add_streams(&mut object, query);
             if subresource == "exec" {
                 let command: Vec<Value> = query.all("command").map(Value::from).collect();
-                // Go encodes a missing list as null, even for this field.
+                // Go encodes a missing list as null here.
                 let command = if command.is_empty() {
                     Value::Null
                 } else {
@@ -180,7 +181,7 @@ fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
     Some(Object(object))
 }
 
-/// Adds the options that `exec` and `attach` share.
+/// Adds the options that `exec` and `attach` have in common.
 fn add_streams(object: &mut Map, query: &Query) {
     for name in ["stdin", "stdout", "stderr", "tty"] {
         if query.flag(name) == Some(true) {

@@ -1,11 +1,11 @@
-//! Finds the container that a request for logs or a connection selects.
+//! Finds the container for a request for logs or a connection.
 
 use super::value_at;
 use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::status::Status;
 
-/// The container that a client selects; required if there are several.
+/// Returns the container that a client selects. The client must select one if there are several.
 pub(super) fn chosen_container<'a>(pod: &'a Object, wanted: &'a str) -> Result<&'a str, Status> {
     let named = |field: &str| -> Vec<&'a str> {
         let list = value_at(pod, &["spec", field]).and_then(|it| it.as_array());
@@ -35,7 +35,7 @@ pub(super) fn is_running(pod: &Object, container: &str) -> bool {
     status_of(pod, container).is_some_and(|it| it.pointer("/state/running").is_some())
 }
 
-/// The status of a container.
+/// Returns the status of a container.
 pub(super) fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
     let lists = [
         "containerStatuses",

@@ -1,4 +1,4 @@
-//! `pods/eviction`: a delete that disruption budgets may refuse (rule I3).
+//! `pods/eviction`: a delete that PodDisruptionBudgets may refuse (rule I3).
 
 use super::{SubresourceRequest, created, text_at, value_at};
 use crate::api::json::{Value, json};
@@ -24,8 +24,8 @@ const EVICTION: Wanted<'static> = Wanted {
     shape: None,
 };
 
-/// Maximum number of evictions that the disruption controller has not confirmed; at this number a budget refuses
-/// others.
+/// Maximum number of evictions not yet confirmed by the disruption controller. A budget with this number refuses
+/// further ones.
 const UNCONFIRMED_MAX: usize = 2000;
 
 impl Registry {
@@ -56,7 +56,7 @@ impl Registry {
         }
         if !options.dry_run {
             options.check_preconditions(request.row, &stored)?;
-            // The following deletion must not be compared with the resourceVersion from before this write.
+            // The condition was written in between, so the deletion must not be compared with the old resourceVersion.
             options.resource_version = None;
             self.change_status(
                 request.row,
@@ -67,14 +67,14 @@ impl Registry {
             )
             .await?;
         }
-        // The client did not send the deletion, so warnings about it are dropped.
+        // Warnings about the deletion are dropped, because the client did not send it.
         let remarks = Remarks::default();
         self.delete_as(request.row, request.info, None, &options, &remarks)
             .await?;
         Ok(created())
     }
 
-    /// Charges an eviction to the budget that covers a pod, if there is one.
+    /// Charges an eviction to the budget that selects a Pod, if there is one.
     async fn spend_budget(&self, pod: &Object, dry_run: bool) -> Result<(), Status> {
         let budgets = self.reader.stored_objects("policy", "poddisruptionbudgets").into_iter();
         let covering: Vec<Object> = budgets
@@ -128,7 +128,7 @@ impl Registry {
             row,
             info: &info,
             options: &options,
-            // In Go, evictions write budgets through the server's loopback client.
+            // In Go, evictions update budgets through the server's loopback client.
             user_agent: "kube-apiserver",
             user: UserInfo::api_server(),
             remarks: &remarks,
@@ -137,7 +137,7 @@ impl Registry {
     }
 }
 
-/// Decodes the body, which may also have the older version.
+/// Decodes the body, which may also have the version `policy/v1beta1`.
 fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
     let mut body = request.object.clone();
     if body.api_version() == "policy/v1beta1" {
@@ -148,7 +148,7 @@ fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Deco
     Ok(eviction)
 }
 
-/// Returns `true` if budgets apply: not if the pod is not running or is terminating.
+/// Returns `true` if budgets apply to the eviction: not if the Pod is pending, has finished or is terminating.
 fn is_guarded(pod: &Object) -> bool {
     !pod.is_terminating() && !matches!(text_at(pod, &["status", "phase"]), "Succeeded" | "Failed" | "Pending")
 }
@@ -162,20 +162,20 @@ fn is_ready(pod: &Object) -> bool {
         .any(|it| is(it, "type", "Ready") && is(it, "status", "True"))
 }
 
-/// Returns `true` if a budget permits the eviction of unready pods without counting them.
+/// Returns `true` if a budget permits the eviction of unready Pods without charging it.
 fn unready_may_go(budget: &Object) -> bool {
     let (needs, has) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
     text_at(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow" || (needs > 0 && has >= needs)
 }
 
-/// A number of a budget's status.
+/// Returns a number in a budget's status; 0 if it is missing.
 fn number(budget: &Object, field: &str) -> i64 {
     value_at(budget, &["status", field])
         .and_then(Value::as_i64)
         .unwrap_or(0)
 }
 
-/// Returns `true` if the label selector of a budget selects a pod. An empty selector selects all pods of its namespace.
+/// Returns `true` if the label selector of a budget selects a Pod. An empty selector selects all Pods of its namespace.
 fn selects(budget: &Object, pod: &Object) -> bool {
     let Some(selector) = value_at(budget, &["spec", "selector"]) else {
         return false;
@@ -187,7 +187,7 @@ fn selects(budget: &Object, pod: &Object) -> bool {
     }
 }
 
-/// A change that charges an eviction to a budget.
+/// The change that charges an eviction to a budget.
 struct Spent<'a> {
     pod: &'a str,
     now: &'a str,
@@ -275,7 +275,7 @@ impl Change for Spent<'_> {
     }
 }
 
-/// A change that adds the condition with the reason of an eviction.
+/// The change that adds the condition with the reason of an eviction.
 struct Evicted<'a> {
     now: &'a str,
 }
@@ -300,7 +300,7 @@ impl Change for Evicted<'_> {
     }
 }
 
-/// Sets a condition of the status, and replaces an existing one of the same type.
+/// Sets a condition in the status, replacing an existing one of the same type.
 pub(super) fn set_condition(object: &mut Object, condition: Value) {
     let Some(status) = object.entry("status").or_insert_with(|| json!({})).as_object_mut() else {
         return;

@@ -1,5 +1,5 @@
-//! `pods/log`, with kube-apiserver's checks (rule I6). The script of a Pod provides the text. Without a kubelet, the
-//! error states that logs are unavailable.
+//! `pods/log`, with kube-apiserver's checks (rule I6). The text is from the script of a Pod. Without a kubelet, the
+//! error explains that logs are unavailable.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -46,7 +46,7 @@ impl Registry {
     }
 }
 
-/// The time at which a container has written its logs, which is its start.
+/// Returns the time of all log lines of a container, which is its start.
 fn written_at(pod: &Object, container: &str) -> Option<Timestamp> {
     let status = status_of(pod, container)?;
     let states = ["state/running", "state/terminated", "lastState/terminated"];
@@ -56,7 +56,7 @@ fn written_at(pod: &Object, container: &str) -> Option<Timestamp> {
     starts.next()?.as_str()?.parse().ok()
 }
 
-/// Returns `true` unless the client requests only later lines, by `sinceSeconds` or `sinceTime`.
+/// Returns `true` unless `sinceSeconds` or `sinceTime` restricts the request to later lines.
 fn is_asked_for(query: &Query, written: Option<Timestamp>, now: Timestamp) -> Result<bool, Status> {
     let since_time = query.get("sinceTime").and_then(|it| it.parse::<Timestamp>().ok());
     let since = match number(query, "sinceSeconds")? {
@@ -66,13 +66,13 @@ fn is_asked_for(query: &Query, written: Option<Timestamp>, now: Timestamp) -> Re
     Ok(since.is_none_or(|since| written.is_none_or(|written| written >= since)))
 }
 
-/// Puts the time before each line, in nanoseconds as kubelets do.
+/// Prefixes each line with the time in nanoseconds, like a kubelet.
 fn stamped(text: &str, written: Timestamp) -> String {
     let lines = text.split_inclusive('\n');
     lines.map(|line| format!("{written:.9} {line}")).collect()
 }
 
-/// Returns `true` if a container runs or has run.
+/// Returns `true` if a container is running or has run.
 fn has_started(pod: &Object, container: &str) -> bool {
     let ended = |it: &Value| it.pointer("/state/terminated").is_some() || it.pointer("/lastState/terminated").is_some();
     status_of(pod, container).is_some_and(|it| it.pointer("/state/running").is_some() || ended(it))
@@ -83,7 +83,7 @@ fn waiting_reason<'a>(pod: &'a Object, container: &str) -> &'a str {
     reason.and_then(Value::as_str).unwrap_or("ContainerCreating")
 }
 
-/// The requested part of a text: the last lines, then the first bytes of them.
+/// Returns the requested part of a text: the first bytes of the last lines.
 fn tail(text: &str, query: &Query) -> Result<String, Status> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let wanted = number(query, "tailLines")?
@@ -111,7 +111,7 @@ fn check_options(query: &Query, pod: &str) -> Result<(), Status> {
     }
     let since = number(query, "sinceSeconds")?;
     if since.is_some() && query.get("sinceTime").is_some_and(|it| !it.is_empty()) {
-        // The error does not name a field, which Go prints as `[]`.
+        // This error does not belong to a field, so Go prints `[]`.
         errors.forbidden(
             FieldPath::new("[]"),
             "at most one of `sinceTime` or `sinceSeconds` may be specified",
@@ -120,7 +120,7 @@ fn check_options(query: &Query, pod: &str) -> Result<(), Status> {
         errors.invalid(FieldPath::new("sinceSeconds"), seconds, "must be greater than 0");
     }
     if query.get("stream").is_some() {
-        // The gate PodLogsQuerySplitStreams is off.
+        // The feature gate PodLogsQuerySplitStreams is off.
         errors.forbidden(FieldPath::new("stream"), "may not be specified");
     }
     if errors.is_empty() {

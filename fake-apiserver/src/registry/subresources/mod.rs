@@ -1,4 +1,5 @@
-//! Subresources with their own behaviour, and virtual resources. Unsupported ones are refused by name.
+//! Subresources with their own behaviour, and virtual resources. Unsupported ones are refused with an error that names
+//! them.
 
 mod binding;
 mod connect;
@@ -25,19 +26,19 @@ use crate::api::user::UserInfo;
 
 /// A request for a subresource, as parsed by `endpoints`.
 pub(crate) struct SubresourceRequest<'a> {
-    /// The resource.
+    /// The resource in the requested version.
     pub(crate) row: &'a Row,
-    /// Verb, names and the subresource.
+    /// Verb, namespace, name and subresource.
     pub(crate) info: &'a RequestInfo,
-    /// The parameters.
+    /// The query parameters.
     pub(crate) query: &'a Query,
     /// Type of a PATCH; `None` for other verbs.
     pub(crate) patch: Option<PatchKind>,
     /// The body of POST, PUT and apply; empty for other requests.
     pub(crate) object: Object,
-    /// The body as JSON text, which retains details that the object omits; for a patch, as sent.
+    /// The body as JSON text, which contains details that `object` does not; a patch is unchanged.
     pub(crate) text: decode::Text<'a>,
-    /// Records the warnings and annotations of the request.
+    /// Warnings and annotations of the request.
     pub(crate) remarks: &'a Remarks,
     /// `User-Agent`
     pub(crate) user_agent: &'a str,
@@ -45,12 +46,12 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) user: &'a UserInfo,
 }
 
-/// Returns `true` if a POST to the subresource opens a connection, which does not have an object as its body.
+/// Returns `true` if a POST to the subresource opens a connection instead of sending an object.
 pub(crate) fn is_connection(subresource: &str) -> bool {
     matches!(first(subresource), "log" | "exec" | "attach" | "portforward" | "proxy")
 }
 
-/// The subresource without the path after `proxy`.
+/// Returns the subresource without the path after `proxy`.
 fn first(subresource: &str) -> &str {
     subresource.split('/').next().unwrap_or_default()
 }
@@ -88,7 +89,7 @@ impl SubresourceRequest<'_> {
         }
     }
 
-    /// Decodes the body as a built-in object of a kind other than the row's.
+    /// Decodes the body as a built-in object of another kind than the row's.
     fn read(&self, mut object: Object, wanted: decode::Wanted<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
         let (warnings, hidden) = decode::decode(wanted, &mut object, self.text, None, options.field_validation)?;
         Ok(Decoded {
@@ -117,14 +118,15 @@ impl Registry {
         }
     }
 
-    /// GET of a subresource that returns the whole object.
+    /// Handles a GET of a subresource that returns the whole object.
     async fn whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let version = request.query.get("resourceVersion").unwrap_or_default();
         let stored = self.reader.get(request.row, request.info, version).await?;
         Ok(Written::updated(Answer::Stored(stored)))
     }
 
-    /// A write to a subresource that accepts the whole object. The strategy restores all other parts of it.
+    /// Handles a write of the whole object to a subresource. The strategy restores all parts that the subresource does
+    /// not change.
     async fn write_whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
         let write = request.write(&options);
@@ -140,7 +142,7 @@ impl Registry {
     }
 }
 
-/// `{"kind":"Status",…,"status":"Success","code":201}`
+/// Returns `{"kind":"Status",…,"status":"Success","code":201}`.
 fn created() -> Written {
     let status = SuccessStatus {
         details: None,
@@ -152,12 +154,12 @@ fn created() -> Written {
     }
 }
 
-/// A string at a path, or an empty string.
+/// Returns the string at a path, or an empty string.
 fn text_at<'a>(object: &'a Object, path: &[&str]) -> &'a str {
     value_at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A value below these keys.
+/// Returns the value at a path.
 fn value_at<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
     rest.iter().try_fold(object.get(first)?, |value, key| value.get(*key))

@@ -1,5 +1,5 @@
 //! Selectors in access reviews (`validateResourceAttributes` of `pkg/apis/authorization/validation`,
-//! `pkg/registry/authorization/util`). RBAC ignores them, so only malformed ones are reported.
+//! `pkg/registry/authorization/util`). RBAC ignores selectors, so only malformed ones are reported.
 
 use crate::api::field::FieldErrors;
 use crate::api::selector::{FieldSelector, LabelSelector};
@@ -57,7 +57,7 @@ fn validate_requirement(requirement: &Cursor<'_>, is_label: bool, errors: &mut F
     }
 }
 
-/// Returns `status.evaluationError` for selectors that are partly or entirely malformed.
+/// Returns the `status.evaluationError` for malformed selectors or requirements.
 pub(super) fn evaluation_error(attributes: &Cursor<'_>) -> String {
     let mut texts = Vec::new();
     for name in [FIELDS, LABELS] {

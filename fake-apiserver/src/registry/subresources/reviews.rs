@@ -17,7 +17,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::{Registry, managed_fields};
 
 impl Registry {
-    /// POST of a virtual resource (rule Q3).
+    /// Handles a POST of a virtual resource (rule Q3).
     pub(crate) fn review(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let row = request.row;
         let Decoded {
@@ -38,13 +38,13 @@ impl Registry {
             "subjectaccessreviews" | "localsubjectaccessreviews" => self.reviewed(&object, &subject(&object)),
             "selfsubjectrulesreviews" => {
                 let status = self.rules_reviewed(&object, request.user)?;
-                // The response omits the request and its user.
+                // The response does not contain the request's spec and metadata.
                 object.insert("spec".into(), json!({}));
                 object.insert("metadata".into(), json!({}));
                 status
             }
             "selfsubjectreviews" => {
-                // The only review that has its own metadata.
+                // In this review, metadata has a field that the server sets.
                 object.insert("metadata".into(), json!({"creationTimestamp": now}));
                 json!({"userInfo": user_value(request.user)})
             }
@@ -96,7 +96,7 @@ impl Registry {
         status
     }
 
-    /// Computes the rules that apply to the user in a namespace.
+    /// Computes the rules that apply to a user in a namespace.
     fn rules_reviewed(&self, review: &Object, user: &UserInfo) -> Result<Value, Status> {
         let namespace = text_at(review, &["spec", "namespace"]);
         if namespace.is_empty() {
@@ -133,7 +133,7 @@ impl Registry {
     }
 }
 
-/// The user of a SubjectAccessReview.
+/// Returns the user in a SubjectAccessReview.
 fn subject(review: &Object) -> UserInfo {
     let extra = value_at(review, &["spec", "extra"]).and_then(Value::as_object);
     let extra = extra.into_iter().flatten().map(|(key, values)| {
@@ -148,14 +148,14 @@ fn subject(review: &Object) -> UserInfo {
     }
 }
 
-/// The strings of a list.
+/// Returns the strings in a list.
 fn strings(object: &Object, path: &[&str]) -> Vec<String> {
     let list = value_at(object, path).and_then(Value::as_array);
     let texts = list.into_iter().flatten().filter_map(Value::as_str);
     texts.map(str::to_owned).collect()
 }
 
-/// Encodes `user` as `authentication/v1.UserInfo`; empty fields are omitted.
+/// Encodes `user` as an `authentication/v1.UserInfo`, without empty fields.
 fn user_value(user: &UserInfo) -> Value {
     let mut value = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
@@ -172,8 +172,8 @@ fn user_value(user: &UserInfo) -> Value {
     value
 }
 
-/// Validates an access review. It must name either a resource or a path and, unless it is a SelfSubjectAccessReview, a
-/// user or a group.
+/// Validates an access review. It must contain either a resource or a path and, unless it is a SelfSubjectAccessReview,
+/// a user or a group.
 fn check_review(review: &Object, resource: &str) -> Result<(), Status> {
     let attributes = |name: &str| value_at(review, &["spec", name]).is_some();
     let spec = FieldPath::new("spec");
@@ -226,7 +226,7 @@ fn check_review(review: &Object, resource: &str) -> Result<(), Status> {
     Err(Status::invalid(&kind, "", &errors))
 }
 
-/// Reviews must not have metadata, except for the namespace of a local one.
+/// Checks that a review does not have metadata, except for the namespace of a local review.
 fn validate_metadata(review: &Object, resource: &str, errors: &mut FieldErrors) {
     let (kept, text): (&[&str], _) = match resource {
         "localsubjectaccessreviews" => (&["managedFields", "namespace"], "must be empty except for namespace"),
@@ -240,7 +240,7 @@ fn validate_metadata(review: &Object, resource: &str, errors: &mut FieldErrors) 
     }
 }
 
-/// `nonResourceAttributes` as Go prints it.
+/// Formats `nonResourceAttributes` like Go.
 fn printed_path(review: &Object) -> String {
     let text = |name: &str| quote(text_at(review, &["spec", "nonResourceAttributes", name]));
     format!("{{\"Path\":{},\"Verb\":{}}}", text("path"), text("verb"))

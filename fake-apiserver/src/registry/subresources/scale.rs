@@ -62,12 +62,12 @@ impl Registry {
     }
 }
 
-/// Source of the fields of a Scale.
+/// Fields of an object that contain the values of its Scale.
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// The fields that all built-in kinds use.
+    /// The fields common to all built-in kinds.
     Builtin,
-    /// The paths that a CRD defines.
+    /// The paths defined by a CRD.
     Custom(&'a CustomResource, &'a ScalePaths),
 }
 
@@ -80,7 +80,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the Scale that answers a GET.
+    /// Returns the Scale for a GET.
     fn shown(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
@@ -88,7 +88,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the Scale to which a write is applied.
+    /// Returns the Scale that a write changes.
     fn live(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
@@ -96,7 +96,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the Scale that answers a write.
+    /// Returns the Scale for the response to a write.
     fn answered(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
@@ -115,7 +115,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The path of the replicas in each version of the object.
+    /// Returns the path of the replicas in each version of the object.
     fn replica_paths(self, api_version: &str) -> Vec<(String, Vec<&'a str>)> {
         match self {
             Source::Builtin => vec![(api_version.to_owned(), vec!["spec", "replicas"])],
@@ -183,7 +183,7 @@ impl Change for Scaled<'_> {
 }
 
 impl Scaled<'_> {
-    /// Applies the request to the present Scale, with its managed fields.
+    /// Returns the result of applying the request to the current Scale, with its managed fields.
     fn written(&self, live: &Object) -> Result<Decoded, Status> {
         let types = Types {
             schema: SchemaRef::Builtin(self.shape),
@@ -206,7 +206,8 @@ impl Scaled<'_> {
         Ok(decoded)
     }
 
-    /// The uid in the body of a PUT, which is a precondition of any write. The uid of other methods is checked later.
+    /// Returns the uid in the body of a PUT, which is a precondition of the write. For a PATCH, the uid is checked
+    /// later.
     fn sent_uid(&self) -> Result<Option<String>, Status> {
         if self.request.patch.is_some() {
             return Ok(None);
@@ -216,13 +217,14 @@ impl Scaled<'_> {
         Ok(Some(scale.uid().to_owned()).filter(|it| !it.is_empty()))
     }
 
-    /// Checks that a Scale has the name and namespace of the path.
+    /// Checks that a Scale has the name and namespace in the URL.
     fn check_place(&self, scale: &mut Object) -> Result<(), Status> {
         metadata::fill_namespace(scale, &self.request.info.namespace)?;
         metadata::check_name(scale, &self.request.info.name)
     }
 
-    /// Checks a Scale of a built-in object, including its metadata, although the metadata is dropped (`ValidateScale`).
+    /// Checks the Scale of a built-in object. The metadata is checked as well, although it is not written
+    /// (`ValidateScale`).
     fn check(&self, object: &Object, scale: &Object) -> Result<(), Status> {
         if let Source::Custom(..) = self.source {
             return Ok(());
@@ -253,7 +255,8 @@ impl Scaled<'_> {
         Err(Status::conflict(&resource, object.name(), why))
     }
 
-    /// The Scale of a PUT. For custom resources, kube-apiserver's error for a malformed Scale does not name its kind.
+    /// Returns the Scale in the body of a PUT. For custom resources, kube-apiserver's error for a malformed Scale does
+    /// not contain its kind.
     fn sent(&self) -> Result<Decoded, Status> {
         let sent = self.request.read(self.request.object.clone(), SCALE, self.options);
         sent.map_err(|error| match self.source {
@@ -287,7 +290,7 @@ impl Scaled<'_> {
             && is_scale
             && owners(live).is_empty()
         {
-            // An entry for the fields of the untracked Scale needs the conversion that the real server lacks.
+            // Creating the first managed fields requires a conversion that kube-apiserver does not support.
             let why = "failed to create manager for existing fields: failed to convert live object (/; \
                        autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid \
                        group/version: autoscaling/v1";
@@ -321,7 +324,7 @@ fn set_owners(object: &mut Object, list: Vec<Value>) {
     }
 }
 
-/// The Scale of a built-in object.
+/// Returns the Scale of a built-in object.
 fn builtin(object: &Object) -> Object {
     let number = |path: &[&str]| value_at(object, path).and_then(Value::as_i64).unwrap_or(0);
     let mut metadata = Map::new();
@@ -371,13 +374,13 @@ fn selector_text(selector: &Value) -> String {
     let expressions = selector.get("matchExpressions").and_then(Value::as_array);
     let mut terms: Vec<(SmolStr, String)> = labels.into_iter().flatten().filter_map(label).collect();
     terms.extend(expressions.into_iter().flatten().map(expression_text));
-    // Requirements are sorted by key, regardless of their operators.
+    // Terms are sorted by key only, not by operator.
     terms.sort_by(|(one, _), (other, _)| one.cmp(other));
     let texts: Vec<String> = terms.into_iter().map(|(_, text)| text).collect();
     texts.join(",")
 }
 
-/// The key of a requirement, and the requirement as a string.
+/// Returns the key of a requirement, and the requirement as a string.
 fn expression_text(expression: &Value) -> (SmolStr, String) {
     let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
     let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! `serviceaccounts/token`: answers a TokenRequest with a token for the ServiceAccount (rule I5).
+//! `serviceaccounts/token`: responds to a TokenRequest with a token for the ServiceAccount (rule I5).
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -21,17 +21,17 @@ const GROUP: &str = "authentication.k8s.io";
 const API_VERSION: &str = "authentication.k8s.io/v1";
 const KIND: &str = "TokenRequest";
 
-/// The annotation of the audit event that identifies the token.
+/// Audit annotation that identifies the token.
 const CREDENTIAL: &str = "authentication.kubernetes.io/issued-credential-id";
 
-/// Default lifetime of a token.
+/// Default lifetime of a token, in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
 /// Minimum and maximum lifetime of a token, in seconds.
 const MIN_SECONDS: i64 = 10 * 60;
 const MAX_SECONDS: i64 = 1 << 32;
 
-/// The lifetime that kubelets request when they project tokens into Pods, and the longer one that such tokens get
-/// (`--service-account-extend-token-expiration`).
+/// The lifetime in seconds that kubelets request for tokens projected into Pods, and the longer lifetime of the issued
+/// tokens (`--service-account-extend-token-expiration`).
 const EXTENDED_FROM: i64 = 60 * 60 + 7;
 const EXTENDED_TO: i64 = 365 * 24 * 60 * 60;
 
@@ -73,8 +73,7 @@ impl Registry {
         let end = after(lifetime);
         let audiences = self.access.tokens.audiences();
         let claims = match lifetime == EXTENDED_FROM && is_for_pod(&bound) && is_among(asked, audiences) {
-            // The token remains valid for a year. After the requested lifetime the server warns clients that still use
-            // it.
+            // The token is valid for a year. The server warns clients that use it after the requested lifetime.
             true => {
                 let mut claims = self.claims(asked, &account, &bound, after(EXTENDED_TO));
                 claims["kubernetes.io"]["warnafter"] = end.as_second().into();
@@ -96,7 +95,7 @@ impl Registry {
         })
     }
 
-    /// Builds the claims of a token.
+    /// Creates the claims of a token.
     fn claims(&self, asked: &Object, account: &Object, bound: &[(&'static str, Value)], end: Timestamp) -> Value {
         let now = self.reader.entropy.now().as_second();
         let mut kubernetes = json!({
@@ -114,7 +113,7 @@ impl Registry {
         })
     }
 
-    /// The object that the token is bound to, and the node of a Pod, each with the name of its claim.
+    /// Returns the object to which the token is bound, and the Node of a Pod, each with the name of its claim.
     fn bound_object(&self, asked: &Object, account: &Object) -> Result<Vec<(&'static str, Value)>, Status> {
         let at = |field: &str| text_at(asked, &["spec", "boundObjectRef", field]);
         if value_at(asked, &["spec", "boundObjectRef"]).is_none_or(Value::is_null) {
@@ -177,14 +176,14 @@ fn is_for_pod(bound: &[(&'static str, Value)]) -> bool {
     bound.iter().any(|(claim, _)| *claim == "pod")
 }
 
-/// Returns `true` if all requested audiences are among the server's.
+/// Returns `true` if the server has all requested audiences.
 fn is_among(asked: &Object, audiences: &[String]) -> bool {
     let wanted = value_at(asked, &["spec", "audiences"]).and_then(Value::as_array);
     let is_own = |it: &Value| audiences.iter().any(|own| it == own);
     wanted.is_some_and(|wanted| wanted.iter().all(is_own))
 }
 
-/// Records the field manager, as the server does for every created object.
+/// Adds the managed fields, as for every created object.
 fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: &str) {
     let types = Types {
         schema: shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin),
@@ -200,7 +199,7 @@ fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: 
     managed_fields::track_update(&types, None, asked, &manager);
 }
 
-/// Fills in fields that the request leaves unset.
+/// Fills in fields that are not set in the request.
 fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &str) -> Result<(), Status> {
     check_name(asked, account.name())?;
     if !asked.uid().is_empty() && asked.uid() != account.uid() {
@@ -229,7 +228,7 @@ fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &st
     Ok(())
 }
 
-/// Checks that the name in a request, if set, is the name of its account.
+/// Checks that the name in a request, if set, is the name of the ServiceAccount.
 fn check_name(asked: &Object, name: &str) -> Result<(), Status> {
     if asked.name().is_empty() || asked.name() == name {
         return Ok(());
@@ -240,7 +239,7 @@ fn check_name(asked: &Object, name: &str) -> Result<(), Status> {
     Err(Status::invalid(&kind(), name, &errors))
 }
 
-/// Fills in the default lifetime as decoding does, so that the field has a manager.
+/// Fills in the default lifetime during decoding, so that the field has a manager.
 fn default_lifetime(asked: &mut Object) {
     let spec = asked.entry("spec").or_insert_with(|| json!({}));
     if spec["expirationSeconds"].is_null() {

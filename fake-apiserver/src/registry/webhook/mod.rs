@@ -1,4 +1,4 @@
-//! Calls of webhooks, for admission and conversion: posts a review, and parses its response as client-go does.
+//! Webhook calls for admission and conversion: posts a review, and parses the response like client-go.
 
 pub(crate) mod transport;
 
@@ -11,10 +11,10 @@ use crate::api::field::quote;
 use crate::api::json::{Map, Value};
 use transport::{REPLY_BYTES_MAX, Reply, Transport};
 
-/// Retries after responses with `Retry-After` (`maxRetries` of client-go).
+/// Maximum number of retries after responses with `Retry-After` (`maxRetries` of client-go).
 const RETRIES: u32 = 10;
 
-/// Posts a review, and returns the JSON object of the response.
+/// Posts a review, and returns the JSON object in the response.
 pub(crate) async fn call(
     transport: &dyn Transport,
     endpoint: &Endpoint,
@@ -39,7 +39,7 @@ pub(crate) async fn call(
     decode(&reply.body)
 }
 
-/// Posts a review, and retries after the time that an overloaded webhook requests.
+/// Posts a review, and retries after the time in `Retry-After` if the webhook is overloaded.
 async fn post(transport: &dyn Transport, endpoint: &Endpoint, url: &str, body: Bytes) -> Result<Reply, String> {
     let mut tries = 0;
     loop {
@@ -53,7 +53,7 @@ async fn post(transport: &dyn Transport, endpoint: &Endpoint, url: &str, body: B
     }
 }
 
-/// Shortens the path of a URL as client-go does for webhooks: removes empty segments, `.`, `..`, and a trailing slash.
+/// Shortens the path of a URL like client-go: removes empty segments, `.`, `..`, and a trailing slash.
 fn cleaned(url: &str) -> String {
     let (whole, query) = match url.split_once('?') {
         Some((whole, query)) => (whole, format!("?{query}")),
@@ -75,9 +75,9 @@ fn cleaned(url: &str) -> String {
     format!("{host}/{}{query}", parts.join("/"))
 }
 
-/// Decodes the body as an object.
+/// Decodes the body as a JSON object.
 fn decode(body: &[u8]) -> Result<Map, String> {
-    // Go replaces invalid UTF-8.
+    // Same as Go, which replaces invalid UTF-8.
     let body = String::from_utf8_lossy(body);
     let value: Value = serde_json::from_str(&body).map_err(|error| {
         let text = crate::api::json::syntax_error(body.as_bytes()).unwrap_or_else(|| error.to_string());
@@ -94,7 +94,7 @@ fn decode(body: &[u8]) -> Result<Map, String> {
     Ok(map)
 }
 
-/// Returns client-go's text for an unsuccessful response.
+/// Returns client-go's error for an unsuccessful response.
 fn unexpected(reply: &Reply) -> String {
     let is_text = reply.content_type.is_empty() || reply.content_type.starts_with("text/");
     let text = String::from_utf8_lossy(&reply.body);
@@ -127,7 +127,7 @@ fn unexpected(reply: &Reply) -> String {
     }
 }
 
-/// The message of a Status in the body, which is more specific than the code.
+/// Returns the message of a Status in the body, which is more specific than the code.
 fn status_message(body: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let is_status = value.get("kind")? == "Status" && value.get("apiVersion")? == "v1";

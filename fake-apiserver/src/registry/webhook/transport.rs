@@ -1,18 +1,18 @@
-//! `Transport`: sends reviews to webhooks. The registry defines the messages, and does not depend on the network.
+//! `Transport`: sends reviews to webhooks, so that the registry does not depend on the network.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
 use crate::registry::types::endpoint::Endpoint;
 
-/// The parts of a response that are used.
+/// The relevant parts of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// The HTTP status.
     pub(crate) code: u16,
-    /// `Content-Type`, empty if it is missing.
+    /// `Content-Type`; empty if it is missing.
     pub(crate) content_type: String,
-    /// Seconds of `Retry-After`, if it is a number.
+    /// `Retry-After`, if it is a number of seconds.
     pub(crate) retry_after: Option<u64>,
     /// `Location`
     pub(crate) location: Option<String>,
@@ -20,20 +20,20 @@ pub(crate) struct Reply {
     pub(crate) body: Bytes,
 }
 
-/// Maximum length of a response, in bytes; a longer one fails the call. kube-apiserver does not limit responses.
+/// Maximum length of a response, in bytes; a longer response fails the call. kube-apiserver does not limit responses.
 pub(crate) const REPLY_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Posts JSON, and returns the response.
 pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
     /// Posts `body` to `url`, which is the endpoint's URL with parameters. The error is the text after `Post "URL": `.
-    /// The caller limits the time.
+    /// The caller applies the timeout.
     fn post<'a>(&'a self, endpoint: &'a Endpoint, url: &'a str, body: Bytes) -> BoxFuture<'a, Result<Reply, String>>;
 
-    /// Returns `true` if the test has set a service or an address for the endpoint's host.
+    /// Returns `true` if the test has registered a service or an address for the endpoint's host.
     fn has_route(&self, endpoint: &Endpoint) -> bool;
 }
 
-/// A transport that fails all calls.
+/// A transport for which all calls fail.
 #[derive(Debug)]
 pub(crate) struct Unreachable;
 

@@ -1,4 +1,5 @@
-//! Expiry of Events: a time after their last write, as their leases in etcd end (`--event-ttl` of kube-apiserver).
+//! Expiry of Events: they are deleted a certain time after their last write, like their leases in etcd (`--event-ttl`
+//! of kube-apiserver).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,25 +14,25 @@ use super::Writer;
 use crate::registry::scheme::Row;
 use crate::storage::{Key, KeyRange, Revision};
 
-/// The resource with expiring objects; both groups of Events share it.
+/// Storage name of Events, which both API groups share. They are the only objects that expire.
 pub(in crate::registry) const EVENTS: &str = "events";
 
-/// The expiry times of the stored Events, one entry for each Event; empty if Events do not expire.
+/// The expiry times of the stored Events; empty if Events do not expire.
 #[derive(Debug)]
 pub(crate) struct EventLeases {
     ttl: Option<Duration>,
-    /// A lock because requests may run on several threads.
+    /// Expiry times; locked because requests may run on several threads.
     ends: Mutex<Ends>,
-    /// Signalled when the earliest expiry changes.
+    /// Signalled if the earliest expiry time changes.
     pub(crate) changed: Arc<Notify>,
-    /// Events that have ended.
+    /// Number of Events that have expired.
     expired: AtomicU64,
     keeper: OnceLock<Keeper>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Ends {
-    /// Sorted by time, and then by the order of the writes.
+    /// Sorted by time, then by the order of the writes.
     by_time: BTreeMap<(Instant, Revision), Key>,
     by_key: BTreeMap<Key, (Instant, Revision)>,
 }
@@ -46,7 +47,8 @@ impl fmt::Debug for Keeper {
 }
 
 impl Ends {
-    /// Sets the expiry of an object. The later of two writes applies, regardless of the order of the calls.
+    /// Sets the expiry time of an object. If there were several writes, the latest one applies, regardless of the order
+    /// of the calls.
     fn set(&mut self, key: &Key, end: (Instant, Revision)) {
         match self.by_key.get(key) {
             Some(known) if known.1 > end.1 => return,
@@ -88,11 +90,11 @@ impl EventLeases {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
-        // No user code runs under the lock. Even after a panic, the maps would be consistent.
+        // No user code runs while the lock is held, so the maps are consistent even after a panic.
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the function that is called when there is an Event but no task to expire it. It may be called repeatedly.
+    /// Sets the function that is called if there is an Event but no task that expires it. It may be called repeatedly.
     pub(crate) fn kept_by(&self, keeper: impl Fn() + Send + Sync + 'static) {
         let _ = self.keeper.set(Keeper(Box::new(keeper)));
         let first = self.lock().first();
@@ -125,12 +127,12 @@ impl EventLeases {
         self.lock().pop(now)
     }
 
-    /// Returns the earliest end.
+    /// Returns the earliest expiry time.
     pub(in crate::registry) fn first(&self) -> Option<Instant> {
         self.lock().first()
     }
 
-    /// Counts an Event that was removed.
+    /// Counts an Event that has expired and was removed.
     pub(in crate::registry) fn count_expired(&self) {
         self.expired.fetch_add(1, Ordering::Relaxed);
     }
@@ -149,7 +151,7 @@ impl EventLeases {
 }
 
 impl Writer {
-    /// Called after a write: if the object is an Event, its lifetime restarts.
+    /// Called after a write: restarts the lifetime of an Event.
     pub(super) fn event_written(&self, row: &Row, key: &Key, revision: Revision) {
         if let (EVENTS, Some(ttl)) = (&*row.storage, self.event_leases.ttl)
             && let Some(end) = Instant::now().checked_add(ttl)
@@ -158,14 +160,14 @@ impl Writer {
         }
     }
 
-    /// An object was removed.
+    /// Called after an object was removed: forgets the expiry time of an Event.
     pub(super) fn event_removed(&self, row: &Row, key: &Key) {
         if *row.storage == *EVENTS && self.event_leases.ttl.is_some() {
             self.event_leases.change(|ends| ends.remove(key));
         }
     }
 
-    /// Called after the state was replaced: the lifetime of each Event restarts.
+    /// Called after all state was replaced: restarts the lifetime of each Event.
     pub(in crate::registry) fn events_replaced(&self) {
         let Some(end) = self.event_leases.ttl.and_then(|ttl| Instant::now().checked_add(ttl)) else {
             return;

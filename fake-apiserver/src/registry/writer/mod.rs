@@ -1,5 +1,5 @@
-//! `Writer`: the only writes to storage. Each commit wakes its waiters; further consequences of a commit belong to the
-//! [`Registry`](super::Registry).
+//! `Writer`: all writes to storage. Each commit wakes the readers and watchers that wait for it;
+//! [`Registry`](super::Registry) handles all other consequences of a commit.
 
 pub(crate) mod expiry;
 
@@ -11,11 +11,11 @@ use super::scheme::Row;
 use crate::storage::{Body, Key, Revision, StoreError, Stored, World};
 use expiry::EventLeases;
 
-/// Commits to the state that a [`Reader`] reads.
+/// Write access to the state of a [`Reader`].
 #[derive(Debug)]
 pub(crate) struct Writer {
     reader: Arc<Reader>,
-    /// Expiry of Events.
+    /// Expiry times of Events.
     pub(crate) event_leases: EventLeases,
 }
 
@@ -27,10 +27,10 @@ impl Writer {
         }
     }
 
-    /// Forgets history up to `revision`; watchers and pages below it get 410.
+    /// Removes the history up to `revision`. Watches and pages of earlier revisions return 410.
     pub(crate) fn compact(&self, revision: Revision) {
         self.reader.store.compact(revision);
-        // Sleeping watchers have read everything. Only watchers that lag behind can lose changes, and they are awake.
+        // Idle watchers have received all changes and need not be woken. Watchers that lag behind are not idle.
     }
 
     /// Stores a new object.
@@ -42,7 +42,7 @@ impl Writer {
         Ok(stored)
     }
 
-    /// Replaces `old` by an object, if `old` is still stored.
+    /// Replaces `old` with an object, if `old` is still stored.
     pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
         self.reader.note_time();
         let stored = self.reader.store.update(&row.storage, &old.key, old.revision, body)?;
@@ -60,19 +60,19 @@ impl Writer {
         Ok(revision)
     }
 
-    /// Replaces the whole state; watches end at their next poll.
+    /// Replaces the whole state. Watches end at their next poll.
     pub(super) fn replace_all(&self, world: World) {
         self.reader.store.replace(world);
         self.reader.restart_compaction();
     }
 
-    /// Wakes all watchers, and the readers that wait for a revision.
+    /// Wakes all watchers, and the readers waiting for a revision.
     pub(super) fn wake_all(&self) {
         self.reader.fanout.wake_all();
         self.reader.committed.notify_waiters();
     }
 
-    /// Wakes the watchers of an object, and the readers that wait for a revision.
+    /// Wakes the watchers of an object, and the readers waiting for a revision.
     fn wake(&self, row: &Row, key: &Key) {
         match self.reader.replicas.move_with_commits() {
             true => self.reader.fanout.wake_all(),

@@ -1,5 +1,5 @@
-//! `CertificateApproval`, `CertificateSigning` and `CertificateSubjectRestriction`: approving and signing a certificate
-//! request needs a permission for its signer, and client certificates for `system:masters` are refused.
+//! `CertificateApproval`, `CertificateSigning` and `CertificateSubjectRestriction`: users need a permission for the
+//! signer to approve or sign a certificate request, and client certificates for `system:masters` are refused.
 
 use super::Plugin;
 use crate::api::field::quote;
@@ -14,15 +14,15 @@ use crate::registry::types::der::organizations;
 use crate::registry::types::pem::pem_blocks;
 
 const GROUP: &str = "certificates.k8s.io";
-/// The signer of client certificates that kube-apiserver accepts.
+/// Signer of client certificates for kube-apiserver.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Returns `true` for the resource that these plugins check.
+/// Returns `true` for CertificateSigningRequests, which these plugins check.
 pub(super) fn concerns(group: &str, resource: &str) -> bool {
     (group, resource) == (GROUP, "certificatesigningrequests")
 }
 
-/// Checks a write of a CertificateSigningRequest, its approval or its status.
+/// Checks a write of a CertificateSigningRequest or its subresources `approval` and `status`.
 pub(super) fn check(admission: &Admission, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let has = |plugin| admission.setup.plugins.has(plugin);
     let refused = match (attributes.subresource, &attributes.old) {
@@ -60,7 +60,7 @@ fn is_signed(object: &Object, old: &Object) -> bool {
         || object.list("status.conditions") != old.list("status.conditions")
 }
 
-/// Checks the permission to use `verb` on a signer, by its name or its domain.
+/// Checks the permission to use `verb` on a signer, by the signer's name or domain.
 fn check_signer(
     admission: &Admission,
     attributes: &Attributes<'_>,

@@ -1,4 +1,4 @@
-//! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: apply fields of a
+//! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: copy fields of a
 //! class to its objects, set default classes, and check that a class permits an operation.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
 
-/// Applies the overhead and the scheduling of its RuntimeClass to a new Pod. The error is the rest of
-/// `pods "p" is forbidden: …`.
+/// Sets the overhead and the scheduling of a new Pod from its RuntimeClass. The error is the text after `pods "p" is
+/// forbidden: `.
 pub(super) fn set_overhead(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     let name = Cursor::root(pod).text("spec.runtimeClassName").to_owned();
     let has_overhead = |pod: &Object| !Cursor::root(pod).is_empty("spec.overhead");
@@ -69,7 +69,8 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// The default class: the newest of the marked ones; among equally old ones, the first by name.
+/// Returns the default class: the newest class with one of the annotations `marks`; the first by name if they are
+/// equally old.
 fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     let is_default = |class: &&Object| {
         let annotations = Cursor::root(class).map("metadata.annotations");
@@ -84,7 +85,7 @@ fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     marked.first().map(|it| it.name().to_owned())
 }
 
-/// Annotation with the class of a claim, older than the field.
+/// Annotation for the class of a claim, used before the field `storageClassName` existed.
 const BETA: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Sets the default class of a claim without a class.
@@ -103,8 +104,8 @@ pub(super) fn set_storage_class(reader: &Reader, claim: &mut Object) {
     }
 }
 
-/// Checks that the class of a claim permits its growth. Validation has already checked that the claim is bound. The
-/// error is the rest of `persistentvolumeclaims "c" is forbidden: …`.
+/// Checks that the class of a claim permits expansion. Validation has already checked that the claim is bound. The
+/// error is the text after `persistentvolumeclaims "c" is forbidden: `.
 pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Result<(), String> {
     let size = |claim: &Object| {
         let asked = Cursor::root(claim).text("spec.resources.requests.storage");
@@ -124,7 +125,7 @@ pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Res
     Ok(())
 }
 
-/// The class of a claim, or an empty string.
+/// Returns the class of a claim, or an empty string.
 fn class_of(claim: &Object) -> &str {
     let annotation = Cursor::root(claim)
         .map("metadata.annotations")

@@ -1,4 +1,4 @@
-//! `LimitRanger`: default requests and limits of containers, and the bounds of LimitRanges.
+//! `LimitRanger`: sets default requests and limits of containers, and checks the bounds of LimitRanges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::storage::KeyRange;
 /// Annotation that lists the filled-in values.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Returns `true` if there is any LimitRange.
+/// Returns `true` if there are any LimitRanges.
 pub(super) fn is_used(reader: &Reader) -> bool {
     reader.store.snapshot("limitranges").count(&KeyRange::of(None)) > 0
 }
@@ -26,7 +26,7 @@ fn limits(reader: &Reader, object: &Object) -> Vec<Object> {
     reader.objects_in("", "limitranges", object.namespace())
 }
 
-/// Fills in the defaults of the namespace's LimitRanges. The first LimitRange with a default determines it.
+/// Fills in the defaults of the namespace's LimitRanges. If several have a default for a resource, the first is used.
 pub(super) fn set_defaults(reader: &Reader, pod: &mut Object) {
     for range in limits(reader, pod) {
         let mut defaults: BTreeMap<&str, BTreeMap<&str, &Value>> = BTreeMap::new();
@@ -96,7 +96,7 @@ impl Asked {
         }
     }
 
-    /// Sums up a whole pod, for the resources in `limit`.
+    /// Sums up the requests and limits of a Pod, for the resources in `limit`.
     fn of_pod(spec: &Cursor<'_>, limit: &Cursor<'_>) -> Self {
         let own = Self::of(&spec.at("resources"));
         let names = ["min", "max", "maxLimitRequestRatio"].into_iter();
@@ -156,7 +156,7 @@ pub(super) fn check(reader: &Reader, resource: &str, object: &Object) -> Result<
     }
 }
 
-/// The bounds of one field of a limit.
+/// Returns the bounds in one field of a limit.
 fn bounds<'a>(limit: &Cursor<'a>, field: &str) -> impl Iterator<Item = (&'a SmolStr, Quantity)> + use<'a> {
     let map = limit.map(field).into_iter().flatten();
     map.filter_map(|(name, it)| Some((name, Quantity::parse(it.as_str()?).ok()?)))
@@ -197,7 +197,7 @@ fn check_all(kind: &str, limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<Str
     }
 }
 
-/// Checks a claim, which has only requests.
+/// Checks a claim, which only has requests.
 fn check_claim(limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<String>) {
     let kind = "PersistentVolumeClaim";
     for (name, bound) in bounds(limit, "min") {

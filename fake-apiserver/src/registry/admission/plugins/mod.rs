@@ -1,7 +1,7 @@
-//! kube-apiserver's own admission plugins, as far as they only need its storage. `limit_ranger`, `service_account` and
-//! `classes` mutate and validate, `certificates` validates, `resource_quota` checks, and `quota_controller` counts with
-//! `usage`. Plugins for a single kind are in its strategy's `admit`. `types/plugins.rs` lists
-//! the enabled plugins.
+//! kube-apiserver's own admission plugins, if they only depend on its storage. `limit_ranger`, `service_account` and
+//! `classes` mutate and validate, `certificates` and `pod_security` validate, `resource_quota` checks and charges
+//! quotas, and `quota_controller` updates them; both use `usage`. Plugins for a single kind are in its strategy's
+//! `admit`. `types/plugins.rs` lists the enabled plugins.
 
 mod certificates;
 mod classes;
@@ -99,7 +99,8 @@ pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Re
     }
 }
 
-/// Returns `true` if a plugin may check writes of this resource, which requires that objects of the plugin exist.
+/// Returns `true` if a plugin may have to check writes of this resource. Some plugins need objects, such as
+/// LimitRanges.
 pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     resource_quota::is_used(&admission.reader)
@@ -118,7 +119,7 @@ pub(super) fn charge_quota(admission: &Admission, attributes: &Attributes<'_>) -
 }
 
 impl Admission {
-    /// Called after a commit: invalidates configuration, and updates quotas if the server counts them.
+    /// Called after a commit: marks the parsed configuration as outdated, and updates quotas if the server counts them.
     pub(crate) fn written(&self, row: &Row, key: &crate::storage::Key) {
         if row.info.group == super::attributes::GROUP {
             self.invalidate();

@@ -1,5 +1,5 @@
-//! `PodSecurity`: enforces the levels in the labels of a namespace on its Pods. Versions of a level are not
-//! distinguished: each is treated as `latest`.
+//! `PodSecurity`: enforces the levels in a namespace's labels for its Pods. Versions of a level are not distinguished:
+//! each is treated as `latest`.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::storage::Key;
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
 const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 
-/// Returns the path of a kind's pod spec. All kinds except Pod have it in a template.
+/// Returns the path of the pod spec in a kind's objects. All kinds except Pod have it in a template.
 fn spec_path(group: &str, resource: &str) -> Option<&'static str> {
     match (group, resource) {
         ("", "pods") => Some("spec"),
@@ -48,7 +48,7 @@ impl fmt::Display for Demand {
     }
 }
 
-/// Demands of a namespace, after `PolicyToEvaluate` of k8s.io/pod-security-admission.
+/// Levels in the labels of a namespace, after `PolicyToEvaluate` of k8s.io/pod-security-admission.
 #[derive(Debug)]
 struct Demands {
     enforce: Demand,
@@ -56,7 +56,7 @@ struct Demands {
     warn: Demand,
 }
 
-/// The labels for the level and the version of one mode.
+/// Labels for the level and the version of one mode.
 struct Mode {
     level: &'static str,
     version: &'static str,
@@ -77,7 +77,7 @@ const WARN: Mode = Mode {
 
 impl Demands {
     fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> Self {
-        // A malformed level counts as the strictest in mode `enforce`, and as the weakest in the other modes.
+        // A malformed level is treated as the strictest in mode `enforce`, and as the weakest in the other modes.
         let demand = |mode: &Mode, wrong: Level| {
             let (level, version) = (label(mode.level), label(mode.version));
             Demand {
@@ -102,7 +102,7 @@ impl Demands {
     }
 }
 
-/// Refuses, warns or annotates violations of the levels in the namespace's labels.
+/// Refuses, warns about or annotates violations of the levels in the namespace's labels.
 pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let info = &attributes.row.info;
     if info.group.is_empty() && info.resource == "namespaces" {
@@ -175,15 +175,15 @@ fn is_significant(pod: &Cursor<'_>, old: &Cursor<'_>) -> bool {
         || ephemeral(pod).iter().any(|it| !before.contains(it))
 }
 
-/// Returns `true` for a version of the policies (`ParseVersion`): `latest`, or a minor version of 1 without leading
-/// zeros.
+/// Returns `true` if a text is a version of the policies (`ParseVersion`): `latest`, or `v1.` and a minor version
+/// without leading zeros.
 fn is_version(text: &str) -> bool {
     let minor = text.strip_prefix("v1.").unwrap_or_default();
     let is_number = minor.parse::<i64>().is_ok() && minor.bytes().all(|it| it.is_ascii_digit());
     text == "latest" || (is_number && (minor == "0" || !minor.starts_with('0')))
 }
 
-/// Checks the labels of a namespace, and warns of existing Pods that violate a stricter level.
+/// Checks the labels of a namespace, and returns warnings for existing Pods that violate a stricter level.
 fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let label_of = |object: &Object, key: &str| {
         let mut labels = object.labels();

@@ -12,7 +12,7 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The word in labels and messages.
+    /// Returns the level as spelled in labels and messages.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Level::Privileged => "privileged",
@@ -28,7 +28,7 @@ impl Level {
     }
 }
 
-/// Violation by a pod: the reason, and the details in brackets.
+/// Violation by a Pod: the reason, and the details in parentheses.
 #[derive(Debug)]
 pub(super) struct Violation {
     pub(super) reason: &'static str,
@@ -168,7 +168,7 @@ fn names_of<'a>(spec: &'a Cursor<'a>, wanted: impl Fn(&Cursor<'_>) -> bool) -> V
         .collect()
 }
 
-/// `container "a"` or `containers "a", "b"`; `None` if the list is empty.
+/// Formats names like `container "a"` or `containers "a", "b"`; returns `None` if the list is empty.
 fn named(what: &str, names: &[&str]) -> Option<String> {
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     let plural = if names.len() > 1 { "s" } else { "" };

@@ -23,9 +23,9 @@ pub(crate) struct QuotaController(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// The store's epoch and the revision up to which changes are counted; `None` before the first quota.
+    /// The store's epoch and the revision up to which changes are counted; `None` before the first quota exists.
     cursor: Option<(u64, Revision)>,
-    /// The quotas, sorted by their keys' text, so that quotas of a namespace are adjacent.
+    /// The quotas by their keys' text, so that the quotas of a namespace are adjacent.
     quotas: BTreeMap<String, Counted>,
 }
 
@@ -33,14 +33,14 @@ struct Counts {
 #[derive(Debug)]
 struct Counted {
     key: Key,
-    /// Its `spec`, which determines the counted objects.
+    /// The quota's `spec`, which determines the counted objects.
     spec: Object,
     hard: Amounts,
     used: Amounts,
 }
 
 impl QuotaController {
-    /// Counts the writes since the last call, and stores the result.
+    /// Counts the writes since the last call, and updates the status of the affected quotas.
     pub(super) fn catch_up(&self, reader: &Reader, writer: &Writer) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_used(reader) {
@@ -53,7 +53,7 @@ impl QuotaController {
         };
         let dirty = match counts.follow(reader, &scheme, &row) {
             Some(Ok(dirty)) => dirty,
-            // The cursor is missing, or the log no longer contains all writes since.
+            // Nothing has been counted yet, or the log no longer contains all writes since the last call.
             Some(Err(Compacted { .. })) | None => counts.start(reader, &scheme, &row),
         };
         for key in dirty {
@@ -87,7 +87,7 @@ impl Counts {
         self.quotas.keys().cloned().collect()
     }
 
-    /// Counts the changes since the cursor, and returns the keys of the affected quotas. `None` without a cursor.
+    /// Counts the changes since the cursor, and returns the keys of the affected quotas; `None` without a cursor.
     fn follow(&mut self, reader: &Reader, scheme: &Scheme, row: &Row) -> Option<Result<BTreeSet<String>, Compacted>> {
         let (epoch, revision) = self.cursor?;
         let fresh = reader.store.all_changes_after(epoch, revision).ok()?;
@@ -108,7 +108,7 @@ impl Counts {
         Some(Ok(dirty))
     }
 
-    /// Counts a change for the quotas of its namespace.
+    /// Counts a change for the quotas in the namespace of the object.
     fn count(&mut self, scheme: &Scheme, resource: &str, change: &Change, dirty: &mut BTreeSet<String>) {
         let range = KeyRange::of(Some(change.object().key.namespace()));
         let end = range.end.unwrap_or_default();
@@ -130,7 +130,8 @@ impl Counts {
         }
     }
 
-    /// Updates the counted resources of a written quota. A quota with new ones is counted from the existing objects.
+    /// Updates the counted resources of a written quota. If it has new resources, their usage is counted from the
+    /// existing objects.
     fn quota_written(
         &mut self,
         reader: &Reader,
@@ -157,7 +158,7 @@ impl Counts {
     }
 }
 
-/// The rows with which the stored objects of namespaces are decoded.
+/// Returns the rows for decoding all stored namespaced objects.
 fn counted_rows(scheme: &Scheme) -> impl Iterator<Item = &Arc<Row>> {
     let is_counted = |it: &&Arc<Row>| it.is_storage_version && it.is_stored() && it.info.is_namespaced();
     scheme.rows().filter(is_counted)
@@ -209,7 +210,7 @@ impl Counted {
         }
     }
 
-    /// Writes `status` if it differs.
+    /// Writes `status` if it has changed.
     fn store(&self, reader: &Reader, writer: &Writer, row: &Row) {
         let Some(stored) = reader.store.get(RESOURCE, &self.key) else {
             return;
@@ -221,7 +222,7 @@ impl Counted {
         }
         next.insert("status".into(), status);
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
-            // On a conflict, the other write triggers its own count.
+            // On a conflict, the other write triggers another count.
             let _ = writer.replace(row, &stored, body);
         }
     }

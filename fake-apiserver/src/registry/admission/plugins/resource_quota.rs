@@ -21,12 +21,12 @@ const TRIES: usize = 8;
 
 pub(super) const RESOURCE: &str = "resourcequotas";
 
-/// Returns `true` if there is any ResourceQuota.
+/// Returns `true` if there are any ResourceQuotas.
 pub(super) fn is_used(reader: &Reader) -> bool {
     reader.store.snapshot(RESOURCE).count(&KeyRange::of(None)) > 0
 }
 
-/// A write that is charged to one quota after the other.
+/// A write to be charged to the quotas of its namespace.
 struct Charge<'a> {
     group: &'a str,
     resource: &'a str,
@@ -77,7 +77,7 @@ pub(super) fn charge(admission: &Admission, attributes: &Attributes<'_>) -> Resu
 }
 
 impl Charge<'_> {
-    /// `status.used` after this write; `None` if the quota is unaffected.
+    /// Returns the `status.used` of a quota after this write; `None` if the quota is unaffected.
     fn next_used(&self, quota: &Object) -> Result<Option<Amounts>, Status> {
         let hard = amounts(&Cursor::root(quota).at("status.hard"));
         let used = amounts(&Cursor::root(quota).at("status.used"));
@@ -143,7 +143,7 @@ impl Charge<'_> {
         Ok(Some(next))
     }
 
-    /// Adds the write to `status.used` of a quota, and retries on conflicts.
+    /// Adds the usage of the write to `status.used` of a quota, and retries on conflicts.
     fn write(&self, admission: &Admission, quota: &Object) -> Result<(), Status> {
         let Admission { reader, writer, .. } = admission;
         let scheme = reader.scheme();

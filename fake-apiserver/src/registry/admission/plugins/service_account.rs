@@ -1,4 +1,5 @@
-//! `ServiceAccount`: sets the account of a new Pod, its token and its pull secrets (rule R6). Disabled by default.
+//! `ServiceAccount`: sets the ServiceAccount of a new Pod, and adds its token and its pull secrets (rule R6). Disabled
+//! by default.
 
 use crate::api::json::json;
 use crate::api::object::Object;
@@ -6,16 +7,16 @@ use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, items_mut};
 
-/// The account of a Pod that does not name one.
+/// ServiceAccount of a Pod that does not set one.
 const DEFAULT: &str = "default";
-/// Path at which containers find the token.
+/// Mount path of the token in containers.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Lifetime of a projected token in seconds, as kube-apiserver requests it from the kubelet.
+/// Lifetime of a projected token in seconds, same as in kube-apiserver.
 const TOKEN_SECONDS: i64 = 3607;
-/// Marks a mirror pod, created by a kubelet from its own manifest.
+/// Annotation of a mirror pod, which a kubelet creates for a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Completes a new Pod. The error is the rest of `pods "p" is forbidden: …`.
+/// Completes a new Pod. The error is the text after `pods "p" is forbidden: `.
 pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     if Cursor::root(pod).at("metadata.annotations").entry(MIRROR).is_set("") {
         return check_mirror(pod);
@@ -47,7 +48,7 @@ pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// A mirror pod may not use objects of the API.
+/// Checks that a mirror pod does not refer to objects of the API.
 fn check_mirror(pod: &Object) -> Result<(), String> {
     if !Cursor::root(pod).is_empty("spec.serviceAccountName") {
         return Err("a mirror pod may not reference service accounts".to_owned());
@@ -60,7 +61,8 @@ fn check_mirror(pod: &Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Mounts a token into every container, unless it has another mount at the path. An existing token volume is reused.
+/// Mounts a token into every container, unless the container has another mount at this path. An existing token volume
+/// is reused.
 fn mount_token(reader: &Reader, pod: &mut Object) {
     const PREFIX: &str = "kube-api-access-";
     let read = Cursor::root(pod);

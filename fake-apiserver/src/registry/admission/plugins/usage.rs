@@ -1,4 +1,4 @@
-//! Usage of a ResourceQuota by an object, and the quotas that count it.
+//! Usage of a ResourceQuota by an object, and the quotas that include the object.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::registry::kinds::pod::pod_resources::{quality_of_service, requested};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
-/// Amounts by their names in quotas.
+/// Amounts of resources, by their names in quotas.
 pub(super) type Amounts = BTreeMap<String, Quantity>;
 
-/// Reads `hard` or `used`.
+/// Parses the amounts in `hard` or `used`.
 pub(super) fn amounts(map: &Cursor<'_>) -> Amounts {
     let amounts = map.entries("");
     amounts
@@ -18,7 +18,7 @@ pub(super) fn amounts(map: &Cursor<'_>) -> Amounts {
         .collect()
 }
 
-/// `count/deployments.apps`
+/// Returns the name of an object count, such as `count/deployments.apps`.
 fn count_name(group: &str, resource: &str) -> String {
     match group {
         "" => format!("count/{resource}"),
@@ -26,7 +26,7 @@ fn count_name(group: &str, resource: &str) -> String {
     }
 }
 
-/// Returns `true` if a quota's resource counts objects of this kind.
+/// Returns `true` if the quota resource `name` counts objects of this kind.
 pub(super) fn is_about(name: &str, group: &str, resource: &str) -> bool {
     if name == count_name(group, resource) {
         return true;
@@ -60,7 +60,8 @@ pub(super) fn is_about(name: &str, group: &str, resource: &str) -> bool {
     }
 }
 
-/// `requests.nvidia.com/gpu`: an extended resource. Quotas count only its requests.
+/// Returns `true` for the requests of an extended resource, such as `requests.nvidia.com/gpu`. Quotas do not support
+/// its limits.
 fn is_extended(name: &str) -> bool {
     name.strip_prefix("requests.").is_some_and(|rest| rest.contains('/'))
 }
@@ -148,8 +149,8 @@ fn of_claim(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
     }
 }
 
-/// Returns `true` if a quota's scopes include an object. Scopes apply to Pods; scopes of volume classes apply to
-/// claims.
+/// Returns `true` if an object matches a quota's scopes. Scopes only apply to Pods, and scopes for volume attributes
+/// classes to claims.
 pub(super) fn in_scope(quota: &Object, resource: &str, object: &Object) -> bool {
     let quota = Cursor::root(quota);
     let scopes = quota.texts("spec.scopes");
@@ -193,7 +194,8 @@ fn crosses_namespaces(spec: &Cursor<'_>) -> bool {
     })
 }
 
-/// Returns the compute resources that a quota requires and a container leaves unset.
+/// Lists the compute resources that a quota requires and containers do not set, for an error message; `None` if all are
+/// set.
 pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Object) -> Option<String> {
     let pod = Cursor::root(pod);
     let mut lacking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Replacement for `policies` without the feature `cel`: policies are ignored, and match conditions are refused.
+//! Replaces `policies` if the feature `cel` is disabled: policies are ignored, and match conditions are refused.
 
 #![expect(clippy::unused_self, reason = "with the feature it uses self")]
 
@@ -16,7 +16,7 @@ pub(crate) fn type_warnings(_: &Object, _: &Scheme) -> Vec<(String, String)> {
     Vec::new()
 }
 
-/// Empty: policies with expressions cannot be stored.
+/// Always empty: policies with expressions cannot be stored.
 #[derive(Debug, Default)]
 pub(super) struct Policies;
 

@@ -14,10 +14,10 @@ use crate::registry::cel::objects::{Key, Map as CelMap, Opaque, Value as CelValu
 use crate::registry::cel::program::ProgramOutcome;
 use crate::registry::types::names;
 
-/// The map key that identifies an authorizer; users cannot write it.
+/// Map key of the authorizer in a value. Users cannot write this key in an expression.
 const AUTHORIZER: &str = "\u{0}authorizer";
 
-/// Parts of a check that are set so far.
+/// The part of a check that an expression has set so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -37,7 +37,7 @@ struct Resource {
     name: String,
 }
 
-/// A value of the library.
+/// A value of the `authz` library, such as an authorizer or a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Question {
     authorizer: Authorizer,
@@ -80,7 +80,8 @@ fn key(name: &str) -> Key {
     Key::String(Arc::new(name.to_owned()))
 }
 
-/// Calls a function of the library with its target and arguments; `None` for other functions.
+/// Calls a function of the library with its target and arguments; returns `None` if the library does not have the
+/// function.
 pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
     let (target, texts) = args.split_first()?;
     let question = question(target)?;
@@ -97,12 +98,12 @@ pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
         ("subresource", [text]) => question.with(|it| (*text).clone_into(&mut it.subresource)),
         ("namespace", [text]) => question.with(|it| (*text).clone_into(&mut it.namespace)),
         ("name", [text]) => question.with(|it| (*text).clone_into(&mut it.name)),
-        // RBAC, the only authorizer here, ignores selectors.
+        // Selectors are ignored, because RBAC is the only authorizer here.
         ("fieldSelector" | "labelSelector", [_]) => question.with(|_| {}),
         ("check", [verb]) => question.next(question.authorizer.answer(asked, verb)),
         ("allowed", []) => answered(asked).map(|it| CelValue::Bool(it.is_allowed)),
         ("reason", []) => answered(asked).map(|it| CelValue::String(Arc::new(it.reason.clone()))),
-        // RBAC never fails; it reports invalid bindings in the reason.
+        // RBAC never fails: it reports invalid bindings in the reason.
         ("errored", []) => answered(asked).map(|_| CelValue::Bool(false)),
         ("error", []) => answered(asked).map(|_| CelValue::String(Arc::default())),
         _ => return None,
@@ -140,7 +141,7 @@ fn of_resource(asked: &Asked, resource: &str) -> Result<Asked, EvalFailure> {
     }
 }
 
-/// `authorizer.serviceAccount(namespace, name)`: an authorizer for another user.
+/// Evaluates `authorizer.serviceAccount(namespace, name)`, which returns an authorizer for another user.
 fn service_account(question: &Question, namespace: &str, name: &str) -> Evaluated {
     if question.asked != Asked::Nothing {
         return Err(overload());
@@ -151,7 +152,7 @@ fn service_account(question: &Question, namespace: &str, name: &str) -> Evaluate
     if !names::dns1123_label(namespace, false).is_empty() {
         return Err(fail("Invalid service account namespace"));
     }
-    // This user has not authenticated with credentials.
+    // This user was not authenticated, so it does not have the extra fields of a token.
     let mut user = UserInfo::service_account(namespace, name);
     user.groups.retain(|group| group != AUTHENTICATED);
     Ok(CelValue::Opaque(Arc::new(Question {
@@ -160,7 +161,7 @@ fn service_account(question: &Question, namespace: &str, name: &str) -> Evaluate
     })))
 }
 
-/// Converts a value to this library's type; other types do not have these functions.
+/// Returns the value of the library in a CEL value; `None` if it is of another type.
 fn question(value: &CelValue) -> Option<&Question> {
     let value = match value {
         CelValue::Map(map) => map.map.get(&key(AUTHORIZER))?,
@@ -173,7 +174,7 @@ fn question(value: &CelValue) -> Option<&Question> {
 }
 
 impl Question {
-    /// Returns the same authorizer, with another part of the check set.
+    /// Returns the same authorizer with the next part of the check.
     fn next(&self, asked: Result<Asked, EvalFailure>) -> Evaluated {
         Ok(CelValue::Opaque(Arc::new(Question {
             authorizer: self.authorizer.clone(),
@@ -181,7 +182,7 @@ impl Question {
         })))
     }
 
-    /// Returns the same check with a change of its resource.
+    /// Returns the same check with a changed resource.
     fn with(&self, set: impl FnOnce(&mut Resource)) -> Evaluated {
         self.next(match &self.asked {
             Asked::Resource(resource) => {

@@ -36,7 +36,7 @@ pub(super) struct Environment {
     authorizer: ProgramOutcome,
     /// Variables that could not be evaluated, with the reason.
     failed: Vec<(String, String)>,
-    /// Remaining budget; `None` if an expression would have exceeded it.
+    /// Remaining budget; `None` after an expression has exceeded it.
     budget: Cell<Option<u64>>,
 }
 
@@ -80,8 +80,8 @@ impl Environment {
         self.object = object;
     }
 
-    /// Evaluates the variables of a policy in order; each may use the earlier ones. kube-apiserver evaluates them
-    /// lazily. They are therefore not charged, and an expression that uses them starts with the whole budget.
+    /// Evaluates the variables of a policy in order; each may use the previous ones. kube-apiserver evaluates them
+    /// lazily. Their cost is therefore not charged, and an expression that uses them starts with the whole budget.
     pub(super) fn evaluate_variables(&mut self, variables: &[(String, Program)]) {
         self.variables.clear();
         self.failed.clear();
@@ -151,9 +151,9 @@ fn namespace_of(reader: &Reader, name: &str) -> Value {
 }
 
 impl Admission {
-    /// Returns `true` if the match conditions of a webhook or a policy hold (rule P5). If a condition cannot be
-    /// evaluated and no other condition is false, the request is refused or, under failurePolicy Ignore, the webhook is
-    /// skipped.
+    /// Returns `true` if all match conditions of a webhook or a policy are true (rule P5). If a condition cannot be
+    /// evaluated and no other condition is false, the request is refused; under failurePolicy Ignore, the webhook or
+    /// policy is skipped.
     pub(in super::super) fn meets_conditions(
         &self,
         conditions: &[(String, String)],
@@ -184,8 +184,8 @@ impl Admission {
     }
 }
 
-/// Returns `true` if all conditions hold. If no condition is false, the error names the conditions that could not be
-/// evaluated.
+/// Returns `true` if all conditions are true, and `false` if one is false. Otherwise, the error lists the conditions
+/// that could not be evaluated.
 pub(super) fn holds(conditions: &[(String, String)], environment: &Environment) -> Result<bool, String> {
     let mut errors = Vec::new();
     environment.set_budget(Some(CONDITIONS_BUDGET));

@@ -1,5 +1,5 @@
-//! Admission by expressions: policies and match conditions (rules P5, P7, P8), evaluated by `registry/cel`. The module
-//! depends on the attributes of requests and on matching. Without CEL, `absent.rs` replaces it.
+//! Admission by expressions: policies and match conditions (rules P5, P7, P8), evaluated by `registry/cel`. Without the
+//! feature `cel`, `absent.rs` replaces this module.
 
 mod authorizer;
 mod environment;
@@ -56,7 +56,7 @@ impl Policies {
     }
 }
 
-/// The bindings of a policy, sorted by name.
+/// Returns the bindings of a policy, sorted by name.
 fn bindings_of<'a>(policy: &str, bindings: &'a [Object]) -> impl Iterator<Item = &'a Object> {
     bindings
         .iter()

@@ -17,7 +17,7 @@ use crate::registry::patch::{Inapplicable, json_patch_or_why};
 use crate::registry::scheme::Row;
 use crate::registry::types::cursor::Cursor;
 
-/// One policy with its bindings.
+/// A policy with its bindings.
 #[derive(Debug)]
 pub(super) struct MutatingPolicy {
     name: String,
@@ -77,7 +77,8 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPoli
 }
 
 impl Admission {
-    /// Runs all policies in the order of their names; with `is_second`, only policies with reinvocationPolicy IfNeeded.
+    /// Runs all policies in the order of their names. With `is_second`, only runs policies with reinvocationPolicy
+    /// IfNeeded.
     pub(in super::super) async fn mutate_by_policies(
         &self,
         policies: &Policies,
@@ -148,7 +149,7 @@ impl Admission {
                 object = if mutation.is_patch {
                     match json_patch_or_why(object.clone(), value.to_string().as_bytes()) {
                         Ok(patched) => patched,
-                        // A failed test operation leaves the object unchanged.
+                        // A failed test operation of a JSON patch leaves the object unchanged.
                         Err(Inapplicable::Test(_)) => object,
                         Err(Inapplicable::Otherwise(why)) => return Err(why.into()),
                     }
@@ -168,7 +169,7 @@ impl Admission {
 enum Failure {
     /// A failure that failurePolicy can ignore.
     Policy(String),
-    /// The result is not an object of the kind; failurePolicy does not apply.
+    /// The result is not an object of the same kind; failurePolicy does not apply.
     Refused(Box<Status>),
 }
 
@@ -178,7 +179,8 @@ impl From<String> for Failure {
     }
 }
 
-/// Merges an apply configuration into the object by its type. Fields that identify the object cannot be applied.
+/// Merges an apply configuration into the object according to its type. The configuration cannot set fields that
+/// identify the object.
 fn apply(row: &Row, object: Value, applied: Value) -> Result<Value, String> {
     let (Value::Object(mut object), Value::Object(applied)) = (object, applied) else {
         return Err("the result is not an object".to_owned());

@@ -1,5 +1,5 @@
-//! The parameters of a policy: finds the objects that a binding refers to. The policy is evaluated once for each (rule
-//! P7).
+//! Parameters of a policy: finds the objects that a binding refers to. The policy is evaluated once for each of them
+//! (rule P7).
 
 use super::super::attributes::Attributes;
 use crate::api::json::{Map, Value};
@@ -9,7 +9,7 @@ use crate::registry::scheme::codec;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::{Key, KeyRange};
 
-/// The kind of a policy's parameters: `apiVersion` and `kind`.
+/// Kind of a policy's parameters: `apiVersion` and `kind`.
 pub(super) type ParamKind = (String, String);
 
 /// Returns the kind of a policy's parameters.
@@ -18,7 +18,7 @@ pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
     Some((kind.text("apiVersion").to_owned(), kind.text("kind").to_owned()))
 }
 
-/// Returns the parameters for a request, or the reason why required ones are missing.
+/// Returns the parameters for a request, or the reason why required parameters are missing.
 pub(super) fn find(
     reader: &Reader,
     kind: Option<&ParamKind>,

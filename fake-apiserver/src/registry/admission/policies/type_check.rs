@@ -1,5 +1,5 @@
-//! Type checks of the expressions of ValidatingAdmissionPolicies against the kinds that they match: the warnings of
-//! `status.typeChecking` (`typechecking.go` of `k8s.io/apiserver`).
+//! Type checks of the expressions in ValidatingAdmissionPolicies against the kinds that the policies match: computes
+//! the warnings in `status.typeChecking` (`typechecking.go` of `k8s.io/apiserver`).
 
 #[cfg(test)]
 mod tests;
@@ -13,11 +13,11 @@ use crate::registry::cel::requests::Names;
 use crate::registry::scheme::{Row, Scheme};
 use crate::registry::types::cursor::Cursor;
 
-/// Number of matches at which the search for kinds ends.
+/// Number of matched kinds at which the search ends.
 const KINDS_MAX: usize = 10;
 
-/// Returns a warning for each expression of the validations that does not compile for a matched kind: the path of the
-/// field, and the errors of all kinds.
+/// Returns a warning for each expression in the validations that does not compile for a matched kind: the path of the
+/// field, and the errors for all kinds.
 pub(crate) fn type_warnings(policy: &Object, scheme: &Scheme) -> Vec<(String, String)> {
     let policy = Cursor::root(policy);
     let spec = policy.at("spec");
@@ -50,7 +50,7 @@ pub(crate) fn type_warnings(policy: &Object, scheme: &Scheme) -> Vec<(String, St
     warnings
 }
 
-/// A kind in a version. The order is the order of the warnings.
+/// A kind in a version, ordered like the warnings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     group: String,
@@ -72,8 +72,8 @@ impl Kind {
     }
 }
 
-/// The kinds that the rules of a policy match. Rules with wildcards in groups or versions are skipped, and so are
-/// subresources.
+/// Returns the kinds that the rules of a policy match. Skips subresources, and rules with wildcards in groups or
+/// versions.
 fn matched_kinds(spec: &Cursor<'_>, scheme: &Scheme) -> BTreeSet<Kind> {
     let mut kinds = BTreeSet::new();
     for rule in spec.items("matchConstraints.resourceRules") {
@@ -105,7 +105,7 @@ fn matched_kinds(spec: &Cursor<'_>, scheme: &Scheme) -> BTreeSet<Kind> {
     kinds
 }
 
-/// The resources that a `RESTMapper` finds by name. Without a group it searches every group.
+/// Returns the resources that a `RESTMapper` finds by name. Without a group, all groups are searched.
 fn rows_of<'s>(
     scheme: &'s Scheme,
     group: &str,
@@ -120,7 +120,8 @@ fn rows_of<'s>(
     })
 }
 
-/// The names available to the expressions of a policy for objects of a kind; `None` if the kind does not have a schema.
+/// Returns the names available to a policy's expressions for objects of a kind; `None` if the kind does not have a
+/// schema.
 fn names_of(kind: &Kind, spec: &Cursor<'_>, scheme: &Scheme) -> Option<Names> {
     let object = kind.declared(scheme)?;
     let params = spec.present("paramKind").map(|it| {

@@ -1,5 +1,5 @@
-//! ValidatingAdmissionPolicies and their bindings (rule P7). A policy is evaluated for each binding and each of its
-//! parameters.
+//! ValidatingAdmissionPolicies and their bindings (rule P7). A policy is evaluated for each binding and each parameter
+//! object of the binding.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use crate::registry::types::cursor::Cursor;
 /// Maximum length of the result of a `messageExpression`, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// Maximum length of the value of an audit annotation, in bytes; the rest is cut off.
+/// Maximum length of the value of an audit annotation, in bytes; longer values are truncated.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 
-/// One policy with its bindings.
+/// A policy with its bindings.
 #[derive(Debug)]
 pub(super) struct Policy {
     name: String,
@@ -48,7 +48,7 @@ struct Binding {
     audits: bool,
 }
 
-/// An annotation for the audit event.
+/// An annotation that a policy adds to the audit event.
 #[derive(Debug)]
 struct Annotation {
     key: String,
@@ -72,21 +72,21 @@ struct Failed {
     reason: String,
     /// Index of the validation in the policy.
     index: usize,
-    /// Set if the request is refused under every binding, as after an error in the configuration.
+    /// Set if the request is refused under every binding, for example after a configuration error.
     denies: bool,
 }
 
-/// Annotations of a policy: the values of each key, from all bindings.
+/// Audit annotations of a policy: for each key, the values from all bindings.
 type Collected = BTreeMap<String, Vec<String>>;
 
-/// Parses `field` of a spec into pairs of a name and a program. A program with a syntax error fails when it is used.
+/// Parses the variables of a spec into pairs of a name and a program. Variables with a syntax error are omitted.
 pub(super) fn variables(spec: &Cursor<'_>) -> Vec<(String, Program)> {
     spec.items("variables")
         .filter_map(|it| Some((it.text("name").to_owned(), Program::parse(it.text("expression")).ok()?)))
         .collect()
 }
 
-/// `matchResources` of a binding, if it has any.
+/// Reads the `matchResources` of a binding, if it has any.
 pub(super) fn binding_match(spec: &Cursor<'_>) -> Option<Match> {
     let resources = spec.present("matchResources")?;
     Some(Match::of_resources(&resources, false))
@@ -142,7 +142,7 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
 }
 
 impl Admission {
-    /// Runs all policies. Returns the first refusal in their order, and adds all warnings.
+    /// Runs all policies. Returns the first refusal in the order of policies, and adds all warnings.
     pub(in super::super) async fn validate_by_policies(
         &self,
         policies: &Policies,
@@ -187,7 +187,7 @@ impl Admission {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Returns the validations that fail under one binding, and collects its annotations.
+    /// Returns the validations that fail under one binding, and collects the annotations.
     fn failures(
         &self,
         policy: &Policy,
@@ -257,7 +257,8 @@ impl Admission {
 }
 
 impl Policy {
-    /// Evaluates the annotations. Returns their values, and the errors of the others; `None` if they exceed the budget.
+    /// Evaluates the annotations. Returns their values, and an error for each that failed; `None` if the budget is
+    /// exceeded.
     fn annotate(&self, environment: &Environment) -> Option<Annotated> {
         environment.restore_budget();
         let (mut found, mut errors) = (Vec::new(), Vec::new());
@@ -293,10 +294,10 @@ impl Policy {
     }
 }
 
-/// Keys and values of a policy's annotations, and the errors of the others.
+/// Keys and values of a policy's annotations, and an error for each that failed.
 type Annotated = (Vec<(String, String)>, Vec<Failed>);
 
-/// Cuts off a value that is too long.
+/// Truncates a value that is too long.
 fn cut(value: &str) -> String {
     let bytes = value.as_bytes();
     String::from_utf8_lossy(bytes.get(..ANNOTATION_BYTES_MAX).unwrap_or(bytes)).into_owned()
@@ -313,7 +314,7 @@ struct ValidationFailure<'a> {
     validation_actions: &'a Value,
 }
 
-/// Adds a failure to the audit event, which records only the first one. After `publishValidationFailureAnnotation`.
+/// Adds a failure to the audit event, which only contains the first one (`publishValidationFailureAnnotation`).
 fn annotate_failure(policy: &str, binding: &Binding, failed: &Failed, attributes: &Attributes<'_>) {
     let key = "validation.policy.admission.k8s.io/validation_failure".to_owned();
     attributes.annotate(key, || {
@@ -356,7 +357,7 @@ impl Validation {
         })
     }
 
-    /// Returns the result of `messageExpression`, if it is printable.
+    /// Returns the result of `messageExpression`, if it is valid.
     fn made_message(&self, environment: &Environment) -> Option<String> {
         let budget = environment.budget();
         let value = environment.value(self.message_program.as_ref()?);

@@ -1,4 +1,4 @@
-//! `Checker`: walks over an expression, and determines the type of each part and the errors in names and types.
+//! `Checker`: traverses an expression, determines the type of each node, and reports errors in names and types.
 
 use super::checked::Checked;
 use super::environment::Environment;
@@ -12,10 +12,10 @@ use crate::registry::cel::costs;
 use crate::registry::cel::parse::ERRORS_MAX;
 use crate::registry::cel::syntax::{OPTIONAL_SELECT, OPTIONAL_TARGET, Parsed};
 
-/// An error and the byte offset at which it is reported.
+/// An error with the byte offset at which it is reported.
 type Problem = (usize, String);
 
-/// Finds the types of all parts of an expression, or returns its errors in the order in which cel-go reports them.
+/// Determines the types of all nodes of an expression, or returns its errors in the order of cel-go.
 pub(crate) fn check(parsed: &Parsed, environment: &Environment) -> Result<Checked, Vec<Problem>> {
     let mut checker = Checker {
         parsed,
@@ -42,7 +42,7 @@ pub(crate) fn check(parsed: &Parsed, environment: &Environment) -> Result<Checke
     }
 }
 
-/// One check.
+/// The state of one check.
 pub(super) struct Checker<'a> {
     parsed: &'a Parsed,
     pub(super) environment: &'a Environment,
@@ -54,7 +54,7 @@ pub(super) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    /// Checks a part, and returns its type.
+    /// Checks a node and returns its type.
     fn check(&mut self, part: &'a Expression) -> Type {
         let kind = match &part.expr {
             Expr::Literal(literal) => of_literal(literal),
@@ -77,7 +77,7 @@ impl<'a> Checker<'a> {
         kind
     }
 
-    /// Reports an error at the place of a part.
+    /// Reports an error at the position of a node.
     pub(super) fn report(&mut self, id: u64, text: String) {
         self.problems.push((self.parsed.place(id), text));
     }
@@ -117,7 +117,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The type of a field that is selected, or tested with `has`.
+    /// Returns the type of a field that is selected or tested with `has`.
     fn field(&mut self, id: u64, operand: &'a Expression, field: &str, is_optional: bool) -> Type {
         let operand = self.check(operand);
         let operand = self.mapping.substitute(&operand, false);
@@ -199,7 +199,7 @@ impl<'a> Checker<'a> {
         Type::map(keys, values)
     }
 
-    /// The type inside an optional element, entry or field.
+    /// Returns the type inside an optional element, entry or field.
     fn unwrapped(&mut self, id: u64, kind: Type) -> Type {
         match kind.inner() {
             Some(inner) => inner.clone(),
@@ -212,7 +212,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Joins the type of the earlier parts with the type of the next part; different types become `dyn`.
+    /// Combines the type of the previous items with the type of the next item; different types become `dyn`.
     fn joined(&mut self, before: Option<Type>, next: Type) -> Type {
         let Some(before) = before else { return next };
         match self.is_assignable(&before, &next) {
@@ -237,7 +237,7 @@ impl<'a> Checker<'a> {
         };
         match inner.as_deref() {
             Some(Type::Struct(declared)) => self.fields(made, Some(declared), Type::Struct(declared.clone())),
-            // Protobuf's well-known messages become values of the language.
+            // Protobuf's well-known messages become CEL values.
             Some(known) if name.trim_start_matches('.').starts_with("google.protobuf.") => {
                 self.fields(made, None, known.clone())
             }
@@ -276,7 +276,7 @@ impl<'a> Checker<'a> {
         let before = self.problems.len();
         let start = self.check(&it.accu_init);
         if it.accu_var == OPTIONAL_TARGET && self.problems.len() < ERRORS_MAX {
-            // cel-go checks two copies of the target. A chain of macros doubles its errors with each.
+            // cel-go checks two copies of the target, so every macro in a chain doubles the errors.
             self.problems.extend_from_within(before..);
         }
         let range = self.mapping.substitute(&range, false);
@@ -332,7 +332,7 @@ fn of_literal(literal: &LiteralValue) -> Type {
     }
 }
 
-/// The dotted name that a variable forms with the fields selected from it.
+/// Returns the dotted name of a variable and the fields selected from it, such as `a.b.c`.
 pub(super) fn qualified_name(part: &Expression) -> Option<String> {
     match &part.expr {
         Expr::Ident(name) => Some(name.clone()),

@@ -1,4 +1,4 @@
-//! The functions of the language and of Kubernetes' libraries, read from `declarations.txt` once.
+//! The functions of CEL and of Kubernetes' libraries, parsed once from `declarations.txt`.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -6,29 +6,30 @@ use std::sync::OnceLock;
 use super::types::Type;
 
 /// Lines `name: (arguments) result` or `name: target.(arguments) result`, in the order in which cel-go tries the
-/// overloads of a name. A number before the name is the first minor version of Kubernetes that has the overload in its
-/// environment; all supported versions have the others. A type of one capital letter is a type parameter. A word after
-/// `!` is the [`Mismatch`] of the function; without it, the types are named.
+/// overloads of a name. A number before the name is the first minor version of Kubernetes that has the overload;
+/// overloads without a number are in all supported versions. A type of one capital letter is a type parameter. The word
+/// after `!` is the [`Mismatch`] of the function; the default is [`Mismatch::Types`].
 const TEXT: &str = include_str!("declarations.txt");
 
-/// The error of a function at run time, if no overload has the types of the arguments.
+/// The run-time error of a function if no overload has the types of the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// Names the function and the types of the arguments. cel-go compares the types before the call.
+    /// The error contains the function and the types of the arguments. cel-go compares the types before the call.
     Types,
-    /// Names the function. cel-go compares the kind of the first argument, and the function checks the rest.
+    /// The error contains the function. cel-go compares the kind of the first argument, and the function checks the
+    /// others.
     Named,
-    /// Names nothing. The function checks its arguments.
+    /// The error contains no names. The function checks its arguments itself.
     Plain,
 }
 
 /// One overload of a function.
 #[derive(Debug)]
 pub(super) struct Overload {
-    /// The first minor version that has the overload.
+    /// First minor version of Kubernetes with this overload.
     pub(super) since: u8,
     pub(super) is_method: bool,
-    /// For a method, the first type is the target's. Type parameters are numbered from 0.
+    /// Types of the arguments; for a method, the first is the type of the target. Type parameters are numbered from 0.
     pub(super) args: Vec<Type>,
     pub(super) result: Type,
     pub(super) parameters: usize,
@@ -50,8 +51,8 @@ pub(crate) fn mismatch(name: &str) -> Mismatch {
     overloads(name).first().map_or(Mismatch::Types, |it| it.mismatch)
 }
 
-/// Returns `true` if an overload of a function or operator has arguments of these types; `fits` compares the type and
-/// the position of an argument. Further arguments are not compared.
+/// Returns `true` if an overload of a function or operator accepts the first `count` arguments. `fits` compares the
+/// declared type with the argument at a position.
 pub(crate) fn has_overload(name: &str, is_method: bool, count: usize, fits: impl Fn(&Type, usize) -> bool) -> bool {
     overloads(name).iter().any(|it| {
         let mut args = it.args.iter().take(count).enumerate();
@@ -104,7 +105,7 @@ fn line(line: &'static str) -> Option<(&'static str, Overload)> {
     ))
 }
 
-/// Reads types from a line.
+/// Parses the types in a line.
 struct Reader {
     rest: &'static str,
     parameters: Vec<&'static str>,
@@ -115,7 +116,7 @@ impl Reader {
         self.rest = self.rest.trim_start_matches([' ', ',']);
         let is_part = |it: char| it.is_ascii_alphanumeric() || "_.".contains(it);
         let end = self.rest.find(|it| !is_part(it)).unwrap_or(self.rest.len());
-        // The dot before the arguments of a method does not belong to the name of its target.
+        // The dot before the arguments of a method is not part of the name of its target.
         let name = self.rest[..end].trim_end_matches('.');
         self.rest = &self.rest[name.len()..];
         Some(match name {
@@ -149,7 +150,7 @@ impl Reader {
         })
     }
 
-    /// Types within parentheses.
+    /// Parses the types within parentheses.
     fn list(&mut self) -> Option<Vec<Type>> {
         self.rest = self.rest.strip_prefix('(')?;
         let mut found = Vec::new();

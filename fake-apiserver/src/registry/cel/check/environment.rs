@@ -1,4 +1,4 @@
-//! `Environment`: the variables, types and fields that an expression can name. Functions are declared elsewhere.
+//! `Environment`: the variables, types and fields available to an expression. Functions are in `declarations`.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use super::types::{StructType, Type};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::cel::syntax::Dialect;
 
-/// Variables and types that an expression can name.
+/// Variables and types available to an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, Type>,
     structs: Vec<StructType>,
-    /// Set if expressions may create objects and patches, as in mutations.
+    /// Set if expressions may create objects and patches, as in MutatingAdmissionPolicies.
     pub(crate) mutates: bool,
     /// Set if the expressions are selectors of devices.
     pub(crate) is_of_devices: bool,
-    /// The minor version of Kubernetes that determines the available libraries.
+    /// Minor version of Kubernetes that determines the available libraries.
     minor: u8,
 }
 
@@ -32,14 +32,14 @@ impl Environment {
         }
     }
 
-    /// Makes the libraries of all versions available, as in stored expressions.
+    /// Makes the libraries of all versions available, as for stored expressions.
     #[must_use]
     pub(crate) fn of_stored(mut self) -> Self {
         self.minor = u8::MAX;
         self
     }
 
-    /// Declares a variable, and replaces an earlier one of the same name.
+    /// Declares a variable, replacing an earlier one of the same name.
     pub(crate) fn declare(&mut self, name: &str, kind: Type) {
         if let Type::Struct(declared) = &kind
             && !self.structs.iter().any(|it| it.is_same(declared))
@@ -62,12 +62,12 @@ impl Environment {
         }
     }
 
-    /// Returns `true` if the environment has an overload of the function.
+    /// Returns `true` if the overload of the function is available.
     pub(super) fn has(&self, name: &str, overload: &Overload) -> bool {
         overload.since <= self.minor && (self.mutates || !name.starts_with("jsonpatch."))
     }
 
-    /// Returns the type of a variable, or of a type name, which may contain dots.
+    /// Returns the type of a variable or of a type name. Both may contain dots.
     pub(super) fn find(&self, name: &str) -> Option<Type> {
         self.variables
             .get(name)
@@ -87,7 +87,7 @@ impl Environment {
     }
 }
 
-/// The type that the name denotes at run time.
+/// Returns the type with this name at run time.
 fn type_named(name: &str) -> Option<Type> {
     let any_list = || Type::list(Type::Dyn);
     Some(match name {

@@ -1,10 +1,11 @@
-//! Errors in `'…'.format([…])` that are found without evaluating it: a clause does not fit the type of its argument.
+//! Errors in `'…'.format([…])` that can be found without evaluating the call, such as a clause that does not accept the
+//! type of its argument.
 
 use super::checked::Checked;
 use super::types::Type;
 use crate::registry::cel::ast::{CallExpr, EntryExpr, Expr, Expression, LiteralValue};
 
-/// Returns the error in a call of `format` with a literal string and a literal list, and the part at which it is
+/// Returns the error in a call of `format` with a literal string and a literal list, and the node at which it is
 /// reported.
 pub(super) fn problem(id: u64, call: &CallExpr, checked: &Checked) -> Option<(u64, String)> {
     let text = match &call.target.as_deref()?.expr {
@@ -51,7 +52,7 @@ pub(super) fn problem(id: u64, call: &CallExpr, checked: &Checked) -> Option<(u6
     })
 }
 
-/// The letter of a clause, and the length of the clause after its percent sign.
+/// Returns the letter of a clause, and the length of the clause after its percent sign.
 fn clause(text: &str) -> Result<(char, usize), String> {
     let mut length = 0;
     if let Some(precision) = text.strip_prefix('.') {
@@ -72,7 +73,7 @@ fn clause(text: &str) -> Result<(char, usize), String> {
     }
 }
 
-/// Returns the part of an argument that a clause cannot format, and the error.
+/// Returns the node of an argument that a clause cannot format, and the error.
 fn mismatch(verb: char, arg: &Expression, checked: &Checked) -> Option<(u64, String)> {
     let kind = checked.type_of(arg.id);
     if kind.is_exactly(&Type::Dyn) {
@@ -115,7 +116,7 @@ fn of_string(name: &str) -> String {
     )
 }
 
-/// The first part of a value that `%s` cannot format, and the name of its type.
+/// Returns the first node of a value that `%s` cannot format, and the name of its type.
 fn unshown(arg: &Expression, checked: &Checked) -> Option<(u64, String)> {
     let kind = checked.type_of(arg.id);
     if let Type::Opaque(..) | Type::Struct(_) | Type::Any = kind {

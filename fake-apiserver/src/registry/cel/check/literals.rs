@@ -1,4 +1,4 @@
-//! Errors in literals that are found without evaluating an expression: malformed times, durations and regular
+//! Errors in literals that can be found without evaluating an expression: malformed times, durations and regular
 //! expressions, and lists and maps of mixed types.
 
 use super::checked::Checked;
@@ -13,7 +13,7 @@ use crate::registry::types::pattern::Pattern;
 
 type Problem = (usize, String);
 
-/// Returns the errors in the literals of an expression, in the order in which cel-go reports them.
+/// Returns the errors in the literals of an expression, in the order of cel-go.
 pub(super) fn problems(parsed: &Parsed, checked: &Checked) -> Vec<Problem> {
     let mut found = Found {
         parsed,

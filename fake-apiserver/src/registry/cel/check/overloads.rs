@@ -1,4 +1,4 @@
-//! Resolves calls to the overload of a function that accepts their arguments.
+//! Overload resolution: finds the overload of a function that accepts the arguments of a call.
 
 use super::checker::Checker;
 use super::declarations::{Overload, overloads};
@@ -6,7 +6,7 @@ use super::types::{Type, show_call};
 use crate::registry::cel::ast::CallExpr;
 
 impl Checker<'_> {
-    /// Returns the type of a call. The target of a method is the first argument.
+    /// Determines the type of a call. The target of a method is the first argument.
     pub(super) fn resolve(&mut self, id: u64, call: &CallExpr, mut args: Vec<Type>) -> Type {
         let name = call.func_name.as_str();
         let name = name.strip_prefix('.').unwrap_or(name);
@@ -47,7 +47,7 @@ impl Checker<'_> {
         })
     }
 
-    /// `&&` and `||`; each operand of a wrong type is a separate error.
+    /// Checks `&&` and `||`. Each operand of a wrong type is a separate error.
     fn junction(&mut self, _: u64, call: &CallExpr, args: &[Type]) -> Type {
         let mut result = Type::Bool;
         for (part, found) in call.args.iter().zip(args) {
@@ -60,7 +60,7 @@ impl Checker<'_> {
     }
 }
 
-/// A declared type with the type parameters of one call, numbered from `first`.
+/// Replaces the type parameters of a declared type with new ones, numbered from `first`, for one call.
 fn instance(declared: &Type, first: usize) -> Type {
     match declared {
         Type::Param(number) => Type::Param(first + number),

@@ -1,10 +1,10 @@
-//! Types and errors of expressions, as cel-go's checker finds them.
+//! Compares the types and errors of expressions with cel-go's checker.
 
 use super::{Environment, StructType, Type, check};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::cel::parse::{parse_source, show_errors};
 
-/// The type of an expression over a few variables, or its errors.
+/// Returns the type of an expression over a few variables, or its errors.
 fn output(text: &str) -> Result<String, String> {
     let mut environment = Environment::new(KubernetesVersion::V1_36);
     let fields = [("a".to_owned(), Type::String), ("__if__".to_owned(), Type::Int)];

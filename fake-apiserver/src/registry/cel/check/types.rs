@@ -1,4 +1,4 @@
-//! `Type`: a type of cel-go's checker, with its name in errors.
+//! `Type`: a type of the checker, with its name in errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::registry::cel::cost::decl::{Decl, DeclKind};
 
-/// Maximum number of types that a type may be built from. A macro variable can double its type with each step, so a few
-/// dozen steps would exhaust the memory. A larger type becomes `dyn`.
+/// Maximum number of types that a type may consist of. Each nested macro can double the type of its variable, so a few
+/// dozen macros would exhaust the memory. A larger type becomes `dyn`.
 const SIZE_MAX: usize = 2_000;
 
 /// A type.
@@ -15,9 +15,9 @@ const SIZE_MAX: usize = 2_000;
 #[allow(clippy::enum_variant_names, reason = "the type of types has this name in CEL")]
 pub(crate) enum Type {
     Dyn,
-    /// Any type, determined only at run time, like `dyn`.
+    /// Determined only at run time, like `dyn`.
     Any,
-    /// The type of a part that has an error.
+    /// The type of a node with an error.
     Error,
     Null,
     Bool,
@@ -35,7 +35,7 @@ pub(crate) enum Type {
     Map(Arc<Type>, Arc<Type>),
     /// An object with declared fields.
     Struct(StructType),
-    /// A type of a library, such as `kubernetes.Quantity`, or an optional one.
+    /// A type of a library, such as `kubernetes.Quantity`, or an optional type.
     Opaque(Arc<str>, Vec<Type>),
     /// A type parameter, resolved during the check.
     Param(usize),
@@ -48,7 +48,7 @@ pub(crate) enum StructType {
     Declared(Arc<Decl>),
     /// Declared by a table of fields.
     Table(Arc<Table>),
-    /// A part of the object that a mutation creates, by its path below `Object`. Its fields may have any type.
+    /// A part of the object that a mutation creates, with its path below `Object`. Its fields may have any type.
     Part(Arc<str>),
     /// `JSONPatch`
     Patch,
@@ -61,7 +61,7 @@ pub(crate) struct Table {
     fields: BTreeMap<String, Type>,
 }
 
-/// The name of optional types.
+/// Name of optional types.
 const OPTIONAL: &str = "optional_type";
 
 impl Type {
@@ -86,7 +86,7 @@ impl Type {
         Self::Type(Some(Arc::new(self)))
     }
 
-    /// Returns the type inside an optional one.
+    /// Returns the type inside an optional type.
     pub(crate) fn inner(&self) -> Option<&Self> {
         match self {
             Self::Opaque(name, parts) if &**name == OPTIONAL => parts.first(),
@@ -94,7 +94,7 @@ impl Type {
         }
     }
 
-    /// Returns `true` for the types of libraries that Go declares as objects, without declaring their fields.
+    /// Returns `true` for the library types that Go declares as objects without fields.
     pub(super) fn is_object(&self) -> bool {
         matches!(self, Self::Opaque(name, _) if !["net.IP", "net.CIDR", OPTIONAL].contains(&&**name))
     }
@@ -129,7 +129,7 @@ impl Type {
         }
     }
 
-    /// The name of the type at run time, as errors about the result of an expression show it.
+    /// Returns the name of the type at run time, as printed in errors about the result of an expression.
     pub(crate) fn runtime_name(&self) -> String {
         let join = |parts: &[&Self]| {
             let parts: Vec<String> = parts.iter().map(|it| it.runtime_name()).collect();
@@ -150,7 +150,7 @@ impl Type {
         }
     }
 
-    /// The name of the type at run time, without its type arguments.
+    /// Returns the name of the type at run time, without its type arguments.
     pub(super) fn base_name(&self) -> String {
         match self {
             Self::List(_) => "list".to_owned(),
@@ -161,7 +161,7 @@ impl Type {
         }
     }
 
-    /// The number of types that this type is built from, or `most + 1` if there are more.
+    /// Returns the number of types that this type consists of, or `most + 1` if there are more.
     fn size(&self, most: usize) -> usize {
         let mut sum = 1;
         let mut add = |part: &Self| {
@@ -249,7 +249,7 @@ impl StructType {
         }
     }
 
-    /// The type of a field. The name of a field that is a reserved word also matches its escaped form.
+    /// Returns the type of a field. A reserved word is accepted both escaped and unescaped.
     pub(super) fn field(&self, name: &str) -> Option<Type> {
         match self {
             Self::Declared(decl) => {
@@ -267,7 +267,7 @@ impl StructType {
 }
 
 impl Type {
-    /// The type that a schema declares.
+    /// Returns the type declared by a schema.
     pub(crate) fn of(decl: &Arc<Decl>) -> Self {
         match &decl.kind {
             DeclKind::Dyn => Self::Dyn,
@@ -285,7 +285,7 @@ impl Type {
     }
 }
 
-/// Lists types in the form in which errors show the arguments of a call.
+/// Formats the argument types of a call for errors.
 pub(super) fn show_call(types: &[Type], is_method: bool) -> String {
     let (target, args) = match (is_method, types) {
         (true, [target, args @ ..]) => (format!("{target}."), args),

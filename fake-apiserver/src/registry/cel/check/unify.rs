@@ -1,15 +1,15 @@
-//! `Mapping`: the types bound to type parameters, and assignability of types.
+//! `Mapping`: the types bound to type parameters, and the assignability of types.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::types::Type;
 
-/// Types that type parameters are bound to so far.
+/// The types to which type parameters are bound so far.
 #[derive(Default)]
 pub(super) struct Mapping {
     found: HashMap<usize, Type>,
-    /// The last changes, so that a failed attempt can be undone.
+    /// The last changes, which are undone if an attempt fails.
     trail: Vec<(usize, Option<Type>)>,
     next: usize,
 }
@@ -27,7 +27,7 @@ impl Mapping {
         first
     }
 
-    /// Returns `true` if each type can be assigned to its counterpart; this binds type parameters.
+    /// Returns `true` if each type can be assigned to its counterpart. Binds type parameters.
     pub(super) fn is_assignable(&mut self, from: &[Type], to: &[Type]) -> bool {
         self.trail.clear();
         if self.all_assignable(from, to) {
@@ -79,8 +79,8 @@ impl Mapping {
         }
     }
 
-    /// Tries to bind a parameter to a type. The first `bool` is set on success, the second if the parameter was bound
-    /// already.
+    /// Tries to bind a type parameter to a type. The first `bool` is set on success, the second if the parameter was
+    /// already bound.
     fn stands_for(&mut self, parameter: usize, one: &Type) -> (bool, bool) {
         if matches!(one, Type::Param(it) if *it == parameter) {
             return (true, true);
@@ -117,8 +117,8 @@ impl Mapping {
         }
     }
 
-    /// Replaces the parameters of a type by the types they are bound to. With `to_dyn`, unbound parameters become
-    /// `dyn`.
+    /// Replaces the parameters of a type with the types to which they are bound. With `to_dyn`, unbound parameters
+    /// become `dyn`.
     pub(super) fn substitute(&self, of: &Type, to_dyn: bool) -> Type {
         match of {
             Type::Param(parameter) => match self.found.get(parameter) {
@@ -145,7 +145,7 @@ fn is_nullable(kind: &Type) -> bool {
     )
 }
 
-/// The more general of two types that agree.
+/// Returns the more general of two compatible types.
 pub(super) fn most_general(one: &Type, other: &Type) -> Type {
     match is_equal_or_less_specific(one, other) {
         true => one.clone(),

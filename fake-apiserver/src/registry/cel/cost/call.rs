@@ -41,7 +41,7 @@ impl Coster {
     }
 }
 
-/// Returns the costs of an operator or function, one for each type that its result may have.
+/// Returns the costs of an operator or function, one for each possible type of the result.
 fn prices(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Vec<Price> {
     match (name, args) {
         ("_&&_" | "_||_", [left, right]) => {
@@ -72,7 +72,8 @@ fn prices(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Vec<Price
     }
 }
 
-/// The size of a value. An empty optional has the type of the adjacent value, as in cel-go's checker.
+/// Returns the size of one branch of a conditional. An empty optional has the type of the other branch, as in cel-go's
+/// checker.
 fn size_beside(part: &PartCost, other: &PartCost) -> CostRange {
     match &part.kind {
         Type::Optional(inner) if matches!(**inner, Type::Unknown) && other.kind.is_scalar() => CostRange::ONE,
@@ -80,7 +81,7 @@ fn size_beside(part: &PartCost, other: &PartCost) -> CostRange {
     }
 }
 
-/// A comparison that reads as much as the size of the shorter value.
+/// Returns the cost of a comparison, which depends on the size of the shorter value.
 fn traversal_of_both(left: &PartCost, right: &PartCost) -> Price {
     let max = left.size_or_any().max.min(right.size_or_any().max);
     Price::of(CostRange { min: max.min(1), max }.scaled(TRAVERSAL))
@@ -143,7 +144,7 @@ const TEXTS: &[&str] = &[
     "jsonpatch.escapeKey",
 ];
 
-/// The type that an operator or a function returns.
+/// Returns the type of an operator's or function's result.
 fn result_type(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Type {
     let first = target.or(args.first()).map_or(Type::Unknown, |it| it.kind.clone());
     match name {
@@ -196,7 +197,7 @@ fn result_type(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Type
     }
 }
 
-/// The result type of a function that does not depend on its arguments.
+/// Returns the result type of a function, if it does not depend on the arguments.
 fn fixed_type(name: &str) -> Type {
     match name {
         _ if PREDICATES.contains(&name) => Type::Bool,

@@ -1,4 +1,4 @@
-//! `Coster`: the walk over an expression that adds up its estimated cost.
+//! `Coster`: traverses an expression and adds up its estimated cost.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const LIST: CostRange = CostRange::exactly(costs::LIST);
 const MAP: CostRange = CostRange::exactly(costs::MAP);
 const OBJECT: CostRange = CostRange::exactly(40);
 
-/// Returns the maximum cost of an expression on a value of type `root`.
+/// Returns the maximum cost of an expression about a value of type `root`.
 pub(crate) fn cost(program: &Expression, root: &Arc<Decl>, has_optional_old: bool) -> u64 {
     let mut coster = Coster {
         root: Arc::clone(root),
@@ -27,18 +27,18 @@ pub(crate) fn cost(program: &Expression, root: &Arc<Decl>, has_optional_old: boo
     coster.part(program).cost.max
 }
 
-/// Position of a value in the type of `self`.
+/// Position of a value within `self`.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// The expression computes the value.
+    /// The value is computed by the expression.
     Nowhere,
     At(Arc<Decl>),
-    /// The value has a position, but no declaration describes it.
+    /// The value has a position, but no declared type.
     Lost,
 }
 
 impl Place {
-    /// Moves one step down. As in kube-apiserver's estimate, the first step from `Nowhere` arrives at the root.
+    /// Moves one step down. The first step from `Nowhere` leads to the root, as in kube-apiserver's estimate.
     fn step(&self, root: &Arc<Decl>, step: impl FnOnce(&Decl) -> Option<Arc<Decl>>) -> Self {
         match self {
             Self::Nowhere => Self::At(Arc::clone(root)),
@@ -57,7 +57,7 @@ impl Place {
         }
     }
 
-    /// The size of the items of a list, if its declaration is at hand.
+    /// Returns the size of a list's items, if their type is declared.
     pub(crate) fn element_size(&self) -> Option<CostRange> {
         match self {
             Self::At(decl) => decl.element().and_then(|it| Self::At(it).size()),
@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-/// The sizes of the keys and of the values of a list or a map.
+/// Sizes of the keys and of the values of a list or a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entries {
     is_list: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Returns the smallest range that includes both; `None` if one of them is unknown.
+    /// Returns the smallest range that includes both ranges; `None` if one is unknown.
     pub(crate) fn or(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (one, other) = one.zip(other)?;
         Some(Self {
@@ -86,7 +86,7 @@ impl Entries {
     }
 }
 
-/// Known facts about a part of an expression.
+/// Estimated cost, type and size of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct PartCost {
     pub(crate) cost: CostRange,
@@ -127,7 +127,7 @@ impl PartCost {
         }
     }
 
-    /// Its size, or any size if only its type was found.
+    /// Returns the size. If only the type was determined, returns any size.
     pub(crate) fn size_or_any(&self) -> CostRange {
         match (self.size, &self.kind) {
             (Some(size), _) => size,
@@ -137,10 +137,10 @@ impl PartCost {
     }
 }
 
-/// A macro's variable.
+/// A variable of a macro.
 struct Local {
     name: String,
-    /// Cost of reading it.
+    /// Cost of reading the variable.
     cost: CostRange,
     kind: Type,
     place: Place,
@@ -148,7 +148,7 @@ struct Local {
     entries: Option<Entries>,
 }
 
-/// The state of the walk.
+/// The state of the traversal.
 pub(crate) struct Coster {
     pub(crate) root: Arc<Decl>,
     has_optional_old: bool,
@@ -195,7 +195,7 @@ impl Coster {
     }
 
     fn select(&mut self, select: &SelectExpr) -> PartCost {
-        // A qualified type name counts as one name.
+        // A qualified type name costs as much as one name.
         if let Expr::Select(package) = &select.operand.expr
             && matches!(&package.operand.expr, Expr::Ident(name) if name == "google")
         {
@@ -296,7 +296,7 @@ impl Coster {
         part
     }
 
-    /// A macro on an optional value. cel-go inserts a copy of the target at each use of the macro's variable.
+    /// Estimates a macro on an optional value. cel-go inserts a copy of the target at each use of the macro's variable.
     fn optional_macro(&mut self, it: &ComprehensionExpr) -> PartCost {
         let target = self.part(&it.accu_init);
         let depth = self.locals.len();
@@ -347,7 +347,7 @@ impl Coster {
         });
     }
 
-    /// Returns the cost and the result of a call.
+    /// Returns the estimate of a call, from the cost and the type and size of its result.
     pub(crate) fn called(
         &self,
         cost: CostRange,

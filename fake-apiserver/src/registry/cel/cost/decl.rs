@@ -1,4 +1,4 @@
-//! `Decl`: a type as estimates use it, with the maximum number of elements and the minimum number of bytes of a value.
+//! `Decl`: a declared type, with the maximum number of elements and the minimum number of bytes of its values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::registry::types::names::CEL_RESERVED;
 /// Maximum size of a request, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
-/// A type.
+/// A declared type.
 #[derive(Debug)]
 pub(crate) struct Decl {
     pub(crate) kind: DeclKind,
@@ -17,7 +17,7 @@ pub(crate) struct Decl {
     pub(crate) min_size: u64,
 }
 
-/// The sort of a type.
+/// The kinds of types.
 #[derive(Debug)]
 pub(crate) enum DeclKind {
     Dyn,
@@ -31,7 +31,7 @@ pub(crate) enum DeclKind {
     List(Arc<Decl>),
     Map(Arc<Decl>),
     Object {
-        /// The path to the object, used as its name in errors.
+        /// The path of the object, used as its name in errors.
         name: String,
         /// Fields by their escaped names.
         fields: BTreeMap<String, Arc<Decl>>,
@@ -39,7 +39,7 @@ pub(crate) enum DeclKind {
 }
 
 impl Decl {
-    /// A type with its sizes.
+    /// Creates a type with its size limits.
     pub(crate) fn new(kind: DeclKind, max_elements: u64, min_size: u64) -> Arc<Self> {
         Arc::new(Self {
             kind,
@@ -48,7 +48,7 @@ impl Decl {
         })
     }
 
-    /// The type of a field of an object, by its escaped name.
+    /// Returns the type of a field of an object, by its escaped name.
     pub(crate) fn field(&self, name: &str) -> Option<Arc<Self>> {
         match &self.kind {
             DeclKind::Object { fields, .. } => fields.get(name).cloned(),
@@ -56,7 +56,7 @@ impl Decl {
         }
     }
 
-    /// The type of a field of an object, by its escaped name; a reserved word is also accepted unescaped.
+    /// Returns the type of a field of an object, by its escaped name; a reserved word is also accepted unescaped.
     pub(crate) fn field_or_word(&self, name: &str) -> Option<Arc<Self>> {
         self.field(name).or_else(|| {
             let is_reserved = CEL_RESERVED.contains(&name);
@@ -64,7 +64,7 @@ impl Decl {
         })
     }
 
-    /// The type of the items of a list, or of the values of a map.
+    /// Returns the type of a list's items or of a map's values.
     pub(crate) fn element(&self) -> Option<Arc<Self>> {
         match &self.kind {
             DeclKind::List(element) | DeclKind::Map(element) => Some(Arc::clone(element)),
@@ -72,7 +72,7 @@ impl Decl {
         }
     }
 
-    /// The type of the keys of a map. Keys do not have a declared size, and the estimate does not assume one.
+    /// Returns the type of a map's keys. The size of keys is not declared, and the estimate does not assume one.
     pub(crate) fn key(&self) -> Option<Arc<Self>> {
         matches!(self.kind, DeclKind::Map(_)).then(|| Self::new(DeclKind::String, 0, 2))
     }

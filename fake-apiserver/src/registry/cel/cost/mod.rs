@@ -1,6 +1,6 @@
 //! Estimates of the maximum cost of an expression, which kube-apiserver computes before it stores a CRD (rule O8).
 //!
-//! If the type of an expression is unknown, the estimate is the lowest possible one. The fake then never refuses a rule
+//! If the type of an expression is unknown, its lowest possible cost is assumed. The fake then never refuses a rule
 //! that kube-apiserver accepts.
 
 pub(crate) mod decl;

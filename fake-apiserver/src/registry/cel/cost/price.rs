@@ -1,14 +1,14 @@
-//! Estimated costs of functions by name: functions of the language and of Kubernetes' libraries.
+//! Estimated costs of the functions of CEL and of Kubernetes' libraries.
 
 use super::coster::{Entries, PartCost};
 use super::range::{CostRange, REGEX, TRAVERSAL};
 use super::types::Type;
 use crate::registry::cel::costs;
 
-/// Maximum length of the regular expression behind a named format.
+/// Assumed length of the regular expression of a named format.
 const FORMAT_REGEX: f64 = 128.0;
 
-/// The cost of a call, and the bounds of the size of its result.
+/// Cost of a call, and bounds on the size of its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Price {
     pub(crate) cost: CostRange,
@@ -30,7 +30,7 @@ impl Price {
         }
     }
 
-    /// A cost that includes the cost of the arguments.
+    /// Creates a cost that already includes the cost of the arguments.
     pub(crate) const fn whole(cost: CostRange) -> Self {
         Self {
             includes_args: true,
@@ -62,7 +62,8 @@ fn of_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Price> 
         "check" => Price::of(CostRange::exactly(costs::CHECK)),
         "fieldSelector" | "labelSelector" => {
             let length = argument?;
-            // A list, plus one requirement for every two characters: a struct and its list.
+            // The cost of a list and of one requirement for every two characters; a requirement is a struct with a
+            // list.
             let requirements = length.scaled(0.5).scaled(50.0);
             Price::of(CostRange::exactly(costs::LIST) + length.scaled(TRAVERSAL) + requirements)
         }
@@ -110,7 +111,7 @@ fn of_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Price> 
     })
 }
 
-/// The cost of a method that builds a list from the items of another.
+/// Returns the cost of a method that creates a list from the items of another list.
 fn of_list_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Price> {
     let size = target.size_or_any();
     Some(match name {
@@ -118,7 +119,7 @@ fn of_list_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Pr
             [from, to] => {
                 let written = |part: &PartCost| part.number.map(|it| u64::try_from(it).unwrap_or(0));
                 let (from, to) = (written(from).unwrap_or(0), written(to).unwrap_or(size.max));
-                // kube-apiserver's subtraction wraps below 0, so a slice that ends before it begins is the most
+                // kube-apiserver's subtraction wraps below 0, so a slice with its end before its start is the most
                 // expensive one.
                 listed(1.0, CostRange::exactly(to.wrapping_sub(from)))
             }
@@ -168,7 +169,7 @@ fn of_function(name: &str, args: &[PartCost]) -> Option<Price> {
     })
 }
 
-/// Two comparisons of list items, including the cost of reading strings.
+/// Returns the cost of two comparisons of list items, including the cost of reading strings.
 fn comparison(list: &Type) -> f64 {
     match list {
         Type::List(items) if matches!(**items, Type::String | Type::Bytes) => 2.0 + TRAVERSAL,
@@ -176,7 +177,7 @@ fn comparison(list: &Type) -> f64 {
     }
 }
 
-/// A list of this size.
+/// Returns the cost of creating a list of this size.
 fn listed(factor: f64, size: CostRange) -> Price {
     Price::sized(
         size.scaled(factor) + CostRange::ONE + CostRange::exactly(costs::LIST),
@@ -184,7 +185,7 @@ fn listed(factor: f64, size: CostRange) -> Price {
     )
 }
 
-/// The size of an item of a list.
+/// Returns the size of a list's items.
 fn item_size(list: &PartCost) -> CostRange {
     match (list.place.element_size(), &list.kind) {
         (Some(size), _) => size,
@@ -200,8 +201,8 @@ fn traversal_of_item(list: &PartCost, items: &Type) -> CostRange {
     }
 }
 
-/// Cost of comparing two addresses of 4 or 16 bytes, plus the cost of a mask if `masks` is positive. If `other` is a
-/// string, the cost of parsing it is added.
+/// Returns the cost of comparing two addresses of 4 or 16 bytes, plus the cost of a mask if `masks` is positive. If
+/// `other` is a string, the cost of parsing it is added.
 fn network(masks: u64, other: Option<&PartCost>) -> CostRange {
     let address = CostRange { min: 4, max: 16 };
     let mut cost = (address + address).scaled(TRAVERSAL);
@@ -214,7 +215,7 @@ fn network(masks: u64, other: Option<&PartCost>) -> CostRange {
     }
 }
 
-/// The size of a string after all replacements of `from` by `to`.
+/// Returns the size of a string after all occurrences of `from` were replaced with `to`.
 fn replaced(text: CostRange, from: CostRange, to: CostRange) -> CostRange {
     let divided = |a: u64, b: u64| a.div_ceil(b);
     let (most, kept_most) = match from.min {

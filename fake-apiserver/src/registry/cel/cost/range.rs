@@ -5,10 +5,10 @@ use std::ops::Add;
 /// Cost of traversing a character of a string.
 pub(crate) const TRAVERSAL: f64 = 0.1;
 
-/// Cost of matching a regular expression, for each character of it.
+/// Cost of matching a regular expression, for each of its characters.
 pub(crate) const REGEX: f64 = 0.25;
 
-/// Lower and upper bound. Sums and products saturate.
+/// Lower and upper bound of a cost or a size. Sums and products saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CostRange {
     pub(crate) min: u64,
@@ -40,7 +40,7 @@ impl CostRange {
         }
     }
 
-    /// Returns the smallest range that includes both.
+    /// Returns the smallest range that includes both ranges.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             min: self.min.min(other.min),

@@ -1,14 +1,14 @@
-//! `Type`: the type of an expression, as far as estimates need it.
+//! `Type`: the type of an expression, as far as it affects estimates.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::decl::{Decl, DeclKind};
 
-/// A type.
+/// The type of an expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Type {
-    /// Unknown here, although kube-apiserver's checker finds it.
+    /// Not determined here, although kube-apiserver's checker determines it.
     Unknown,
     /// Determined only at run time.
     Dyn,
@@ -26,12 +26,12 @@ pub(crate) enum Type {
     Map(Rc<Type>, Rc<Type>),
     Object(Arc<Decl>),
     Optional(Rc<Type>),
-    /// A type defined by one of Kubernetes' libraries.
+    /// A type of one of Kubernetes' libraries.
     Named(&'static str),
 }
 
 impl Type {
-    /// Returns the type that a schema declares.
+    /// Returns the type declared by a schema.
     pub(crate) fn of(decl: &Arc<Decl>) -> Self {
         match &decl.kind {
             DeclKind::Dyn => Self::Dyn,
@@ -52,7 +52,7 @@ impl Type {
         Self::List(Rc::new(items))
     }
 
-    /// An optional value of a type; optional types do not nest.
+    /// Returns the optional type of this type; optional types are not nested.
     pub(crate) fn optional(inner: Self) -> Self {
         match inner {
             Self::Optional(_) => inner,
@@ -69,7 +69,7 @@ impl Type {
         }
     }
 
-    /// The type of a field, or of the value of a key.
+    /// Returns the type of an object's field or of a map's values.
     pub(crate) fn field(&self, name: &str) -> Self {
         match self {
             Self::Object(decl) => decl.field_or_word(name).as_ref().map_or(Self::Unknown, Self::of),
@@ -79,7 +79,7 @@ impl Type {
         }
     }
 
-    /// The type that an index expression selects.
+    /// Returns the type of the element selected by an index expression.
     pub(crate) fn element(&self) -> Self {
         match self {
             Self::List(items) => (**items).clone(),
@@ -89,7 +89,7 @@ impl Type {
         }
     }
 
-    /// The type of a macro's variable over a value of this type.
+    /// Returns the type of a macro's variable over values of this type.
     pub(crate) fn iterated(&self) -> Self {
         match self {
             Self::Map(key, _) => (**key).clone(),
@@ -97,7 +97,7 @@ impl Type {
         }
     }
 
-    /// Returns the type inside an optional.
+    /// Returns the type inside an optional type.
     pub(crate) fn inner(&self) -> Self {
         match self {
             Self::Optional(inner) => (**inner).clone(),

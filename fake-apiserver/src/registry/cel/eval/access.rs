@@ -1,4 +1,4 @@
-//! Fields, items and branches of values, and the costs of reading them.
+//! Reads fields, items and branches of values, and charges the costs of reading them.
 
 use super::attributes::{base_cost, is_attribute};
 use super::evaluation::Evaluation;
@@ -30,7 +30,7 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// `has(a.b)`, which costs as much as `a`: the test is charged instead of the variable.
+    /// Evaluates `has(a.b)`. It costs as much as `a`: the test is charged instead of the variable.
     pub(super) fn presence(&mut self, select: &'a SelectExpr) -> Evaluated {
         let is_attribute = is_attribute(&select.operand);
         let operand = match self.value(&select.operand) {
@@ -53,7 +53,7 @@ impl<'a> Evaluation<'a, '_> {
         Ok(CelValue::Bool(is_there))
     }
 
-    /// The type that a name such as `google.protobuf.Duration` denotes.
+    /// Returns the type with a dotted name such as `google.protobuf.Duration`.
     fn message_type(&self, select: &SelectExpr) -> Option<CelValue> {
         let kind = dotted_type(&select.operand, &select.field)?;
         let is_hidden = |name: &str| self.scope.iter().any(|it| it.name == name);
@@ -61,9 +61,8 @@ impl<'a> Evaluation<'a, '_> {
         first.is_none().then_some(kind)
     }
 
-    /// The value of a branch of a conditional. If the value was computed here and is optional, cel-go converts its
-    /// content to a native value and back. This fails for the types of Kubernetes' libraries, and unwraps an optional
-    /// value inside another one.
+    /// Evaluates a branch of a conditional. If an optional value was computed there, cel-go converts its content to a
+    /// native value and back. This fails for the types of Kubernetes' libraries, and unwraps nested optional values.
     pub(super) fn branch(&mut self, expression: &'a Expression) -> Evaluated {
         let value = self.attribute(expression)?;
         if is_attribute(expression) {
@@ -85,7 +84,7 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// `container[key]`
+    /// Evaluates `container[key]`.
     pub(super) fn index(&mut self, container: &'a Expression, key: &'a Expression) -> Evaluated {
         self.meter.charge(base_cost(container))?;
         let container = self.value(container)?;
@@ -107,7 +106,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 }
 
-/// A field of a value; `None` if the value does not have it.
+/// Returns a field of a value; `None` if the value does not have it.
 fn field(value: &CelValue, name: &str) -> Option<CelValue> {
     match value {
         CelValue::Map(map) => operators::field(map, name),

@@ -2,10 +2,10 @@
 
 use crate::api::field::quote;
 
-/// An error, and the rest of the text at which it was found, if Go shows it.
+/// An error, and the rest of the text at its position if Go prints it.
 type Problem<'t> = (&'static str, &'t str);
 
-/// Returns the error of a text that is not an address.
+/// Returns the error for a text that is not an address.
 pub(super) fn problem(text: &str) -> String {
     let (what, at) = match text.find(['.', ':', '%']) {
         None => ("unable to parse IP", ""),
@@ -22,7 +22,7 @@ pub(super) fn problem(text: &str) -> String {
     }
 }
 
-/// The error in an IPv4 address, or in one at the end of an IPv6 address.
+/// Returns the error in an IPv4 address, which may be the end of an IPv6 address.
 fn in_v4(text: &str) -> Option<Problem<'_>> {
     let (mut value, mut digits, mut fields) = (0_u32, 0, 0);
     for (at, it) in text.char_indices() {
@@ -101,7 +101,7 @@ fn in_v6(text: &str) -> Option<Problem<'_>> {
     }
 }
 
-/// The error in an IPv4 address after this many bytes of an IPv6 address.
+/// Returns the error in an IPv4 address that follows `bytes` bytes of an IPv6 address.
 fn in_embedded(text: &str, bytes: usize, is_short: bool) -> Option<Problem<'_>> {
     match bytes {
         13.. => Some((

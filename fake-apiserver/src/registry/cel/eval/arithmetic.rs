@@ -1,4 +1,4 @@
-//! Arithmetic of numbers, times and durations, with the errors of cel-go's `common/types/overflow.go`.
+//! Arithmetic with numbers, times and durations, with the errors of cel-go's `common/types/overflow.go`.
 
 use super::values::{EvalFailure, Evaluated, overload};
 use crate::registry::cel::objects::Value as CelValue;
@@ -7,7 +7,7 @@ const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
 
-/// Computes `left + right` and similar expressions; `name` is the name of the operator.
+/// Computes `left + right` or another arithmetic operation; `name` is the operator.
 pub(super) fn compute(name: &str, left: &CelValue, right: &CelValue) -> Evaluated {
     match (left, right) {
         (CelValue::Int(left), CelValue::Int(right)) => int(name, *left, *right),
@@ -21,7 +21,7 @@ fn error(text: &str) -> EvalFailure {
     EvalFailure::Error(text.to_owned())
 }
 
-/// Defines the arithmetic of one integer type.
+/// Defines a function for the arithmetic of one integer type.
 macro_rules! integer {
     ($name:ident, $type:ty, $value:path, $overflow:expr) => {
         fn $name(name: &str, left: $type, right: $type) -> Evaluated {

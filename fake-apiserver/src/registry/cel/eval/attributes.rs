@@ -3,7 +3,7 @@
 use crate::registry::cel::ast::{Expr, Expression};
 use crate::registry::cel::syntax::{OPTIONAL_INDEX, OPTIONAL_SELECT};
 
-/// Cost of a value from which fields or items are selected. A variable and its fields are free.
+/// Returns the cost of selecting a field or an item from a value; 0 for a variable and its fields.
 pub(super) fn base_cost(operand: &Expression) -> u64 {
     let is_conditional = matches!(&operand.expr, Expr::Call(call) if call.func_name == "_?_:_");
     u64::from(!is_conditional && !is_attribute(operand))

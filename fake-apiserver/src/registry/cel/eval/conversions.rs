@@ -8,7 +8,7 @@ use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::Value as CelValue;
 use crate::registry::cel::times::{Duration, Time};
 
-/// Calls a conversion with one argument; `None` if the name is not a conversion.
+/// Calls a conversion with one argument; returns `None` if `name` is not a conversion.
 pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
     Some(match name {
         "bool" => to_bool(value),
@@ -24,7 +24,7 @@ pub(super) fn call(name: &str, value: &CelValue) -> Option<Evaluated> {
                 Some(length) => Ok(CelValue::Duration(length)),
                 None => unable(value, DURATION_NAME),
             },
-            // cel-go declares this conversion, but cannot do it.
+            // cel-go declares this conversion, but its implementation fails.
             CelValue::Int(_) => unable(value, DURATION_NAME),
             _ => Err(overload()),
         },
@@ -93,7 +93,7 @@ fn to_int(value: &CelValue) -> Evaluated {
         CelValue::Int(_) => Ok(value.clone()),
         CelValue::UInt(number) => i64::try_from(*number).map_or_else(|_| overflow(), |it| Ok(CelValue::Int(it))),
         CelValue::Float(number) => {
-            // Both bounds are excluded, because their neighbours do not fit into 64 bits.
+            // Both bounds are excluded, because the next numbers do not fit into 64 bits.
             let is_inside = number.is_finite() && *number > -9_223_372_036_854_775_808.0;
             match is_inside && *number < 9_223_372_036_854_775_807.0 {
                 #[expect(clippy::cast_possible_truncation, reason = "the fraction is truncated")]
@@ -157,7 +157,7 @@ fn to_string(value: &CelValue) -> Option<Evaluated> {
     Some(Ok(CelValue::String(Arc::new(text))))
 }
 
-/// A number of nanoseconds in seconds, with as many digits as it needs.
+/// Formats nanoseconds as seconds, with as many digits as necessary.
 fn seconds(nanoseconds: i64) -> String {
     let (whole, rest) = (
         nanoseconds.unsigned_abs() / 1_000_000_000,
@@ -171,7 +171,7 @@ fn seconds(nanoseconds: i64) -> String {
     }
 }
 
-/// Go's `strconv.FormatFloat(number, 'g', -1, 64)`.
+/// Formats a number like Go's `strconv.FormatFloat(number, 'g', -1, 64)`.
 pub(super) fn float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -191,7 +191,7 @@ pub(super) fn float(number: f64) -> String {
     format!("{number}")
 }
 
-/// The error for a value of a library that cel-go cannot convert back to a CEL value.
+/// Returns the error for a library value that cel-go cannot convert back to a CEL value.
 pub(super) fn unsupported(value: &CelValue) -> String {
     let shown = match call("string", value).or_else(|| network::call("string", false, std::slice::from_ref(value))) {
         Some(Ok(CelValue::String(text))) => text.to_string(),

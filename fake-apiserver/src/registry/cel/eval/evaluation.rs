@@ -1,4 +1,4 @@
-//! `Evaluation`: the walk over an expression, with its variables.
+//! `Evaluation`: traverses an expression and evaluates it, with its variables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::registry::cel::library::{TYPE_NAMES, type_value};
 use crate::registry::cel::objects::{Key, Map as CelMap, OptionalValue, Value as CelValue};
 use crate::registry::cel::syntax::OPTIONAL_TARGET;
 
-/// Calls a function that only some expressions have, with its arguments, the target of a method first; `None` if it is
-/// unknown.
+/// Calls a function that is only available to some expressions. For a method, the first argument is the target. Returns
+/// `None` for other functions.
 pub(crate) type MoreFunctions = fn(name: &str, args: &[CelValue]) -> Option<Evaluated>;
 
-/// No further functions.
+/// Always returns `None`: no additional functions.
 pub(crate) fn no_more_functions(_: &str, _: &[CelValue]) -> Option<Evaluated> {
     None
 }
 
-/// Evaluates an expression with these variables and the functions of `functions`.
+/// Evaluates an expression with these variables and additional functions.
 pub(crate) fn evaluate<'a>(
     plan: &'a Plan,
     functions: MoreFunctions,
@@ -43,7 +43,7 @@ pub(crate) fn evaluate<'a>(
     evaluation.value(&plan.expression)
 }
 
-/// Evaluates a part that does not name variables.
+/// Evaluates a part of an expression that does not contain variables.
 pub(super) fn evaluate_part<'a>(
     part: &'a Expression,
     constants: &'a HashMap<u64, CelValue>,
@@ -59,10 +59,10 @@ pub(super) fn evaluate_part<'a>(
     evaluation.value(part)
 }
 
-/// One evaluation.
+/// The state of one evaluation.
 pub(crate) struct Evaluation<'a, 'm> {
     pub(crate) functions: MoreFunctions,
-    /// Values of constant parts, which are free.
+    /// Values of constant parts, which cost nothing.
     pub(super) constants: &'a HashMap<u64, CelValue>,
     /// Variables, innermost last.
     pub(super) scope: Vec<Slot<'a>>,
@@ -73,11 +73,11 @@ pub(crate) struct Evaluation<'a, 'm> {
 pub(super) struct Slot<'a> {
     pub(super) name: &'a str,
     pub(super) value: SlotValue<'a>,
-    /// Cost of computing its value.
+    /// Cost of computing the value.
     pub(super) cost: u64,
 }
 
-/// The value of a variable. The variable of a macro may hold an error.
+/// The value of a variable. The variable of a macro may contain an error.
 pub(super) enum SlotValue<'a> {
     Known(Result<CelValue, String>),
     /// The variable is evaluated on first use.
@@ -121,7 +121,7 @@ impl<'a> Evaluation<'a, '_> {
     pub(super) fn ident(&mut self, name: &str) -> Evaluated {
         let name = name.strip_prefix('.').unwrap_or(name);
         let Some(at) = self.scope.iter().rposition(|it| it.name == name) else {
-            // The name of a type is free.
+            // Reading a type name costs nothing.
             return match TYPE_NAMES.contains(&name) {
                 true => Ok(type_value(name)),
                 false => Err(EvalFailure::Error(format!("no such attribute(s): {name}"))),
@@ -148,7 +148,7 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// The value of a branch of a conditional, or of a key. If it is an attribute, its variable is free.
+    /// Evaluates a branch of a conditional, or a key. If it is an attribute, its variable costs nothing.
     pub(super) fn attribute(&mut self, expression: &'a Expression) -> Evaluated {
         let value = self.value(expression);
         if is_attribute(expression) {
@@ -245,7 +245,7 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// Evaluates two parts, and returns the first error only after both were evaluated.
+    /// Evaluates two parts. The first error is only returned after both were evaluated.
     fn both(
         &mut self,
         left: &'a Expression,
@@ -259,7 +259,7 @@ impl<'a> Evaluation<'a, '_> {
         })
     }
 
-    /// `&&` and `||`: if one side decides the result, an error on the other side is ignored.
+    /// Evaluates `&&` and `||`. If one side determines the result, an error on the other side is ignored.
     fn junction(&mut self, left: &'a Expression, right: &'a Expression, decides: bool) -> Evaluated {
         let left = match self.value(left) {
             Ok(CelValue::Bool(value)) if value == decides => return Ok(CelValue::Bool(decides)),
@@ -279,7 +279,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 }
 
-/// Returns `true` if a constant list is used as a set, in which lookups are free.
+/// Returns `true` if a constant list is treated as a set, in which lookups cost nothing.
 fn is_set(items: &[CelValue]) -> bool {
     items.iter().all(|it| {
         matches!(

@@ -1,4 +1,4 @@
-//! `'…'.format([…])`, after cel-go's library `strings` in its second version and the English locale.
+//! `'…'.format([…])`, after version 2 of cel-go's `strings` library with the English locale.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::api::field::quote;
 use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Value as CelValue};
 
-/// Digits after the point, if a clause does not specify them.
+/// Number of digits after the decimal point, if a clause does not specify it.
 const PRECISION: usize = 6;
 
-/// Maximum number of digits after the point, and maximum width of a number.
+/// Maximum number of digits after the decimal point, and maximum width of a number.
 const PRECISION_MAX: usize = 1_000;
 
-/// Replaces the clauses of a format string by the formatted arguments.
+/// Replaces the clauses of a format string with the formatted arguments.
 pub(super) fn call(text: &str, args: &[CelValue], meter: &mut Meter) -> Evaluated {
     let mut made = String::with_capacity(text.len());
     let (mut rest, mut next) = (text, 0);
@@ -48,7 +48,7 @@ fn fail(error: String) -> Evaluated {
     Err(EvalFailure::Error(error))
 }
 
-/// Formats an argument by a clause, and returns the length of the clause.
+/// Formats an argument according to a clause, and returns the length of the clause as well.
 fn clause(text: &str, arg: &CelValue) -> Result<(String, usize), String> {
     let mut precision = None;
     let mut length = 0;
@@ -98,7 +98,7 @@ fn string(arg: &CelValue) -> Result<String, String> {
     }
 }
 
-/// A scalar as text.
+/// Formats a scalar as text.
 fn plain(arg: &CelValue) -> Result<String, String> {
     if let Some(name) = type_of_type(arg) {
         return Ok(name);
@@ -110,7 +110,7 @@ fn plain(arg: &CelValue) -> Result<String, String> {
     }
 }
 
-/// The name of the type that a type value denotes.
+/// Returns the name of the type if a value is a type.
 fn type_of_type(arg: &CelValue) -> Option<String> {
     let is_type = type_name(arg) == "type";
     match (is_type, arg) {
@@ -119,7 +119,7 @@ fn type_of_type(arg: &CelValue) -> Option<String> {
     }
 }
 
-/// Formats a value as a literal of the language.
+/// Formats a value as a CEL literal.
 fn literal(arg: &CelValue) -> Result<String, String> {
     Ok(match arg {
         CelValue::List(items) => {
@@ -159,7 +159,7 @@ fn decimal(arg: &CelValue) -> Result<String, String> {
     }
 }
 
-/// Reads a number, or a string that spells NaN or an infinity.
+/// Returns a number; the strings for NaN and infinity are converted.
 fn number(arg: &CelValue, clause: &str) -> Result<f64, String> {
     match arg {
         CelValue::Float(number) => Ok(*number),
@@ -199,7 +199,7 @@ fn fixed(arg: &CelValue, precision: usize) -> Result<String, String> {
     Ok(format!("{sign}{grouped}{fraction}"))
 }
 
-/// Formats a number in scientific notation; the precision of the clause is its width.
+/// Formats a number in scientific notation. The precision of the clause is used as its width.
 fn scientific(arg: &CelValue, width: usize) -> Result<String, String> {
     let number = number(arg, "scientific")?;
     if !number.is_finite() {

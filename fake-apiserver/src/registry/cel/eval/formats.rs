@@ -8,11 +8,11 @@ use crate::registry::cel::times::Time;
 use crate::registry::types::names;
 use crate::registry::types::url::Url;
 
-/// A format.
+/// A named format.
 #[derive(Debug)]
 pub(super) struct Format {
     name: &'static str,
-    /// Maximum length assumed for its regular expression, used to compute costs.
+    /// Assumed length of the regular expression, used to compute costs.
     regex_size: usize,
     check: fn(&str) -> Vec<String>,
 }
@@ -31,7 +31,7 @@ impl Opaque for &'static Format {
     }
 }
 
-/// Creates a format with its check.
+/// Creates a format with its validation function.
 const fn format(name: &'static str, regex_size: usize, check: fn(&str) -> Vec<String>) -> Format {
     Format {
         name,
@@ -65,7 +65,7 @@ fn wrong_if(is_wrong: bool, text: &str) -> Vec<String> {
     Vec::from_iter(is_wrong.then(|| text.to_owned()))
 }
 
-/// `strfmt`'s base64: groups of four characters. The last group may be padded.
+/// Checks base64 like `strfmt`: groups of four characters. The last group may be padded.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let is_digit = |it: u8| it.is_ascii_alphanumeric() || it == b'+' || it == b'/';
@@ -90,7 +90,7 @@ fn is_uuid(text: &str) -> bool {
     plain.len() == 32 && plain.iter().all(u8::is_ascii_hexdigit) && (!has_dashes || (text.len() == 36 && are_placed))
 }
 
-/// Calls a function; `None` if this library does not have it.
+/// Calls a function of formats; returns `None` for other functions.
 pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
     match (name, args) {
         ("format.named", [CelValue::String(text)]) => Some(Ok(optional(named(text)))),
@@ -116,7 +116,7 @@ fn of(value: &CelValue) -> Option<&'static Format> {
     }
 }
 
-/// Maximum length of the regular expression of a value that is a format.
+/// Returns the assumed length of a format's regular expression; `None` if the value is not a format.
 pub(super) fn regex_size(value: &CelValue) -> Option<usize> {
     of(value).map(|it| it.regex_size)
 }

@@ -1,4 +1,4 @@
-//! Functions of the language and of Kubernetes' libraries.
+//! Calls the functions of CEL and of Kubernetes' libraries.
 
 use super::attributes::base_cost;
 use super::evaluation::Evaluation;
@@ -33,7 +33,7 @@ impl<'a> Evaluation<'a, '_> {
             && target == OPTIONAL_TARGET
             && name == "value"
         {
-            // cel-go evaluates its second copy of the target to read the value.
+            // cel-go evaluates another copy of the target to read its value.
             let target = self.scope.iter().rfind(|it| it.name == OPTIONAL_TARGET);
             let cost = target.map_or(0, |it| it.cost);
             self.meter.charge(cost)?;
@@ -54,7 +54,7 @@ impl<'a> Evaluation<'a, '_> {
         result
     }
 
-    /// `a.?b` and `a[?b]`; an absent value is free.
+    /// Evaluates `a.?b` and `a[?b]`. An absent value costs nothing.
     fn optional_entry(&mut self, container: &'a Expression, key: &'a Expression) -> Evaluated {
         self.meter.charge(base_cost(container))?;
         let container = self.value(container)?;
@@ -66,9 +66,9 @@ impl<'a> Evaluation<'a, '_> {
         Ok(entry)
     }
 
-    /// Evaluates the arguments of a call, the target of a method first, or returns the error of one of them. With up to
-    /// two arguments, all are evaluated and the call is charged even if one fails. With more, evaluation stops at the
-    /// first error; the call is charged only if the failing argument was the last.
+    /// Evaluates the arguments of a call and returns them, with the target of a method first, or returns the error of
+    /// one of them. With up to two arguments, all are evaluated and the call is charged even if one fails. With more
+    /// arguments, the first error ends the evaluation; the call is only charged if the last argument failed.
     fn arguments(&mut self, call: &'a CallExpr) -> Result<Result<Vec<CelValue>, String>, EvalFailure> {
         let count = call.args.len() + usize::from(call.target.is_some());
         let mut args = Vec::with_capacity(count);
@@ -95,7 +95,7 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// `or` and `orValue`: evaluates the alternative only if it is needed. The call itself is free.
+    /// Evaluates `or` and `orValue`. The alternative is only evaluated if it is used. The call itself costs nothing.
     fn alternative(&mut self, name: &str, target: &'a Expression, other: &'a Expression) -> Evaluated {
         let value = self.value(target)?;
         let Ok(optional) = <&OptionalValue>::try_from(&value) else {
@@ -109,7 +109,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 }
 
-/// Calls a function; `None` if it is unknown for these arguments.
+/// Calls a function; returns `None` if it does not exist for these arguments.
 fn common(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> Option<Evaluated> {
     let found = match (name, args) {
         ("dyn", [value]) if !is_method => Some(Ok(value.clone())),

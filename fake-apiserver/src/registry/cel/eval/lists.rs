@@ -10,7 +10,7 @@ use super::values::{EvalFailure, Evaluated, list, optional, overload};
 use crate::registry::cel::costs;
 use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 
-/// Calls a function of lists; `None` if this library does not have it.
+/// Calls a function of lists; returns `None` for other functions.
 pub(super) fn call(name: &str, args: &[CelValue], meter: &mut Meter) -> Option<Evaluated> {
     let [CelValue::List(items), rest @ ..] = args else {
         return range(name, args, meter);
@@ -88,7 +88,7 @@ fn extreme(items: &[CelValue], name: &str, wanted: Ordering) -> Evaluated {
     Ok(found.clone())
 }
 
-/// The sum of the items of a list; 0 for an empty list.
+/// Returns the sum of a list's items; 0 for an empty list.
 fn sum(items: &[CelValue]) -> Evaluated {
     let Some((first, rest)) = items.split_first() else {
         return Ok(CelValue::Int(0));
@@ -106,7 +106,7 @@ fn sum(items: &[CelValue]) -> Evaluated {
         .try_fold(first.clone(), |sum, item| arithmetic::compute("_+_", &sum, item))
 }
 
-/// The first index of an item; -1 if the list does not contain it.
+/// Returns the first index of an item; -1 if the list does not contain it.
 fn position<'v>(
     mut items: impl Iterator<Item = (usize, &'v CelValue)>,
     wanted: &CelValue,
@@ -136,7 +136,7 @@ fn slice(items: &[CelValue], start: i64, end: i64) -> Evaluated {
     }
 }
 
-/// The items, with nested lists flattened down to `depth` levels.
+/// Flattens nested lists, up to `depth` levels.
 fn flatten(items: &[CelValue], depth: i64, meter: &mut Meter) -> Result<Vec<CelValue>, EvalFailure> {
     meter.work(items.len())?;
     let mut flat = Vec::with_capacity(items.len());
@@ -172,7 +172,7 @@ fn distinct(items: &[CelValue], meter: &mut Meter) -> Evaluated {
     Ok(list(found))
 }
 
-/// The contents of the optional items that have a value.
+/// Returns the contents of the optional items that have a value.
 fn unwrap(items: &[CelValue]) -> Evaluated {
     let mut found = Vec::new();
     for item in items {
@@ -252,7 +252,7 @@ pub(super) fn order(one: &CelValue, other: &CelValue) -> Result<Ordering, &'stat
     })
 }
 
-/// Fails if comparing each item with each other one exceeds the cost limit. The call itself is charged later.
+/// Fails if comparing each item with every other one would exceed the cost limit. The call itself is charged later.
 fn charge_comparisons(items: &[CelValue], meter: &mut Meter) -> Result<(), EvalFailure> {
     let pairs = items.len().saturating_mul(items.len());
     meter.charge_ahead((pairs as u64).saturating_mul(2))?;

@@ -1,4 +1,4 @@
-//! Loops, which macros expand to, and the variables that macros bind.
+//! Evaluates loops, to which macros expand, and the variables that macros bind.
 
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ impl<'a> Evaluation<'a, '_> {
         result
     }
 
-    /// A macro that binds a variable, which is evaluated on first use. The target of a macro on optional values is
-    /// evaluated at once, because the macro tests it first.
+    /// Evaluates a macro that binds a variable. The variable is evaluated on first use. The target of a macro on an
+    /// optional value is evaluated immediately, because the macro tests it first.
     pub(super) fn binding(&mut self, it: &'a ComprehensionExpr) -> Evaluated {
         let depth = self.scope.len();
         let mut slot = Slot {
@@ -68,7 +68,7 @@ impl<'a> Evaluation<'a, '_> {
         result
     }
 
-    /// Runs all steps. The variable at `at` is the accumulator; the variables of the item follow it.
+    /// Runs all iterations. The accumulator is at index `at` of the scope, followed by the variables of the item.
     pub(super) fn iterate(
         &mut self,
         it: &'a ComprehensionExpr,
@@ -114,7 +114,7 @@ impl<'a> Evaluation<'a, '_> {
         Ok(())
     }
 
-    /// A step that adds to the accumulated list or map; `None` for any other step.
+    /// Runs a step that adds to the accumulated list or map; returns `None` for other steps.
     fn collect(&mut self, step: &'a Expression, accu: &str, at: usize) -> Option<Result<(), EvalFailure>> {
         let Expr::Call(call) = &step.expr else { return None };
         match (call.func_name.as_str(), call.args.as_slice()) {
@@ -184,7 +184,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 }
 
-/// The type of a value that is not a list or map, as Go names it.
+/// Returns the Go type of a value that is neither a list nor a map.
 fn go_type(value: &CelValue) -> &str {
     match value {
         CelValue::Int(_) => "types.Int",

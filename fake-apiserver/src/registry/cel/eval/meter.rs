@@ -6,23 +6,23 @@ use std::sync::Arc;
 use super::values::EvalFailure;
 use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 
-/// Maximum work of an evaluation that CEL does not charge for: copies of values and comparisons within them. Reading
-/// ten parts costs one unit, so the bound equals the parts that [`Meter::CALL`] units read. Rules in requests of up to
-/// 3 MiB stay far below it.
+/// Maximum amount of work that CEL does not charge for in one evaluation: copies of values and comparisons within them.
+/// Reading ten parts costs one unit, so the limit equals the number of parts that can be read for [`Meter::CALL`]
+/// units. Rules in requests of up to 3 MiB do not come close to it.
 const WORK_MAX: u64 = 10 * Meter::CALL;
 
-/// Unordered lists: sets and lists of maps with keys. Only their identity is kept, so that a list made
-/// from one of them has an order.
+/// Lists without a defined order: sets, and lists of maps with keys. Lists are identified by their addresses, so a list
+/// that is computed from one of them is ordered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unordered(Arc<BTreeSet<usize>>);
 
 impl Unordered {
-    /// Adds a list, which lives as long as this is used.
+    /// Adds a list. It must not be dropped while this is used.
     pub(crate) fn insert(&mut self, list: &Arc<Vec<CelValue>>) {
         Arc::make_mut(&mut self.0).insert(Arc::as_ptr(list).addr());
     }
 
-    /// Adds the lists of another value.
+    /// Adds the lists in `other`.
     pub(crate) fn extend(&mut self, other: &Self) {
         if !other.0.is_empty() {
             Arc::make_mut(&mut self.0).extend(other.0.iter().copied());
@@ -40,7 +40,7 @@ pub(crate) struct Meter {
     spent: u64,
     limit: u64,
     work: u64,
-    /// Lists without an order of items. The variables of the evaluation keep them alive.
+    /// Lists without a defined order. The variables of the evaluation keep them alive.
     unordered: Unordered,
 }
 
@@ -57,12 +57,12 @@ impl Meter {
         }
     }
 
-    /// Returns the meter of an evaluation with these unordered lists in its variables.
+    /// Sets the unordered lists among the variables.
     pub(crate) fn with_unordered(self, unordered: Unordered) -> Self {
         Self { unordered, ..self }
     }
 
-    /// Returns `true` if the items of a list have no order.
+    /// Returns `true` if a list is unordered.
     pub(super) fn is_unordered(&self, list: &Arc<Vec<CelValue>>) -> bool {
         self.unordered.contains(list)
     }
@@ -80,7 +80,7 @@ impl Meter {
         }
     }
 
-    /// Fails if this additional cost would exceed the limit, without charging it.
+    /// Fails if this additional cost would exceed the limit. The cost is not charged yet.
     pub(crate) fn charge_ahead(&mut self, cost: u64) -> Result<(), EvalFailure> {
         match self.spent.saturating_add(cost) > self.limit {
             true => Err(self.exhaust()),
@@ -93,12 +93,12 @@ impl Meter {
         self.spent = self.spent.saturating_sub(cost);
     }
 
-    /// Charges the cost of reading this much of a string or a list.
+    /// Charges the cost of reading a string or list of this size.
     pub(crate) fn charge_traversal(&mut self, size: usize, factor: usize) -> Result<(), EvalFailure> {
         self.charge((size.saturating_mul(factor)).div_ceil(10) as u64)
     }
 
-    /// Counts copies and comparisons, which are free in CEL.
+    /// Counts copies and comparisons, for which CEL does not charge.
     pub(crate) fn work(&mut self, copies: usize) -> Result<(), EvalFailure> {
         self.work = self.work.saturating_add(copies as u64);
         match self.work > WORK_MAX {
@@ -114,8 +114,8 @@ impl Meter {
     }
 }
 
-/// Returns the number of parts that a walk over a value visits. Counting stops above `most`, because a value with
-/// shared parts can have too many to visit.
+/// Returns the number of parts of a value. Stops counting above `most`, because a value with shared parts can have too
+/// many to visit.
 pub(crate) fn weight(value: &CelValue, most: usize) -> usize {
     let mut sum: usize = 1;
     let mut add = |more: usize, part: &CelValue| {

@@ -1,11 +1,11 @@
-//! Errors of functions and operators whose arguments have other types, by the table of functions.
+//! Errors of functions and operators for arguments of unsupported types, according to the table of functions.
 
 use super::values::{EvalFailure, NO_OVERLOAD, overload};
 use crate::registry::cel::check::{Mismatch, Type, has_overload, mismatch};
 use crate::registry::cel::library::{TYPE_START, type_name};
 use crate::registry::cel::objects::Value as CelValue;
 
-/// The error of a function that is not implemented for its arguments.
+/// Returns the error of a function that is not implemented for its arguments.
 pub(super) fn of_function(name: &str, args: &[CelValue]) -> EvalFailure {
     match mismatch(name) {
         Mismatch::Types => of_types(name, args),
@@ -14,7 +14,8 @@ pub(super) fn of_function(name: &str, args: &[CelValue]) -> EvalFailure {
     }
 }
 
-/// The error of a function that found its arguments unsupported: it names their types if no overload has these types.
+/// Returns the error of a function that does not support its arguments. The error contains their types if no overload
+/// is declared for them.
 pub(super) fn within_function(name: &str, is_method: bool, args: &[CelValue]) -> EvalFailure {
     let fits = |kind: &Type, at: usize| args.get(at).is_some_and(|it| is_of(it, kind));
     match mismatch(name) {
@@ -23,8 +24,8 @@ pub(super) fn within_function(name: &str, is_method: bool, args: &[CelValue]) ->
     }
 }
 
-/// The error of an operator: cel-go names the operator if the type of the left operand does not support it. A string
-/// reports every unsupported operator by itself.
+/// Returns the error of an operator. Like cel-go, it contains the operator if the type of the left operand does not
+/// support it. A string operand reports every unsupported operator itself.
 pub(super) fn of_operator(name: &str, left: &CelValue) -> EvalFailure {
     let is_string = matches!(left, CelValue::String(_));
     match is_string || has_overload(name, false, 1, |kind, _| is_of(left, kind)) {
@@ -42,7 +43,7 @@ fn of_name(name: &str) -> EvalFailure {
     EvalFailure::Error(format!("{NO_OVERLOAD}: {name}"))
 }
 
-/// Returns `true` if a value has a declared type. The first entry of a list or map represents the others, as in cel-go.
+/// Returns `true` if a value has a declared type. Only the first entry of a list or map is checked, as in cel-go.
 fn is_of(value: &CelValue, kind: &Type) -> bool {
     match (kind, value) {
         (Type::Dyn | Type::Any | Type::Error | Type::Param(_), _)

@@ -1,5 +1,5 @@
-//! Evaluates expressions, and counts their cost as kube-apiserver does; an evaluation that exceeds the limit fails
-//! (rule O8).
+//! Evaluates expressions and counts their cost like kube-apiserver. An evaluation that exceeds the limit fails (rule
+//! O8).
 //!
 //! This module implements variables, macros, operators and functions. It does not depend on schemas or objects.
 

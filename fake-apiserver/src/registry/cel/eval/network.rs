@@ -9,7 +9,7 @@ use crate::api::field::quote;
 use crate::registry::cel::objects::{Opaque, Value as CelValue};
 use crate::registry::types::net;
 
-/// An address.
+/// An IP address.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ip(IpAddr);
 
@@ -29,7 +29,7 @@ impl Opaque for Cidr {
     }
 }
 
-/// The size of an address or a range in bytes, used to compute costs.
+/// Returns the size of an address or a range in bytes, used to compute costs.
 pub(super) fn size(value: &CelValue) -> Option<usize> {
     if let Some(Ip(address)) = value_of(value) {
         return Some(if address.is_ipv4() { 4 } else { 16 });
@@ -44,7 +44,7 @@ fn value_of<T: Opaque>(value: &CelValue) -> Option<&T> {
     }
 }
 
-/// Calls a function; `None` if this library does not have it.
+/// Calls a function of addresses and ranges; returns `None` for other functions.
 pub(super) fn call(name: &str, is_method: bool, args: &[CelValue]) -> Option<Evaluated> {
     match (name, is_method, args) {
         ("ip", false, [CelValue::String(text)]) => Some(parse_ip(text).map(ip)),
@@ -114,7 +114,7 @@ fn of_cidr(name: &str, address: IpAddr, length: u32, args: &[CelValue]) -> Optio
         ("ip", []) => ip(address),
         ("prefixLength", []) => CelValue::Int(i64::from(length)),
         ("masked", []) => cidr(net::masked(address, length), length),
-        // Go reports an invalid address as an unsupported argument.
+        // For an invalid address, Go returns the error for an argument of an unsupported type.
         ("containsIP", [CelValue::String(text)]) => match parse_ip(text) {
             Ok(it) => contains(it, length),
             Err(_) => return Some(Err(overload())),
@@ -166,7 +166,7 @@ fn parse_cidr(text: &str) -> Result<(IpAddr, u32), EvalFailure> {
     }
 }
 
-/// Go's error text for an invalid prefix.
+/// Returns Go's error for an invalid prefix.
 fn wrong_in_prefix(text: &str) -> String {
     let Some((address, length)) = text.rsplit_once('/') else {
         return "no '/'".to_owned();

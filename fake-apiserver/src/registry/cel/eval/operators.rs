@@ -1,4 +1,4 @@
-//! The operators and their costs.
+//! The operators of CEL and their costs.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -12,8 +12,8 @@ use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Map, OptionalValue, Value as CelValue};
 use crate::registry::types::names::CEL_RESERVED;
 
-/// Maximum length of a concatenated list. kube-apiserver does not need such a limit, because its lists share their
-/// common parts.
+/// Maximum length of a concatenated list. kube-apiserver does not need this limit, because its lists share common
+/// parts.
 const ITEMS_MAX: usize = 2_000_000;
 
 pub(crate) fn is_binary(name: &str) -> bool {
@@ -40,7 +40,7 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
     match name {
         "_==_" | "_!=_" => {
             match (name, &left) {
-                // A value of a library has a constant cost of comparison.
+                // Comparing library values has a constant cost.
                 ("_==_", CelValue::Opaque(_)) if <&OptionalValue>::try_from(&left).is_err() => meter.charge(1)?,
                 _ => meter.charge_traversal(size(&left).min(size(&right)), 1)?,
             }
@@ -75,7 +75,8 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
     }
 }
 
-/// A value of a Kubernetes library cannot be compared with a value of another type on its right, except with null.
+/// Returns `true` if `left` is a library value and `right` is a value of another type that is not null: cel-go cannot
+/// compare them.
 fn is_incomparable(left: &CelValue, right: &CelValue) -> bool {
     let is_library = matches!(left, CelValue::Opaque(_)) && <&OptionalValue>::try_from(left).is_err();
     is_library && !matches!(right, CelValue::Null) && type_name(left) != type_name(right)
@@ -88,7 +89,7 @@ fn compute(name: &str, left: &CelValue, right: &CelValue) -> Evaluated {
     }
 }
 
-/// Compares two values. A shared part is visited at each occurrence, and each visit counts as work.
+/// Compares two values. A shared part is visited at each of its occurrences, and each visit counts as work.
 pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, EvalFailure> {
     let optional = |value| <&OptionalValue>::try_from(value).ok();
     match (left, right) {
@@ -128,7 +129,8 @@ pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Res
     }
 }
 
-/// Returns `true` if a set, or a list of maps with keys, has each item of another list, as Kubernetes compares them.
+/// Returns `true` if a set, or a list of maps with keys, contains every item of another list, as Kubernetes compares
+/// them.
 fn holds_all(set: &[CelValue], items: &[CelValue], meter: &mut Meter) -> Result<bool, EvalFailure> {
     let keys: Option<HashSet<Key>> = set.iter().map(|it| Key::try_from(it.clone()).ok()).collect();
     meter.work(1 + set.len() + items.len())?;
@@ -138,7 +140,7 @@ fn holds_all(set: &[CelValue], items: &[CelValue], meter: &mut Meter) -> Result<
             .all(|item| Key::try_from(item.clone()).is_ok_and(|it| keys.contains(&it))));
     }
     for (at, item) in items.iter().enumerate() {
-        // Most lists are in the same order.
+        // In most cases both lists have the same order.
         if equal(&set[at], item, meter)? {
             continue;
         }
@@ -186,7 +188,7 @@ fn add(left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
     }
 }
 
-/// Returns `true` if a list contains an item, or a map a key.
+/// Evaluates `item in container`, for the items of a list or the keys of a map.
 pub(crate) fn contains(item: &CelValue, container: &CelValue, is_free: bool, meter: &mut Meter) -> Evaluated {
     match container {
         CelValue::List(items) => {
@@ -209,7 +211,7 @@ pub(crate) fn contains(item: &CelValue, container: &CelValue, is_free: bool, met
     }
 }
 
-/// Returns the value at a key of a map. A number also finds the equal integer of another type.
+/// Returns the value of a key in a map. Numbers match equal integer keys of another type.
 fn find<'a>(map: &'a Map, key: &CelValue) -> Option<&'a CelValue> {
     let get = |key: Key| map.map.get(&key);
     if let Some(value) = Key::try_from(key.clone()).ok().and_then(get) {
@@ -221,7 +223,7 @@ fn find<'a>(map: &'a Map, key: &CelValue) -> Option<&'a CelValue> {
     int.and_then(get).or_else(|| uint.and_then(get))
 }
 
-/// The integer that is equal to a number.
+/// Returns a number as an integer, if it is whole.
 fn whole_number(value: &CelValue) -> Option<i128> {
     match value {
         CelValue::Int(number) => Some((*number).into()),
@@ -235,7 +237,7 @@ fn whole_number(value: &CelValue) -> Option<i128> {
     }
 }
 
-/// Returns the value at a key of a map, or at an index of a list.
+/// Returns the value of a key in a map, or the item of a list at an index.
 pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
     let show = |key: &CelValue| match key {
         CelValue::Int(key) => key.to_string(),
@@ -276,7 +278,7 @@ pub(crate) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
     }
 }
 
-/// Returns the entry `key` of a map or list, or of an optional map or list, as an optional.
+/// Returns an entry of a map or list as an optional value. The map or list may itself be optional.
 pub(crate) fn optional_entry(container: &CelValue, key: &CelValue) -> CelValue {
     let inner = match <&OptionalValue>::try_from(container) {
         Ok(optional) => optional.value(),
@@ -288,7 +290,7 @@ pub(crate) fn optional_entry(container: &CelValue, key: &CelValue) -> CelValue {
     }))
 }
 
-/// A field of an object. The name of a field that is a reserved word is also accepted unescaped.
+/// Returns a field of an object. A reserved word is accepted both escaped and unescaped.
 pub(super) fn field(map: &Map, name: &str) -> Option<CelValue> {
     let get = |name: String| map.map.get(&Key::String(Arc::new(name))).cloned();
     let is_reserved = CEL_RESERVED.contains(&name);

@@ -1,4 +1,4 @@
-//! Regular expressions of expressions, compiled once and cached.
+//! Regular expressions in CEL expressions, compiled once and cached.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use super::meter::Meter;
 use super::values::EvalFailure;
 use crate::registry::types::pattern::Pattern;
 
-/// Work counted for compiling a regular expression, in addition to its cost.
+/// Amount of work counted for compiling a regular expression, in addition to its cost.
 const COMPILE_WORK: usize = 2_000;
 
 /// Maximum number of cached regular expressions; the cache is cleared when it is full.

@@ -1,4 +1,5 @@
-//! `Plan`: an expression with the values of its constant parts, which are computed in advance and free.
+//! `Plan`: an expression with the values of its constant parts. They are computed in advance and cost nothing in an
+//! evaluation.
 
 use std::collections::HashMap;
 
@@ -9,6 +10,6 @@ use crate::registry::cel::objects::Value as CelValue;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) expression: Expression,
-    /// The values of constant lists, maps and conversions, by the number of the part.
+    /// Values of constant lists, maps and conversions, by node number.
     pub(crate) constants: HashMap<u64, CelValue>,
 }

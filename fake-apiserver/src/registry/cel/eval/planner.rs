@@ -1,4 +1,4 @@
-//! Plans expressions: evaluates their constant parts once (`decOptimize` of cel-go's interpreter).
+//! Creates plans: evaluates the constant parts of an expression once (`decOptimize` of cel-go's interpreter).
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ const CONVERSIONS: [&str; 10] = [
     "uint",
 ];
 
-/// Plans an expression, or returns the error of a constant part.
+/// Creates the plan of an expression, or returns the error of a constant part.
 pub(crate) fn plan_of(expression: Expression, functions: MoreFunctions) -> Result<Plan, String> {
     let mut planner = Planner {
         functions,
@@ -117,7 +117,7 @@ impl Planner {
                 self.constants.insert(part.id, value);
             }
             Err(EvalFailure::Error(error)) => self.error = Some(error),
-            // The value is too large to keep; it is computed again in each evaluation.
+            // The part is too expensive; it is computed in each evaluation instead.
             Err(EvalFailure::TooDear) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Costs of functions at run time, after cel-go's `interpreter/runtimecost.go` and
+//! Run-time costs of functions, after cel-go's `interpreter/runtimecost.go` and
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`.
 
 use super::formats;
@@ -6,7 +6,7 @@ use super::sizes::size;
 use crate::registry::cel::costs;
 use crate::registry::cel::objects::Value as CelValue;
 
-/// Cost of a call; the target of a method is the first argument. `result` is `None` if the call failed.
+/// Returns the cost of a call. The target of a method is the first argument. `result` is `None` if the call failed.
 pub(super) fn price(name: &str, is_method: bool, args: &[CelValue], result: Option<&CelValue>) -> u64 {
     let sizes = |index: usize| args.get(index).map_or(0, size);
     let made = || result.map_or(1, size);
@@ -63,7 +63,7 @@ pub(super) fn price(name: &str, is_method: bool, args: &[CelValue], result: Opti
     }
 }
 
-/// `factor` tenths of a size, rounded up.
+/// Returns `factor` tenths of a size, rounded up.
 fn tenths(size: usize, factor: usize) -> u64 {
     size.saturating_mul(factor).div_ceil(10) as u64
 }
@@ -76,7 +76,7 @@ fn text_tenths(arg: Option<&CelValue>) -> u64 {
     }
 }
 
-/// Cost of matching a regular expression against a string.
+/// Returns the cost of matching a string of length `text` against a regular expression of length `pattern`.
 fn regex(text: usize, pattern: usize) -> u64 {
     tenths(text + 1, 1).saturating_mul(pattern.div_ceil(4) as u64)
 }
@@ -86,7 +86,7 @@ fn pairs(one: usize, other: usize, factor: usize) -> u64 {
     pairs.saturating_add(1)
 }
 
-/// Cost of reading a whole value.
+/// Returns the cost of reading a whole value.
 fn traversal(value: &CelValue) -> u64 {
     match value {
         CelValue::String(text) => text.len() as u64 / 10,
@@ -100,7 +100,7 @@ fn traversal(value: &CelValue) -> u64 {
     }
 }
 
-/// Cost of comparing each item of a list with each other one.
+/// Returns the cost of comparing each item of a list with every other item.
 fn compared(list: Option<&CelValue>) -> u64 {
     let Some(CelValue::List(items)) = list else { return 1 };
     let pairs = items.len().saturating_mul(items.len()) as u64;
@@ -112,7 +112,7 @@ fn compared(list: Option<&CelValue>) -> u64 {
     cost.saturating_add(costs::LIST + 1)
 }
 
-/// Cost of parsing a selector: a list, and one requirement for every two characters.
+/// Returns the cost of parsing a selector: a list with one requirement for every two characters.
 fn selector(length: usize) -> u64 {
     let requirements = length.div_ceil(2) as u64;
     tenths(length, 1) + requirements.saturating_mul(50) + costs::LIST

@@ -12,7 +12,7 @@ impl Opaque for Quantity {
     }
 }
 
-/// Calls a function of quantities; `None` for other functions.
+/// Calls a function of quantities; returns `None` for other functions.
 pub(super) fn call(name: &str, is_method: bool, args: &[CelValue]) -> Option<Evaluated> {
     let (quantity, rest) = args.split_first()?;
     if let (false, CelValue::String(text)) = (is_method, quantity) {
@@ -58,7 +58,7 @@ fn compared(value: &CelValue) -> Result<&Quantity, EvalFailure> {
     of(value).ok_or_else(overload)
 }
 
-/// A quantity or an integer as a quantity.
+/// Converts a quantity or an integer to a quantity.
 fn amount(value: &CelValue) -> Result<Quantity, EvalFailure> {
     match value {
         CelValue::Int(number) => Ok(Quantity::from_int(*number)),

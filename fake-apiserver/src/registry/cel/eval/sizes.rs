@@ -4,7 +4,7 @@ use super::network;
 use crate::registry::cel::library::TYPE_START;
 use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 
-/// The size of a value: characters, bytes, items or entries; 1 for all other types.
+/// Returns the size of a value: the number of characters, bytes, items or entries; 1 for other types.
 pub(crate) fn size(value: &CelValue) -> usize {
     match value {
         CelValue::String(text) if text.starts_with(TYPE_START) => 1,

@@ -10,7 +10,7 @@ use crate::registry::cel::objects::Value as CelValue;
 /// Maximum length of a string that a function may return, in bytes.
 const TEXT_MAX: usize = 64 * 1024 * 1024;
 
-/// Calls a method of a string; `None` if this library does not have it.
+/// Calls a method of a string; returns `None` for other methods.
 pub(super) fn call(name: &str, text: &str, args: &[CelValue], meter: &mut Meter) -> Option<Evaluated> {
     Some(match (name, args) {
         ("charAt", [CelValue::Int(at)]) => char_at(text, *at),
@@ -27,7 +27,7 @@ pub(super) fn call(name: &str, text: &str, args: &[CelValue], meter: &mut Meter)
         ("lastIndexOf", [CelValue::String(part), CelValue::Int(from)]) => last_index_of(text, part, *from),
         ("lowerAscii", []) => Ok(made(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(made(text.to_ascii_uppercase())),
-        // Go trims Unicode white space, too.
+        // Go also trims Unicode white space.
         ("trim", []) => Ok(made(text.trim().to_owned())),
         ("replace", [CelValue::String(from), CelValue::String(to)]) => replace(text, from, to, -1, meter),
         ("replace", [CelValue::String(from), CelValue::String(to), CelValue::Int(most)]) => {
@@ -73,7 +73,7 @@ fn out_of_range(at: i64) -> Evaluated {
     Err(EvalFailure::Error(format!("index out of range: {at}")))
 }
 
-/// An index within a string of this length, or the index of its end.
+/// Converts a position to an index; `None` if it is greater than the length of the string.
 fn within(at: i64, length: usize) -> Option<usize> {
     usize::try_from(at).ok().filter(|at| *at <= length)
 }
@@ -111,7 +111,7 @@ fn last_index_of(text: &str, part: &str, from: i64) -> Evaluated {
     let Some((byte, _)) = text.char_indices().nth(start) else {
         return Ok(CelValue::Int(-1));
     };
-    // The last possible start of a match is this byte.
+    // A match cannot start after this byte.
     let end = (byte + part.len()).min(text.len());
     let mut searched = text.get(..end);
     let mut last = end;
@@ -152,7 +152,7 @@ fn replace(text: &str, from: &str, to: &str, most: i64, meter: &mut Meter) -> Ev
     }))
 }
 
-/// Go's `strings.SplitN`.
+/// Splits a string like Go's `strings.SplitN`.
 fn split(text: &str, separator: &str, most: i64, meter: &mut Meter) -> Evaluated {
     meter.work(text.len())?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -205,7 +205,7 @@ pub(super) fn join(items: &[CelValue], separator: &str, meter: &mut Meter) -> Ev
     Ok(made(parts.join(separator)))
 }
 
-/// `strings.quote`
+/// Implements `strings.quote`.
 pub(super) fn quote(text: &str) -> CelValue {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -227,7 +227,7 @@ pub(super) fn quote(text: &str) -> CelValue {
     made(quoted)
 }
 
-/// `jsonpatch.escapeKey`: a key as a part of a JSON pointer.
+/// Implements `jsonpatch.escapeKey`: escapes a key for use in a JSON pointer.
 pub(super) fn escape_key(text: &str) -> CelValue {
     made(text.replace('~', "~0").replace('/', "~1"))
 }

@@ -1,4 +1,4 @@
-//! Costs counted during evaluation, compared with kube-apiserver's.
+//! Compares the costs of evaluations with kube-apiserver.
 
 use rstest::rstest;
 

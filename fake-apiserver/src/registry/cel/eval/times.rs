@@ -1,5 +1,5 @@
-//! Accessors of times and durations, after cel-go's `Timestamp` and `Duration`. Zones are names from the IANA database,
-//! or offsets.
+//! Accessors of times and durations, after cel-go's `Timestamp` and `Duration`. Time zones are names from the IANA
+//! database, or offsets.
 
 use jiff::Zoned;
 use jiff::tz::{Offset, TimeZone};
@@ -7,10 +7,10 @@ use jiff::tz::{Offset, TimeZone};
 use super::values::{EvalFailure, Evaluated};
 use crate::registry::cel::objects::Value as CelValue;
 
-/// Number of seconds in 400 years.
+/// Number of seconds in 400 years, the period of the calendar.
 const CALENDAR: i64 = 146_097 * 86_400;
 
-/// Calls a method of a time or a duration; `None` if this library does not have it.
+/// Calls a method of a time or a duration; returns `None` for other methods.
 pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
     match args {
         [CelValue::Duration(length)] => Some(Ok(CelValue::Int(match name {
@@ -28,7 +28,7 @@ pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
             };
             let (at, years) = match at.timestamp_before(0) {
                 Some(at) => (at, 0),
-                // The calendar repeats after 400 years.
+                // The calendar repeats every 400 years.
                 None => (at.timestamp_before(CALENDAR)?, 400),
             };
             let years = if name == "getFullYear" { years } else { 0 };
@@ -57,7 +57,7 @@ fn part(name: &str, at: &Zoned) -> Option<i64> {
     })
 }
 
-/// Parses a zone: a name, or an offset of hours and minutes such as `-02:30`.
+/// Parses a time zone: a name, or an offset in hours and minutes such as `-02:30`.
 fn zone(text: &str) -> Result<TimeZone, String> {
     let Some((hours, minutes)) = text.split_once(':') else {
         return match text {

@@ -1,4 +1,4 @@
-//! The functions of URLs in CEL, after `k8s.io/apiserver/pkg/cel/library/urls.go`. A URL is a string that Go's
+//! Functions of URLs, after `k8s.io/apiserver/pkg/cel/library/urls.go`. A URL is a string that Go's
 //! `url.ParseRequestURI` accepts: an absolute URI or an absolute path.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ impl Opaque for Url {
     }
 }
 
-/// Calls a function of URLs; `None` for other functions.
+/// Calls a function of URLs; returns `None` for other functions.
 pub(super) fn call(name: &str, is_method: bool, args: &[Value]) -> Option<Evaluated> {
     match args {
         [Value::String(text)] if !is_method => match name {
@@ -54,7 +54,7 @@ fn part(name: &str, url: &Url) -> Option<Value> {
     Some(Value::String(Arc::new(text.to_owned())))
 }
 
-/// The lists of the values of the query by their names.
+/// Returns the values of each parameter in the query.
 fn query(url: &Url) -> Value {
     let mut map: HashMap<Key, Vec<Value>> = HashMap::new();
     for (name, value) in query_pairs(url) {
@@ -68,7 +68,7 @@ fn query(url: &Url) -> Value {
     Value::Map(Map { map })
 }
 
-/// The host without brackets, and the port; each is empty if it is absent.
+/// Returns the host without brackets, and the port; either may be empty.
 fn host_and_port(url: &Url) -> (&str, &str) {
     let port_at = url.host.rfind(':').filter(|at| is_port(&url.host[*at..]));
     let (host, port) = match port_at {
@@ -79,7 +79,7 @@ fn host_and_port(url: &Url) -> (&str, &str) {
     (inner.unwrap_or(host), port)
 }
 
-/// Names and values of the query, without malformed pairs.
+/// Returns the names and values in the query, without malformed pairs.
 fn query_pairs(url: &Url) -> impl Iterator<Item = (String, String)> {
     let pairs = url.query.split('&').filter(|it| !it.is_empty() && !it.contains(';'));
     pairs.filter_map(|pair| {

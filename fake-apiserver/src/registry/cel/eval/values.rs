@@ -1,18 +1,18 @@
-//! Values and failures of an evaluation, and their constructors.
+//! Values and failures of an evaluation, and functions that create them.
 
 use std::sync::Arc;
 
 use crate::registry::cel::objects::{Opaque, OptionalValue, Value as CelValue};
 
-/// A value, or the reason for its absence.
+/// A value, or the reason for a failed evaluation.
 pub(crate) type Evaluated = Result<CelValue, EvalFailure>;
 
 /// Reason for a failed evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EvalFailure {
-    /// The expression has an error; contains cel-go's text if this module implements it.
+    /// The expression has an error. The text is cel-go's if it is implemented here.
     Error(String),
-    /// It exceeds the cost limit of an expression.
+    /// The expression exceeds its cost limit.
     TooDear,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn overload() -> EvalFailure {
     EvalFailure::Error(NO_OVERLOAD.to_owned())
 }
 
-/// An optional value.
+/// Creates an optional value.
 pub(super) fn optional(value: Option<CelValue>) -> CelValue {
     CelValue::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
@@ -32,7 +32,7 @@ pub(super) fn list(items: Vec<CelValue>) -> CelValue {
     CelValue::List(Arc::new(items))
 }
 
-/// An error instead of a value, which ends the evaluation when the value is read.
+/// An error in place of a value. It ends the evaluation when the value is read.
 #[derive(Debug, PartialEq, Eq)]
 struct Broken(String);
 
@@ -42,12 +42,12 @@ impl Opaque for Broken {
     }
 }
 
-/// A value that is an error when it is read as a variable, a field or an item, or taken out of an optional one.
+/// Creates a value that fails when it is read: as a variable, a field or an item, or from an optional value.
 pub(crate) fn broken(error: String) -> CelValue {
     CelValue::Opaque(Arc::new(Broken(error)))
 }
 
-/// A value that is read, or the error in its place.
+/// Returns a value that is read, or the error in its place.
 pub(super) fn whole(value: &CelValue) -> Evaluated {
     match value {
         CelValue::Opaque(opaque) => match opaque.downcast_ref::<Broken>() {

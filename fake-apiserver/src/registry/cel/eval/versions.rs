@@ -7,14 +7,14 @@ use super::values::{EvalFailure, Evaluated, overload};
 use crate::api::field::quote;
 use crate::registry::cel::objects::{Opaque, Value as CelValue};
 
-/// A version. Its build metadata is checked but otherwise ignored.
+/// A version. Its build metadata is validated and then ignored.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
     numbers: [u64; 3],
     prerelease: Vec<Identifier>,
 }
 
-/// A part of the name of a prerelease. Numbers come before texts.
+/// A part of a prerelease. Numbers are ordered before texts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
     Number(u64),
@@ -28,7 +28,7 @@ impl Opaque for Version {
 }
 
 impl Version {
-    /// A prerelease comes before its release.
+    /// Compares two versions. A prerelease is lower than its release.
     fn order(&self, other: &Self) -> Ordering {
         let releases = self.prerelease.is_empty().cmp(&other.prerelease.is_empty());
         let numbers = self.numbers.cmp(&other.numbers).then(releases);
@@ -36,7 +36,7 @@ impl Version {
     }
 }
 
-/// Calls a function of versions; `None` for other functions.
+/// Calls a function of versions; returns `None` for other functions.
 pub(super) fn call(name: &str, is_method: bool, args: &[CelValue]) -> Option<Evaluated> {
     if !is_method {
         return if matches!(name, "semver" | "isSemver") {
@@ -64,7 +64,7 @@ pub(super) fn call(name: &str, is_method: bool, args: &[CelValue]) -> Option<Eva
     }
 }
 
-/// `semver` and `isSemver`
+/// Evaluates `semver` and `isSemver`.
 fn read(name: &str, args: &[CelValue]) -> Option<Evaluated> {
     let parsed = match args {
         [CelValue::String(text)] | [CelValue::String(text), CelValue::Bool(false)] => parse(text),
@@ -85,7 +85,7 @@ fn of(value: &CelValue) -> Option<&Version> {
     }
 }
 
-/// Parses a version with a `v`, leading zeros or fewer than three numbers.
+/// Parses a version that may start with `v`, have leading zeros or have fewer than three numbers.
 fn parse_normalized(text: &str) -> Result<Version, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
@@ -98,7 +98,7 @@ fn parse_normalized(text: &str) -> Result<Version, String> {
     parse(&parts.join("."))
 }
 
-/// A number, and the text that may follow it, without leading zeros.
+/// Removes the leading zeros of a number, which may be followed by text.
 fn without_zeros(part: &str) -> String {
     let rest = part.trim_start_matches('0');
     match part.len() > 1 && !rest.starts_with(|it: char| it.is_ascii_digit()) {

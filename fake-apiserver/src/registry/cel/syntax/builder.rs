@@ -1,4 +1,4 @@
-//! `Builder`: assigns numbers and positions to the parts of an expression during parsing, and collects errors.
+//! `Builder`: assigns numbers and positions to the nodes of an expression during parsing, and collects errors.
 
 use crate::registry::cel::ast::{CallExpr, Expr, Expression};
 
@@ -9,19 +9,19 @@ pub(super) struct Builder {
 
 impl Builder {
     pub(super) fn new() -> Self {
-        // The number 0 is reserved.
+        // Number 0 is reserved.
         Self {
             places: vec![0],
             errors: Vec::new(),
         }
     }
 
-    /// The positions of the parts by number, and the errors.
+    /// Returns the positions of the nodes by number, and the errors.
     pub(super) fn finish(self) -> (Vec<usize>, Vec<(usize, String)>) {
         (self.places, self.errors)
     }
 
-    /// Assigns a new number to a part at a position.
+    /// Assigns a new number to a node at a position.
     pub(super) fn id(&mut self, place: usize) -> u64 {
         self.places.push(place);
         self.places.len() as u64 - 1
@@ -31,7 +31,7 @@ impl Builder {
         self.places[usize::try_from(id).unwrap_or_default()]
     }
 
-    /// Creates a part at a position.
+    /// Creates a node at a position.
     pub(super) fn made(&mut self, place: usize, expr: Expr) -> Expression {
         Expression {
             id: self.id(place),
@@ -43,14 +43,14 @@ impl Builder {
         self.errors.push((place, text.to_owned()));
     }
 
-    /// Reports an error, and returns a placeholder for the invalid part.
+    /// Reports an error, and returns a placeholder for the invalid node.
     pub(super) fn wrong(&mut self, place: usize, text: impl Into<String>) -> Expression {
         self.errors.push((place, text.into()));
         self.made(place, Expr::Unspecified)
     }
 }
 
-/// A call of a function or an operator.
+/// Creates a call of a function or an operator.
 pub(super) fn global(id: u64, name: &str, args: Vec<Expression>) -> Expression {
     Expression {
         id,

@@ -1,4 +1,4 @@
-//! Tokens of an expression, after the lexer rules of cel-go's `CEL.g4`.
+//! Splits an expression into tokens, after the lexer rules of cel-go's `CEL.g4`.
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,14 +10,14 @@ pub(super) enum Token<'a> {
     Uint(&'a str),
     Double(&'a str),
     String(&'a str),
-    /// A bytes literal, without the letter before its quotes.
+    /// A bytes literal, without the prefix `b`.
     Bytes(&'a str),
-    /// An operator, a bracket or another mark, or one of the words `in`, `true`, `false` and `null`.
+    /// An operator, a bracket or other punctuation, or one of the keywords `in`, `true`, `false` and `null`.
     Mark(&'static str),
     End,
 }
 
-/// A token and the byte offset at which it begins.
+/// A token and its byte offset.
 pub(super) type Placed<'a> = (usize, Token<'a>);
 
 const MARKS: [&str; 27] = [
@@ -27,7 +27,7 @@ const MARKS: [&str; 27] = [
 
 const WORDS: [&str; 4] = ["in", "true", "false", "null"];
 
-/// Splits an expression into tokens, followed by an end token; `None` if a part of it is not a token.
+/// Splits an expression into tokens, followed by an end token; returns `None` if a part of it is not a token.
 pub(super) fn tokens(text: &str) -> Option<Vec<Placed<'_>>> {
     let mut found = Vec::with_capacity(text.len() / 3 + 1);
     let mut at = 0;
@@ -43,7 +43,7 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Placed<'_>>> {
     }
 }
 
-/// The length of the white space and the comments at the start of a string.
+/// Returns the length of the white space and comments at the start of a text.
 pub(super) fn blank(text: &str) -> usize {
     let mut rest = text;
     loop {
@@ -94,7 +94,7 @@ fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// The number at the start of a string.
+/// Returns the number at the start of a text, and its length.
 fn number(text: &str) -> (Token<'_>, usize) {
     let bytes = text.as_bytes();
     let is_unsigned = |at: usize| matches!(bytes.get(at), Some(b'u' | b'U'));
@@ -125,7 +125,7 @@ fn number(text: &str) -> (Token<'_>, usize) {
     (Token::Double(&text[..end]), end)
 }
 
-/// The length of an exponent such as `e-10`; 0 without an exponent.
+/// Returns the length of an exponent such as `e-10`; 0 without an exponent.
 fn exponent(bytes: &[u8]) -> usize {
     let [b'e' | b'E', rest @ ..] = bytes else { return 0 };
     let sign = usize::from(matches!(rest.first(), Some(b'+' | b'-')));
@@ -135,7 +135,7 @@ fn exponent(bytes: &[u8]) -> usize {
     }
 }
 
-/// The length of the string literal at the start of a string.
+/// Returns the length of the string literal at the start of a text.
 fn string(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let is_raw = matches!(bytes.first(), Some(b'r' | b'R'));
@@ -152,7 +152,7 @@ fn string(text: &str) -> Option<usize> {
     is_line.then_some(end + 1)
 }
 
-/// The end of the body of a string literal.
+/// Returns the end of the body of a string literal.
 fn body(bytes: &[u8], mut at: usize, is_raw: bool, is_end: impl Fn(&[u8]) -> bool) -> Option<usize> {
     while at < bytes.len() {
         if is_end(&bytes[at..]) {
@@ -166,7 +166,7 @@ fn body(bytes: &[u8], mut at: usize, is_raw: bool, is_end: impl Fn(&[u8]) -> boo
     None
 }
 
-/// The length of an escape after its backslash.
+/// Returns the length of an escape after its backslash; `None` if it is invalid.
 fn escape(bytes: &[u8]) -> Option<usize> {
     let hex = |length: usize| {
         let digits = bytes.get(1..=length)?;

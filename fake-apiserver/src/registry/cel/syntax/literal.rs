@@ -1,10 +1,10 @@
-//! Values of literals, parsed as in cel-go.
+//! Parses literals like cel-go.
 
 use std::num::IntErrorKind;
 
 use crate::registry::cel::ast::LiteralValue;
 
-/// Parses an integer with its sign.
+/// Parses an integer and its sign.
 pub(super) fn int(sign: &str, text: &str) -> Result<LiteralValue, String> {
     let (digits, base) = based(text);
     let value = i64::from_str_radix(&format!("{sign}{digits}"), base);
@@ -19,10 +19,10 @@ pub(super) fn uint(text: &str) -> Result<LiteralValue, String> {
     Ok(LiteralValue::UInt(value))
 }
 
-/// Parses a number with a fraction or an exponent.
+/// Parses a floating-point number.
 pub(super) fn double(sign: &str, text: &str) -> Result<LiteralValue, String> {
     let value: Option<f64> = format!("{sign}{text}").parse().ok();
-    // Go refuses numbers that are too large.
+    // Go refuses numbers that would be infinite.
     let value = value.filter(|it| it.is_finite());
     let value = value.ok_or_else(|| "invalid double literal".to_owned())?;
     Ok(LiteralValue::Double(value))
@@ -52,7 +52,7 @@ pub(super) fn string(text: &str) -> Result<LiteralValue, String> {
     Ok(LiteralValue::String(value))
 }
 
-/// Parses a bytes literal, without the letter before the quotes.
+/// Parses a bytes literal without its prefix `b`.
 pub(super) fn bytes(text: &str) -> Result<LiteralValue, String> {
     let mut value = Vec::with_capacity(text.len());
     unquote(text, &mut |it| match it {
@@ -73,10 +73,10 @@ pub(super) fn bytes(text: &str) -> Result<LiteralValue, String> {
     Ok(LiteralValue::Bytes(value))
 }
 
-/// A part of a literal.
+/// A part of a string or bytes literal.
 enum Piece<'a> {
     Text(&'a str),
-    /// An escaped character, and the letter of its escape.
+    /// An escaped character, and the letter after the backslash.
     Code(u32, char),
 }
 
@@ -100,7 +100,7 @@ fn unquote(text: &str, add: &mut dyn FnMut(Piece<'_>) -> Result<(), String>) -> 
     add(Piece::Text(rest))
 }
 
-/// The character of an escape without its backslash, its letter, and its length.
+/// Parses an escape without its backslash: returns the character, the letter of the escape, and its length.
 fn escaped(text: &str) -> Result<(u32, char, usize), String> {
     let letter = text.chars().next().unwrap_or_default();
     let code = |digits: Option<&str>, base: u32| {

@@ -1,5 +1,5 @@
-//! The macros: `has`; `all`, `exists`, `exists_one`, `map` and `filter`; their variants with two variables (index and
-//! item, or key and value); `optMap` and `optFlatMap` for optional values; and `sortBy`.
+//! Expands the macros: `has`; `all`, `exists`, `exists_one`, `map` and `filter`; their variants with two variables
+//! (index and item, or key and value); `optMap` and `optFlatMap` for optional values; and `sortBy`.
 
 use super::builder::{Builder, global};
 use super::{Dialect, OPTIONAL_TARGET};
@@ -8,25 +8,25 @@ use crate::registry::cel::ast::{CallExpr, ComprehensionExpr, Expr, Expression, L
 /// Internal function that adds an entry to a map; users cannot write its name.
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
-/// The accumulator of a macro.
+/// Name of the accumulator variable.
 const RESULT: &str = "@result";
 
-/// An earlier name of the accumulator. A macro variable may not have this name.
+/// Name of the accumulator in earlier versions of cel-go. A macro variable may not have this name.
 const EARLIER_RESULT: &str = "__result__";
 
-/// The variable of a loop without iterations.
+/// Name of the variable of a loop without iterations.
 pub(crate) const UNUSED: &str = "#unused";
 
-/// The first minor version of Kubernetes with cel-go's library of lists, to which `sortBy` belongs.
+/// First minor version of Kubernetes with cel-go's library `lists`, which contains `sortBy`.
 const LISTS_SINCE: u8 = 34;
 
-/// The variable of the list that `sortBy` sorts.
+/// Name of the variable for the list that `sortBy` sorts.
 const SORTED: &str = "@__sortBy_input__";
 
-/// Expands a macro called at a position on a target.
+/// Expands a macro call at a position, with its target and arguments.
 pub(super) type Expand = fn(&mut Builder, usize, Expression, Vec<Expression>) -> Expression;
 
-/// Returns the macro of this name and number of arguments.
+/// Returns the macro with this name and number of arguments.
 pub(super) fn of(name: &str, args: usize, dialect: Dialect) -> Option<Expand> {
     Some(match (name, args) {
         ("all", 2) => |it, at, target, args| expand_loop(it, at, target, args, 1, all),
@@ -50,7 +50,7 @@ pub(super) fn of(name: &str, args: usize, dialect: Dialect) -> Option<Expand> {
     })
 }
 
-/// `has(a.b)`
+/// Expands `has(a.b)`.
 pub(super) fn has(builder: &mut Builder, id: u64, mut args: Vec<Expression>) -> Expression {
     let place = builder.place_of(id);
     match args.pop() {
@@ -76,7 +76,7 @@ struct Made {
     result: Expression,
 }
 
-/// Creates the parts of a loop from its first variable, its optional condition, and its body.
+/// Creates the parts of a loop from the name of its first variable, its optional condition, and its body.
 type MakeLoop = fn(&mut Maker<'_>, &str, Option<Expression>, Expression) -> Made;
 
 /// Expands a macro with one or two variables. The last argument is the body; an argument before it is the condition.
@@ -197,8 +197,8 @@ fn entries(maker: &mut Maker<'_>, _: &str, filter: Option<Expression>, body: Exp
 }
 
 /// Expands `target.optMap(v, body)`, which wraps the body in an optional value, and `optFlatMap`, which expects an
-/// optional body. The target is evaluated once. cel-go duplicates it, so that its expression grows exponentially in a
-/// chain.
+/// optional body. The target is only evaluated once; cel-go duplicates it, so that a chain of macros grows
+/// exponentially.
 fn optional(
     builder: &mut Builder,
     place: usize,
@@ -259,7 +259,7 @@ fn sort_by(builder: &mut Builder, place: usize, target: Expression, args: Vec<Ex
     maker.with(SORTED, target, result)
 }
 
-/// Creates parts at the position of a macro.
+/// Creates nodes at the position of a macro.
 struct Maker<'b> {
     builder: &'b mut Builder,
     place: usize,
@@ -270,7 +270,7 @@ impl Maker<'_> {
         self.builder.made(self.place, expr)
     }
 
-    /// A loop that builds a list or a map, starting from an empty one.
+    /// Creates a loop that builds a list or a map, starting with an empty one.
     fn filtered(&mut self, start: Expression, filter: Option<Expression>, mut step: Expression) -> Made {
         if let Some(filter) = filter {
             let same = self.result();
@@ -284,7 +284,7 @@ impl Maker<'_> {
         }
     }
 
-    /// An expression with a variable bound to a value: the result of a loop without iterations.
+    /// Creates an expression that binds a variable to a value, as a loop without iterations.
     fn with(&mut self, variable: &str, value: Expression, result: Expression) -> Expression {
         let expr = Expr::Comprehension(Box::new(ComprehensionExpr {
             iter_range: self.list(Vec::new()),

@@ -1,4 +1,4 @@
-//! The parser, after the grammar of cel-go's `CEL.g4`. Each node of the tree has a number that maps to its position.
+//! The parser, after the grammar in cel-go's `CEL.g4`. Each node of the tree has a number that maps to its position.
 
 use super::builder::{Builder, global};
 use super::lexer::{Placed, Token, tokens};
@@ -10,7 +10,7 @@ use crate::registry::cel::ast::{
 use crate::registry::cel::costs;
 use crate::registry::types::names::CEL_RESERVED;
 
-/// An expression with the positions of its parts.
+/// An expression with the positions of its nodes.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) expression: Expression,
@@ -18,23 +18,23 @@ pub(crate) struct Parsed {
 }
 
 impl Parsed {
-    /// The byte offset at which errors of a part are reported.
+    /// Returns the byte offset at which the errors of a node are reported.
     pub(crate) fn place(&self, id: u64) -> usize {
         let id = usize::try_from(id).unwrap_or(usize::MAX);
         self.places.get(id).copied().unwrap_or_default()
     }
 }
 
-/// Reason why a string is not an expression.
+/// Reason why a text cannot be parsed.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// It does not match the grammar.
+    /// The text does not match the grammar.
     Syntax,
-    /// Errors with their positions.
+    /// Errors in literals and macros, with their positions.
     Errors(Vec<(usize, String)>),
 }
 
-/// The input does not match the grammar.
+/// Error: the text does not match the grammar.
 struct SyntaxError;
 
 type Result<T> = std::result::Result<T, SyntaxError>;
@@ -75,7 +75,7 @@ impl<'a> Parser<'a> {
         self.tokens[self.at].0
     }
 
-    /// The token `count` positions after the next one.
+    /// Returns the token that is `count` positions after the next one.
     fn ahead(&self, count: usize) -> Token<'a> {
         self.tokens.get(self.at + count).map_or(Token::End, |it| it.1)
     }
@@ -90,12 +90,12 @@ impl<'a> Parser<'a> {
         matches!(self.peek(), Token::Mark(it) if it == mark)
     }
 
-    /// Consumes a mark if it is the next token, and returns its position.
+    /// Consumes a mark if it is the next token; returns its position.
     fn take(&mut self, mark: &str) -> Option<usize> {
         self.has(mark).then(|| self.next().0)
     }
 
-    /// Consumes one of several marks.
+    /// Consumes the next token if it is one of these marks.
     fn take_one_of(&mut self, marks: &[&'static str]) -> Option<(usize, &'static str)> {
         match self.peek() {
             Token::Mark(mark) if marks.contains(&mark) => Some((self.next().0, mark)),
@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
         Ok(global(id, "_?_:_", vec![condition, yes, no]))
     }
 
-    /// Terms between `&&` or `||`, as a balanced tree.
+    /// Parses operands of `&&` or `||` into a balanced tree.
     fn junction(
         &mut self,
         mark: &str,
@@ -147,7 +147,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Operands between operators that associate to the left.
+    /// Parses operands and left-associative operators.
     fn binary(
         &mut self,
         operators: &[&'static str],
@@ -204,7 +204,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses a field or a method after its dot.
+    /// Parses a field or a method call after its dot.
     fn selection(&mut self, target: Expression, dot: usize) -> Result<Expression> {
         let is_optional = self.take("?").is_some();
         let (place, token) = self.next();
@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The number of tokens in the name of a struct, if one begins here.
+    /// Returns the number of tokens in a struct's name, if a struct begins here.
     fn struct_name(&self) -> Option<usize> {
         let mut length = 0;
         loop {
@@ -364,7 +364,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Consumes the comma between two entries; a trailing comma is permitted.
+    /// Consumes the comma between two entries. A trailing comma is permitted.
     fn separator(&mut self, end: &str) -> Result<()> {
         match self.take(",").is_some() || self.has(end) {
             true => Ok(()),
@@ -442,8 +442,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Combines the operands of a junction into a balanced tree, so that a long chain does not become deep. `ids` are the
-/// operators between them.
+/// Combines the operands of `&&` or `||` into a balanced tree, so that a long chain does not become deep. `ids` are the
+/// numbers of the operators between them.
 fn balanced(name: &str, terms: &mut [Option<Expression>], ids: &[u64]) -> Option<Expression> {
     let Some(last) = ids.len().checked_sub(1) else {
         return terms.first_mut()?.take();

@@ -1,4 +1,4 @@
-//! Strings that parse as expressions, and the errors of strings that do not.
+//! Checks texts that can be parsed, and the errors of texts that cannot.
 
 use crate::registry::cel::parse::parse;
 

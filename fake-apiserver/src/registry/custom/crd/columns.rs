@@ -43,7 +43,7 @@ pub(super) fn validate_column(column: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that a path starts with a dot, as every simple path must.
+/// Checks that a path starts with a dot.
 fn check_simple(json_path: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     let is_simple = json_path.as_text().starts_with('.');
     if !is_simple {
@@ -76,7 +76,7 @@ pub(super) fn validate_scale(scale: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks `selectableFields` of a version, or of all of them, against the schema.
+/// Checks `selectableFields` against the schema. With `is_shared`, all versions have the same fields.
 pub(super) fn validate_selectable(
     fields: &Cursor<'_>,
     schema: Option<&Map>,

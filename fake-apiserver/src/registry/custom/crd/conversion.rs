@@ -5,7 +5,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::dns1035_label;
 use crate::registry::types::webhook_client::validate_client;
 
-/// Checks the conversion. Errors name the fields of the internal form, in which the fields of `webhook` are inlined.
+/// Checks the conversion. Errors contain the paths of the internal type, which does not have the field `webhook`.
 pub(super) fn validate(conversion: &Cursor<'_>, errors: &mut FieldErrors) {
     if !conversion.is_set("") {
         return;

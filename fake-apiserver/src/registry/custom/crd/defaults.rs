@@ -1,4 +1,4 @@
-//! Defaults must be valid under their own schema (rule O4).
+//! Checks that the defaults in a CRD's schemas are valid (rule O4).
 
 use super::super::embedded;
 use super::super::engine::{Declared, problem_of_rule};
@@ -25,7 +25,7 @@ pub(super) fn validate(version: KubernetesVersion, schema: &Cursor<'_>) -> Field
 }
 
 /// Decodes the metadata of embedded objects in the defaults of a schema. kube-apiserver's validation does this in
-/// place, so unknown fields are not stored.
+/// place, so that unknown fields are not stored.
 pub(super) fn decode_embedded(schema: &mut Map) {
     let root = Structural::parse_root(&Cursor::root(schema));
     if root.below.defaults && root.below.embedded {
@@ -52,7 +52,7 @@ fn decode(node: &Structural, raw: &mut Map, in_metadata: bool) {
     }
 }
 
-/// The checks of one schema.
+/// The state of checking one schema.
 struct Checks {
     version: KubernetesVersion,
     errors: FieldErrors,
@@ -97,7 +97,7 @@ impl Checks {
     }
 }
 
-/// Refuses every default of a node with an unknown type. The error prefers the format over the type, as in Go
+/// Refuses every default of a node with an unknown type. The error contains the format, or else the type, as in Go
 /// (`typeValidator` of `kube-openapi`).
 fn check_unknown_type(raw: &Cursor<'_>, default: &Value, errors: &mut FieldErrors) {
     let (kind, format) = (raw.text("type"), raw.text("format"));
@@ -124,7 +124,7 @@ fn check_unknown_type(raw: &Cursor<'_>, default: &Value, errors: &mut FieldError
     });
 }
 
-/// Checks a default against the rules of its schema, unless one of the rules does not compile.
+/// Checks a default against the rules of its schema, unless a rule does not compile.
 fn check_rules(
     version: KubernetesVersion,
     node: &Structural,

@@ -6,13 +6,13 @@ use crate::registry::types::cursor::Cursor;
 const NO_FIELD: &str = "does not refer to a valid field";
 const END: &str = "unexpected end of JSON path";
 
-/// Resolves a path: returns its first step, and the type of the field.
+/// Resolves a path. Returns its first step and the type of the selected field.
 pub(super) fn find(path: &str, schema: &Cursor<'_>, allows_brackets: bool) -> Result<(String, String), String> {
     let (first, kind) = follow(&mut Tokens(path), schema, allows_brackets)?;
     Ok((first.unwrap_or_default(), kind))
 }
 
-/// The next step, and the type of the field at the end.
+/// Returns the next step and the type of the selected field.
 fn follow(
     tokens: &mut Tokens<'_>,
     node: &Cursor<'_>,
@@ -55,7 +55,7 @@ fn unquoted(token: &str) -> Option<&str> {
         .filter(|_| token.len() > 1)
 }
 
-/// Splits a path into delimiters and the parts between them. A quoted part is one token.
+/// A path that is split into delimiters and the parts between them. A quoted part is one token.
 struct Tokens<'a>(&'a str);
 
 impl<'a> Iterator for Tokens<'a> {

@@ -1,4 +1,4 @@
-//! The kind CustomResourceDefinition: its defaults, validation and lifecycle. It does not depend on custom objects.
+//! The kind CustomResourceDefinition: its defaults, validation and lifecycle.
 
 #[cfg_attr(not(feature = "cel"), path = "budget/absent.rs")]
 mod budget;

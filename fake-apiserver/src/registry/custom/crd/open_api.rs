@@ -1,4 +1,4 @@
-//! Rules for a CRD's schema in addition to being structural (rule O4).
+//! Validation of a CRD's schema, except that it is structural (rule O4).
 
 use super::{defaults, rules, structural};
 use crate::api::field::FieldErrors;
@@ -8,7 +8,7 @@ use crate::registry::types::cursor::Cursor;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Keywords permitted at the root if `/status` is enabled, by their Go names as errors list them.
+/// Keywords permitted at the root if `/status` is enabled, with their Go names, which are printed in errors.
 const AT_ROOT_WITH_STATUS: [(&str, &str); 22] = [
     ("description", "Description"),
     ("type", "Type"),
@@ -92,7 +92,7 @@ fn check_root_with_status(node: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A keyword that structural schemas cannot have at any level.
+/// Returns a keyword that structural schemas must not contain at any level, if there is one.
 fn unsupported_keyword(node: &Cursor<'_>) -> Option<String> {
     const UNSUPPORTED: [(&str, &str); 7] = [
         ("id", "id"),
@@ -128,12 +128,12 @@ fn unsupported_keyword(node: &Cursor<'_>) -> Option<String> {
     found
 }
 
-/// Context of a schema.
+/// Position of a schema, which determines the permitted keywords.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     is_root: bool,
     in_metadata: bool,
-    /// Reason why a default is forbidden here.
+    /// Reason why the schema must not have a default, if any.
     forbids_default: Option<&'a str>,
 }
 
@@ -191,7 +191,7 @@ fn walk(node: &Cursor<'_>, place: Place<'_>, errors: &mut FieldErrors) {
     rules::validate(node, errors);
 }
 
-/// Checks the keywords of one schema, without those below it.
+/// Checks the keywords of one schema, without the schemas inside it.
 fn check_keywords(node: &Cursor<'_>, place: Place<'_>, errors: &mut FieldErrors) {
     let kind = node.text("type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
@@ -208,7 +208,7 @@ fn check_keywords(node: &Cursor<'_>, place: Place<'_>, errors: &mut FieldErrors)
         "dependencies",
         "$ref",
     ] {
-        // The other keywords are set even if they are empty.
+        // For all other keywords, an empty value is an error as well.
         let may_be_empty = matches!(key, "id" | "patternProperties" | "definitions");
         if node.is_set(key) && (!may_be_empty || !node.is_empty(key)) {
             errors.forbidden(node.at(key), format!("{key} is not supported"));

@@ -1,4 +1,4 @@
-//! `x-kubernetes-validations`: checks of a rule that do not need its evaluation (rule O8).
+//! `x-kubernetes-validations`: checks of rules that do not evaluate them (rule O8).
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const REASONS: [&str; 4] = [
     "FieldValueRequired",
 ];
 
-/// Error for rules in a schema of an unknown type, or below it.
+/// Error for rules in a schema that has an unknown type or contains one.
 const UNTYPED: &str = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
                        to convert structural schema to CEL declarations";
 
@@ -66,31 +66,31 @@ fn check(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Context of a schema while its rules are checked.
+/// State inherited from the enclosing schemas while rules are checked.
 #[derive(Clone)]
 struct Around<'a> {
-    /// The enclosing schema, if any, below which new values cannot be correlated with stored ones.
+    /// The enclosing schema, if any, in which new values cannot be matched to stored values.
     lost: Option<&'a Cursor<'a>>,
     scope: Scope,
-    /// Set if the schema or one above it has rules.
+    /// Set if this or an enclosing schema has rules.
     is_ruled: bool,
-    /// Set if a schema with rules, or one below it, has an unknown type.
+    /// Set if a schema with rules has an unknown type or contains one.
     is_untyped: bool,
 }
 
-/// State that the checks of all rules of a schema share.
+/// State shared by the checks of all rules of a schema.
 struct Checks<'a> {
     costs: Costs,
-    /// The paths of the errors of the schema itself.
+    /// Paths with errors in the schema itself.
     wrong: &'a BTreeSet<String>,
 }
 
 impl Checks<'_> {
-    /// Returns `true` if a schema or one below it has an error, in which case its rules are not checked.
+    /// Returns `true` if this schema or a schema inside it has an error. Its rules are then not checked.
     fn is_wrong(&self, node: &Cursor<'_>) -> bool {
         let path = node.path().to_string();
         let from = self.wrong.range(path.clone()..);
-        // All paths with this prefix are adjacent; some belong to other fields with a longer name.
+        // All paths with this prefix are adjacent. They include fields whose longer names start with the same text.
         let below = |it: &String| {
             it.strip_prefix(&path)
                 .map(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -99,9 +99,9 @@ impl Checks<'_> {
     }
 }
 
-/// Validates the rules of a structural schema. Refuses rules that do not compile, rules that cost too much, and
-/// `oldSelf` on values that cannot be correlated with stored ones. The cost of single rules is unlimited in a stored
-/// schema. `wrong` contains the paths of the errors of the schema itself.
+/// Validates the rules of a structural schema. Refuses rules that do not compile or cost too much, and `oldSelf` for
+/// values that cannot be matched to stored values. The cost of single rules is unlimited in a stored schema. `wrong`
+/// contains the paths with errors in the schema itself.
 pub(super) fn validate_meaning(
     version: KubernetesVersion,
     node: &Cursor<'_>,
@@ -201,7 +201,7 @@ fn check_meaning(
 }
 
 impl<'a> Around<'a> {
-    /// A field is correlated with the stored one by its name, even inside an atomic map.
+    /// Returns the state for a field. Fields are matched to stored fields by name, even inside an atomic map.
     fn property(&self, node: &Cursor<'_>, name: &str, child: &Cursor<'_>) -> Self {
         Self {
             lost: self.lost,
@@ -219,7 +219,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// Prints a rule as Go prints its internal form.
+/// Formats a rule like Go prints its internal type.
 fn print(rule: &Cursor<'_>) -> String {
     let json = |key: &str, absent: &str| {
         let text = rule
@@ -239,7 +239,7 @@ fn print(rule: &Cursor<'_>) -> String {
     )
 }
 
-/// Calls `visit` with the expressions of all rules of a schema and its children.
+/// Calls `visit` with the expression of each rule in a schema.
 pub(super) fn visit(schema: &Cursor<'_>, visit: &mut dyn FnMut(&str)) {
     schema.visit(&mut |node| {
         let rules = node.items("x-kubernetes-validations");

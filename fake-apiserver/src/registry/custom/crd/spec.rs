@@ -1,7 +1,7 @@
 //! Validation of a CRD's spec (rule O4).
 //!
-//! kube-apiserver validates an internal form, in which fields shared by all versions are at the top level. Its errors
-//! therefore name `spec.validation…`, and `spec.versions[i]…` only if versions differ.
+//! kube-apiserver validates an internal type. If all versions have the same value for a field, it has this field at the
+//! top level, so that errors contain `spec.validation…` instead of `spec.versions[i]…`.
 
 use super::{columns, conversion, open_api};
 use crate::api::field::{FieldErrors, is_print};
@@ -10,7 +10,7 @@ use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 
-/// The schema of a version.
+/// Path of the schema in a version.
 const SCHEMA: &str = "schema.openAPIV3Schema";
 
 /// Checks `spec` in a version of Kubernetes; `old` is the stored spec of an update.
@@ -67,7 +67,7 @@ fn check_group(group: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the format of `names` in the spec, or of the accepted names in the status.
+/// Checks the names in the spec, or the accepted names in the status.
 pub(super) fn validate_names(names: &Cursor<'_>, errors: &mut FieldErrors) {
     let check = |name: &Cursor<'_>, errors: &mut FieldErrors| {
         let problems = dns1035_label(name.as_text(), false);
@@ -95,13 +95,13 @@ pub(super) fn validate_names(names: &Cursor<'_>, errors: &mut FieldErrors) {
     names.items("categories").for_each(|name| check(&name, errors));
 }
 
-/// `spec.versions`, and the fields they share.
+/// `spec.versions`, with the fields that are the same in all versions.
 struct Versions<'a> {
     /// The version of Kubernetes.
     of: KubernetesVersion,
     spec: &'a Cursor<'a>,
     list: Vec<Cursor<'a>>,
-    /// The stored versions.
+    /// The versions in the stored CRD.
     old: Vec<Cursor<'a>>,
 }
 
@@ -115,13 +115,13 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Returns `true` if the stored version has the same schema.
+    /// Returns `true` if the stored CRD has the same schema for this version.
     fn has_stored_schema(&self, version: &Cursor<'_>) -> bool {
         let old = self.old.iter().find(|it| it.text("name") == version.text("name"));
         old.is_some_and(|old| old.same(version, SCHEMA))
     }
 
-    /// Returns `true` if all versions have the same value for `key`; the internal form then has it at the top level.
+    /// Returns `true` if all versions have the same value for `key`. The internal type then has it at the top level.
     fn share(&self, key: &str) -> bool {
         let value = |it: &Cursor<'a>| it.get(key).filter(|it| !it.as_array().is_some_and(Vec::is_empty));
         self.list
@@ -160,7 +160,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Validates the fields that all versions share, once.
+    /// Validates once the fields that are the same in all versions.
     fn validate_shared(&self, errors: &mut FieldErrors) {
         let Some(first) = self.list.first() else { return };
         if self.share("schema") && first.is_set(SCHEMA) {
@@ -173,7 +173,8 @@ impl<'a> Versions<'a> {
         self.validate_rest(&self.spec.in_other(first.get("")), true, errors);
     }
 
-    /// Checks subresources, columns and selectable fields; `shared` selects the shared or the differing ones.
+    /// Checks subresources, columns and selectable fields: with `shared`, the fields that are the same in all versions,
+    /// else the fields that differ.
     fn validate_rest(&self, version: &Cursor<'_>, shared: bool, errors: &mut FieldErrors) {
         if self.share("subresources") == shared && version.is_set("subresources.scale") {
             columns::validate_scale(&version.at("subresources.scale"), errors);
@@ -183,7 +184,7 @@ impl<'a> Versions<'a> {
             columns.for_each(|column| columns::validate_column(&column, errors));
         }
         if self.share("selectableFields") == shared && !version.is_empty("selectableFields") {
-            // A schema moves to the top level independently of the fields that refer to it.
+            // The schema may be at the top level while fields that depend on it are not, and vice versa.
             let schema = version.map(SCHEMA).filter(|_| self.share("schema") == shared);
             columns::validate_selectable(&version.at("selectableFields"), schema, shared, errors);
         }
@@ -204,7 +205,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Prints the versions in the internal form. Fields that differ are printed as sent.
+    /// Formats the versions like the internal type. Fields that differ are printed unchanged.
     fn internal(&self) -> Value {
         if self.list.is_empty() {
             return Value::Null;

@@ -1,4 +1,4 @@
-//! Status of a CRD as the CRD controllers write it: they accept names, establish the CRD, and remove a deleted CRD
+//! Status of a CRD, as written by the CRD controllers: they accept names, establish the CRD, and remove a deleted CRD
 //! after its objects (rules O2, O14).
 
 use std::collections::BTreeMap;
@@ -10,30 +10,30 @@ use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The finalizer that keeps a deleted CRD until its objects are deleted.
+/// Finalizer that keeps a deleted CRD until its objects are deleted.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Returns the next state that the controllers write for a CRD, or `None` if the CRD is settled. `used` are the
-/// accepted names of the CRDs in its group, with or without this one; `now` is the time in the format of metadata. To
-/// reproduce the single writes of kube-apiserver, call it until it returns `None`, and again for the other CRDs of the
-/// group after a change or a removal, because names may have become free.
+/// Returns the next state that the CRD controllers write for a CRD; `None` if the CRD is settled. `used` are the
+/// accepted names of the CRDs in its group, with or without this CRD; `now` is the time in the format of metadata. To
+/// perform all writes of kube-apiserver, call this function until it returns `None`. After a change or a removal, call
+/// it for the other CRDs of the group as well, because names may have become available.
 pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
     accept_names(crd, used, now).or_else(|| establish(crd, now))
 }
 
-/// Returns `true` if [`reconcile`] would leave a CRD unchanged, regardless of the names of other CRDs.
+/// Returns `true` if [`reconcile`] would not change a CRD, regardless of the names of other CRDs.
 pub(crate) fn is_settled(crd: &Object) -> bool {
     let wanted = CrdNames::wanted(crd);
     condition_is(crd, "Established", "True") && wanted == CrdNames::accepted(crd)
 }
 
-/// `spec.group`
+/// Returns `spec.group`.
 pub(crate) fn group(crd: &Object) -> &str {
     Cursor::root(crd).text("spec.group")
 }
 
-/// Returns the next state of a CRD that is being deleted: first the condition is set; when `instances_left` is `false`,
-/// the finalizer is removed. `None` while objects remain.
+/// Returns the next state of a CRD that is being deleted: first with the condition, then without the finalizer if
+/// `instances_left` is `false`. Returns `None` while objects remain.
 pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<Object> {
     if !crd.is_terminating() || !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
         return None;
@@ -71,7 +71,7 @@ pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<
     Some(next)
 }
 
-/// Marks a CRD for deletion: adds the finalizer and the condition that are written together with the deletionTimestamp.
+/// Adds the finalizer and the condition that are written together with the deletionTimestamp of a CRD.
 pub(super) fn begin_deletion(crd: &mut Object) {
     let now = crd.meta_str("deletionTimestamp").to_owned();
     if !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
@@ -86,7 +86,7 @@ pub(super) fn begin_deletion(crd: &mut Object) {
     }
 }
 
-/// The names in a spec or a status.
+/// The names in the spec or the status of a CRD.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CrdNames {
     plural: String,
@@ -98,22 +98,22 @@ pub(crate) struct CrdNames {
 }
 
 impl CrdNames {
-    /// The names in a CRD's status.
+    /// Returns the accepted names in the status of a CRD.
     pub(crate) fn accepted(crd: &Object) -> Self {
         Self::of(&Cursor::root(crd).at("status.acceptedNames"))
     }
 
-    /// The names in a CRD's spec.
+    /// Returns the names in the spec of a CRD.
     fn wanted(crd: &Object) -> Self {
         Self::of(&Cursor::root(crd).at("spec.names"))
     }
 
-    /// The names of resources.
+    /// Returns the plural, the singular and the short names.
     fn resources(&self) -> impl Iterator<Item = &String> {
         [&self.plural, &self.singular].into_iter().chain(&self.short_names)
     }
 
-    /// The names of kinds.
+    /// Returns the names of the kind and of its list kind.
     fn kinds(&self) -> impl Iterator<Item = &String> {
         [&self.kind, &self.list_kind].into_iter()
     }
@@ -183,7 +183,7 @@ fn accept_names(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
     Some(next)
 }
 
-/// The names of resources and kinds that are in use in a group, each with the number of its uses.
+/// The names of resources and kinds that are used in a group, each with the number of its uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UsedNames {
     resources: BTreeMap<String, usize>,
@@ -191,14 +191,14 @@ pub(crate) struct UsedNames {
 }
 
 impl UsedNames {
-    /// Adds the names of a CRD.
+    /// Counts the names of a CRD.
     pub(crate) fn add(&mut self, names: &CrdNames) {
         let count = |counts: &mut BTreeMap<String, usize>, name: &String| *counts.entry(name.clone()).or_default() += 1;
         names.resources().for_each(|it| count(&mut self.resources, it));
         names.kinds().for_each(|it| count(&mut self.kinds, it));
     }
 
-    /// Removes names that [`add`](Self::add) added.
+    /// Removes the names of a CRD that were counted by [`add`](Self::add).
     pub(crate) fn remove(&mut self, names: &CrdNames) {
         let discount = |counts: &mut BTreeMap<String, usize>, name: &String| {
             if let Some(count) = counts.get_mut(name) {
@@ -213,7 +213,7 @@ impl UsedNames {
     }
 }
 
-/// Returns the names that the CRD can have, and the reason and message of the last conflict.
+/// Returns the names that the CRD can use, and the reason and message of the last conflict.
 fn resolve(wanted: &CrdNames, had: &CrdNames, used: &UsedNames) -> (CrdNames, Option<(&'static str, String)>) {
     let mut names = had.clone();
     let mut conflict = None;
@@ -285,7 +285,7 @@ fn status_mut(crd: &mut Object) -> Option<&mut Map> {
     status.as_object_mut()
 }
 
-/// Sets a condition; its time changes only with its status.
+/// Sets a condition. Its time only changes if its status changes.
 fn set_condition(crd: &mut Object, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let Some(fields) = status_mut(crd) else { return };
     let conditions = fields.entry("conditions").or_insert_with(|| json!([]));

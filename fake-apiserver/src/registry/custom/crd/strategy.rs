@@ -1,4 +1,4 @@
-//! `CrdStrategy`: defaulting, preserved fields and validation of writes to CRDs.
+//! `CrdStrategy`: defaults, preserved fields and validation of CRDs.
 
 use super::super::definition::condition_is;
 use super::super::formats::Format;
@@ -118,7 +118,7 @@ impl Strategy for CrdStrategy {
     }
 }
 
-/// An empty status as Go encodes it.
+/// Returns an empty status as encoded by Go.
 fn empty_status() -> Value {
     json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null})
 }
@@ -181,7 +181,7 @@ fn validate_accepted_names(crd: &Cursor<'_>, errors: &mut FieldErrors) {
     spec::validate_names(&crd.at("status.acceptedNames"), errors);
 }
 
-/// Checks the approval that groups of the Kubernetes community need (rule O19).
+/// Checks the approval that is required for API groups of the Kubernetes community (rule O19).
 fn validate_approval(crd: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     let group = crd.text("spec.group");
     let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|it| {
@@ -229,7 +229,7 @@ fn validate_preserve(crd: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Fi
     }
 }
 
-/// Warnings about a CRD's schemas: formats that are not enforced, and rules that are not evaluated.
+/// Returns warnings about a CRD's schemas: for formats that are not enforced, and for rules that are not evaluated.
 fn schema_warnings(crd: &Object) -> Vec<String> {
     let mut warnings: Vec<String> = Vec::new();
     let mut add = |text: String| {
@@ -258,7 +258,7 @@ fn schema_warnings(crd: &Object) -> Vec<String> {
     warnings
 }
 
-/// Decodes the metadata of objects embedded in defaults.
+/// Decodes the metadata of embedded objects in defaults.
 fn decode_defaults(crd: &mut Object) {
     for version in items_mut(crd, "spec.versions") {
         if let Some(schema) = object_mut(version, "schema.openAPIV3Schema") {
@@ -267,7 +267,7 @@ fn decode_defaults(crd: &mut Object) {
     }
 }
 
-/// Omits empty lists and maps at the root of schemas. Go keeps them only in versions with a status subresource.
+/// Omits empty lists and maps at the root of schemas. Go only keeps them in versions with a status subresource.
 fn omit_empty_keywords(crd: &mut Object) {
     for version in items_mut(crd, "spec.versions") {
         if Cursor::root(version).is_set("subresources.status") {

@@ -1,4 +1,5 @@
-//! Structural schemas (rule O4): every value has exactly one type, declared outside of logical junctors.
+//! Structural schemas (rule O4): every value has exactly one type, declared outside of `allOf`, `anyOf`, `oneOf` and
+//! `not`.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -8,7 +9,7 @@ use crate::api::json::{SmolStr, Value, json};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::pattern::Pattern;
 
-/// Checks a root schema; the errors are sorted by their text.
+/// Checks a root schema. Returns the errors sorted by their text.
 pub(super) fn validate(node: &Cursor<'_>) -> FieldErrors {
     let mut errors = Found::default();
     invariants(node, Level::Root, &mut errors);
@@ -20,11 +21,11 @@ pub(super) fn validate(node: &Cursor<'_>) -> FieldErrors {
     errors
 }
 
-/// Findings so far.
+/// Errors found so far.
 #[derive(Default)]
 struct Found {
     errors: FieldErrors,
-    /// Error of each pattern; cached, because schemas repeat patterns.
+    /// Errors of patterns; cached, because schemas often repeat a pattern.
     patterns: BTreeMap<String, Option<String>>,
 }
 
@@ -128,7 +129,8 @@ fn check_type(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     }
 }
 
-/// `kind`, `apiVersion` and `metadata` of a whole object are implied; schemas may restrict them only slightly.
+/// Checks `kind`, `apiVersion` and `metadata` of a whole object. They are declared implicitly, and schemas may only
+/// restrict them slightly.
 fn check_metadata(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     let is_object = level == Level::Root || node.is_true("x-kubernetes-embedded-resource");
     for name in ["kind", "apiVersion"] {
@@ -197,7 +199,7 @@ fn value_validation(node: &Cursor<'_>, skips_any_of: bool, skips_first_all_of: b
     }
 }
 
-/// Checks a schema inside a junctor, which may restrict values but not declare them.
+/// Checks a schema inside a junctor (such as `allOf`), which may restrict values but not declare them.
 fn nested(node: &Cursor<'_>, skips_any_of: bool, errors: &mut Found) {
     value_validation(node, skips_any_of, false, errors);
     if let Some(items) = node.schema("items") {
@@ -232,7 +234,7 @@ fn nested(node: &Cursor<'_>, skips_any_of: bool, errors: &mut Found) {
     }
 }
 
-/// Checks that every value restricted by a junctor is declared outside of it.
+/// Checks that every value restricted inside a junctor (such as `allOf`) is declared outside of it.
 fn completeness(node: &Cursor<'_>, declared: &Cursor<'_>, errors: &mut Found) {
     for (_, _, branch) in node.branches() {
         nested_completeness(&branch, declared, errors);

@@ -1,4 +1,4 @@
-//! CRDs that kube-apiserver accepts and refuses.
+//! CRDs that kube-apiserver accepts or refuses.
 
 use super::super::tests::in_context;
 use super::status::CLEANUP_FINALIZER;
@@ -11,7 +11,7 @@ use crate::api::object::Object;
 use crate::registry::cel::IS_EVALUATED;
 use crate::registry::kinds::strategy::Strategy;
 
-/// The strategy in 1.36.
+/// The strategy of Kubernetes 1.36.
 const CRDS: CrdStrategy = CrdStrategy {
     version: KubernetesVersion::V1_36,
 };
@@ -408,7 +408,7 @@ fn o8_old_self_needs_correlatable_values() {
     assert_eq!(errors(crd(v1(list))), Vec::from_iter(known));
 }
 
-/// `MapIsCorrelatable`: the fields of an atomic map are correlated by name, too.
+/// `MapIsCorrelatable`: the fields of an atomic map are also matched to stored fields by name.
 #[test]
 fn o8_old_self_may_be_used_within_atomic_maps() {
     let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
@@ -416,7 +416,7 @@ fn o8_old_self_may_be_used_within_atomic_maps() {
     assert_eq!(errors(crd(v1(map))), Vec::<String>::new());
 }
 
-/// Selectable fields that all versions share are checked against a shared schema.
+/// Selectable fields that are the same in all versions require a schema that is the same in all versions.
 #[test]
 fn o4_shared_selectable_fields_need_a_shared_schema() {
     let schema = |kind: &str| json!({"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": kind}}}});

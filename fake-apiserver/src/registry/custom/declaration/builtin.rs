@@ -1,5 +1,5 @@
 //! Types for CEL derived from built-in types: `SchemaDeclType` applied to the OpenAPI definitions that are compiled
-//! into kube-controller-manager. Estimates do not use them, so they do not have sizes.
+//! into kube-controller-manager. They do not have size limits, because they are not used for estimates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::registry::cel::cost::decl::{Decl, DeclKind};
 use crate::registry::cel::parse::escape;
 use crate::registry::types::schema::builtin::{Kind, Shape, StructType};
 
-/// The type of a value of a built-in type; `None` if expressions cannot access it. `path` is the name of the type in
-/// errors.
+/// Returns the type of a built-in type's values; `None` if expressions cannot access them. `path` is the name of the
+/// type in errors.
 pub(super) fn decl_of_shape(shape: &'static Shape, path: &str) -> Option<Arc<Decl>> {
     declared(shape, path, &mut Vec::new())
 }
 
-/// `open` contains the structs around the value.
+/// Returns the type of values at a path. `open` contains the enclosing structs.
 fn declared(shape: &'static Shape, path: &str, open: &mut Vec<&'static str>) -> Option<Arc<Decl>> {
     let kind = match shape.kind() {
         Kind::String => DeclKind::String,
@@ -25,7 +25,7 @@ fn declared(shape: &'static Shape, path: &str, open: &mut Vec<&'static str>) -> 
         Kind::Bytes => DeclKind::Bytes,
         Kind::IntOrString => DeclKind::Dyn,
         Kind::Time | Kind::MicroTime => DeclKind::Timestamp,
-        // The definitions of these do not have one type.
+        // The OpenAPI definitions of these types do not have exactly one type.
         Kind::Quantity | Kind::Json | Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
             return None;
         }
@@ -38,7 +38,7 @@ fn declared(shape: &'static Shape, path: &str, open: &mut Vec<&'static str>) -> 
 }
 
 fn of_struct(structure: &'static StructType, path: &str, open: &mut Vec<&'static str>) -> DeclKind {
-    // A struct within itself does not have fields.
+    // A recursive struct has no fields.
     if open.contains(&structure.definition()) {
         return object(path, BTreeMap::new());
     }

@@ -1,4 +1,4 @@
-//! Replacement for `engine` without the feature `cel`: every rule compiles and holds.
+//! Replaces `engine` if the feature `cel` is disabled: all rules compile, and no rule is violated.
 
 use super::rules::{Rule, RuleVerdict};
 use super::schema::Structural;

@@ -1,4 +1,4 @@
-//! Errors of a rule that are found without evaluating it: errors in its syntax, names and types.
+//! Errors of a rule that can be found without evaluating it: in its syntax, names and types.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::registry::types::cursor::Cursor;
 
 /// The types available to the rules of one schema.
 pub(in super::super) struct Declared {
-    /// The type of `self`; `dyn` if the schema does not determine one.
+    /// The type of `self`; `dyn` if the schema does not declare one.
     this: Type,
     version: KubernetesVersion,
 }
@@ -39,7 +39,7 @@ impl Declared {
         environment
     }
 
-    /// The type of an expression, or its errors in kube-apiserver's format.
+    /// Returns the type of an expression, or its errors in kube-apiserver's format.
     fn output(&self, expression: &str, has_optional_old: bool) -> Result<Type, String> {
         let environment = self.environment(has_optional_old);
         let parsed = parse_source_of(expression, environment.dialect());
@@ -51,7 +51,7 @@ impl Declared {
         })
     }
 
-    /// Returns the error in the constant parts of an expression.
+    /// Returns the error of evaluating the constant parts of an expression.
     fn unplanned(expression: &str) -> Option<String> {
         planned(expression).err()
     }

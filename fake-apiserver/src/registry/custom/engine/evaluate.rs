@@ -1,4 +1,4 @@
-//! Evaluates rules. The type errors that `compile` finds are refused when the CRD is written.
+//! Evaluates rules. Rules with type errors cannot occur here, because they are refused when the CRD is written.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::registry::cel::times::{Duration, Time};
 /// Maximum length of the result of a `messageExpression`.
 const MESSAGE_MAX: usize = 5 * 1024;
 
-/// The programs of a rule, parsed on first use.
+/// The parsed expressions of a rule, parsed on first use.
 #[derive(Default)]
 pub(in super::super) struct Compiled {
     rule: OnceLock<Result<Plan, String>>,
@@ -30,12 +30,12 @@ pub(in super::super) struct Compiled {
 }
 
 impl Compiled {
-    /// The rule as a program.
+    /// Returns the parsed rule.
     fn rule(&self, text: &str) -> &Result<Plan, String> {
         self.rule.get_or_init(|| planned(text))
     }
 
-    /// Returns `true` if the rule uses the old value.
+    /// Returns `true` if the rule uses `oldSelf`.
     pub(in super::super) fn uses_old(&self, text: &str) -> bool {
         *self
             .uses_old
@@ -49,12 +49,12 @@ pub(super) fn planned(text: &str) -> Result<Plan, String> {
     plan_of(program, no_more_functions)
 }
 
-/// Returns `true` if a rule uses the value before the change.
+/// Returns `true` if a rule uses `oldSelf`.
 pub(in super::super) fn is_about_change(rule: &str) -> bool {
     parse(rule).as_ref().is_ok_and(uses_old)
 }
 
-/// Returns `true` if an expression names the value before the change.
+/// Returns `true` if an expression contains `oldSelf`.
 fn uses_old(expression: &Expression) -> bool {
     names_variable(expression, "oldSelf")
 }
@@ -65,19 +65,19 @@ impl std::fmt::Debug for Compiled {
     }
 }
 
-/// `self` and `oldSelf` for the rules of one value. Each is converted at most once, and only if a rule needs it:
+/// `self` and `oldSelf` for the rules of one value. Each is converted at most once, and only if a rule uses it, because
 /// converting a large value takes longer than evaluating a rule.
 pub(in super::super) struct Operands<'a> {
     node: &'a Structural,
     value: ValueView<'a>,
     old: Option<ValueView<'a>>,
-    /// `self`, and its lists without an order.
+    /// `self`, with its unordered lists.
     converted: OnceCell<Converted>,
-    /// The same for `oldSelf`.
+    /// `oldSelf`, with its unordered lists.
     converted_old: OnceCell<Converted>,
 }
 
-/// A value in the form available to rules, with its sets and keyed lists.
+/// A value converted for rules, with its unordered lists (sets and lists with keys).
 type Converted = (CelValue, Unordered);
 
 impl<'a> Operands<'a> {
@@ -107,7 +107,7 @@ fn converted(value: ValueView<'_>, node: &Structural) -> Converted {
     (value, unordered)
 }
 
-/// Evaluates a rule on a value; the cost is subtracted from `budget`, the budget of the whole request.
+/// Evaluates a rule for a value. The cost is subtracted from `budget`, the remaining budget of the request.
 pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> RuleVerdict {
     let program = match rule.compiled.rule(&rule.text) {
         Ok(program) => program,
@@ -124,12 +124,12 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
     }
 }
 
-/// The variables of a rule, with their sets and keyed lists.
+/// Returns the variables of a rule, with their unordered lists.
 fn variables_of(rule: &Rule, operands: &Operands<'_>) -> (Vec<(&'static str, CelValue)>, Unordered) {
     let (value, unordered) = operands.value();
     let mut unordered = unordered.clone();
     let mut variables = vec![("self", value.clone())];
-    // The message expression may also use `oldSelf`.
+    // The `messageExpression` may also use `oldSelf`.
     let needs_old = rule.uses_old() || rule.has_optional_old || !rule.message_expression.is_empty();
     let optional = |value| CelValue::Opaque(Arc::new(value));
     let old = if needs_old { operands.old() } else { None };
@@ -146,7 +146,7 @@ fn variables_of(rule: &Rule, operands: &Operands<'_>) -> (Vec<(&'static str, Cel
     (variables, unordered)
 }
 
-/// The value of the expression of a rule or its error, and the cost.
+/// Returns the value of a rule's expression or its error, and the cost.
 #[cfg(test)]
 pub(super) fn value_of(rule: &Rule, operands: &Operands<'_>) -> (Result<CelValue, String>, u64) {
     let (variables, unordered) = variables_of(rule, operands);
@@ -163,10 +163,10 @@ pub(super) fn value_of(rule: &Rule, operands: &Operands<'_>) -> (Result<CelValue
     (result, meter.spent())
 }
 
-/// Error of a request that has used up its budget.
+/// Error: the request has used up its budget.
 struct OutOfBudget;
 
-/// Evaluates a program within the limits of one expression and of the request.
+/// Evaluates an expression within the limits of one expression and of the request.
 fn run(
     program: &Plan,
     variables: Vec<(&str, CelValue)>,
@@ -179,7 +179,7 @@ fn run(
     Ok(result)
 }
 
-/// A violated rule, with the result of `messageExpression` if it is printable.
+/// Returns the result for a violated rule, with the message from `messageExpression` if it is valid.
 fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered, budget: &mut u64) -> RuleVerdict {
     if rule.message_expression.is_empty() {
         return RuleVerdict::Fails(None);
@@ -200,10 +200,11 @@ fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered,
     }
 }
 
-/// A value in the form available to rules: fields by their escaped names, without undeclared fields and nulls, with
-/// converted formats.
+/// Converts a value for rules: fields have escaped names, undeclared fields and nulls are removed, and formats such as
+/// `date-time` become values of their types.
 ///
-/// A value that does not have the type of its schema, such as a list for a string with a format, is an error when read.
+/// A value of another type than its schema, such as a list for a string with a format, is converted to an error that is
+/// returned when the value is read.
 fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unordered) -> CelValue {
     if let Some(error) = node.and_then(|node| misfit(value, node)) {
         return eval::broken(error);
@@ -232,8 +233,8 @@ fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unord
     }
 }
 
-/// The error of a value that does not have the type of its schema, with the text of `UnstructuredToVal` of
-/// `k8s.io/apiserver/pkg/cel/common`.
+/// Returns the error for a value of another type than its schema (`UnstructuredToVal` of
+/// `k8s.io/apiserver/pkg/cel/common`).
 fn misfit(value: ValueView<'_>, node: &Structural) -> Option<String> {
     use ValueView as View;
     if node.int_or_string {

@@ -1,5 +1,5 @@
-//! Compiles and evaluates the rules of CRDs with `registry/cel`, on values of a schema. The module does not depend on
-//! CRDs. Without CEL, `absent.rs` replaces it.
+//! Compiles the rules of CRDs with `registry/cel`, and evaluates them for values with a schema. Without the feature
+//! `cel`, `absent.rs` replaces this module.
 
 mod compile;
 mod evaluate;

@@ -1,5 +1,5 @@
-//! Rules compiled and evaluated by cel-go in the environment of Kubernetes 1.36, over random schemas, and the
-//! expressions of cel-spec. The fake must accept or refuse the same rules, and compute the same values and costs.
+//! Compares rules with cel-go in the environment of Kubernetes 1.36: rules for random schemas, and the expressions of
+//! cel-spec. The fake must accept or refuse the same rules, and compute the same values and costs.
 
 use std::fs::read_to_string;
 
@@ -15,10 +15,10 @@ use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::cel::objects::Value as CelValue;
 use crate::registry::types::cursor::Cursor;
 
-/// The budget of a rule, which exceeds the limit of a rule.
+/// Budget of a request, which is greater than the limit of a rule.
 const BUDGET: u64 = 100_000_000;
 
-/// Lines of a file: `{"schema"}`, followed by its rules as `{"rule", "value"}` with the answer.
+/// Returns the lines of a file: `{"schema"}`, followed by its rules as `{"rule", "value"}` with the expected result.
 fn lines(name: &str) -> Vec<Value> {
     let path = format!("{}/tests/data/cel/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
     let text = read_to_string(&path).expect("the file of rules exists");
@@ -26,7 +26,7 @@ fn lines(name: &str) -> Vec<Value> {
     text.lines().map(parse).collect()
 }
 
-/// The answer to a rule: its compile error, its value and cost, or its evaluation error.
+/// Returns the result of a rule: its compile error, its value and cost, or its evaluation error.
 fn answer(schema: &Value, rule: &str, value: &Value) -> Value {
     let declared = Declared::of_node(&Cursor::document(schema), false, KubernetesVersion::V1_36);
     if let Some(problem) = problem_of_rule(rule, false, &declared) {
@@ -50,7 +50,7 @@ fn answer(schema: &Value, rule: &str, value: &Value) -> Value {
 #[case::expressions_of_the_specification("spec")]
 fn rules_have_the_results_of_cel_go(#[case] file: &str) {
     let exceptions = read_to_string(format!("{}/tests/data/cel/exceptions.txt", env!("CARGO_MANIFEST_DIR")));
-    // Lines that begin with `#` give the reason.
+    // Lines that begin with `#` explain the exceptions.
     let exceptions = exceptions.expect("the list of exceptions exists");
     let mut schema = Value::Null;
     let mut differences = Vec::new();
@@ -76,7 +76,8 @@ fn rules_have_the_results_of_cel_go(#[case] file: &str) {
     );
 }
 
-/// The answer to a rule or to a message expression: its errors, or its error at run time, or its value and its cost.
+/// Returns the full result of a rule or a message expression: its compile errors, its run-time error, or its value and
+/// cost.
 fn full_answer(schema: &Value, row: &Value) -> Value {
     let is_set = |key: &str| row[key] == true;
     let expression = row["rule"].as_str().expect("the rule is a string");
@@ -107,7 +108,7 @@ fn full_answer(schema: &Value, row: &Value) -> Value {
     }
 }
 
-/// Differential rows `{"schema", "rows"}`: each row has an expression with its operands, and the whole answer.
+/// Lines `{"schema", "rows"}`: each row contains an expression with its operands, and the full result.
 #[test]
 fn expressions_have_the_answers_of_cel_go() {
     let mut differences = Vec::new();

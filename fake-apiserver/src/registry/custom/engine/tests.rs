@@ -1,4 +1,4 @@
-//! Rules evaluated on values: their verdicts, evaluation errors and messages.
+//! Rules evaluated for values: results, evaluation errors and messages.
 
 use super::super::rules::validate;
 use super::super::schema::Structural;
@@ -21,7 +21,7 @@ fn schema(spec: Value) -> Structural {
     ))
 }
 
-/// A spec of integers `a` and `b`, a set, a map and an optional object, under one rule.
+/// Returns the schema of a spec with this rule and fields of various types.
 fn spec(rule: Value) -> Value {
     json!({
         "type": "object", "x-kubernetes-validations": [rule],
@@ -92,7 +92,7 @@ fn o8_messages(#[case] rule: Value, #[case] expected: &str) {
 fn o8_transition_rules_compare_with_the_old_value() {
     let same = || json!({"rule": "self.s == oldSelf.s", "message": "m"});
     assert!(check(same(), json!({"s": ["a"]}), None).0.is_empty());
-    // Sets are equal in any order.
+    // The order of sets is irrelevant.
     assert!(
         check(same(), json!({"s": ["b", "a"]}), Some(json!({"s": ["a", "b"]})))
             .0

@@ -1,4 +1,4 @@
-//! Type checks compared with kube-controller-manager's.
+//! Compares type checks with kube-controller-manager.
 
 use std::fs::read_to_string;
 
@@ -7,7 +7,7 @@ use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::scheme::Scheme;
 
-/// Each line has the spec of a policy and its warnings, as paths with texts.
+/// Each line contains the spec of a policy, and its warnings with the path and the text of each.
 #[test]
 fn expressions_have_the_warnings_of_kube_controller_manager() {
     let path = format!("{}/tests/data/cel/policies.jsonl", env!("CARGO_MANIFEST_DIR"));

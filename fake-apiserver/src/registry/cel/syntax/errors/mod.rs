@@ -1,5 +1,5 @@
 //! The syntax errors of an invalid expression, as ANTLR's parser reports them in cel-go. This parser only runs after
-//! `parser` has refused an expression, and recovers from errors as ANTLR's parsers do.
+//! `parser` has refused an expression, and recovers from errors like ANTLR's parsers.
 
 mod grammar;
 mod prediction;
@@ -9,7 +9,7 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-/// Returns the syntax errors of a text with their byte offsets, in the order of their positions.
+/// Returns the syntax errors of a text with their byte offsets, sorted by offset.
 pub(crate) fn syntax_errors(text: &str) -> Vec<(usize, String)> {
     let (source, mut errors) = tokens::tokens(text);
     recovery::run(&source, &mut errors);

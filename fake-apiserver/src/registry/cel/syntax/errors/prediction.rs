@@ -1,20 +1,20 @@
-//! Adaptive prediction, after ANTLR: chooses an edge of a state by as many tokens as necessary, first without the
-//! context of enclosing rules, and again with it if the result is ambiguous.
+//! Adaptive prediction, after ANTLR: chooses an edge of a state by looking at as many tokens as necessary. If the
+//! result is ambiguous without the context of the enclosing rules, it is repeated with this context.
 
 use std::rc::Rc;
 
 use super::grammar::{Edge, Grammar, Kind};
 use super::tokens::Placed;
 
-/// The rules that have been entered and not left, the innermost first.
+/// The calls of rules that have not ended yet, innermost first.
 pub(super) type Stack = Option<Rc<Frame>>;
 
-/// A call of a rule.
+/// A call of a grammar rule.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// The state after the rule.
+    /// State in which parsing continues after the rule.
     pub(super) follow: usize,
-    /// Set if the rule was entered at the end of another rule.
+    /// The calls of the enclosing rules.
     pub(super) outer: Stack,
 }
 
@@ -22,20 +22,20 @@ pub(super) struct Frame {
 #[derive(Clone, Debug)]
 struct Way {
     state: usize,
-    /// The edge with which the path begins.
+    /// Index of the first edge of the path.
     choice: usize,
     stack: Stack,
-    /// Set if the path has left the rule in which the choice is made.
+    /// Set if the path has left the rule that contains the choice.
     is_beyond: bool,
 }
 
-/// No path continues with a token.
+/// Error: no path continues with a token.
 pub(super) struct NoWay {
-    /// The number of that token.
+    /// Index of this token.
     pub(super) at: usize,
 }
 
-/// Chooses an edge of a state by the tokens from this index.
+/// Chooses an edge of a state, by looking at the tokens from index `from`.
 pub(super) fn choose(state: usize, stack: &Stack, tokens: &[Placed], from: usize) -> Result<usize, NoWay> {
     let search = Search {
         grammar: Grammar::get(),
@@ -55,7 +55,7 @@ struct Search<'t> {
 }
 
 impl Search<'_> {
-    /// Returns the choice; `None` if several paths are equal and the enclosing rules, which are not given, may decide.
+    /// Returns the choice. Returns `None` if it depends on the enclosing rules, but `around` is `None`.
     fn run(&self, state: usize, around: Option<&Stack>) -> Result<Option<usize>, NoWay> {
         let is_full = around.is_some();
         let stack = around.cloned().unwrap_or_default();
@@ -90,8 +90,8 @@ impl Search<'_> {
                 }
             }
             if next.is_empty() {
-                // A path that has reached the end of the rule is chosen: the following tokens are an error of the
-                // enclosing rules.
+                // A path that has reached the end of the rule is chosen: the next token is an error in the enclosing
+                // rules.
                 let ended = ways.iter().filter(|it| it.is_beyond).map(|it| it.choice);
                 return ended.min().map(Some).ok_or(NoWay { at });
             }
@@ -121,7 +121,7 @@ impl Search<'_> {
         self.close(way, is_full, ways, seen);
     }
 
-    /// Adds the states with tokens that a path leads to.
+    /// Adds the states in which a token is consumed and that a path can reach without consuming one.
     fn close(&self, way: Way, is_full: bool, ways: &mut Vec<Way>, seen: &mut Vec<Way>) {
         if seen.iter().any(|it| it.is_same(&way)) {
             return;
@@ -179,16 +179,16 @@ fn is_same(one: &Stack, other: &Stack) -> bool {
     }
 }
 
-/// Returns the choice if all paths have the same one.
+/// Returns the choice if it is the same for all paths.
 fn only_choice(ways: &[Way]) -> Option<usize> {
     let first = ways.first()?.choice;
     ways.iter().all(|it| it.choice == first).then_some(first)
 }
 
-/// Paths with several choices that are equal.
+/// Conflict between paths that are equal except for their first edge.
 enum Conflict {
     No,
-    /// All paths are equal, so the first choice is used.
+    /// Every path has the same alternatives, so the first choice is used.
     All {
         choice: usize,
     },

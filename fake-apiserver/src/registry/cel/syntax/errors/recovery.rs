@@ -1,5 +1,5 @@
-//! The parser that finds the errors, with ANTLR's default strategy: it reports an extraneous or missing token and
-//! continues; after any other error it skips tokens until one of the active rules can continue.
+//! A parser that reports syntax errors, with ANTLR's default strategy: it reports an extraneous or missing token and
+//! continues; after any other error, it skips tokens until one of the active rules can continue.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use super::prediction::{Frame, NoWay, Stack, choose};
 use super::tokens::{Placed, Source};
 use crate::registry::cel::costs;
 
-/// Errors after which cel-go's parser continues.
+/// Maximum number of errors from which cel-go's parser recovers.
 const RECOVERIES_MAX: usize = 30;
 
-/// Parses tokens, and adds the errors.
+/// Parses tokens, and adds the errors to `errors`.
 pub(super) fn run(source: &Source<'_>, errors: &mut Vec<(usize, String)>) {
     let mut parser = Parser {
         grammar: Grammar::get(),
@@ -25,7 +25,7 @@ pub(super) fn run(source: &Source<'_>, errors: &mut Vec<(usize, String)>) {
         last_error: None,
         recoveries: 0,
     };
-    // The limit of recoveries was reported as an error.
+    // The error for too many recoveries was already added.
     let _ = parser.rule(0, 0);
 }
 
@@ -33,20 +33,20 @@ struct Parser<'t> {
     grammar: &'static Grammar,
     source: &'t Source<'t>,
     tokens: &'t [Placed],
-    /// The index of the next token.
+    /// Index of the next token.
     at: usize,
     state: usize,
-    /// Callers of the current rule, the innermost first.
+    /// The calls of the current rule and its callers, innermost first.
     stack: Stack,
     errors: &'t mut Vec<(usize, String)>,
-    /// Set from an error until the next consumed token; further errors are not reported in the meantime.
+    /// Set from an error until the next consumed token. Further errors in between are not reported.
     is_recovering: bool,
-    /// The token of the last error, and the states in which it caused an error.
+    /// Index of the token with the last error, and the states in which it caused an error.
     last_error: Option<(usize, Vec<usize>)>,
     recoveries: usize,
 }
 
-/// An error of a rule.
+/// Error within a rule.
 enum Failure {
     /// No alternative continues with the token at this index.
     NoWay(usize),
@@ -57,7 +57,7 @@ enum Failure {
 }
 
 impl Parser<'_> {
-    /// Runs a rule to its end, or up to an error from which it recovers.
+    /// Parses a rule to its end, or recovers from an error in it.
     fn rule(&mut self, rule: usize, precedence: u32) -> Result<(), Failure> {
         let run = |it: &mut Self| it.walk(rule, precedence);
         match stacker::maybe_grow(costs::STACK_LEFT, costs::STACK_MORE, || run(self)) {
@@ -90,7 +90,7 @@ impl Parser<'_> {
                         self.check()?;
                     }
                     let choice = self.choose(at, precedence)?;
-                    // The check after an iteration replaces the check before the next one.
+                    // The check after an iteration has already checked the next token.
                     is_checked = state.kind == Kind::LaterTurn && choice == 0;
                     state.edges[choice]
                 }
@@ -134,7 +134,7 @@ impl Parser<'_> {
         choose(at, &self.stack, self.tokens, self.at).map_err(|NoWay { at }| Failure::NoWay(at))
     }
 
-    /// Returns the tokens with which an edge may begin.
+    /// Returns the possible first tokens of an edge.
     fn starts(&self, edge: Edge) -> Tokens {
         match edge {
             Edge::Token(tokens, _) => tokens,
@@ -143,7 +143,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns `true` if an operator follows that binds at least as strongly as a precedence.
+    /// Returns `true` if the next token is an operator with at least this precedence.
     fn is_operator(&self, edge: Edge, precedence: u32, kind: Tokens) -> bool {
         match edge {
             Edge::Free(to) => {
@@ -155,7 +155,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the kind of the token at this distance after the next one.
+    /// Returns the kind of the token that is `ahead` positions after the next one.
     fn kind(&self, ahead: usize) -> Tokens {
         self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].kind
     }
@@ -164,7 +164,7 @@ impl Parser<'_> {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
 
-    /// Consumes one of several tokens.
+    /// Consumes one of the expected tokens.
     fn take(&mut self, wanted: Tokens) -> Result<(), Failure> {
         if self.kind(0) & wanted != 0 {
             self.matched();
@@ -212,7 +212,7 @@ impl Parser<'_> {
         is_expected
     }
 
-    /// Checks, before a choice, that the next token is possible in this state.
+    /// Checks that the next token is possible in this state, before an edge is chosen.
     fn check(&mut self) -> Result<(), Failure> {
         if self.is_recovering {
             return Ok(());
@@ -233,7 +233,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the tokens expected in this state.
+    /// Returns the tokens that are expected in the current state.
     fn expected(&self) -> Tokens {
         self.expected_at(self.state, &self.stack)
     }
@@ -255,7 +255,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the tokens with which one of the active rules can continue.
+    /// Returns the tokens with which an active rule can continue.
     fn recovery_set(&self) -> Tokens {
         let mut set = 0;
         let mut stack = &self.stack;
@@ -272,12 +272,12 @@ impl Parser<'_> {
         }
     }
 
-    /// Skips tokens until one with which an active rule can continue.
+    /// Skips tokens until an active rule can continue.
     fn recover(&mut self) -> Result<(), Failure> {
         self.count_recovery()?;
         let is_known = |(at, states): &(usize, Vec<usize>)| *at == self.at && states.contains(&self.state);
         if self.last_error.as_ref().is_some_and(is_known) {
-            // It has stopped here before.
+            // The parser was already at this token and in this state after an earlier error.
             self.skip();
         }
         let mut states = self.last_error.take().map_or_else(Vec::new, |(_, states)| states);
@@ -336,7 +336,7 @@ impl Parser<'_> {
         self.errors.push((self.tokens[token].start, error));
     }
 
-    /// Returns the next token in the form of errors.
+    /// Formats the next token for errors.
     fn shown(&self) -> String {
         let Placed { kind, start, end } = self.tokens[self.at];
         match kind {

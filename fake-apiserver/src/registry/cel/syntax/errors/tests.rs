@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::syntax_errors;
 
-/// The tokens that an expression may begin with.
+/// Tokens with which an expression can begin.
 const STARTS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, \
                       BYTES, IDENTIFIER}";
 
@@ -59,6 +59,6 @@ fn parser_gives_up_after_thirty_errors() {
     let errors = syntax_errors(&"+ ) ".repeat(100));
     let (_, last) = errors.last().expect("the expression has errors");
     assert_eq!(last, "Syntax error: error recovery attempt limit exceeded: 30");
-    // Thirty errors with recovery, another error, and the error of the limit.
+    // Thirty recoveries, one more error, and the error for too many recoveries.
     assert_eq!(errors.len(), 32);
 }

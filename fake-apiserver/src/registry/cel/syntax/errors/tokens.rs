@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::grammar::{self, END, Tokens};
 use crate::registry::cel::syntax::lexer::{Token, blank, token};
 
-/// A token: its kind and its bytes.
+/// A token: its kind and byte range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) kind: Tokens,
@@ -13,18 +13,18 @@ pub(super) struct Placed {
     pub(super) end: usize,
 }
 
-/// A text as tokens.
+/// A text and its tokens.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     text: &'a str,
     /// The tokens; the last one marks the end.
     pub(super) tokens: Vec<Placed>,
-    /// The bytes of invalid parts.
+    /// Byte ranges of invalid parts.
     wrong: Vec<Range<usize>>,
 }
 
 impl Source<'_> {
-    /// Returns the text of the tokens between two byte offsets, including white space.
+    /// Returns the text between two byte offsets, including white space but without invalid parts.
     pub(super) fn text(&self, range: Range<usize>) -> String {
         let mut text = String::new();
         let mut at = range.start;
@@ -38,7 +38,7 @@ impl Source<'_> {
     }
 }
 
-/// Splits a text into tokens, and returns the errors of invalid parts.
+/// Splits a text into tokens, and returns the errors for invalid parts as well.
 pub(super) fn tokens(text: &str) -> (Source<'_>, Vec<(usize, String)>) {
     let (mut found, mut wrong, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     let mut at = 0;
@@ -83,7 +83,7 @@ fn kind(token: Token<'_>) -> Tokens {
     }
 }
 
-/// The length of an incomplete token at the start of a text, with the character that makes it invalid.
+/// Returns the length of an incomplete token at the start of a text, including the character that makes it invalid.
 fn wrong_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let before = match bytes[0] {
@@ -98,7 +98,7 @@ fn wrong_length(text: &str) -> usize {
     before + text[before..].chars().next().map_or(0, char::len_utf8)
 }
 
-/// The length of an unterminated string at the start of a text.
+/// Returns the length of an unterminated string at the start of a text.
 fn string(bytes: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {

@@ -1,4 +1,4 @@
-//! Replacement for `budget` without the feature `cel`: rules are not evaluated and have a cost of 0.
+//! Replaces `budget` if the feature `cel` is disabled: rules are not evaluated and cost nothing.
 
 #![expect(clippy::unused_self, reason = "with the feature it uses self")]
 

@@ -1,5 +1,5 @@
-//! `Scope` and `Costs`: the number of evaluations of a rule, the total cost of the rules of a schema, and the limits.
-//! The module depends on schemas, not on values. Without CEL, `absent.rs` replaces it.
+//! `Scope` and `Costs`: the number of evaluations of a rule, the total cost of a schema's rules, and their limits.
+//! Without the feature `cel`, `absent.rs` replaces this module.
 
 #[cfg(test)]
 mod tests;
@@ -21,22 +21,22 @@ const EXPRESSION_COST_MAX: u64 = 10_000_000;
 /// Maximum total cost of all expressions of one schema.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
 
-/// Maximum number of expressions listed as causes of a schema's excessive cost.
+/// Maximum number of expressions listed as causes if the cost of a schema is too high.
 const NAMED_MAX: usize = 4;
 
-/// Facts about the enclosing schemas of a node, collected during the walk.
+/// Properties of a schema node that depend on the enclosing schemas, collected while the schema is traversed.
 #[derive(Clone)]
 pub(super) struct Scope {
     /// The type of the node, if the node or an enclosing one has rules.
     decl: Option<Arc<Decl>>,
-    /// Number of values of the node that an object can have; `None` if unbounded.
+    /// Maximum number of values of the node in one object; `None` if unlimited.
     cardinality: Option<u64>,
     is_resource: bool,
     version: KubernetesVersion,
 }
 
 impl Scope {
-    /// The scope of the root of a schema.
+    /// Creates the scope of the root of a schema.
     pub(super) fn root(version: KubernetesVersion) -> Self {
         Self {
             version,
@@ -46,7 +46,7 @@ impl Scope {
         }
     }
 
-    /// The same scope with the type of `node`, if `node` or an enclosing node has rules.
+    /// Sets the type of `node`, if `node` has rules and no enclosing node has any.
     pub(super) fn with_types(mut self, node: &Cursor<'_>) -> Self {
         if self.decl.is_none() && !node.list("x-kubernetes-validations").is_empty() {
             self.decl = decl_of(node, self.is_resource);
@@ -54,7 +54,7 @@ impl Scope {
         self
     }
 
-    /// The types available to rules of the node.
+    /// Returns the types available to the rules of the node.
     pub(super) fn declared(&self) -> Declared {
         Declared::of(self.decl.as_ref(), self.version)
     }
@@ -72,13 +72,13 @@ impl Scope {
         }
     }
 
-    /// The scope of the property `name` of `node`.
+    /// Returns the scope of the property `name` of `node`.
     pub(super) fn property(&self, node: &Cursor<'_>, name: &str, child: &Cursor<'_>) -> Self {
         let decl = self.decl.as_deref().and_then(|it| it.field(&escape(name)));
         self.below(node, child, decl)
     }
 
-    /// The scope of the items of a list, or of the values of a map.
+    /// Returns the scope of a list's items or of a map's values.
     pub(super) fn element(&self, node: &Cursor<'_>, child: &Cursor<'_>) -> Self {
         let decl = self.decl.as_deref().and_then(Decl::element);
         self.below(node, child, decl)
@@ -95,15 +95,15 @@ impl Scope {
         ))
     }
 
-    /// Returns the maximum number of values of the node; without bounds in the schema, the number that fits into a
-    /// request.
+    /// Returns the maximum number of values of the node. If the schema does not limit it, returns the number that fits
+    /// into a request.
     pub(super) fn count(&self) -> u64 {
         let smallest = self.decl.as_ref().map_or(1, |decl| decl.min_size);
         self.cardinality.unwrap_or(REQUEST_BYTES_MAX / (smallest + 1))
     }
 }
 
-/// Returns the maximum number of children of one value of a node.
+/// Returns the maximum number of children in one value of a node.
 fn elements_max(node: &Cursor<'_>) -> Option<u64> {
     let limit = |key: &str| limit(node, key);
     match node.text("type") {
@@ -119,7 +119,7 @@ pub(super) struct Costs {
     total: u64,
     /// The most expensive expressions, in descending order of cost.
     dearest: Vec<(u64, FieldPath)>,
-    /// Set if single expressions are unlimited, because the schema is already stored.
+    /// Set if the cost of single expressions is unlimited, because the schema is already stored.
     spares_single: bool,
 }
 
@@ -131,7 +131,7 @@ impl Costs {
         }
     }
 
-    /// Adds the cost of a rule for all values it is evaluated on.
+    /// Adds the cost of a rule, multiplied by the maximum number of values.
     pub(super) fn add_rule(&mut self, rule: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
         if let Some(cost) = scope.cost(rule, "rule") {
             let cost = cost.saturating_mul(scope.count());
@@ -160,7 +160,7 @@ impl Costs {
         self.dearest.truncate(NAMED_MAX);
     }
 
-    /// Reports an error if the schema as a whole costs too much.
+    /// Reports an error if the total cost of the schema is too high.
     pub(super) fn finish(self, schema: &Cursor<'_>, errors: &mut FieldErrors) {
         if self.total <= SCHEMA_COST_MAX {
             return;

@@ -1,4 +1,4 @@
-//! kube-apiserver's estimates for single rules, with and without bounds in the schema.
+//! kube-apiserver's estimates for single rules, with and without size limits in the schema.
 
 use rstest::rstest;
 
@@ -15,7 +15,7 @@ fn cost(rule: &str, schema: &Value) -> u64 {
     coster::cost(&parse(rule).expect("the rule is valid"), &decl, false)
 }
 
-/// A schema with an optional bound on its size.
+/// Adds an optional size limit to a schema.
 fn bounded(mut schema: Value, most: Option<u64>) -> Value {
     let key = match (schema["type"].as_str(), most) {
         (_, None) => return schema,
@@ -185,7 +185,7 @@ fn error_contains_the_factor_above_the_limit(#[case] cost: u64, #[case] factor: 
     );
 }
 
-/// Single rules are exempt from the limit if the version is already stored with the same schema.
+/// The cost of single rules is not limited if the same schema is already stored for the version.
 #[rstest]
 #[case::created(None, 1)]
 #[case::the_same(Some("10"), 0)]
