@@ -11,7 +11,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut};
 use crate::registry::types::{labels, names};
 
-/// The operations, in the order in which errors name them.
+/// Supported operations, in the order in which errors list them.
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 /// The operations that can change an object.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
@@ -58,7 +58,7 @@ pub(super) fn validate_match(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Policies that change objects support only some operations.
+/// Checks that the rules of a mutating policy only list operations that it supports.
 pub(super) fn validate_mutating_operations(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     for rule in resources.items("resourceRules") {
         for operation in rule.items("operations") {
@@ -89,7 +89,7 @@ pub(super) fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     rule.at("scope").check_one_of(&["*", "Cluster", "Namespaced"], errors);
 }
 
-/// A list must not be empty, and `*` must be its only item.
+/// Checks that a list is not empty, and that `*` is its only item if present.
 fn check_list(list: &Cursor<'_>, what: &str, errors: &mut FieldErrors) {
     let items = list.list("");
     if items.is_empty() {
@@ -177,14 +177,14 @@ pub(super) struct RuleScope {
 }
 
 impl RuleScope {
-    /// Names for expressions about a request.
+    /// Creates the scope of expressions about a request.
     pub(super) fn of_requests(version: KubernetesVersion, has_params: bool) -> Self {
         let names = cel::requests::Names::of_requests(version, has_params);
         Self { names }
     }
 
-    /// Refuses an expression that does not compile, or whose type is not `wanted` (if non-empty). The error
-    /// may show a different text.
+    /// Adds an error at `at` if the expression `text` does not compile, or if its type is not in `wanted`. An empty
+    /// list permits all types. Without the feature `cel`, all expressions are refused.
     pub(super) fn check(&self, at: &Cursor<'_>, text: &str, wanted: &[&str], errors: &mut FieldErrors) {
         if !cel::IS_EVALUATED {
             let text = "expressions are not supported by this server, which is built without the feature cel";

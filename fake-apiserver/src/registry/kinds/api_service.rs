@@ -84,7 +84,7 @@ impl Strategy for ApiService {
     }
 }
 
-/// The name, or its generated prefix, must consist of version and group.
+/// Checks that `name` and `generateName`, if set, equal `<version>.<group>`.
 fn validate_names(object: &Cursor<'_>, errors: &mut FieldErrors) {
     let wanted = format!("{}.{}", object.text("spec.version"), object.text("spec.group"));
     for field in ["metadata.generateName", "metadata.name"] {
@@ -106,7 +106,7 @@ fn validate_target(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let skips_checks = skips.flag("") == Some(true);
     if !service.is_set("") {
         if !bundle.is_empty("") {
-            // Go counts the decoded bytes.
+            // The error shows the number of decoded bytes.
             let text = bundle.as_text().trim_end_matches('=');
             let shown = format!("{} bytes", text.len() * 3 / 4);
             errors.invalid(bundle, shown, "local APIServices may not have a caBundle");

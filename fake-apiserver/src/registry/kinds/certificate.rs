@@ -1,5 +1,5 @@
 //! CertificateSigningRequests (`pkg/registry/certificates/certificates`, `pkg/apis/certificates/validation`), and the
-//! other kinds of their group, which are selected by their signer.
+//! constants of the other kinds in their group.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,8 @@ use crate::registry::types::pem::pem_blocks;
 const EXPIRATION_MIN: i64 = 600;
 /// The default signer of requests in v1beta1.
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
-/// Maximum length of a signer's path: a namespace and a name (`ValidateSignerName`).
+/// Maximum length of a signer's name (`ValidateSignerName`): a domain of 253 characters, a slash, and a path of 317
+/// characters, which may contain a namespace, a dot and a name.
 const SIGNER_MAX: usize = 571;
 
 const APPROVED: &str = "Approved";
@@ -209,7 +210,7 @@ fn validate_request(object: &Object, old: Option<&Object>, errors: &mut FieldErr
     }
 }
 
-/// `validateCSR`, except for the signature.
+/// `validateCSR`, without the check of the signature.
 fn request_error(request: &str) -> Option<String> {
     match pem_blocks(request).next() {
         Some(block) if block.kind == "CERTIFICATE REQUEST" => certificate_request_error(&block.der),
@@ -217,7 +218,7 @@ fn request_error(request: &str) -> Option<String> {
     }
 }
 
-/// For each item of a list, `true` if an earlier item is equal.
+/// Returns `true` for each item of a list that equals an earlier one, and `false` for all others.
 fn repeated(all: &[&str]) -> Vec<bool> {
     let mut seen = BTreeSet::new();
     all.iter().map(|it| !seen.insert(*it)).collect()
@@ -277,7 +278,7 @@ fn validate_conditions(conditions: &Cursor<'_>, old: Option<&Cursor<'_>>, errors
     }
 }
 
-/// Decided conditions are kept, and only a write of the approval adds new ones
+/// Checks that conditions such as `Approved` are not removed, and that only writes of `/approval` add or change them
 /// (`validateCertificateSigningRequestUpdate`).
 fn validate_condition_changes(object: &Cursor<'_>, old: &Cursor<'_>, is_approval: bool, errors: &mut FieldErrors) {
     let conditions = object.at("status.conditions");
@@ -305,7 +306,7 @@ fn validate_condition_changes(object: &Cursor<'_>, old: &Cursor<'_>, is_approval
     }
 }
 
-/// `validation.ValidateSignerName`: a domain, and a path of subdomains.
+/// `validation.ValidateSignerName`: a domain, a slash, and a path with parts separated by dots.
 fn validate_signer_name(signer: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = signer.as_text();
     if !signer.check_required(errors) {
@@ -330,7 +331,7 @@ fn validate_signer_name(signer: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Validates the parts between the dots; the first error is reported.
+/// Checks the parts between dots. Only the errors of the first invalid part are reported.
 fn validate_labels(signer: &Cursor<'_>, whole: &str, rule: fn(&str, bool) -> Vec<String>, errors: &mut FieldErrors) {
     let labels = whole.split('.').map(|label| (label, rule(label, false)));
     for (label, problems) in labels.filter(|(_, problems)| !problems.is_empty()).take(1) {
@@ -341,7 +342,8 @@ fn validate_labels(signer: &Cursor<'_>, whole: &str, rule: fn(&str, bool) -> Vec
     }
 }
 
-/// `validateCertificate`: empty, or only PEM certificates. Only their outermost element is parsed.
+/// `validateCertificate`: the text must be empty, or contain only PEM blocks with certificates. Of each certificate,
+/// only the type of the outermost DER element is checked.
 fn check_certificate(encoded: &str) -> Result<(), String> {
     if encoded.is_empty() {
         return Ok(());
@@ -366,7 +368,7 @@ fn check_certificate(encoded: &str) -> Result<(), String> {
     }
 }
 
-/// The constants of a kind that needs a resourceVersion and is selected by fields of its spec.
+/// Returns the constants of a kind with these field labels. Updates require a resourceVersion.
 pub(crate) const fn signed(labels: &'static [&'static str], is_namespaced: bool) -> Facts {
     Facts {
         allows_unconditional_update: false,

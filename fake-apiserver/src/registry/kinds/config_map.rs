@@ -46,13 +46,13 @@ pub(crate) fn validate_key(key: &str, value: &Cursor<'_>, errors: &mut FieldErro
     value.refuse(key, names::config_map_key(key), errors);
 }
 
-/// Number of bytes that a base64 text encodes.
+/// Returns the number of bytes that a base64 text encodes.
 pub(crate) fn decoded_length(text: &str) -> usize {
     let text = text.trim_end_matches('=');
     text.len() / 4 * 3 + (text.len() % 4).saturating_sub(1)
 }
 
-/// Checks that nothing changes once `immutable` is set (rule C8).
+/// Checks that `fields` do not change once `immutable` is set (rule C8).
 pub(crate) fn validate_immutable(
     object: &Object,
     old: &Object,

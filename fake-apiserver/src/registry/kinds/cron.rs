@@ -4,28 +4,28 @@ use jiff::SignedDuration;
 
 use crate::api::duration;
 
-/// A schedule in robfig/cron's standard form, as `cron.ParseStandard` reads it.
+/// A schedule in the standard form of robfig/cron (`cron.ParseStandard`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CronSchedule<'a> {
-    /// The time zone that the schedule names.
+    /// The time zone in the schedule, if it contains one.
     pub(crate) zone: Option<&'a str>,
     pub(crate) times: CronTimes,
 }
 
-/// Times of a schedule.
+/// The times at which a schedule starts a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CronTimes {
-    /// The minutes that are in all of these bit sets: minute, hour, day of the month, month, day of the week.
+    /// The minutes that match all of these bit sets: minute, hour, day of the month, month, day of the week.
     Fields {
         fields: [u64; 5],
-        /// Set for the day of the month and the day of the week if they are unrestricted.
+        /// For the day of the month and the day of the week: `true` if it is unrestricted.
         any_day: [bool; 2],
     },
     /// A fixed interval.
     Every(SignedDuration),
 }
 
-/// One field of a schedule: its minimum, its maximum, and the names of its numbers from the minimum.
+/// One field of a schedule: its minimum, its maximum, and the names of its numbers, beginning with the minimum.
 struct Bounds {
     min: u64,
     max: u64,
@@ -68,7 +68,7 @@ pub(crate) fn is_time_zone(name: &str) -> bool {
     TIME_ZONES.split_ascii_whitespace().any(|zone| zone == name)
 }
 
-/// Reads a schedule, with the errors of `cron.ParseStandard`.
+/// Parses a schedule, with the errors of `cron.ParseStandard`.
 pub(crate) fn parse_schedule(schedule: &str) -> Result<CronSchedule<'_>, String> {
     let mut zone = None;
     let mut rest = schedule;

@@ -23,7 +23,7 @@ const ALLOCATABLE_PERIOD_MIN: i64 = 10;
 /// The strategy of CSIDrivers.
 #[derive(Debug)]
 pub(crate) struct CsiDriver {
-    /// The version of Kubernetes: since 1.37, a field that depended on a gate in 1.36 (`VolumeLimitScaling`) is kept.
+    /// The version of Kubernetes. Since 1.37, the field of the gate `VolumeLimitScaling` is kept.
     pub(crate) version: KubernetesVersion,
 }
 

@@ -54,7 +54,7 @@ impl Strategy for CsiNode {
 }
 
 impl CsiNode {
-    /// The driver without its mutable fields: `allocatable` since 1.35 (`MutableCSINodeAllocatableCount`).
+    /// Returns the driver without its mutable fields: `allocatable` since 1.35 (`MutableCSINodeAllocatableCount`).
     fn fixed_part(&self, driver: &Cursor<'_>) -> Value {
         let mut fields = driver.map("").cloned().unwrap_or_default();
         if self.version >= KubernetesVersion::V1_35 {

@@ -19,10 +19,10 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_text, default_value, ensure_object};
 use crate::registry::types::labels;
 
-/// Counts the changes of the template. This former field is now an annotation.
+/// Annotation with the number of changes of the template, which was formerly a field.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// The numbers of a status that are always shown.
+/// Counts of the status that are encoded even if they are zero.
 const SHOWN_COUNTS: [&str; 4] = [
     "currentNumberScheduled",
     "numberMisscheduled",
@@ -30,7 +30,7 @@ const SHOWN_COUNTS: [&str; 4] = [
     "numberReady",
 ];
 
-/// DaemonSets.
+/// The strategy of DaemonSets.
 #[derive(Debug)]
 pub(crate) struct DaemonSetStrategy;
 
@@ -121,7 +121,7 @@ fn has_new_template(object: &Object, old: &Object) -> bool {
     !Cursor::root(object).same(&Cursor::root(old), "spec.template")
 }
 
-/// The error of Go's `strconv.ParseInt` for 64 bits.
+/// Returns the error of Go's `strconv.ParseInt` with 64 bits.
 fn parse_int_error(text: &str) -> Option<String> {
     let why = match text.parse::<i64>().err()?.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",

@@ -15,7 +15,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object};
 
-/// Deployments.
+/// The strategy of Deployments.
 #[derive(Debug)]
 pub(crate) struct DeploymentStrategy;
 
@@ -122,7 +122,7 @@ fn validate_rollout(strategy: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Reports an update strategy of an unsupported type, which is printed as a whole.
+/// Adds an error about an update strategy of an unsupported type. The error shows the whole strategy.
 pub(super) fn unsupported_strategy(strategy: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors) {
     let printed = go_struct(strategy, &["type", "rollingUpdate"]);
     let supported: Vec<String> = supported.iter().map(|it| format!("\"{it}\"")).collect();

@@ -1,5 +1,5 @@
-//! The checks that the kinds of `resource.k8s.io` share, and DeviceClasses, as `pkg/apis/resource/validation` has them
-//! (`ValidateDeviceClass`). For CEL expressions in selectors, only syntax and names are checked.
+//! DeviceClasses (`ValidateDeviceClass`), and checks shared by the kinds of `resource.k8s.io`; follows
+//! `pkg/apis/resource/validation`. The cost of CEL expressions in selectors is not estimated.
 
 use std::collections::BTreeSet;
 
@@ -108,7 +108,7 @@ pub(super) fn check_selectors(version: KubernetesVersion, selectors: &Cursor<'_>
     });
 }
 
-/// Refuses an expression on a device that cannot be evaluated.
+/// Adds an error if an expression about a device does not compile or does not return a boolean.
 fn check_expression(version: KubernetesVersion, expression: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = expression.as_text();
     if let Some(problem) = cel::requests::problem(text, &["bool"], &cel::requests::Names::of_devices(version)) {
@@ -158,7 +158,7 @@ pub(super) fn check_fully_qualified_name(name: &Cursor<'_>, errors: &mut FieldEr
     }
 }
 
-/// Go's `validateQualifiedName`: a C identifier, perhaps after a domain.
+/// Go's `validateQualifiedName`: a C identifier, optionally after a domain and a slash.
 pub(super) fn check_qualified_name(name: &str, at: &Cursor<'_>, errors: &mut FieldErrors) {
     let parts: Vec<&str> = name.split('/').collect();
     match parts.as_slice() {

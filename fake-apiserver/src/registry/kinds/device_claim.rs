@@ -1,5 +1,5 @@
-//! ResourceClaims and ResourceClaimTemplates, as `pkg/apis/resource/validation` checks them
-//! (`ValidateResourceClaim`, `ValidateResourceClaimStatusUpdate`, `ValidateResourceClaimTemplate`).
+//! ResourceClaims and ResourceClaimTemplates; follows `ValidateResourceClaim`, `ValidateResourceClaimStatusUpdate` and
+//! `ValidateResourceClaimTemplate` of `pkg/apis/resource/validation`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,7 +129,7 @@ impl Strategy for ResourceClaimTemplate {
     }
 }
 
-/// `AuthorizedForAdmin` of `pkg/registry/resource`; errors of a template name the claim it creates.
+/// `AuthorizedForAdmin` of `pkg/registry/resource`; errors of a template have the paths of the claim that it creates.
 fn authorize_admin(object: &Cursor<'_>, way: &str, context: &Context<'_>, errors: &mut FieldErrors) {
     let asks = |it: &Cursor<'_>| it.flag("exactly.adminAccess") == Some(true);
     let asked = object.items(way).position(|it| asks(&it));
@@ -161,11 +161,11 @@ fn is_admin_namespace(name: &str, context: &Context<'_>) -> bool {
     found.is_some_and(|it| it.labels().any(|label| label == (ADMIN_LABEL, "true")))
 }
 
-/// Go's `SetDefaults_ExactDeviceRequest` and `SetDefaults_DeviceSubRequest`, and the operator of tolerations.
+/// Go's `SetDefaults_ExactDeviceRequest` and `SetDefaults_DeviceSubRequest`, and the default operator of tolerations.
 fn default_requests(object: &mut Object, way: &str) {
     let is_old = device_versions::is_old(object.api_version());
     for request in items_mut(object, way) {
-        // A request of the older form without a class has alternatives.
+        // In the older form, a request without a class has alternatives.
         if is_old && request.get("deviceClassName").is_some_and(|it| it != "") {
             default_request(request);
         } else if let Some(exactly) = object_mut(request, "exactly") {
@@ -286,8 +286,8 @@ fn validate_request_name(request: &Cursor<'_>, errors: &mut FieldErrors) {
     name.check_texts(names::dns1123_label(name.as_text(), false), errors);
 }
 
-/// Validates the shared fields of `exactly` and the entries of `firstAvailable`: Go's `validateExactDeviceRequest` and
-/// `validateDeviceSubRequest`.
+/// Checks the fields that `exactly` and the entries of `firstAvailable` have in common: Go's
+/// `validateExactDeviceRequest` and `validateDeviceSubRequest`.
 fn validate_device_request(version: KubernetesVersion, request: &Cursor<'_>, errors: &mut FieldErrors) {
     let class = request.at("deviceClassName");
     if class.check_required(errors) {

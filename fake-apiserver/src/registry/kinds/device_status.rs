@@ -15,7 +15,7 @@ const ADDRESSES_MAX: usize = 16;
 /// Fields of a network device with their maximum lengths in bytes.
 const NETWORK_TEXTS: [(&str, usize); 2] = [("interfaceName", 256), ("hardwareAddress", 128)];
 
-/// The driver, pool, device and share that name a device.
+/// Returns the driver, pool, device and share, which identify a device together.
 pub(super) fn device_id(it: &Cursor<'_>) -> [String; 4] {
     ["driver", "pool", "device", "shareID"].map(|field| it.text(field).to_owned())
 }
@@ -45,7 +45,7 @@ pub(super) fn validate_device_status(device: &Cursor<'_>, is_allocated: bool, er
     validate_network(&device.at("networkData"), errors);
 }
 
-/// `validateUID` of a share, if there is one.
+/// `validateUID` for the id of a share, if it is set.
 pub(super) fn check_share(share: &Cursor<'_>, errors: &mut FieldErrors) {
     if !share.is_set("") {
         return;
@@ -60,7 +60,8 @@ pub(super) fn check_share(share: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the error of Go's `uuid.Validate`, which also accepts a prefix, braces, and no dashes.
+/// Returns the error of Go's `uuid.Validate`, which also accepts the prefix `urn:uuid:`, braces, and ids without
+/// dashes.
 fn wrong_in_uuid(text: &str) -> Option<String> {
     const FORMAT: &str = "invalid UUID format";
     let bytes = text.as_bytes();

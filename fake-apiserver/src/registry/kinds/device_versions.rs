@@ -1,11 +1,12 @@
-//! The two forms of the kinds of `resource.k8s.io`: `v1beta1` and `v1alpha3` have the fields of an exact request and of
-//! a device one level higher or lower than `v1beta2` and `v1`; follows `pkg/apis/resource/v1beta1/conversion.go`.
+//! Converts between the two forms of the kinds of `resource.k8s.io`. In the older form (`v1beta1` and `v1alpha3`), the
+//! fields of an exact request are one level higher than in `v1beta2` and `v1`, and the fields of a device are one level
+//! lower. Follows `pkg/apis/resource/v1beta1/conversion.go`.
 
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::object::Object;
 use crate::registry::types::edit::{items_mut, object_mut};
 
-/// Returns `true` if an object has the older form.
+/// Returns `true` if objects of this version have the older form.
 pub(super) fn is_old(api_version: &str) -> bool {
     matches!(api_version, "resource.k8s.io/v1beta1" | "resource.k8s.io/v1alpha3")
 }
@@ -14,7 +15,8 @@ fn is_alpha(api_version: &str) -> bool {
     api_version == "resource.k8s.io/v1alpha3"
 }
 
-/// Rewrites an object as `api_version`, with `change` if the form differs; its flag is set for the older form.
+/// Rewrites an object as `api_version`. If the form differs, calls `change` with the object and a flag that is set for
+/// the older form.
 fn convert(object: &mut Object, api_version: &str, change: impl Fn(&mut Object, bool)) {
     let is_old = is_old(api_version);
     if self::is_old(object.api_version()) != is_old {
@@ -23,7 +25,7 @@ fn convert(object: &mut Object, api_version: &str, change: impl Fn(&mut Object, 
     object.insert("apiVersion".into(), api_version.into());
 }
 
-/// Converts a claim or a template with its requests at `way`.
+/// Converts a claim or a template. `way` is the path of its requests.
 pub(super) fn convert_requests(object: &mut Object, api_version: &str, way: &str) {
     convert(object, api_version, |object, is_old| {
         for request in items_mut(object, way) {
@@ -59,7 +61,8 @@ pub(super) fn convert_slice(object: &mut Object, api_version: &str) {
                 }
             }
         }
-        // Pointers in the newer form only.
+        // These fields are only pointers in the newer form. In the older form, a zero value is the same as an absent
+        // field.
         spec.retain(|field, value| !(matches!(field.as_str(), "nodeName" | "allNodes") && is_zero(value)));
     });
 }
@@ -73,7 +76,7 @@ fn nest(request: &mut Map) {
     }
 }
 
-/// Removes all fields but some from a map and returns them.
+/// Removes all fields except `kept` from a map, and returns the removed fields.
 fn take_except(map: &mut Map, kept: &[&str]) -> Map {
     let (stay, taken) = std::mem::take(map)
         .into_iter()
@@ -82,14 +85,14 @@ fn take_except(map: &mut Map, kept: &[&str]) -> Map {
     taken
 }
 
-/// Moves the fields of an inner object up.
+/// Moves the fields of the object in `field` into `map`.
 fn flatten(map: &mut Map, field: &str) {
     if let Some(Value::Object(inner)) = map.remove(field) {
         map.extend(inner);
     }
 }
 
-/// Returns `true` for the zero value of a field that is not a pointer. Empty lists and maps are set.
+/// Returns `true` for the zero value of a field that is not a pointer. Empty lists and maps are not zero values.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

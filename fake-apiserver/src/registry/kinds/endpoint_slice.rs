@@ -21,7 +21,7 @@ const TOPOLOGY_MAX: usize = 16;
 const HINTS_MAX: usize = 8;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Managing controllers that exempt a slice from the check of its addresses.
+/// Controllers with EndpointSlices that do not get warnings about their addresses.
 const CONTROLLERS: [&str; 2] = [
     "endpointslice-controller.k8s.io",
     "endpointslicemirroring-controller.k8s.io",
@@ -101,8 +101,8 @@ impl Strategy for EndpointSlice {
     }
 }
 
-/// `dropTopologyOnV1`: the field is read-only in this version; a node name that was already in it moves to its own
-/// field.
+/// `dropTopologyOnV1`: removes `deprecatedTopology`, which is read-only in this version. If the stored object already
+/// contains the same node name there, the name moves to `nodeName`.
 fn drop_topology(object: &mut Object, old: Option<&Object>) {
     let hosts: Vec<String> = old
         .map(|old| {

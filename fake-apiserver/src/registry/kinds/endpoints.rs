@@ -45,7 +45,7 @@ impl Strategy for Endpoints {
         }
     }
 
-    /// `endpointsWarnings`; writes of the endpoints controller cause no warnings.
+    /// `endpointsWarnings`; objects of the endpoints controller do not get warnings.
     fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
         let endpoints = Cursor::root(object);
         let labels = endpoints.map("metadata.labels");

@@ -1,4 +1,5 @@
-//! Events of both groups, which share their storage (rules R7, F7, F8); `events.go` of `pkg/apis/core/validation`.
+//! Events of both groups, which share their storage (rules R7, F7, F8); follows `events.go` of
+//! `pkg/apis/core/validation`.
 
 use super::facts::{Facts, FieldLabels, Propagation};
 use super::strategy::{Context, Strategy};
@@ -22,8 +23,8 @@ const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
     ("reportingComponent", "reportingController"),
 ];
-/// Immutable fields of an Event of `events.k8s.io`, in Kubernetes' order, with their values if they are absent. The
-/// reason is checked twice.
+/// Immutable fields of an Event of `events.k8s.io`, with the values that absent fields are compared as. The order is
+/// kube-apiserver's, which checks the reason twice.
 const IMMUTABLE_FIELDS: [(&str, Zero); 14] = [
     ("involvedObject", Zero::Null),
     ("reason", Zero::Text),
@@ -43,7 +44,7 @@ const IMMUTABLE_FIELDS: [(&str, Zero); 14] = [
 const NOTE_MAX: usize = 1_024;
 const INSTANCE_MAX: usize = 128;
 
-/// The value of an absent field.
+/// The value that an absent field is compared as.
 #[derive(Clone, Copy, Debug)]
 enum Zero {
     Null,
@@ -140,7 +141,7 @@ impl Strategy for Event {
         for (field, zero) in IMMUTABLE_FIELDS {
             let (new, stored) = (event.get(field), old.get(field));
             if new.unwrap_or(&zero.into()) != stored.unwrap_or(&zero.into()) {
-                // The error uses the other group's name of the field.
+                // The error shows the name of the field in `events.k8s.io`.
                 let told = if field == "reportingComponent" {
                     "reportingController"
                 } else {
@@ -153,7 +154,7 @@ impl Strategy for Event {
     }
 
     fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {
-        // An Event written through either group is found through the other.
+        // Events can be selected by the labels of either group, regardless of the group that was used to write them.
         let only_new = NEW_LABELS.iter().filter(|label| !CORE_LABELS.contains(label));
         let labels = CORE_LABELS.iter().chain(only_new);
         labels
@@ -203,7 +204,7 @@ const NEW_LABELS: [&str; 10] = [
     "type",
 ];
 
-/// The value of a label of either group, read from the stored form.
+/// Returns the value of a field label of either group, read from the stored form.
 fn field_value(object: &Object, label: &str) -> String {
     let event = Cursor::root(object);
     let reporter = event.text("reportingComponent");
@@ -248,7 +249,7 @@ impl Event {
             .refuse(namespace, names::dns1123_subdomain(namespace, false), errors);
     }
 
-    /// Validates the reporter of a newer Event.
+    /// Checks the reporter, action, reason and note of an Event with `eventTime`.
     fn validate_reporting(&self, event: &Cursor<'_>, errors: &mut FieldErrors) {
         let controller = if self.is_new {
             "reportingController"

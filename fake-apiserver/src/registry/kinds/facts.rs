@@ -8,7 +8,7 @@ use crate::registry::types::names;
 pub(crate) enum Propagation {
     /// The object is deleted immediately, its dependents later.
     Background,
-    /// Dependents stay.
+    /// The dependents are not deleted.
     Orphan,
     /// Objects of this kind cannot have dependents, so the option is ignored.
     Unsupported,
@@ -19,7 +19,7 @@ pub(crate) enum Propagation {
 pub(crate) enum Generation {
     /// Objects of the kind do not have a generation.
     Absent,
-    /// A new object has 1.
+    /// Creation sets the generation to 1.
     FromCreate,
     /// The first change of an object sets the generation; creation does not.
     FromFirstChange,
@@ -42,25 +42,25 @@ pub(crate) struct Facts {
     /// The `apiVersion` in which objects are stored, for kinds served in several versions; `None` if it is the only
     /// served one.
     pub(crate) stored_api_version: Option<&'static str>,
-    /// The group and resource that this one shares its storage with, as Events of both groups do.
+    /// Group and resource under which the objects are stored, if two resources share their storage, as Events do.
     pub(crate) stored_as: Option<(&'static str, &'static str)>,
-    /// Checks `metadata.name`, or the prefix of a generated one; returns the error texts (rule B26).
+    /// Checks `metadata.name`, or the prefix of a generated name; returns the error texts (rule B26).
     pub(crate) name: fn(&str, bool) -> Vec<String>,
     /// The warning for every request of a deprecated kind (rule U5).
     pub(crate) deprecation: Option<&'static str>,
-    /// Set if the defaults of the kind complete what the server stores of a new object, such as the phase of a status
-    /// that it has just emptied. The first write then makes a new version even if it changes nothing.
+    /// Set if reading a new object adds defaults that it was stored without, such as the phase of a status that was
+    /// cleared on create. The first write then creates a new resourceVersion even if it does not change anything.
     pub(crate) is_completed_on_read: bool,
-    /// Set if PUT without a resourceVersion overwrites (rule C1).
+    /// Set if PUT without a resourceVersion overwrites the object (rule C1).
     pub(crate) allows_unconditional_update: bool,
     /// Set if PUT creates a missing object (rule C3).
     pub(crate) allows_create_on_update: bool,
     /// Rule for maintaining `metadata.generation` (rule B8).
     pub(crate) generation: Generation,
-    /// Set if a new object keeps the status of its body, although the kind has the subresource, or if its strategy
-    /// reads that status.
+    /// Set if a new object keeps the status in the request although the kind has the subresource, or if the strategy
+    /// reads this status.
     pub(crate) keeps_status_on_create: bool,
-    /// Set if a delete that removed the object answers with it rather than with a Status (rule B16).
+    /// Set if a delete that removes the object returns the object rather than a Status (rule B16).
     pub(crate) returns_deleted_object: bool,
     /// Propagation policy if neither the client nor a finalizer sets one (rule B19).
     pub(crate) default_propagation: Propagation,
@@ -68,7 +68,7 @@ pub(crate) struct Facts {
     pub(crate) first_delete: FirstDelete,
     /// Field labels in addition to the labels of metadata.
     pub(crate) fields: FieldLabels,
-    /// Fields that Go compares by `reflect.DeepEqual`, for which an empty list differs from an absent one.
+    /// Fields that Go compares with `reflect.DeepEqual`, for which an empty list differs from an absent one.
     pub(crate) exact: &'static [&'static str],
 }
 
@@ -92,27 +92,28 @@ impl Facts {
     };
 }
 
-/// The field labels a kind accepts, and how it refuses the others (rules F4 to F9).
+/// The field labels that a kind accepts, and its error for other labels (rules F4 to F9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldLabels {
-    /// Only the two labels of metadata; others are refused with `"x" is not a known field selector: only
+    /// Only the two labels of metadata. Other labels are refused with `"x" is not a known field selector: only
     /// "metadata.name", "metadata.namespace"`.
     Default,
-    /// Also these labels; others are refused with the kind's own text.
+    /// These labels and `metadata.name`. Other labels are refused with the kind's own text.
     These {
         /// The labels in addition to `metadata.name`.
         labels: &'static [&'static str],
         /// Set if `metadata.namespace` is accepted.
         namespace: bool,
-        /// Spellings rewritten to another label, such as `spec.host` to `spec.nodeName`.
+        /// Labels that are rewritten to another label, such as `spec.host` to `spec.nodeName`.
         aliases: &'static [(&'static str, &'static str)],
-        /// The text of a refusal, with `{}` for the label.
+        /// The error text for other labels; `{}` is replaced with the label.
         refusal: &'static str,
     },
 }
 
 impl FieldLabels {
-    /// Labels in addition to the labels of metadata; other labels are refused with the usual text.
+    /// Accepts these labels in addition to `metadata.name`, and `metadata.namespace` if `namespace` is set. Other
+    /// labels are refused with the usual text.
     pub(crate) const fn of(labels: &'static [&'static str], namespace: bool) -> Self {
         Self::These {
             labels,
@@ -132,8 +133,7 @@ impl FieldLabels {
 
     /// Returns the label to which a selector's label is converted.
     ///
-    /// # Errors
-    /// The text of the refusal, if the kind does not support the label.
+    /// # Errors The error text, if the kind does not support the label.
     pub(crate) fn resolve(&self, label: String) -> Result<String, String> {
         match self {
             Self::Default => match label.as_str() {

@@ -19,7 +19,7 @@ const PRECEDENCE_MAX: i64 = 10_000;
 const QUEUES_MAX: i64 = 10_000_000;
 /// Number of hash bits available for shuffle sharding.
 const HASH_BITS: i64 = 60;
-/// The name of the flow schema, and of the priority level, without limits.
+/// The name of the flow schema and the priority level for requests without limits.
 const EXEMPT: &str = "exempt";
 /// The annotation of an older version, which objects of this version must not have.
 const KEEPS_ZERO: &str = "flowcontrol.k8s.io/preserve-zero-concurrency-shares";
@@ -88,7 +88,7 @@ impl Strategy for FlowSchema {
     }
 }
 
-/// The mandatory schemas may be written, but not changed.
+/// Checks that a mandatory schema has its fixed spec.
 fn validate_mandatory_schema(spec: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
     let group = |name: &str| json!({"kind": "Group", "group": {"name": name}});
     let (precedence, subjects) = match name {
@@ -164,7 +164,7 @@ fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
 }
 
 fn validate_subject(subject: &Cursor<'_>, errors: &mut FieldErrors) {
-    // Kind, field, and the order in which Go forbids the others.
+    // The field for the kind, and the other fields in the order in which Go forbids them.
     let (own, others) = match subject.text("kind") {
         "ServiceAccount" => ("serviceAccount", ["user", "group"]),
         "User" => ("user", ["serviceAccount", "group"]),
@@ -296,7 +296,7 @@ fn wrong_in_url(path: &str) -> Option<&'static str> {
     })
 }
 
-/// Conditions must have distinct types.
+/// Checks that the conditions have distinct types.
 fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for condition in status.items("conditions") {
@@ -476,7 +476,7 @@ fn validate_queuing(queuing: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `RequiredEntropyBits` of `apiserver/pkg/util/shufflesharding`, in floating point as there.
+/// `RequiredEntropyBits` of `apiserver/pkg/util/shufflesharding`, with floating-point numbers as in Go.
 fn required_bits(deck: i64, hand: i64) -> i64 {
     ((deck as f64).log2() * hand as f64).ceil() as i64
 }

@@ -11,7 +11,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::copy_field;
 use crate::registry::types::{names, net};
 
-/// The annotation that named the class before it became a field.
+/// The annotation for the class of an Ingress, which was replaced by a field.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 
@@ -106,7 +106,7 @@ fn validate_spec(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut Fie
     }
 }
 
-/// An entry of `status.loadBalancer`; addresses of the stored object are valid.
+/// Checks an entry of `status.loadBalancer`. The addresses in `known`, which the stored object has, are always valid.
 fn validate_point(point: &Cursor<'_>, known: &[String], errors: &mut FieldErrors) {
     let (ip, host) = (point.at("ip"), point.at("hostname"));
     if !ip.as_text().is_empty() && !known.iter().any(|it| it == ip.as_text()) {
@@ -188,7 +188,7 @@ fn validate_backend(version: KubernetesVersion, backend: &Cursor<'_>, errors: &m
     }
 }
 
-/// A reference to an object of any kind: `validateIngressTypedLocalObjectReference`.
+/// Checks a reference to an object of any kind (`validateIngressTypedLocalObjectReference`).
 pub(super) fn validate_reference(reference: &Cursor<'_>, errors: &mut FieldErrors) {
     let group = reference.at("apiGroup");
     if group.is_set("") {

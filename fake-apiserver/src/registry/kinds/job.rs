@@ -26,10 +26,11 @@ const LEGACY_JOB_NAME: &str = "job-name";
 /// Maximum parallelism, and maximum number of failed indexes, of an indexed Job.
 const INDEXED_MAX: i64 = 100_000;
 
-/// Maximum for Jobs with very many indexes, each with its own failure limit.
+/// Maximum parallelism, and maximum number of failed indexes, of a Job with more than [`INDEXED_MAX`] indexes and a
+/// failure limit for each index.
 const MANY_INDEXES_MAX: i64 = 10_000;
 
-/// Jobs.
+/// The strategy of Jobs.
 #[derive(Debug)]
 pub(crate) struct JobStrategy;
 
@@ -69,7 +70,7 @@ impl Strategy for JobStrategy {
             generate_selector(ensure_object(object, "spec"), &name, &uid);
         }
         if context.hidden.shares_labels {
-            // the labels are the template's, with additional ones
+            // in Go, the labels are the same map as the template's labels, which were just extended
             object.metadata_mut().remove("labels");
             default_labels(object);
         }
@@ -97,7 +98,7 @@ impl Strategy for JobStrategy {
         validate_job(object, prefixed, errors);
         let spec = new.at("spec");
         if !errors.is_empty() {
-            // the server checks the spec twice on update, so each of its errors is reported twice
+            // kube-apiserver checks the spec twice on update, so each of its errors is reported twice
             validate_selecting_spec(&spec, errors);
         }
         validate_changes(&spec, &was, errors);
@@ -146,7 +147,7 @@ fn default_spec(spec: &mut Map) {
     default_policies(spec);
 }
 
-/// Conditions in a failure policy have the default status `True`.
+/// Fills in the default status `True` of the conditions in a failure policy.
 pub(super) fn default_policies(spec: &mut Map) {
     for rule in items_mut(spec, "podFailurePolicy.rules") {
         for pattern in items_mut(rule, "onPodConditions") {
@@ -155,7 +156,7 @@ pub(super) fn default_policies(spec: &mut Map) {
     }
 }
 
-/// A Job without labels gets the labels of its template.
+/// Copies the labels of the template to a Job without labels.
 fn default_labels(object: &mut Object) {
     let read = Cursor::root(object);
     let labels = read.at("spec.template.metadata.labels");
@@ -165,7 +166,7 @@ fn default_labels(object: &mut Object) {
     }
 }
 
-/// Labels the pods with the Job's name and uid, and selects them by the uid.
+/// Adds labels with the Job's name and uid to the template, and a selector for the uid.
 fn generate_selector(spec: &mut Map, name: &str, uid: &str) {
     let meta = ensure_object(ensure_object(spec, "template"), "metadata");
     let labels = ensure_object(meta, "labels");
@@ -209,7 +210,7 @@ fn validate_selecting_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A selector that the user did not set must equal the one generated for this Job.
+/// Checks that the selector and the template's labels are the generated ones, unless `manualSelector` is set.
 fn validate_generated_selector(job: &Object, spec: &Cursor<'_>, prefixed: bool, errors: &mut FieldErrors) {
     let selector = spec.at("selector");
     if spec.flag("manualSelector") == Some(true) || !selector.is_set("") {
@@ -312,8 +313,8 @@ fn validate_manager(at: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Warns if there are too many indexes to be listed in a status (`WarningsForJobSpec`), before the warnings about the
-/// template.
+/// Adds a warning about a Job with too many indexes for its status (`WarningsForJobSpec`), before the warnings about
+/// the template.
 pub(super) fn warn_of_indexes(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     let number = |field| spec.integer(field).unwrap_or(0);
     let is_large = number("completions") > INDEXED_MAX && number("parallelism") > MANY_INDEXES_MAX;
@@ -400,8 +401,8 @@ fn validate_changes(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// The template may change only while the Job is suspended without active pods, and only in the fields that determine
-/// the nodes and resources of the pods.
+/// Checks that the template only changes while the Job is suspended without active pods, and only in the fields that
+/// determine the nodes and resources of the pods.
 fn validate_template_change(template: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let is_suspended = |it: Cursor<'_>| it.text("type") == "Suspended" && it.text("status") == "True";
     let was_suspended = old.items("status.conditions").any(is_suspended);

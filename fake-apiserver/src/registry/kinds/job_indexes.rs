@@ -1,4 +1,4 @@
-//! Lists of a Job's indexes, such as `1,3-5`. After `validateIndexesFormat` and `parseIndexInterval` of
+//! Lists of a Job's indexes, such as `1,3-5`; follows `validateIndexesFormat` and `parseIndexInterval` of
 //! `pkg/apis/batch/validation`.
 
 /// Returns the number of indexes in a list such as `1,3-5`, which must be ascending and below `completions`.
@@ -40,7 +40,7 @@ fn parse_interval(interval: &str, completions: i64) -> Result<(i64, i64), String
     Ok((first, end))
 }
 
-/// The first index that both lists contain; invalid intervals are skipped.
+/// Returns the first index that both lists contain; invalid intervals are skipped.
 pub(super) fn common_index(one: &str, other: &str, completions: i64) -> Option<i64> {
     let intervals = |list: &str| -> Vec<(i64, i64)> {
         let parsed = list.split(',').map(|it| parse_interval(it, completions));

@@ -45,7 +45,7 @@ pub(super) fn validate_failure_policy(spec: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// `path: Invalid value: detail`, without the value.
+/// Adds an error of the form `path: Invalid value: detail`, which does not show the value.
 pub(super) fn without_value(at: &Cursor<'_>, detail: &str, errors: &mut FieldErrors) {
     errors.push(FieldError {
         path: at.path(),
@@ -63,7 +63,7 @@ fn validate_count(list: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that a word is set and supported.
+/// Checks that a field is set to a supported word.
 fn validate_word(word: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors) {
     match word.is_empty("") {
         true => errors.required(word, quoted(supported)),
@@ -71,7 +71,7 @@ fn validate_word(word: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors
     }
 }
 
-/// Formats a list of strings like Go's `%q`.
+/// Formats the detail of an error: `valid values: […]`, with the list in the form of Go's `%q`.
 fn quoted(values: &[&str]) -> String {
     let values: Vec<String> = values.iter().map(|value| format!("\"{value}\"")).collect();
     format!("valid values: [{}]", values.join(" "))

@@ -54,8 +54,8 @@ struct Check<'a> {
     errors: &'a mut FieldErrors,
 }
 
-/// Checks a write of `/status`. Usually a rule applies only if the write changes the field, so that an invalid status
-/// can still be written.
+/// Checks a write of `/status`. A rule usually applies only if the write changes the field, so that a Job can be
+/// updated even if its stored status is invalid.
 pub(super) fn validate_status(object: &Object, old: &Object, errors: &mut FieldErrors) {
     let (object, old) = (Cursor::root(object), Cursor::root(old));
     let (job, old) = (Job::of(&object), Job::of(&old));
@@ -92,7 +92,7 @@ impl Check<'_> {
         !self.job.status.same(&self.old.status, field)
     }
 
-    /// Returns `true` if a condition has become true, or has ceased to be true.
+    /// Returns `true` if a condition has become true or is no longer true.
     fn turned(&self, condition: &str) -> bool {
         self.job.is(condition) != self.old.is(condition)
     }
@@ -101,7 +101,7 @@ impl Check<'_> {
         without_value(&self.job.status.at("conditions"), detail, self.errors);
     }
 
-    /// Validates completion and failure against their times.
+    /// Checks the conditions for completion and failure against each other and against the times.
     fn validate_ends(&mut self) {
         let job = self.job;
         let (complete, failed) = (job.is("Complete"), job.is("Failed"));
@@ -122,7 +122,7 @@ impl Check<'_> {
                     .required(end, "completionTime is required for Complete jobs");
             }
         }
-        // times of the same format compare as text
+        // times in the same format can be compared as text
         let is_reversed = !start.is_empty("") && !end.is_empty("") && end.as_text() < start.as_text();
         if (self.changed("startTime") || self.changed("completionTime")) && is_reversed {
             self.errors
@@ -136,7 +136,7 @@ impl Check<'_> {
         }
     }
 
-    /// Validates the fields that a finished Job no longer has.
+    /// Checks the fields that a finished Job must or must not have.
     fn validate_finished(&mut self) {
         let job = self.job;
         if !job.is_finished() {

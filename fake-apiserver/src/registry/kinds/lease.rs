@@ -66,7 +66,7 @@ fn drop_coordinated(lease: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// `ValidateCoordinatedLeaseStrategy`, which names the field below itself.
+/// `ValidateCoordinatedLeaseStrategy`. As in Go, the paths of errors contain the field twice: `strategy.strategy`.
 fn check_strategy(strategy: &Cursor<'_>, errors: &mut FieldErrors) {
     let (text, path) = (strategy.as_text(), strategy.at("strategy"));
     if !text.contains('/') {
@@ -127,7 +127,7 @@ impl Strategy for LeaseCandidate {
     }
 }
 
-/// The three numbers of a semantic version, if it is valid.
+/// Checks a semantic version; returns its three numbers if it is valid.
 fn check_version(version: &Cursor<'_>, errors: &mut FieldErrors) -> Option<(u64, u64, u64)> {
     let text = version.as_text();
     let parsed = parse_version(text);

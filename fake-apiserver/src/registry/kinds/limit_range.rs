@@ -101,7 +101,7 @@ fn validate_limit(limit: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The amount of a resource in one of the maps of a limit, as text and parsed.
+/// Returns the amount of a resource in one of the maps of a limit: the text and the parsed quantity.
 fn amount<'a>(limit: &Cursor<'a>, field: &str, resource: &str) -> Option<(&'a str, Quantity)> {
     let text = limit.map(field)?.get(resource)?.as_str()?;
     Some((text, Quantity::parse(text).ok()?))
@@ -115,7 +115,7 @@ fn compare(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
     };
     let [min, max, default, request] = ["min", "max", "default", "defaultRequest"].map(amount);
     let words = ["min value", "max value", "default value", "default request value"];
-    // The field with the error, the value it shows, and the pair of amounts to compare.
+    // The field with the error, the value that the error shows, and the amounts to compare.
     for (field, shown, (low, low_words), (high, high_words)) in [
         ("min", min, (min, words[0]), (max, words[1])),
         ("defaultRequest", request, (min, words[0]), (request, words[3])),
@@ -146,7 +146,7 @@ fn compare(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the ratio of limit to request, which the amounts themselves may already exceed.
+/// Checks that `maxLimitRequestRatio` is at least 1, and at most `max` divided by `min`.
 fn compare_ratio(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
     let Some((text, ratio)) = amount(limit, "maxLimitRequestRatio", resource) else {
         return;
@@ -180,7 +180,7 @@ fn compare_ratio(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// The number as Go's `%f` prints it.
+/// Formats a number like Go's `%f`.
 fn go_float(value: f64) -> String {
     match value {
         it if it == f64::NEG_INFINITY => "-Inf".to_owned(),
@@ -188,7 +188,7 @@ fn go_float(value: f64) -> String {
     }
 }
 
-/// Copies the entries of one map that another lacks.
+/// Copies the entries of the map `source` that the map `target` lacks.
 fn fill(limit: &mut Map, target: &str, source: &str) {
     let Some(values) = limit.get(source).and_then(Value::as_object).cloned() else {
         return;

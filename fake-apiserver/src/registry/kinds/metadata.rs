@@ -1,4 +1,4 @@
-//! The rules of the metadata of every kind (rules B1 to B5, B10 to B15, B23 to B26).
+//! Rules for the metadata of all kinds (rules B1 to B5, B10 to B15, B23 to B26).
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::hidden::Hidden;
 use crate::registry::types::{labels, names};
 
-/// Finalizers of the garbage collector; they need no domain, and exclude each other.
+/// Finalizer of the garbage collector for foreground deletion. It cannot be combined with [`ORPHAN_FINALIZER`].
 pub(crate) const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
-/// The other one.
+/// Finalizer of the garbage collector that keeps an owner until its dependents are orphaned.
 pub(crate) const ORPHAN_FINALIZER: &str = "orphan";
 
 const IMMUTABLE: &str = "field is immutable";
@@ -96,8 +96,8 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
 }
 
 /// Restores the fields that the server keeps on update: generation, uid, creationTimestamp and the deletion fields
-/// (rules B11, B12). The strategy's own preparation has already run. A changed object of a kind with generations gets
-/// the next one (rule B8), unless only its status was written.
+/// (rules B11, B12). The strategy's own preparation has already run. Increments the generation if the kind has
+/// generations and the object has changed (rule B8), except in writes of the status and bindings.
 pub(crate) fn prepare_update(
     new: &mut Object,
     old: &Object,
@@ -114,7 +114,7 @@ pub(crate) fn prepare_update(
     let meta = new.metadata_mut();
     let mut restore = |field: &str| match present(old, field) {
         Some(value) => {
-            // Usually an update already contains the stored value.
+            // An update usually already contains the stored value.
             if meta.get(field) != Some(value) {
                 meta.insert(field.into(), value.clone());
             }
@@ -209,7 +209,8 @@ pub(crate) fn finalizer_warnings(object: &Object, old: Option<&Object>) -> Vec<S
     warnings
 }
 
-/// Checks the metadata of a new object (rules B3, B23 to B26) if its kind does so itself.
+/// Checks the metadata of a new object (rules B3, B23 to B26), with the kind's own rules for names if the validation of
+/// the kind includes metadata.
 pub(crate) fn validate_create(
     object: &Object,
     namespaced: bool,
@@ -233,7 +234,7 @@ pub(crate) fn validate_create(
     }
 }
 
-/// Checks metadata as for an object of any kind: its name is one segment of a path (`rest.BeforeCreate`).
+/// Checks metadata by the rules for all kinds, such as that the name is one path segment (`rest.BeforeCreate`).
 pub(crate) fn validate_object(object: &Object, namespaced: bool, errors: &mut FieldErrors) {
     validate_new(
         object,
@@ -256,7 +257,7 @@ pub(crate) fn validate_core(object: &Object, errors: &mut FieldErrors) {
     validate_finalizer_names(object, errors);
 }
 
-/// Checks that a name without further rules is one segment of a path, such as the name of a signing request.
+/// Checks that the name is one path segment, as the validation for all kinds does after the kind's own validation.
 pub(crate) fn validate_segment(object: &Object, errors: &mut FieldErrors) {
     for text in names::path_segment(object.name(), false) {
         errors.invalid(path("name"), object.name(), text);
@@ -389,7 +390,7 @@ fn validate_generation(meta: &Map, errors: &mut FieldErrors) {
     }
 }
 
-/// Labels, annotations and owners.
+/// Checks labels, annotations and owner references.
 fn validate_common(object: &Object, errors: &mut FieldErrors) {
     let object = Cursor::root(object);
     labels::validate_labels(&object.at("metadata.labels"), errors);
@@ -397,7 +398,7 @@ fn validate_common(object: &Object, errors: &mut FieldErrors) {
     validate_owner_references(object.list("metadata.ownerReferences"), errors);
 }
 
-/// Rule B24.
+/// Checks owner references (rule B24).
 fn validate_owner_references(owners: &[Value], errors: &mut FieldErrors) {
     let mut first_controller: Option<String> = None;
     for owner in owners {
@@ -434,7 +435,7 @@ fn validate_owner_references(owners: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-/// An owner reference with its fields in the order of its type.
+/// Prints an owner reference with its fields in the order of the Go type.
 fn print_owner(owner: &Value) -> String {
     let mut fields: Vec<String> = ["apiVersion", "kind", "name", "uid"]
         .into_iter()
@@ -448,7 +449,8 @@ fn print_owner(owner: &Value) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// `path: Invalid value: <printed>: detail`, for values with fields that are not printed in alphabetical order.
+/// Adds an error of the form `path: Invalid value: <printed>: detail`, for values that do not print their fields in
+/// alphabetical order.
 pub(crate) fn invalid_printed(path: impl Into<FieldPath>, printed: &str, detail: &str, errors: &mut FieldErrors) {
     errors.push(crate::api::field::FieldError {
         path: path.into(),
@@ -461,7 +463,7 @@ pub(crate) fn invalid_printed(path: impl Into<FieldPath>, printed: &str, detail:
     });
 }
 
-/// Rules B23, B25.
+/// Checks finalizers (rules B23, B25).
 fn validate_finalizers(object: &Object, errors: &mut FieldErrors) {
     let (mut foreground, mut orphan) = (false, false);
     for name in object.finalizers() {
@@ -478,7 +480,7 @@ fn validate_finalizers(object: &Object, errors: &mut FieldErrors) {
     }
 }
 
-/// Finalizers of built-in kinds have a domain (rule B25).
+/// Checks that the finalizers of a built-in kind are Kubernetes' own or have a domain (rule B25).
 fn validate_finalizer_names(object: &Object, errors: &mut FieldErrors) {
     for (index, name) in object.finalizers().enumerate() {
         validate_finalizer_name(name, || path("finalizers").index(index), errors);
@@ -497,7 +499,7 @@ fn is_known_finalizer(name: &str) -> bool {
     matches!(name, "kubernetes" | ORPHAN_FINALIZER | FOREGROUND_FINALIZER)
 }
 
-/// Rule B15.
+/// Checks that an update does not add finalizers to an object that is being deleted (rule B15).
 fn validate_no_new_finalizers(new: &Object, old: &Object, errors: &mut FieldErrors) {
     let mut added: Vec<&str> = new
         .finalizers()
@@ -543,7 +545,7 @@ fn path(field: &str) -> FieldPath {
     FieldPath::new("metadata").child(field)
 }
 
-/// A field that is neither absent nor null.
+/// Returns the value of a field, unless it is absent or null.
 fn present<'a>(meta: &'a Map, field: &str) -> Option<&'a Value> {
     meta.get(field).filter(|value| !value.is_null())
 }

@@ -1,7 +1,7 @@
 //! Checks of metadata that a kind adds to the checks of every object: the calls of `ValidateObjectMeta` and
 //! `ValidateObjectMetaUpdate` in `pkg/apis/*/validation` and in the strategies of `pkg/registry`.
 
-/// A pass over metadata that a kind's validation runs itself.
+/// A check of metadata that is part of a kind's own validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// `ValidateObjectMeta`.
@@ -13,9 +13,9 @@ pub(crate) enum Pass {
 /// The checks of metadata that one kind adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetadataChecks {
-    /// The passes of a create; without any the name is only checked to be one segment of a path.
+    /// The passes of a create. If the list is empty, the name only has to be one path segment.
     pub(crate) on_create: &'static [Pass],
-    /// The passes of an update; each pass reports its errors again.
+    /// The passes of an update. Each pass reports the errors that all passes have in common.
     pub(crate) on_update: &'static [Pass],
     /// Set if finalizers must be Kubernetes' own or have a domain (`validateKubeFinalizerName`), as in the functions of
     /// `pkg/apis/core/validation`.
@@ -26,7 +26,7 @@ const ONCE: &[Pass] = &[Pass::Create];
 const UPDATE: &[Pass] = &[Pass::Update];
 const BOTH: &[Pass] = &[Pass::Update, Pass::Create];
 
-/// The checks of a built-in resource, or of a custom one if the group is not one of Kubernetes'.
+/// Returns the checks of metadata for a resource. It is a custom resource if the group is not one of Kubernetes' own.
 pub(crate) fn metadata_checks(group: &str, resource: &str, subresource: &str) -> MetadataChecks {
     let on_update = if matches!(subresource, "" | "finalize" | "ephemeralcontainers" | "resize") {
         update_passes(group, resource)

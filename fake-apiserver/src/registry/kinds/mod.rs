@@ -1,5 +1,5 @@
-//! Rules of the kinds: the rules of every object (`metadata`), the rules that a kind adds (`Strategy`), and a file for
-//! each built-in kind that adds some. It depends on objects and types, and neither on storage nor on verbs and HTTP.
+//! Rules of the kinds: the rules of all objects (`metadata`), the rules that a kind adds (`Strategy`), and a file for
+//! each built-in kind with its own rules. This module depends on objects and types, but not on storage, verbs or HTTP.
 
 pub(crate) mod strategy;
 pub(crate) mod facts;

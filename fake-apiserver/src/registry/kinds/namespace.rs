@@ -58,7 +58,7 @@ impl Strategy for Namespace {
     }
 
     fn canonicalize(&self, object: &mut Object) {
-        // Decoding happens before the name is generated.
+        // The defaults were filled in before the name was generated; the label with the name is still missing.
         self.default(object);
     }
 
@@ -114,7 +114,7 @@ impl Strategy for Namespace {
     }
 }
 
-/// `validateFinalizerName`; errors of a Namespace's own finalizers omit the index, except for `/finalize`.
+/// `validateFinalizerName`. As in kube-apiserver, only errors of `/finalize` contain the index of the finalizer.
 fn validate_finalizer(name: &Cursor<'_>, errors: &mut FieldErrors) {
     labels::validate_key(name, errors);
     metadata::validate_finalizer_name(name.as_text(), || name.path(), errors);

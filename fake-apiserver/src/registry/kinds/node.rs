@@ -136,7 +136,8 @@ impl Strategy for Node {
     }
 }
 
-/// `podCIDR` is the first of `podCIDRs`, and overrides it if they differ (`Convert_v1_NodeSpec_To_core_NodeSpec`).
+/// Makes `podCIDR` the first of `podCIDRs`. If they differ, `podCIDRs` is replaced
+/// (`Convert_v1_NodeSpec_To_core_NodeSpec`).
 fn pair_pod_cidrs(object: &mut Object) {
     let read = Cursor::root(object);
     let (cidr, first) = (read.text("spec.podCIDR"), read.texts("spec.podCIDRs").next());
@@ -154,14 +155,14 @@ fn validate_resources(node: &Cursor<'_>, errors: &mut FieldErrors) {
     for part in ["status.capacity", "status.allocatable"] {
         let resources = node.at(part);
         for (name, amount) in resources.entries("") {
-            // The server shows the name as if it were a field.
+            // As in kube-apiserver, the path contains the name as if it were a field.
             let shown = resources.at(name).in_other(amount.get(""));
             validate_quantity_value(name, &shown, errors);
         }
     }
 }
 
-/// `validateNodeDeclaredFeatures`: sorted names, each once.
+/// `validateNodeDeclaredFeatures`: the names must be valid, sorted and distinct.
 fn validate_features(node: &Cursor<'_>, errors: &mut FieldErrors) {
     let features = node.list("status.declaredFeatures");
     let path = FieldPath::new("status.declaredFeatures");
@@ -205,7 +206,7 @@ fn validate_addresses(node: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The ranges of `ValidateNode`: at most two valid ones, of different families.
+/// Checks `podCIDRs` like `ValidateNode`: at most two valid ranges, of different IP families.
 fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
     for cidr in node.items("spec.podCIDRs") {
         net::validate_cidr(&cidr, errors);

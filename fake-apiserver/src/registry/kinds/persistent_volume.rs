@@ -18,7 +18,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::quantity::Quantity;
 
-/// Keeps a volume that a claim still uses.
+/// Finalizer that keeps a volume while a claim uses it.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 /// Sources of a volume, in Go's order; exactly one is set.
@@ -111,7 +111,7 @@ impl Strategy for PersistentVolume {
         if !context.subresource.is_empty() {
             return;
         }
-        // The strategy checks the volume, and the rules of updates do once more.
+        // The strategy checks the volume, and `ValidatePersistentVolumeUpdate` checks it again.
         self.validate(object, errors);
         self.validate(object, errors);
         let (new, old) = (Cursor::root(object), Cursor::root(old));
@@ -258,7 +258,8 @@ fn validate_attributes_class(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the source of a volume; a secret for expansion may be added later.
+/// Returns the source `name` of a volume. Omits `controllerExpandSecretRef` if `old` lacks it, since an update may add
+/// it.
 fn source_of(volume: &Cursor<'_>, old: &Cursor<'_>, name: &str) -> Option<Value> {
     const SECRET: &str = "controllerExpandSecretRef";
     let mut source = volume.map("spec")?.get(name).cloned();
@@ -343,7 +344,7 @@ fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Validates the fields that a pod's volume lacks: namespaces of Secrets and Endpoints.
+/// Checks the fields that volumes of pods do not have: namespaces of Secrets and Endpoints.
 fn validate_namespaces(kind: &str, source: &Cursor<'_>, errors: &mut FieldErrors) {
     match kind {
         "cinder" | "storageos" if source.is_set("secretRef") => {
@@ -411,7 +412,7 @@ fn validate_iscsi(name: &str, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The value without parts that Go treats as equal to nil.
+/// Returns the value without nulls and empty lists, which Go treats as equal to absent fields.
 fn compact(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -427,7 +428,7 @@ fn is_nothing(value: &Value) -> bool {
     value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// The same affinity, with stable Node labels instead of the beta ones.
+/// Replaces the beta labels of Nodes in an affinity with the stable labels.
 fn stable_labels(affinity: Value) -> Value {
     const LABELS: [(&str, &str); 5] = [
         ("beta.kubernetes.io/arch", "kubernetes.io/arch"),

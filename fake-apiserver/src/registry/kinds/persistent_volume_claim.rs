@@ -14,9 +14,9 @@ use crate::registry::types::names;
 use crate::registry::types::plugins::Plugin;
 use crate::registry::types::quantity::Quantity;
 
-/// Keeps a claim that Pods still use.
+/// Finalizer that keeps a claim while Pods use it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
-/// The annotation that named the class before it became a field.
+/// The annotation for the storage class of a claim, which was replaced by a field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const RESIZE_STATUSES: [&str; 5] = [
@@ -120,8 +120,8 @@ fn amount(text: &str) -> Quantity {
     Quantity::parse(text).unwrap_or_else(|_| Quantity::from_int(0))
 }
 
-/// Drops sources that are not permitted, then synchronises the older and the newer field: Go's `DropDisabledFields`,
-/// `EnforceDataSourceBackwardsCompatibility` and `NormalizeDataSources`.
+/// Drops sources that are not permitted, then copies `dataSource` to `dataSourceRef` or the reverse: Go's
+/// `DropDisabledFields`, `EnforceDataSourceBackwardsCompatibility` and `NormalizeDataSources`.
 fn prepare_sources(spec: &mut Map, old: Option<&Cursor<'_>>) {
     let had = |field| old.is_some_and(|it| it.is_set(field));
     let path = FieldPath::root();
@@ -175,7 +175,7 @@ fn validate_class_annotation(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fi
     }
 }
 
-/// The new spec, with the old values of mutable fields.
+/// Returns the new spec with the old values of the fields that this update may change.
 fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(new);
     let is_first_class = new.is_set("spec.storageClassName")
@@ -198,7 +198,7 @@ fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     spec
 }
 
-/// The old spec. If its volume is unset, it gets the new one, because it may be set once.
+/// Returns the old spec. An unset `volumeName` gets the new value, because it may be set once.
 fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(old);
     if old.text("spec.volumeName").is_empty() {
@@ -209,7 +209,7 @@ fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
 
 fn spec_of(claim: &Cursor<'_>) -> Map {
     let mut spec = claim.map("spec").cloned().unwrap_or_default();
-    // Data sources of older stored claims are normalised, too.
+    // The data sources of claims that older versions stored are normalised, too.
     prepare_sources(&mut spec, Some(&claim.at("spec")));
     spec
 }

@@ -1,4 +1,4 @@
-//! Kinds that differ from the default only in facts.
+//! The strategy of kinds that differ from the default only in their constants.
 
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};
@@ -6,7 +6,7 @@ use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::registry::types::edit::copy_field;
 
-/// A strategy that only consists of facts.
+/// A strategy that only consists of constants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain(pub(crate) Facts);
 
@@ -22,7 +22,8 @@ impl Strategy for Plain {
     }
 }
 
-/// Restores the metadata that a write of the status may not change, for kinds that permit no change.
+/// Restores the labels, annotations, finalizers and owner references in a write of the status, for kinds that do not
+/// permit their change.
 pub(crate) fn restore_metadata(object: &mut Object, old: &Object) {
     let empty = Map::new();
     let old = old.metadata().unwrap_or(&empty);

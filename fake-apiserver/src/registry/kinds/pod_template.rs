@@ -1,4 +1,4 @@
-//! The strategies of two kinds without their own behaviour: PodTemplates and ControllerRevisions.
+//! The strategies of PodTemplates and ControllerRevisions, which do not have a controller.
 
 use super::facts::{Facts, Generation};
 use super::pod::defaults::default_template;
@@ -10,7 +10,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::default_value;
 
-/// PodTemplates.
+/// The strategy of PodTemplates.
 #[derive(Debug)]
 pub(crate) struct PodTemplateStrategy;
 
@@ -40,7 +40,7 @@ impl Strategy for PodTemplateStrategy {
     }
 }
 
-/// ControllerRevisions.
+/// The strategy of ControllerRevisions.
 #[derive(Debug)]
 pub(crate) struct ControllerRevisionStrategy;
 

@@ -11,7 +11,7 @@ use crate::registry::types::plugins::PluginSet;
 
 /// Maximum priority that a user may define.
 const USER_MAX: i64 = 1_000_000_000;
-/// Classes of the system and their values.
+/// System priority classes and their values.
 const SYSTEM: [(&str, i64); 2] = [
     ("system-node-critical", 2_000_001_000),
     ("system-cluster-critical", 2_000_000_000),
@@ -74,7 +74,7 @@ impl Strategy for PriorityClass {
     }
 }
 
-/// `IsKnownSystemPriorityClass`: the reason why a class is not one of the system's.
+/// `IsKnownSystemPriorityClass`: returns the reason why a class is not a system priority class.
 fn wrong_in_system_class(name: &str, value: i64, is_default: bool) -> Option<String> {
     let Some((_, wanted)) = SYSTEM.iter().find(|(known, _)| *known == name) else {
         return Some(format!("{name} is not a known system priority class"));

@@ -1,4 +1,4 @@
-//! The strategies of ReplicaSets and of their forerunners, ReplicationControllers.
+//! The strategies of ReplicaSets and of their predecessors, ReplicationControllers.
 
 use super::facts::{Facts, FieldLabels, Generation, Propagation};
 use super::pod::defaults::{default_template, default_template_if_set};
@@ -16,7 +16,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, ensure_object};
 use crate::registry::types::names;
 
-/// ReplicaSets.
+/// The strategy of ReplicaSets.
 #[derive(Debug)]
 pub(crate) struct ReplicaSetStrategy;
 
@@ -69,7 +69,7 @@ impl Strategy for ReplicaSetStrategy {
     }
 }
 
-/// ReplicationControllers.
+/// The strategy of ReplicationControllers.
 #[derive(Debug)]
 pub(crate) struct ReplicationControllerStrategy;
 
@@ -140,7 +140,7 @@ impl Strategy for ReplicationControllerStrategy {
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         match old {
-            // kube-apiserver checks the stored template
+            // kube-apiserver warns about the stored template
             Some(old) => warnings::of_workload(old, Some(object), "spec.template", "", |object| {
                 self.raises_generation(object, old)
             }),
@@ -157,7 +157,7 @@ impl Strategy for ReplicationControllerStrategy {
     }
 }
 
-/// The selector of a ReplicationController is a plain map of labels.
+/// Checks the template of a ReplicationController against its selector, which is a plain map of labels.
 fn validate_own_template(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let template = Template::of(spec);
     if !template.template.is_set("") {

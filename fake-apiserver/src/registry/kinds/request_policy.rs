@@ -4,7 +4,7 @@ use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
-/// Maximum number of values that a policy lists.
+/// Maximum number of values in a policy.
 const VALUES_MAX: usize = 10;
 
 /// `validateMultiAllocatableDeviceCapacity`
@@ -49,7 +49,7 @@ fn validate_values(values: &Cursor<'_>, default: &Quantity, most: &Quantity, err
             }
         }
         for (index, item) in values.items("").enumerate() {
-            // Go compares the whole numbers.
+            // Go compares the values as integers.
             let whole = amounts[index].value();
             if amounts[..index].iter().any(|before| before.value() == whole) {
                 errors.duplicate(item, whole.to_string());

@@ -129,7 +129,7 @@ fn applies(scope: &str, resource: &str) -> bool {
     }
 }
 
-/// Resources of `spec.hard` that a scope does not fit.
+/// Counts the resources of `spec.hard` to which a scope does not apply.
 fn count_unfit(spec: &Cursor<'_>, scope: &str) -> usize {
     let resources = spec.map("hard").into_iter().flatten();
     resources
@@ -160,7 +160,7 @@ fn refuse_conflicts(found: &[&str], at: &Cursor<'_>, spec: &Cursor<'_>, errors: 
     }
 }
 
-/// `validateScopedResourceSelectorRequirement`; its paths do not contain the expression.
+/// `validateScopedResourceSelectorRequirement`; the paths of its errors lack the index of the expression.
 fn validate_scope_selector(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let selector = spec.at("scopeSelector");
     let expressions = selector.at("matchExpressions");

@@ -65,11 +65,11 @@ const COUNTER_SETS_MAX: usize = 8;
 const COUNTERS_MAX: usize = 32;
 /// Maximum number of attributes and capacities of a device together.
 const ATTRIBUTES_MAX: usize = 32;
-/// Maximum number of taints in a device.
+/// Maximum number of taints of a device.
 const TAINTS_MAX: usize = 16;
 /// Maximum number of counter sets that a device consumes.
 const CONSUMED_MAX: usize = 2;
-/// Maximum number of conditions in a binding.
+/// Maximum number of binding conditions, and of binding failure conditions, of a device.
 const CONDITIONS_MAX: usize = 4;
 /// Maximum length in bytes of the value of an attribute.
 const VALUE_MAX: usize = 64;
@@ -161,7 +161,7 @@ fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Field
     let name = |it: &Cursor<'_>| Value::from(it.text("name"));
     let per_device = spec.flag("perDeviceNodeSelection") == Some(true);
     check_set(&spec.at("devices"), max, name, errors, |it, errors| {
-        // Taints of the stored device are always valid.
+        // Unchanged taints of a stored device are always valid.
         let keeps_taints = old.is_some_and(|old| {
             let mut devices = old.items("devices");
             devices.any(|before| before.text("name") == it.text("name") && before.same(it, "taints"))
@@ -179,7 +179,7 @@ fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Field
     );
 }
 
-/// The names of the set fields that select Nodes; a field set to an empty value is an error.
+/// Returns the names of the fields that are set to select Nodes. Adds an error for each field with an empty value.
 fn chosen_nodes(
     holder: &Cursor<'_>,
     fields: &[&str],

@@ -48,7 +48,7 @@ fn validate_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
         let mut found = FieldErrors::new();
         labels::validate_selector(&selector, &mut found);
         if !found.is_empty() {
-            // An invalid selector cannot be converted.
+            // Go also reports that it cannot convert the selector.
             found.invalid(selector, Value::Null, "invalid label selector.");
         }
         errors.extend(found);

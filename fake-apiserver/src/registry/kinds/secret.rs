@@ -79,7 +79,7 @@ impl Strategy for Secret {
     }
 }
 
-/// Secrets of some types must have certain keys.
+/// Checks that a Secret has the keys or annotations that its type requires.
 fn validate_type(secret: &Cursor<'_>, data: &Cursor<'_>, errors: &mut FieldErrors) {
     match secret.text("type") {
         "kubernetes.io/service-account-token" => {
@@ -120,7 +120,7 @@ fn validate_json(data: &Cursor<'_>, key: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the error of bytes that are not a JSON object, with the text of Go's decoder.
+/// Returns the error of Go's decoder for bytes that are not a JSON object.
 fn json_error(bytes: &[u8]) -> Option<String> {
     if let Some(text) = syntax_error(bytes) {
         return Some(text);

@@ -26,7 +26,7 @@ impl Strategy for ServiceAccount {
     }
 }
 
-/// References to Secrets contain only a name.
+/// Removes all fields except the name from references to Secrets.
 fn keep_names(object: &mut Object) {
     for secret in items_mut(object, "secrets") {
         secret.retain(|field, _| field == "name");

@@ -18,7 +18,7 @@ pub(crate) struct IpAddress;
 impl Strategy for IpAddress {
     fn facts(&self) -> &Facts {
         &Facts {
-            // The prefix of a generated name is an address, too.
+            // The prefix of a generated name must be an address, too.
             name: |name, _| net::wrong_in_ip(name).into_iter().collect(),
             ..Facts::DEFAULT
         }
@@ -83,7 +83,7 @@ impl Strategy for ServiceCidr {
                     changed(pair, errors);
                 }
             }
-            // It becomes dual stack.
+            // The update makes it dual-stack.
             (1, 2) => {
                 for pair in cidrs.items("").zip(before) {
                     changed(pair, errors);

@@ -19,12 +19,12 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::names;
 
-/// Error for an update of any other field.
+/// Error for an update of an immutable field.
 const FIXED: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
     'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are \
     forbidden";
 
-/// Warning for a limit below zero.
+/// Warning for a negative `revisionHistoryLimit`.
 const KEEPS_ALL: &str = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is \
     recommended";
 
@@ -42,14 +42,14 @@ const CHANGEABLE: [&str; 7] = [
 /// The field that depends on the gate MaxUnavailableStatefulSet, which is disabled by default in 1.36.
 const MAX_UNAVAILABLE: &str = "spec.updateStrategy.rollingUpdate.maxUnavailable";
 
-/// StatefulSets.
+/// The strategy of StatefulSets.
 #[derive(Debug)]
 pub(crate) struct StatefulSetStrategy {
     /// The version of Kubernetes.
     pub(crate) version: KubernetesVersion,
 }
 
-/// Set if immutable fields are checked again.
+/// The write to check. Updates do not check the values of immutable fields again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Check {
     New,
@@ -103,7 +103,7 @@ impl Strategy for StatefulSetStrategy {
         let changed = |old: &Object| self.raises_generation(object, old);
         let mut warnings = warnings::of_workload(object, old, "spec.template", "", changed);
         for claim in Cursor::root(object).at("spec").items("volumeClaimTemplates") {
-            // as in kube-apiserver, the paths lack the field or have its Go name
+            // as in kube-apiserver, the paths lack the field `spec` on create and have its Go name on update
             let path = match old {
                 None => claim.path(),
                 Some(_) => claim.path().child("Spec"),
@@ -210,7 +210,7 @@ fn validate_template(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut
         Selection::Wrong => wrong_selector(&selector, "", errors),
         selection => {
             validate_selected(&selection, &template, errors);
-            // Earlier versions refused its Pods when they were created.
+            // Earlier versions do not check the template itself, and only refuse the Pods that are created from it.
             if version >= KubernetesVersion::V1_34 {
                 template.validate(errors);
             }

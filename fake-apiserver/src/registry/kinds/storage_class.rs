@@ -69,7 +69,7 @@ impl Strategy for StorageClass {
     }
 }
 
-/// Go's `validateProvisioner`, which accepts capitals.
+/// Go's `validateProvisioner`, which accepts upper case.
 pub(super) fn validate_provisioner(provisioner: &Cursor<'_>, errors: &mut FieldErrors) {
     if provisioner.check_required(errors) {
         let name = provisioner.as_text().to_lowercase();
@@ -101,11 +101,11 @@ pub(super) fn validate_parameters(parameters: &Cursor<'_>, allow_empty: bool, er
     }
 }
 
-/// Values by label.
+/// A topology term: values by label.
 type Term = BTreeMap<String, BTreeSet<String>>;
 
-/// Go's `validateAllowedTopologies`. Its list of terms starts with one empty term for each term, so that an empty term
-/// is reported once for each of them.
+/// Go's `validateAllowedTopologies`. As in Go, the list of earlier terms initially contains one empty term for each
+/// term, so that an empty term is reported as a duplicate of each.
 fn validate_topologies(topologies: &Cursor<'_>, errors: &mut FieldErrors) {
     let terms = topologies.items("");
     let mut seen: Vec<Term> = vec![Term::new(); terms.len()];

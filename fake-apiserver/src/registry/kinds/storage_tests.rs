@@ -1,4 +1,4 @@
-//! Errors of volumes, claims for devices and their slices, as recorded from a real server.
+//! Errors of volumes, ResourceClaims and ResourceSlices, compared with recorded answers of a real server.
 
 use jiff::Timestamp;
 use rstest::rstest;

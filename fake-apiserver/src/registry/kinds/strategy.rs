@@ -14,7 +14,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::hidden::Hidden;
 use crate::registry::types::plugins::PluginSet;
 
-/// Context available while an object is prepared.
+/// Context of a write, for the methods of [`Strategy`].
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     /// The clock and the random numbers.
@@ -22,9 +22,9 @@ pub(crate) struct Context<'a> {
     /// Reads the stored objects of a built-in resource, in key order. Used for uniqueness across objects, such as a
     /// Service's cluster IP.
     pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Arc<Object>>,
-    /// The subresource written through; empty for the resource itself.
+    /// The subresource of the request; empty for the resource itself.
     pub(crate) subresource: &'a str,
-    /// User of the write; `None` for the server's own.
+    /// User of the request; `None` for writes of the server itself.
     pub(crate) user: Option<&'a UserInfo>,
     /// Set for a dry run.
     pub(crate) dry_run: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Context<'a> {
 /// every object, `validate_update`. Except for `default` and `convert`, they only receive objects in the stored
 /// version.
 pub(crate) trait Strategy: Sync + Send {
-    /// The constants of the kind.
+    /// Returns the constants of the kind.
     fn facts(&self) -> &Facts {
         &Facts::DEFAULT
     }
@@ -50,7 +50,7 @@ pub(crate) trait Strategy: Sync + Send {
     /// Fills in the defaults, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
     fn default(&self, _object: &mut Object) {}
 
-    /// Returns `true` if `default` gives an object the labels of its template, as the same map in Go.
+    /// Returns `true` if `default` gives an object the labels of its template. In Go, both are then the same map.
     fn shares_labels(&self, _object: &Object) -> bool {
         false
     }
@@ -88,7 +88,7 @@ pub(crate) trait Strategy: Sync + Send {
     /// of kinds with the subresource is already removed.
     fn prepare_for_create(&self, _object: &mut Object, _context: &Context<'_>) {}
 
-    /// Checks an object's own rules; metadata has been checked.
+    /// Checks the kind's rules for a single object. Its metadata has already been checked.
     fn validate(&self, _object: &Object, _errors: &mut FieldErrors) {}
 
     /// Checks a new object, including permissions that depend on its fields.
@@ -96,12 +96,12 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
-    /// Restores the fields that this kind of write may not change. For the resource itself `status` is already the old
-    /// one if the kind has the subresource; for `/status` all fields except `status` and the changeable metadata are
-    /// the old ones.
+    /// Restores the fields that this kind of write may not change. In writes of the resource itself, `status` already
+    /// has its old value if the kind has the subresource. In writes of `/status`, all fields except `status` and the
+    /// mutable metadata already have their old values.
     fn prepare_for_update(&self, _object: &mut Object, _old: &Object, _context: &Context<'_>) {}
 
-    /// Checks an update, immutable fields included.
+    /// Checks an update, including immutable fields.
     fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         self.validate(object, errors);
     }
@@ -112,17 +112,17 @@ pub(crate) trait Strategy: Sync + Send {
         Ok(())
     }
 
-    /// Warnings about a new object as the client sent it, before it is prepared.
+    /// Returns the warnings about a new object as the client sent it, before it is prepared.
     fn warnings_before(&self, _object: &Object) -> Vec<String> {
         Vec::new()
     }
 
-    /// Warnings about a written object, each a `Warning: 299` header.
+    /// Returns the warnings about a written object. Each becomes a `Warning: 299` header.
     fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
         Vec::new()
     }
 
-    /// Warnings about a write of the status; empty by default.
+    /// Returns the warnings about a write of the status; empty by default.
     fn status_warnings(&self, _object: &Object) -> Vec<String> {
         Vec::new()
     }
@@ -138,8 +138,8 @@ pub(crate) trait Strategy: Sync + Send {
                 .any(|(key, value)| outside(&key) && old.get(key) != Some(value))
     }
 
-    /// Grace period of a delete in seconds, for kinds with graceful deletion; `asked` is the client's option (rule
-    /// B17). `None` for other kinds.
+    /// Returns the grace period of a delete in seconds, for kinds with graceful deletion, and `None` for other kinds.
+    /// `asked` is the client's option (rule B17).
     fn grace_period(&self, _object: &Object, _asked: Option<i64>) -> Option<i64> {
         None
     }
@@ -164,7 +164,7 @@ pub(crate) trait Strategy: Sync + Send {
         Cursor::root(object).text(label).to_owned()
     }
 
-    /// Returns the field labels of one object with their values, which watches and lists select by.
+    /// Returns the field labels of an object with their values, for the selectors of lists and watches.
     fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {
         let labels = self.facts().fields.own().iter();
         labels
@@ -173,7 +173,7 @@ pub(crate) trait Strategy: Sync + Send {
     }
 }
 
-/// A strategy of one version of Kubernetes, for code with `KubernetesVersion` in scope.
+/// Returns a static reference to a strategy with this version of Kubernetes. `KubernetesVersion` must be in scope.
 macro_rules! in_version {
     ($strategy:ident, $version:expr) => {
         in_version!($strategy, $version, V1_33 V1_34 V1_35 V1_36 V1_37)

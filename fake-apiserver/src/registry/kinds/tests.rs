@@ -268,7 +268,7 @@ async fn unusual_json_does_not_panic() {
     }
 }
 
-/// The pointers to all values within this one.
+/// Returns the JSON pointers of all values within `value`.
 fn paths(value: &Value, prefix: &str) -> Vec<String> {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields

@@ -15,7 +15,8 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::object_mut;
 use crate::registry::types::names;
 
-/// Keeps a class that volumes or claims still use; the admission plugin `StorageObjectInUseProtection` adds it.
+/// Finalizer that keeps a class while volumes or claims use it; the admission plugin `StorageObjectInUseProtection`
+/// adds it.
 const PROTECTION: &str = "kubernetes.io/vac-protection";
 const METADATA_MAX_BYTES: usize = 256 * 1_024;
 const MESSAGE_MAX_BYTES: usize = 1_024;

@@ -64,7 +64,7 @@ impl Strategy for WebhookConfiguration {
     }
 }
 
-/// Returns `true` if the conditions of an update are to be checked.
+/// Returns `true` if an update changes match conditions, which are then checked.
 fn has_other_conditions(new: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let (new, old) = (new.at("webhooks"), old.at("webhooks"));
     new.list("").len() != old.list("").len()

@@ -10,18 +10,18 @@ use crate::registry::types::edit::{default_value, items_mut};
 use crate::registry::types::labels;
 use crate::registry::types::names;
 
-/// Error for a template that its selector does not select.
+/// Error for a template with labels that the selector does not match.
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
-/// Requirement of a selector on labels.
+/// A parsed label selector.
 pub(crate) enum Selection<'a> {
-    /// No selector, which selects nothing.
+    /// An absent selector, which does not match any labels.
     Nothing,
-    /// An empty selector, which selects everything.
+    /// An empty selector, which matches all labels.
     Everything,
-    /// A valid selector.
+    /// A valid selector with requirements.
     Matching(&'a Cursor<'a>),
-    /// A wrong one.
+    /// An invalid selector.
     Wrong,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns `true` if these labels are selected.
+    /// Returns `true` if the selector matches these labels.
     pub(crate) fn matches(&self, labels: &Cursor<'_>) -> bool {
         let selector = match self {
             Selection::Nothing | Selection::Wrong => return false,
@@ -76,7 +76,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// A printed selector: its two fields in Go's order.
+/// Prints a selector with its two fields in Go's order.
 fn print_selector(selector: &Cursor<'_>) -> String {
     if !selector.is_set("") {
         return "null".to_owned();
@@ -86,12 +86,12 @@ fn print_selector(selector: &Cursor<'_>) -> String {
     format!("{{{}}}", fields.collect::<Vec<String>>().join(","))
 }
 
-/// `path: Invalid value: <selector>: detail`
+/// Adds an error of the form `path: Invalid value: <selector>: detail`.
 pub(crate) fn wrong_selector(selector: &Cursor<'_>, detail: &str, errors: &mut FieldErrors) {
     invalid_printed(selector, &print_selector(selector), detail, errors);
 }
 
-/// A selector that may never change.
+/// Checks that the selector does not change.
 pub(crate) fn unchanged_selector(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     if !spec.same(old, "selector") {
         wrong_selector(&spec.at("selector"), IMMUTABLE, errors);
@@ -118,8 +118,8 @@ pub(crate) fn validate_selected(selection: &Selection<'_>, template: &Template<'
     }
 }
 
-/// Checks the template of a workload that keeps its pods running: its labels must match, it must be valid, always
-/// restart, and lack a deadline. `kind` is the name in the error about deadlines.
+/// Checks the template of a workload that keeps its pods running: the selector must match its labels, and its pods must
+/// be valid, always restart, and not have a deadline. `kind` is the name in the error about deadlines.
 pub(crate) fn validate_template(spec: &Cursor<'_>, kind: &str, errors: &mut FieldErrors) {
     let (selector, template) = (spec.at("selector"), Template::of(spec));
     match Selection::of(&selector) {
@@ -133,7 +133,7 @@ pub(crate) fn validate_template(spec: &Cursor<'_>, kind: &str, errors: &mut Fiel
     validate_always(&template, kind, errors);
 }
 
-/// The controller can only keep pods running that always restart and never end by themselves.
+/// Checks that pods always restart and do not have a deadline, because their controller keeps them running.
 pub(crate) fn validate_always(template: &Template<'_>, kind: &str, errors: &mut FieldErrors) {
     let pod_spec = template.template.at("spec");
     pod_spec.at("restartPolicy").check_supported(&["Always"], errors);
@@ -160,7 +160,7 @@ pub(crate) fn validate_number_or_percent(field: &Cursor<'_>, errors: &mut FieldE
     }
 }
 
-/// The number, or the number before the percent sign; 0 for any other value.
+/// Returns the number, or the number before the percent sign; 0 for any other value.
 pub(crate) fn number_or_percent(field: &Cursor<'_>) -> i64 {
     match field.get("") {
         Some(Value::String(written)) => written.strip_suffix('%').unwrap_or(written).parse().unwrap_or(0),
@@ -185,7 +185,7 @@ pub(crate) fn validate_counts(status: &Cursor<'_>, counts: &[&str], errors: &mut
     }
 }
 
-/// Numbers of a status that count some of its replicas.
+/// Checks that the counts of some of the replicas are not greater than `status.replicas`.
 pub(crate) fn validate_parts(status: &Cursor<'_>, parts: &[&str], errors: &mut FieldErrors) {
     let count = |field: &str| status.integer(field).unwrap_or(0);
     for part in parts.iter().filter(|part| count(part) > count("replicas")) {
@@ -193,7 +193,7 @@ pub(crate) fn validate_parts(status: &Cursor<'_>, parts: &[&str], errors: &mut F
     }
 }
 
-/// Validates that available replicas are ready.
+/// Checks that there are not more available replicas than ready ones.
 pub(crate) fn validate_available(status: &Cursor<'_>, detail: &str, errors: &mut FieldErrors) {
     let available = status.integer("availableReplicas").unwrap_or(0);
     if available > status.integer("readyReplicas").unwrap_or(0) {
@@ -201,7 +201,7 @@ pub(crate) fn validate_available(status: &Cursor<'_>, detail: &str, errors: &mut
     }
 }
 
-/// The number of collisions must not decrease.
+/// Checks that `status.collisionCount` does not decrease.
 pub(crate) fn validate_collisions(status: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let (count, was) = (status.integer("collisionCount"), old.integer("collisionCount"));
     let lowered = was.is_some_and(|was| count.is_none_or(|count| count < was));
@@ -211,7 +211,7 @@ pub(crate) fn validate_collisions(status: &Cursor<'_>, old: &Cursor<'_>, errors:
     }
 }
 
-/// Conditions contain their times even if these are unset.
+/// Sets missing times of conditions to null, which Go prints even if they are unset.
 pub(crate) fn default_conditions(status: &mut Map, times: &[&str]) {
     for condition in items_mut(status, "conditions") {
         for time in times {

@@ -27,14 +27,14 @@ fn strategy_of(case: &Map) -> &'static dyn Strategy {
 
 fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {
     strategy.default(object);
-    // A refusal omits fields that admission fills in; the comparison would show that.
+    // If admission refuses the object, its fields are missing, which the comparison reports.
     let _ = strategy.admit(object, None, context);
     strategy.prepare_for_create(object, context);
     strategy.canonicalize(object);
     object.metadata_mut().insert("generation".into(), json!(1));
 }
 
-/// Keeps the results that later cases need from earlier recorded steps: a uid, and created classes.
+/// Gives the object the uid of the recorded result.
 fn identify(object: &mut Object, result: &Value) {
     let uid = result["metadata"]["uid"].as_str().unwrap_or("uid1");
     object.metadata_mut().insert("uid".into(), json!(uid));
@@ -94,7 +94,7 @@ fn check(case: &Map, object: &Object, errors: &FieldErrors) -> Result<(), String
     let mut own = object.clone();
     let object = &mut own;
     if expected.kind() == "Pod" {
-        // Plugins of admission set these; `tests/conformance` replays the same answers with them.
+        // Admission plugins set these fields; `tests/conformance` replays the same answers with the plugins.
         for spec in [&mut *object, &mut expected] {
             if let Some(Value::Object(spec)) = spec.get_mut("spec") {
                 spec.retain(|field, _| !matches!(field.as_str(), "priority" | "preemptionPolicy" | "tolerations"));
@@ -175,7 +175,7 @@ fn run(case: &Map) -> Result<(), String> {
     check(case, &new, &errors)
 }
 
-/// A JSON merge patch.
+/// Applies a JSON merge patch.
 fn merge(target: &mut Map, patch: &Value) {
     for (key, value) in patch.as_object().into_iter().flatten() {
         match value {
@@ -208,7 +208,7 @@ fn writes_are_answered_as_recorded() {
     );
 }
 
-/// Returns all positions in a value, as JSON pointers.
+/// Collects the JSON pointers of all positions in a value.
 fn places(value: &Value, at: &str, into: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Strategies of resources with a pod template.
+//! Selects the strategies of Pods and workloads.
 
 use super::cron_job::CronJobStrategy;
 use super::daemon_set::DaemonSetStrategy;
@@ -11,7 +11,7 @@ use super::stateful_set::StatefulSetStrategy;
 use super::strategy::{Strategy, in_version};
 use crate::api::kubernetes_version::KubernetesVersion;
 
-/// The strategy of Pods and of resources that create them; `None` for all others.
+/// Returns the strategy of Pods and workloads; `None` for all other resources.
 pub(crate) fn workload_strategy(
     version: KubernetesVersion,
     group: &str,

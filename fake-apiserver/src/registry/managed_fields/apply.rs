@@ -47,7 +47,7 @@ pub(crate) fn apply(
     Ok(object)
 }
 
-/// Checks the body on its own (rules H2, H12).
+/// Checks the body without the live object (rules H2, H12).
 fn check_body(schema: SchemaRef<'_>, applied: &Object, manager: &Manager<'_>, kind: &str) -> Result<(), Status> {
     let named = GroupVersionKind::of(applied);
     if applied.api_version() != manager.api_version || applied.kind() != kind {
@@ -70,7 +70,7 @@ fn check_body(schema: SchemaRef<'_>, applied: &Object, manager: &Manager<'_>, ki
     })
 }
 
-/// Prints like Go's type of that name.
+/// A kind in errors, which is printed like Go's `GroupVersionKind`.
 struct GroupVersionKind<'a> {
     api_version: &'a str,
     kind: &'a str,
@@ -95,7 +95,7 @@ impl std::fmt::Display for GroupVersionKind<'_> {
     }
 }
 
-/// The entries of the live object, and its fields without them.
+/// Splits the live object into its entries of managedFields and the object without them.
 fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (Vec<Value>, Map) {
     let entries = live.metadata().and_then(|it| it.get("managedFields"));
     let mut list = entries.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -115,7 +115,7 @@ fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (
     (list, object)
 }
 
-/// The entry with all fields of an object that was not tracked before.
+/// Returns the entry with all fields of an object that was not tracked before.
 fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map, manager: &Manager<'_>) -> Vec<Value> {
     let mut all = Object(live);
     let before = Manager {
@@ -147,7 +147,7 @@ fn check_conflicts(
     }
 }
 
-/// Reason why an apply did not succeed.
+/// Reason why an apply failed.
 enum Failure {
     Conflicts(Vec<Conflict>),
     Other(Status),
@@ -187,7 +187,7 @@ fn merge_and_check(
     if let Some(mine) = &mine
         && !same_fields
     {
-        // Fields that identify the object are applied every time, though never owned.
+        // Fields that identify the object are always applied, although they are never owned.
         let applied = owned.clone().union(unowned().clone());
         changed |= prune(types, &mut object, mine, &others, &applied, manager).map_err(Failure::Other)?;
     }
@@ -229,7 +229,7 @@ fn check_versions(
     Ok(())
 }
 
-/// The fields this kind of write can own.
+/// Removes the fields that this kind of write cannot own.
 fn without_reset<'a>(mut set: FieldSet<'a>, reset: &[&[&str]]) -> FieldSet<'a> {
     for path in reset {
         set = set.recursive_difference(&FieldSet::of_path(path));
@@ -237,7 +237,7 @@ fn without_reset<'a>(mut set: FieldSet<'a>, reset: &[&[&str]]) -> FieldSet<'a> {
     set
 }
 
-/// The fields without owners, as a set.
+/// Returns the set of fields that cannot be owned.
 fn unowned() -> &'static FieldSet<'static> {
     static SET: LazyLock<FieldSet<'static>> = LazyLock::new(|| {
         let paths = UNOWNED.iter().map(|path| FieldSet::of_path(path));
@@ -246,8 +246,8 @@ fn unowned() -> &'static FieldSet<'static> {
     &SET
 }
 
-/// The manager's entry, with the time of the last apply that changed the object. A previous entry of the manager is
-/// returned as well, with a flag that is set if its fields are unchanged.
+/// Returns the manager's entry, with the time of the last apply that changed the object. `mine` is the manager's
+/// previous entry, with a flag that is set if its fields are unchanged.
 fn own_entry(
     id: &Identity<'_>,
     mine: Option<(Value, bool)>,
@@ -270,7 +270,7 @@ fn own_entry(
     mine
 }
 
-/// Removes the changed fields from their owners, and returns the owners that remain.
+/// Removes the changed fields from the entries in `others`, and the entries that become empty. Returns the conflicts.
 fn take_changed(
     types: &Types<'_, '_>,
     live: Option<&Object>,
@@ -318,8 +318,8 @@ fn take_changed(
     Ok(conflicts)
 }
 
-/// Removes from the merged object the fields that the manager applied before, no longer applies, and shares with no
-/// other manager. Returns `true` if anything was removed.
+/// Removes the fields from the merged object that the manager applied before, no longer applies, and does not share
+/// with another manager. Returns `true` if anything was removed.
 fn prune(
     types: &Types<'_, '_>,
     merged: &mut Map,
@@ -345,8 +345,8 @@ fn prune(
     Ok(changed)
 }
 
-/// Like [`prune`], for entries with several versions: the fields of each are resolved in its own version. `None` if
-/// nothing is removed.
+/// Like [`prune`], for entries with several versions: the fields of each entry are resolved in the entry's version.
+/// Returns `None` if nothing is removed.
 fn prune_across_versions(
     types: &Types<'_, '_>,
     merged: &Map,
@@ -361,7 +361,7 @@ fn prune_across_versions(
         return Ok(None);
     }
     let merged = Object(merged.clone());
-    // In a removed version, fields cannot be found.
+    // The fields of an entry cannot be resolved if its version is no longer served.
     let Some((schema, merged)) = in_version(types, &merged, version, manager)? else {
         return Ok(None);
     };
@@ -397,8 +397,8 @@ fn prune_across_versions(
     Ok(back.map(|(_, object)| object.into_owned().0))
 }
 
-/// An object and its type in a version; the same object if it has that version already. `None` if the version is
-/// obsolete.
+/// Converts an object to a version, and returns its type there. The object is only borrowed if it already has that
+/// version. `None` if the version is obsolete.
 fn in_version<'t, 'o>(
     types: &Types<'_, 't>,
     object: &'o Object,

@@ -1,7 +1,7 @@
-//! Recorded requests replayed: every entry, conflict and refusal of a real server (`tests/data/ownership.json`).
-//! Defaulting belongs to another layer, so a recorded object replaces the decoded one if its kind has defaults.
+//! Replays recorded requests, and compares every entry, conflict and refusal with a real server
+//! (`tests/data/ownership.json`).
 //!
-//! Defaults belong to another layer, so a recorded object replaces the decoded one if its kind has some.
+//! Defaulting belongs to another layer, so a recorded object replaces the decoded one if its kind has defaults.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::registry::types::schema::builtin::shape_of;
 
 const RECORDED: &str = include_str!("../../../tests/data/ownership.json");
 
-/// Served schemas while one recording is replayed.
+/// State of the server while a recording is replayed.
 #[derive(Default)]
 struct Replay {
     /// Name of the recording, for failures.
@@ -86,7 +86,7 @@ fn object(value: &Value) -> Object {
     Object(value.as_object().cloned().unwrap_or_default())
 }
 
-/// The entries without their times, in a fixed order, as recorded.
+/// Returns the entries without their times, in a fixed order, as in the recording.
 fn entries(value: &Value) -> Vec<String> {
     let list = value["metadata"]["managedFields"]
         .as_array()
@@ -170,7 +170,7 @@ impl Replay {
         }
     }
 
-    /// Objects of kinds without defaults must equal the recorded ones, the others must contain the applied fields.
+    /// Compares the data of ConfigMaps and the spec of Widgets, which do not have defaults, with the recorded object.
     fn compare(&self, request: &Request<'_>, done: &Object, answer: &Value) {
         if request.kind() == "ConfigMap" {
             let data = |it: &Value| {
@@ -198,7 +198,7 @@ impl Replay {
         }
     }
 
-    /// Stores the object of the recorded server, with the entries computed here.
+    /// Stores the recorded object, with the entries that were computed here.
     fn keep(&mut self, request: &Request<'_>, done: Object, answer: &Value) {
         let mut stored = if answer.is_null() { done.clone() } else { object(answer) };
         let name = if request.name.is_empty() {
@@ -306,7 +306,7 @@ impl Replay {
         })
     }
 
-    /// The decoded and defaulted object, with the managedFields that were sent.
+    /// Returns the recorded object, which is decoded and defaulted, with the managedFields that were sent.
     fn decoded(&self, request: &Request<'_>, sent: Object, answer: &Value) -> Object {
         if answer.is_null() {
             return sent;

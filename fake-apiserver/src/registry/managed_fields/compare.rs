@@ -14,16 +14,17 @@ use crate::registry::types::schema::{ListType, SchemaRef, Unset};
 /// The fields in which two objects differ.
 #[derive(Debug, Default)]
 pub(super) struct Changes<'a> {
-    /// Added or modified.
+    /// Fields that were added or modified.
     pub(super) touched: FieldSet<'a>,
-    /// No longer there.
+    /// Fields that were removed.
     pub(super) removed: FieldSet<'a>,
-    /// Set if a list item cannot be identified, for example because its keys are missing. Go stops tracking then.
+    /// Set if a list item cannot be identified, for example because its keys are missing. Go then stops tracking the
+    /// object.
     pub(super) has_unknown_item: bool,
 }
 
 impl Changes<'_> {
-    /// An empty difference. If one side is empty, the sets get capacity for all parts of the other.
+    /// Creates an empty difference. If one side is empty, the sets get capacity for all fields of the other.
     fn between(old: usize, new: usize) -> Self {
         let room = |parts, others| if others == 0 { parts } else { 0 };
         Self {
@@ -84,7 +85,7 @@ fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Opti
     Diff::of(inner)
 }
 
-/// The part of a difference at one path.
+/// The added or removed fields at one path.
 #[derive(Debug, Default)]
 struct Part<'a> {
     /// Set if the path itself is in the set.
@@ -181,8 +182,8 @@ fn are_same(old: Option<&Value>, new: Option<&Value>) -> bool {
     matches!((old, new), (Some(old), Some(new)) if same(old, new))
 }
 
-/// The difference of one field of an object that exists on both sides. A field that Go's encoder always writes counts
-/// as present even if the JSON omits it; `unset` is the value that it writes.
+/// Compares one field of an object that exists on both sides. A field that Go's encoder always writes counts as present
+/// even if the JSON omits it; `unset` is the value that it writes.
 fn diff_field<'a>(field: SchemaRef<'_>, unset: Unset, old: Option<&'a Value>, new: Option<&'a Value>) -> Diff<'a> {
     match (old, new) {
         (None, Some(value)) => diff(field, unset_like(unset, value), new),
@@ -229,7 +230,8 @@ enum Shape {
     Scalar,
 }
 
-/// A value that changed its type: all fields below the old value are removed, and all below the new one are added.
+/// Compares values of different types: all fields below the old value are removed, and all fields below the new value
+/// are added.
 fn diff_types<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a Value>) -> Diff<'a> {
     let gone = diff(schema, old, Some(&NULL)).removed.children;
     let come = diff(schema, Some(&NULL), new);
@@ -265,7 +267,7 @@ fn diff_maps<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a 
     let mut inner = Changes::between(left.len(), right.len());
     let mut fields = schema.walk();
     zip(left, right, |name, old, new| {
-        // Fast path: unchanged values need no schema.
+        // Fast path: unchanged values do not need a schema.
         if are_same(old, new) {
             return;
         }
@@ -303,7 +305,7 @@ fn diff_lists<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a
     diff
 }
 
-/// The items of one list with their elements, sorted. An item without an identity is not tracked.
+/// Returns the items of a list, sorted by their path elements. Items without an identity are omitted.
 fn indexed<'a>(schema: SchemaRef<'_>, list: &'a [Value]) -> Vec<(Element<'a>, &'a Value)> {
     let mut items: Vec<_> = list
         .iter()
@@ -337,7 +339,7 @@ fn diff_items<'a>(schema: SchemaRef<'_>, old: &'a [Value], new: &'a [Value]) -> 
     changes
 }
 
-/// Items of one element. Several items on one side are duplicates, which are owned together.
+/// Compares the items with one path element. Several items on one side are duplicates, which are owned together.
 fn diff_group<'a>(
     items: SchemaRef<'_>,
     left: &[(Element<'a>, &'a Value)],
@@ -370,7 +372,7 @@ fn diff_group<'a>(
     }
 }
 
-/// The fields of an object that does not exist.
+/// Returns the fields of an object that does not exist: an empty map.
 pub(super) fn no_fields() -> &'static Map {
     &EMPTY_MAP
 }

@@ -16,7 +16,7 @@ pub(super) struct Conflict {
 }
 
 impl Conflict {
-    /// The conflict of an entry with changed fields, if there is one.
+    /// Returns the conflict between an entry and the changed fields, if there is one.
     pub(super) fn find(entry: &Value, touched: &FieldSet<'_>) -> Option<Self> {
         let owned = entries::fields(entry)?;
         if !json::touches(owned, touched) {
@@ -34,13 +34,13 @@ impl Conflict {
         self.fields.is_subset(allowed)
     }
 
-    /// Returns the rest of the conflict without the fields in `allowed`.
+    /// Returns the conflict without the fields in `allowed`; `None` if no other fields remain.
     pub(super) fn without(mut self, allowed: &FieldSet<'_>) -> Option<Self> {
         self.fields = self.fields.difference(allowed);
         (!self.fields.is_empty()).then_some(self)
     }
 
-    /// `"one" with subresource "status" using apps/v1`
+    /// Formats the manager for errors: `"one" with subresource "status" using apps/v1`.
     fn manager(&self) -> String {
         let id = Identity::of(&self.entry);
         let mut text = quote(id.manager);
@@ -54,7 +54,7 @@ impl Conflict {
     }
 }
 
-/// 409 that names every field and its manager.
+/// Returns the error 409, which lists every field and its manager.
 pub(super) fn conflict_status(mut conflicts: Vec<Conflict>) -> Status {
     conflicts.sort_by(|a, b| Identity::of(&a.entry).key().cmp(&Identity::of(&b.entry).key()));
     let mut status = Status::new(409, "Conflict", "");

@@ -9,25 +9,25 @@ use serde_json::Number;
 use crate::api::field::quote;
 use crate::api::json::{Map, Value, plain_len};
 
-/// One step down into an object. Borrows from the objects compared wherever it can.
+/// One step of a field path. Borrows from the compared objects if possible.
 #[derive(Clone, Debug)]
 pub(super) enum Element<'a> {
     /// A field of an object or an entry of a map: `f:name`.
     Field(Cow<'a, str>),
     /// The list item with these key fields, sorted by name: `k:{"name":"x"}`.
     Key(Vec<(Cow<'a, str>, Cow<'a, Value>)>),
-    /// The item of a set: `v:"x"`.
+    /// The item of a set with this value: `v:"x"`.
     Value(Cow<'a, Value>),
     /// The item at this position: `i:0`.
     Index(i64),
 }
 
-/// A `fieldsV1` key that cannot be read.
+/// Error for a `fieldsV1` that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadFields;
 
 impl<'a> Element<'a> {
-    /// A field of this name.
+    /// Returns the element of a field or map entry with this name.
     pub(super) fn field(name: &'a str) -> Self {
         Element::Field(Cow::Borrowed(name))
     }
@@ -57,7 +57,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// Appends the `fieldsV1` key.
+    /// Appends the element as a `fieldsV1` key.
     pub(super) fn write(&self, out: &mut String) {
         match self {
             Element::Field(name) => {
@@ -66,7 +66,7 @@ impl<'a> Element<'a> {
                 out.push_str(name);
             }
             Element::Key(keys) => {
-                // The rest usually consists of a name and a short string.
+                // The rest of the key usually consists of a name and a short string.
                 out.reserve(32);
                 out.push_str("k:{");
                 for (i, (name, value)) in keys.iter().enumerate() {
@@ -90,7 +90,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// The same element without borrows.
+    /// Returns the element without borrowed data.
     pub(super) fn into_owned(self) -> Element<'static> {
         match self {
             Element::Field(name) => Element::Field(Cow::Owned(name.into_owned())),
@@ -232,7 +232,7 @@ fn value_rank(value: &Value) -> u8 {
     }
 }
 
-/// A total order of values; integers and floats compare by their number.
+/// Compares values in a total order. Integers and floats are compared by their numeric value.
 pub(super) fn compare_values(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),
@@ -266,7 +266,7 @@ fn compare_numbers(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// Returns `true` if two values are the same, numbers compared as numbers.
+/// Returns `true` if two values are equal. Numbers are compared by their numeric value.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || compare_numbers(a, b) == Ordering::Equal,

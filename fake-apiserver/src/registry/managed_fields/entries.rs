@@ -1,4 +1,4 @@
-//! The entries of `metadata.managedFields` as JSON: reading, ordering, and merging the oldest (rules H6, H8).
+//! The entries of `metadata.managedFields` as JSON: parsing, sorting, and merging the oldest entries (rules H6, H8).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(super) struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// The identity of an entry.
+    /// Returns the identity of an entry's manager.
     pub(super) fn of(entry: &'a Value) -> Self {
         Self::and_time(entry).0
     }
@@ -53,7 +53,7 @@ impl<'a> Identity<'a> {
         (id, time)
     }
 
-    /// The identity of the manager of a create, update or patch.
+    /// Returns the identity of the manager of a create, update or patch.
     pub(super) fn of_update(manager: &Manager<'a>) -> Self {
         Self {
             manager: manager.name,
@@ -63,7 +63,7 @@ impl<'a> Identity<'a> {
         }
     }
 
-    /// Returns `true` if both are the same manager: one that applies has one entry for all versions.
+    /// Returns `true` if both are the same manager. A manager that applies has one entry for all versions.
     pub(super) fn is(&self, other: &Identity<'_>) -> bool {
         self.manager == other.manager
             && self.applied == other.applied
@@ -71,13 +71,13 @@ impl<'a> Identity<'a> {
             && (self.applied || self.api_version == other.api_version)
     }
 
-    /// Returns `true` if an entry is of this manager.
+    /// Returns `true` if an entry belongs to this manager.
     pub(super) fn is_of(&self, entry: &Value) -> bool {
-        // Nearly all other entries have another name, so the rest is not read.
+        // Nearly all other entries have another name, so their other fields are not read.
         text(entry, "manager") == self.manager && Identity::of(entry).is(self)
     }
 
-    /// Returns the sort key of managers for places that show their order.
+    /// Returns the sort key of managers for output that shows their order.
     pub(super) fn key(&self) -> (&'a str, bool, &'a str, bool, &'a str) {
         let version = if self.applied { "" } else { self.api_version };
         // Entries of subresources are first, as in the order of Go's identifier strings.
@@ -90,7 +90,7 @@ impl<'a> Identity<'a> {
         )
     }
 
-    /// A new entry of this manager.
+    /// Creates an entry of this manager.
     pub(super) fn entry(&self, fields: Map, time: Option<&str>) -> Value {
         let mut entry = Map::new();
         entry.insert("manager".into(), self.manager.into());
@@ -108,12 +108,12 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// A string field of an entry, empty if absent.
+/// Returns a string field of an entry; empty if absent.
 pub(super) fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
     entry.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `fieldsV1` of an entry, if it is an object.
+/// Returns `fieldsV1` of an entry, if it is an object.
 pub(super) fn fields(entry: &Value) -> Option<&Map> {
     entry.get("fieldsV1").and_then(Value::as_object)
 }
@@ -125,7 +125,7 @@ pub(super) fn set_fields(entry: &mut Value, fields: Map) {
     }
 }
 
-/// Returns `true` if the entry owns nothing.
+/// Returns `true` if the entry does not own any fields.
 pub(super) fn is_empty(entry: &Value) -> bool {
     fields(entry).is_none_or(Map::is_empty)
 }
@@ -154,7 +154,7 @@ pub(super) fn canonical(entries: Vec<Value>) -> Result<Vec<Value>, BadFields> {
         let time = canonical_time(text(&entry, "time"));
         out.push(id.entry(json::encode(&set), time.as_deref()));
     }
-    // Of two entries of one manager the later one is kept.
+    // If a manager has two entries, the later one is kept.
     let mut later = BTreeSet::new();
     let are_last: Vec<bool> = out
         .iter()
@@ -203,7 +203,7 @@ pub(super) fn cap_updaters(entries: &mut Vec<Value>) {
         key(a).cmp(&key(b))
     });
     let mut buckets = existing_buckets(entries);
-    // The oldest entry of each version, by position.
+    // The position of the oldest entry of each version.
     let mut oldest: BTreeMap<&str, usize> = BTreeMap::new();
     let mut merges: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for i in updaters {
@@ -230,7 +230,7 @@ pub(super) fn cap_updaters(entries: &mut Vec<Value>) {
     entries.retain(|_| at.next().is_none_or(|it| !merged.contains(&it)));
 }
 
-/// The entries into which earlier updates were merged, by version.
+/// Returns the positions of the entries into which earlier updates were merged, by version.
 fn existing_buckets(entries: &[Value]) -> BTreeMap<&str, usize> {
     let mut buckets = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -242,7 +242,7 @@ fn existing_buckets(entries: &[Value]) -> BTreeMap<&str, usize> {
     buckets
 }
 
-/// Merges entries into another, in the order of their age.
+/// Merges the entries `sources`, which are sorted by age, into the entry `bucket`.
 fn merge_into_bucket(entries: &mut [Value], bucket: usize, sources: &[usize]) {
     let sets = sources.iter().map(|&it| json::decode(entries[it].get("fieldsV1")));
     let sets = FieldSet::union_of(sets.filter_map(Result::ok).collect());
@@ -255,7 +255,7 @@ fn merge_into_bucket(entries: &mut [Value], bucket: usize, sources: &[usize]) {
     if let Some(bucket) = bucket.as_object_mut() {
         bucket.insert("manager".into(), ANCIENT.into());
         bucket.remove("subresource");
-        // The merged entry is as recent as the latest in it.
+        // The merged entry gets the time of the latest source.
         match time {
             Some(time) => bucket.insert("time".into(), time),
             None => bucket.remove("time"),

@@ -1,4 +1,4 @@
-//! Elements of a field path for list items (rule H11).
+//! Path elements of list items (rule H11).
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::element::Element;
 use crate::api::json::Value;
 use crate::registry::types::schema::{ListKeys, ListType, SchemaRef};
 
-/// The element of an item in a set or map list; the error is the text of a refused apply.
+/// Returns the path element of an item in a set or map list; the error is the text of a refused apply.
 pub(super) fn item_element<'a>(list: SchemaRef<'_>, item: &'a Value) -> Result<Element<'a>, String> {
     match list.list_type() {
         ListType::Atomic => Err("invalid indexing of non-associative list".to_owned()),
@@ -32,7 +32,7 @@ fn key_element<'a>(list: SchemaRef<'_>, keys: ListKeys<'_>, item: &'a Value) -> 
     };
     let mut found = Vec::new();
     for name in keys.iter() {
-        // The name is borrowed from the item, which outlives the schema's view of it.
+        // The name is borrowed from the item, which lives longer than the name in the schema.
         if let Some((name, value)) = map.get_key_value(name) {
             found.push((Cow::Borrowed(name.as_str()), Cow::Borrowed(value)));
         } else if let Some(default) = list.key_default(name) {

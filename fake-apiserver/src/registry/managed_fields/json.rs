@@ -9,10 +9,10 @@ use crate::api::print::Printer;
 use crate::api::read::encoded;
 use crate::registry::types::schema::SchemaRef;
 
-/// The key which marks that a path with children is itself in the set.
+/// The key for a path with children that is itself in the set.
 const SELF: &str = ".";
 
-/// Reads the fields of an entry. Absent or null is the empty set.
+/// Parses the fields of an entry. Absent or null fields are an empty set.
 pub(super) fn decode(fields: Option<&Value>) -> Result<FieldSet<'_>, BadFields> {
     match fields {
         None | Some(Value::Null) => Ok(FieldSet::new()),
@@ -25,7 +25,7 @@ pub(super) fn decode(fields: Option<&Value>) -> Result<FieldSet<'_>, BadFields> 
     }
 }
 
-/// Writes a set.
+/// Encodes a set.
 pub(super) fn encode(set: &FieldSet<'_>) -> Map {
     let mut writer = Writer {
         out: Printer::new(0),
@@ -45,7 +45,7 @@ pub(super) fn are(fields: &Map, set: &FieldSet<'_>) -> bool {
     *fields == encode(set)
 }
 
-/// The fields without the paths of these sets; `None` if the fields do not contain any of the paths.
+/// Returns the fields without the paths of these sets; `None` if the fields do not contain any of the paths.
 pub(super) fn subtract(fields: &Map, sets: &[&FieldSet<'_>]) -> Option<Map> {
     if !sets.iter().any(|set| touches(fields, set)) {
         return None;
@@ -55,7 +55,7 @@ pub(super) fn subtract(fields: &Map, sets: &[&FieldSet<'_>]) -> Option<Map> {
     Some(encode(&sets.iter().fold(all, |left, set| left.difference(set))))
 }
 
-/// The fields with the paths of `set` added; `None` if they already contain all of them.
+/// Returns the fields with the paths of `set` added; `None` if they already contain all of them.
 pub(super) fn add(fields: &Map, set: &FieldSet<'_>) -> Option<Map> {
     if overlap(fields, set).is_ok_and(|it| it.all) {
         return None;
@@ -71,7 +71,7 @@ fn overlap(fields: &Map, set: &FieldSet<'_>) -> Result<Overlap, BadFields> {
         .map(|(overlap, _)| overlap)
 }
 
-/// The text of fields. It is only created if a client wrote them in a different form.
+/// Returns the text of the fields. They are only printed if a client wrote them in a different form.
 fn text(fields: &Map) -> Cow<'_, str> {
     match fields.encoded() {
         Some(encoded) => Cow::Borrowed(encoded.text()),
@@ -91,12 +91,12 @@ pub(super) fn fit(schema: SchemaRef<'_>, fields: &Map) -> bool {
 /// Writes sets.
 struct Writer {
     out: Printer,
-    /// Capacity for keys.
+    /// Reused buffer for keys.
     key: String,
 }
 
 impl Writer {
-    /// `member` is set if the path of the set itself is a member.
+    /// Writes a set as an object. `member` is set if the path of the object itself is a member.
     fn level(&mut self, set: &FieldSet<'_>, member: bool) {
         self.out.open(b'{');
         if member && !set.is_empty() {
@@ -147,7 +147,7 @@ impl Writer {
     }
 }
 
-/// The common part of a set and fields.
+/// Overlap of a set and the fields of an entry.
 #[derive(Clone, Copy)]
 struct Overlap {
     /// Set if some path is in both.
@@ -219,7 +219,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the children; also returns whether the object itself is a member.
+    /// Parses an object as a set. Also returns `true` if the path of the object itself is a member.
     fn children(&mut self) -> Result<(FieldSet<'a>, bool), BadFields> {
         let mut set = FieldSet::new();
         if self.eat("{}") || self.eat("null") {
@@ -244,9 +244,8 @@ impl<'a> Reader<'a> {
         Ok((set, member))
     }
 
-    /// The intersection of a set and the object; also returns whether the object itself is a member. With `is_whole`,
-    /// reading stops once all nodes of the set were found: the fields of many managers are in the metadata, before the
-    /// rest of the object.
+    /// Compares a set with the object. Also returns `true` if the path of the object itself is a member. With
+    /// `is_whole`, parsing stops once all nodes of the set were found, for example after `f:metadata`.
     fn overlap(&mut self, set: &FieldSet<'_>, is_whole: bool) -> Result<(Overlap, bool), BadFields> {
         let mut found = Overlap { any: false, all: true };
         if self.eat("{}") || self.eat("null") {
@@ -345,7 +344,7 @@ impl<'a> Key<'a> {
         text.map(Cow::Owned).map_err(|_| BadFields)
     }
 
-    /// The element; `None` for an unknown kind.
+    /// Returns the element; `None` for an unknown kind of element.
     fn element(self) -> Result<Option<Element<'a>>, BadFields> {
         match self.unescaped()? {
             Cow::Borrowed(text) => Element::parse(text),
@@ -353,7 +352,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The node of a set that has this key.
+    /// Returns the node of a set that has this key.
     fn node_of<'s, 'n>(self, set: &'s FieldSet<'n>) -> Result<Option<&'s Node<'n>>, BadFields> {
         match self.text.strip_prefix("f:") {
             Some(name) if !self.has_escapes => Ok(set.child(&Element::field(name))),
@@ -386,7 +385,7 @@ mod tests {
     #[case::values(json!({"f:finalizers": {".": {}, "v:\"a\"": {}, "v:\"b\"": {}}}))]
     #[case::names_that_are_escaped(json!({"f:data": {"f:a\"\\\u{1}é": {}}}))]
     fn set_round_trips(#[case] fields: Value) {
-        // A node that contains only itself is encoded without the member.
+        // A node without children is encoded as `{}`, without `.`.
         let expected = fields.to_string().replace("{\".\":{}}", "{}");
         for form in [as_text(&fields), fields] {
             let set = decode(Some(&form)).expect("the fields can be decoded");

@@ -1,4 +1,4 @@
-//! The annotation of client-side apply: moving from it to server-side apply, and keeping it up to date (rule H14).
+//! The annotation of client-side apply: migration to server-side apply, and updates of the annotation (rule H14).
 
 use super::compare::compare;
 use super::set::FieldSet;
@@ -20,7 +20,8 @@ fn annotation(object: &Object) -> Option<&str> {
     annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields that client-side apply set and that have not changed since. They cause no conflicts for kubectl.
+/// Returns the fields that client-side apply set and that have not changed since. They do not cause conflicts for
+/// kubectl.
 pub(super) fn allowed_conflicts(schema: SchemaRef<'_>, live: &Object, api_version: &str) -> Option<FieldSet<'static>> {
     let applied: Map = serde_json::from_str(annotation(live)?).ok()?;
     let applied = Object(applied);
@@ -62,7 +63,7 @@ pub(super) fn sync(object: &mut Object, applied: &Object) {
     }
 }
 
-/// JSON like Go's encoder writes it: escapes characters that are special in HTML, and ends with a line feed.
+/// Formats an object like Go's JSON encoder, which escapes characters that are special in HTML, and adds a line feed.
 fn go_json(object: &Object) -> String {
     let json = Value::Object(object.0.clone()).to_string();
     let mut out = String::with_capacity(json.len() + 1);

@@ -35,7 +35,7 @@ fn merge(schema: SchemaRef<'_>, live: &mut Value, config: &Value) -> bool {
         {
             merge_lists(schema, live, config)
         }
-        // Applying null does not change a map or list that has entries.
+        // Applying null does not change a non-empty map or list.
         (Value::Object(live), Value::Null) if !schema.is_atomic_map() && !live.is_empty() => false,
         (Value::Array(live), Value::Null) if schema.list_type() != ListType::Atomic && !live.is_empty() => false,
         (live, config) => {
@@ -48,12 +48,12 @@ fn merge(schema: SchemaRef<'_>, live: &mut Value, config: &Value) -> bool {
     }
 }
 
-/// The elements of a list; `None` for items without an identity.
+/// Returns the path elements of a list's items; `None` for items without an identity.
 fn elements<'a>(schema: SchemaRef<'_>, list: &'a [Value]) -> Vec<Option<Element<'a>>> {
     list.iter().map(|item| item_element(schema, item).ok()).collect()
 }
 
-/// The index of each element; `None` if it occurs twice, because duplicates are not merged.
+/// Returns the index of each element; `None` if it occurs twice, because duplicates are not merged.
 fn places<'e, 'a>(elements: &'e [Option<Element<'a>>]) -> BTreeMap<&'e Element<'a>, Option<usize>> {
     let mut places = BTreeMap::new();
     for (i, element) in elements.iter().enumerate() {
@@ -107,8 +107,8 @@ fn merge_lists(schema: SchemaRef<'_>, live: &mut Vec<Value>, config: &[Value]) -
     true
 }
 
-/// The order of a merged list: the live order if the applied list changes nothing, otherwise the applied order. Items
-/// that only the live list has stay before the items that follow them there.
+/// Returns the order of a merged list. Applied items keep the order of the applied list. An item that only the live
+/// list has is placed before the item that follows it there.
 fn merge_order<'a>(left: &[Option<Element<'a>>], right: &[Option<Element<'a>>]) -> Vec<Item> {
     let (in_left, in_right) = (places(left), places(right));
     let is_in_right = |it: &Option<Element<'a>>| it.as_ref().is_some_and(|it| in_right.contains_key(it));

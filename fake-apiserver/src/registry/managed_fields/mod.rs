@@ -1,6 +1,6 @@
 //! Ownership of fields: managedFields and server-side apply.
 //!
-//! This room depends on objects and their schemas, and not on storage, HTTP or clocks.
+//! This module depends on objects and their schemas, but not on storage, HTTP or clocks.
 
 mod element;
 mod set;
@@ -40,7 +40,7 @@ use super::types::schema::SchemaRef;
 use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 
-/// Fields without owners (rule H9).
+/// Fields that cannot be owned (rule H9).
 const UNOWNED: [&[&str]; 12] = [
     &["apiVersion"],
     &["kind"],
@@ -63,7 +63,7 @@ pub(crate) struct Manager<'a> {
     pub(crate) name: &'a str,
     /// The apiVersion of the request and of the compared objects.
     pub(crate) api_version: &'a str,
-    /// The subresource written through; empty for the resource itself.
+    /// The subresource of the request; empty for the resource itself.
     pub(crate) subresource: &'a str,
     /// The time of the write, `2006-01-02T15:04:05Z`.
     pub(crate) time: &'a str,
@@ -72,7 +72,7 @@ pub(crate) struct Manager<'a> {
     pub(crate) reset: &'a [&'a [&'a str]],
 }
 
-/// The type of the written objects, in the request's version and in others.
+/// The type of the written objects, in the request's version and in other versions.
 #[derive(Clone, Copy)]
 pub(crate) struct Types<'a, 's> {
     /// The type in the version of [`Manager::api_version`].
@@ -82,7 +82,8 @@ pub(crate) struct Types<'a, 's> {
     pub(crate) other: &'a OtherVersion<'a, 's>,
 }
 
-/// Type of [`Types::other`]: receives the object, in the version of its `apiVersion`, and the version to convert to.
+/// Type of [`Types::other`]. The arguments are the object, in the version of its `apiVersion`, and the version to
+/// convert to.
 pub(crate) type OtherVersion<'a, 's> =
     dyn for<'o> Fn(&'o Object, &str) -> Result<(SchemaRef<'s>, Cow<'o, Object>), NoVersion> + 'a;
 
@@ -94,12 +95,12 @@ impl std::fmt::Debug for Types<'_, '_> {
     }
 }
 
-/// Merges an applied configuration into an object, without owners.
+/// Merges an applied configuration into an object, without tracking owners.
 pub(crate) fn merge_applied(schema: SchemaRef<'_>, live: &mut Map, applied: &Map) {
     merge::merge_maps(schema, live, applied);
 }
 
-/// Returns the error of entries of `metadata.managedFields` that the server cannot clean up.
+/// Returns the error of the first entry of `metadata.managedFields` that cannot be parsed.
 pub(crate) fn unreadable(entries: Option<&Value>) -> Option<String> {
     let entries = match entries {
         None | Some(Value::Null) => return None,
@@ -124,14 +125,14 @@ pub(crate) fn unreadable(entries: Option<&Value>) -> Option<String> {
     })
 }
 
-/// Returns `true` if an entry of the object has a version other than this one.
+/// Returns `true` if an entry of the object has another version than this one.
 pub(crate) fn is_of_other_versions(object: &Object, api_version: &str) -> bool {
     let entries = object.metadata().and_then(|it| it.get("managedFields"));
     let entries = entries.and_then(Value::as_array);
     entries.is_some_and(|entries| update::has_other_version(entries, api_version))
 }
 
-/// For kinds with only one version: conversion to other versions always fails.
+/// Converts objects of kinds with only one version to other versions, which always fails.
 pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Result<(SchemaRef<'s>, Cow<'o, Object>), NoVersion> {
     Err(NoVersion::Obsolete)
 }

@@ -5,7 +5,7 @@ use crate::api::field::is_print;
 /// Maximum length of a name, in bytes.
 const MAX_BYTES: usize = 128;
 
-/// The name of the manager of a request: the parameter `fieldManager`, or the User-Agent up to the first slash.
+/// Returns the name of the manager of a request: the parameter `fieldManager`, or the User-Agent up to the first slash.
 pub(crate) fn manager_name(field_manager: Option<&str>, user_agent: Option<&str>) -> String {
     if let Some(name) = field_manager.filter(|name| !name.is_empty()) {
         return name.to_owned();

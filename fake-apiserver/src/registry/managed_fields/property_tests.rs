@@ -14,7 +14,7 @@ use crate::registry::patch::{json_patch, merge_patch, strategic_patch};
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::shape_of;
 
-/// Any small JSON value, with few names and scalars, so that values often coincide.
+/// Generates small JSON values with few names and scalars, so that values often coincide.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -127,7 +127,7 @@ fn apply_data(live: Option<&Object>, data: &Data, name: &str, force: bool) -> Op
     apply(&types(schema), live, &config_map(data), &manager, "ConfigMap", force).ok()
 }
 
-/// The keys of `data` each manager owns.
+/// Returns the keys of `data` that each manager owns.
 fn owners(object: &Object) -> BTreeMap<String, BTreeSet<String>> {
     let list = object
         .metadata()
@@ -145,7 +145,7 @@ fn owners(object: &Object) -> BTreeMap<String, BTreeSet<String>> {
     owners
 }
 
-/// A Deployment with few names: labels, containers with env and ports, and atomic fields.
+/// Generates Deployments with few names: labels, containers with env and ports, and atomic fields.
 fn any_deployment() -> impl Strategy<Value = Map> {
     let word = || prop::sample::select(vec!["a", "b", "c"]);
     let labels = || prop::collection::btree_map(word(), word(), 0..3);
@@ -192,7 +192,7 @@ struct Model {
 }
 
 impl Model {
-    /// Returns `true` if the apply succeeded.
+    /// Applies `data` as the manager `name`; returns `true` on success.
     fn apply(&mut self, name: &str, data: &Data, force: bool) -> bool {
         let mut owners = self.owners.clone();
         let last = owners.remove(name).unwrap_or_default();
@@ -283,7 +283,7 @@ proptest! {
     fn ownership_agrees_with_a_naive_model(
         steps in prop::collection::vec((0usize..3, any_data(&["a", "b", "c"]), any::<bool>()), 1..8)
     ) {
-        // An additional applier keeps the object tracked, even if all others give up their fields.
+        // Because of an additional applier, the object remains tracked even if all others give up their fields.
         let mut live = apply_data(None, &Data::from([("z".to_owned(), "z".to_owned())]), "base", false)
             .expect("the apply has no conflict");
         let mut model = Model::default();

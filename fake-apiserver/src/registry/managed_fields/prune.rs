@@ -1,4 +1,4 @@
-//! Removal of fields that a manager applied before and no longer applies (rule H5).
+//! Removes fields that a manager applied before and no longer applies (rule H5).
 
 use super::element::Element;
 use super::items::item_element;
@@ -7,8 +7,8 @@ use super::typed::field_set;
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{ListType, SchemaRef};
 
-/// Removes from an object the fields that are in `last`, but neither in `set` nor in `others`, all of one version.
-/// Returns `true` if any was removed. Only the parts with dropped fields are visited.
+/// Removes the fields from an object that are in `last`, but neither in `set` nor in `others`. All sets have the
+/// object's version. Returns `true` if a field was removed. Only the parts with dropped fields are visited.
 pub(super) fn prune_dropped(
     schema: SchemaRef<'_>,
     map: &mut Map,
@@ -80,7 +80,7 @@ pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map, set: &FieldSet
     }
 }
 
-/// Removes the fields; an emptied container is kept.
+/// Removes the fields in `set` from a value. A list or map that becomes empty is kept.
 fn remove(schema: SchemaRef<'_>, value: &mut Value, set: &FieldSet<'_>) {
     match value {
         Value::Object(map) if schema.is_atomic_map() => map.clear(),
@@ -125,7 +125,7 @@ pub(super) fn with_named_fields<'a>(schema: SchemaRef<'_>, set: FieldSet<'a>) ->
     out
 }
 
-/// The named fields of an object.
+/// Returns the fields of an object, including every declared field on the path to a member.
 fn named<'a>(schema: SchemaRef<'_>, object: &'a Map) -> FieldSet<'a> {
     with_named_fields(schema, field_set(schema, object))
 }
@@ -137,7 +137,7 @@ pub(super) fn without_last(schema: SchemaRef<'_>, merged: &Map, last: &FieldSet<
     pruned
 }
 
-/// Restores the fields of `merged` that are in `owned` in `pruned`.
+/// Returns `pruned` with the fields of `merged` that are in `owned`.
 pub(super) fn put_back_owned(schema: SchemaRef<'_>, merged: &Map, pruned: &Map, owned: FieldSet<'_>) -> Map {
     let gone = named(schema, merged)
         .difference(&named(schema, pruned))
@@ -147,8 +147,8 @@ pub(super) fn put_back_owned(schema: SchemaRef<'_>, merged: &Map, pruned: &Map, 
     out
 }
 
-/// Restores all fields that are not in `last`, because the manager may only remove its own. `None` if nothing remains
-/// to be removed.
+/// Returns `pruned` with all fields of `merged` that are not in `last`, because a manager may only remove its own
+/// fields. `None` if this restores all fields.
 pub(super) fn put_back_dangling(schema: SchemaRef<'_>, merged: &Map, pruned: &Map, last: &FieldSet<'_>) -> Option<Map> {
     let gone = named(schema, merged)
         .difference(&named(schema, pruned))

@@ -1,5 +1,5 @@
 //! Updates entries that were written under an older schema: if a list or map has become atomic, the owner of a part
-//! owns the whole.
+//! becomes an owner of the whole.
 
 use super::element::Element;
 use super::set::{FieldSet, Node};
@@ -26,7 +26,7 @@ pub(super) fn reconcile(schema: SchemaRef<'_>, api_version: &str, list: &mut [Va
     }
 }
 
-/// The schema of a node.
+/// Returns the schema of a node.
 fn below<'s>(schema: SchemaRef<'s>, node: &Node<'_>) -> Option<SchemaRef<'s>> {
     match &node.element {
         Element::Field(name) => schema.field(name),

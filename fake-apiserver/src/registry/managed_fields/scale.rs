@@ -1,5 +1,5 @@
 //! Ownership of `spec.replicas` across the scale subresource (rule H15): a Scale shows the entries of its parent that
-//! own the replicas, and a write to it gives the parent's field away.
+//! own the replicas, and a write to the Scale changes the owners of the parent's field.
 
 use super::element::Element;
 use super::entries::{self, Identity};
@@ -24,7 +24,7 @@ pub(crate) struct ScaleFields<'a> {
     pub(crate) paths: &'a [(&'a str, &'a [&'a str])],
 }
 
-/// Removes duplicate entries of a parent: of two entries with the same manager, which the first write to a Scale can
+/// Removes duplicate entries of a parent. If two entries have the same manager, which the first write to a Scale can
 /// cause, the later one is kept.
 pub(crate) fn distinct(list: Vec<Value>) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::with_capacity(list.len());
@@ -47,7 +47,7 @@ impl<'a> ScaleFields<'a> {
         has(entry, path)
     }
 
-    /// The entries for the Scale of a parent with these entries.
+    /// Returns the entries of a Scale, for the entries of its parent.
     pub(crate) fn to_scale(self, parent: &[Value]) -> Vec<Value> {
         let mut list: Vec<Value> = parent
             .iter()
@@ -58,7 +58,8 @@ impl<'a> ScaleFields<'a> {
         list
     }
 
-    /// The entries of the parent after a write to its Scale that left `scale` there.
+    /// Returns the entries of the parent after a write to its Scale. `scale` contains the resulting entries of the
+    /// Scale.
     pub(crate) fn to_parent(self, parent: Vec<Value>, scale: &[Value]) -> Vec<Value> {
         let mut list = Vec::with_capacity(parent.len() + 1);
         let mut new: Vec<&Value> = scale.iter().filter(|entry| has(entry, &IN_SCALE)).collect();
@@ -83,7 +84,7 @@ impl<'a> ScaleFields<'a> {
         }
         let path = self.path(self.api_version).unwrap_or_default();
         if !path.is_empty() {
-            // A manager without an entry in the parent does not keep its time.
+            // A manager without an entry in the parent gets an entry without a time.
             let timeless = |entry: &Value| {
                 let mut entry = moved(entry, self.api_version, path);
                 if let Some(entry) = entry.as_object_mut() {
@@ -103,13 +104,13 @@ fn has(entry: &Value, path: &[&str]) -> bool {
     !path.is_empty() && json::decode(entry.get("fieldsV1")).is_ok_and(|set| set.has(&elements))
 }
 
-/// Returns `true` if an entry of a Scale and an entry of its parent have the same manager. An updating manager is
-/// identified by its version, too, so entries of the two always differ.
+/// Returns `true` if an entry of a Scale and an entry of its parent have the same manager. Managers that update are
+/// also identified by the version, so their entries always differ.
 fn is_same(scale: &Value, parent: &Value) -> bool {
     Identity::of(scale).is(&Identity::of(parent))
 }
 
-/// An entry of the same manager that owns this path in that version.
+/// Returns an entry of the same manager that owns `path` in the version `api_version`.
 fn moved(entry: &Value, api_version: &str, path: &[&str]) -> Value {
     let id = Identity {
         api_version,

@@ -1,4 +1,4 @@
-//! Ownership of replicas across scale, and of lists and maps that have become atomic.
+//! Ownership of replicas across the scale subresource, and of lists and maps that have become atomic.
 
 use super::{Manager, ScaleFields, Types, single_version, track_update};
 use crate::api::json::{Value, json};

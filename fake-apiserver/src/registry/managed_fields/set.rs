@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::element::Element;
 
-/// A set of paths. A node is a member, or has children that are, or both.
+/// A set of field paths. Each node is a member, or has members below it, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSet<'a> {
     /// Sorted by element; all nodes are non-empty.
@@ -18,7 +18,7 @@ pub(super) struct Node<'a> {
     pub(super) element: Element<'a>,
     /// Set if the path that ends here is in the set.
     pub(super) member: bool,
-    /// The longer paths.
+    /// The paths below this element.
     pub(super) children: FieldSet<'a>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> FieldSet<'a> {
         Self::default()
     }
 
-    /// The set of one path.
+    /// Creates a set with one path.
     pub(super) fn of_path(path: &[&'a str]) -> Self {
         let mut set = Self::new();
         if let Some((first, rest)) = path.split_first() {
@@ -42,7 +42,7 @@ impl<'a> FieldSet<'a> {
         set
     }
 
-    /// An empty set with room for this number of nodes.
+    /// Creates an empty set with capacity for this number of nodes.
     pub(super) fn with_capacity(nodes: usize) -> Self {
         Self {
             nodes: Vec::with_capacity(nodes),
@@ -57,7 +57,7 @@ impl<'a> FieldSet<'a> {
         &self.nodes
     }
 
-    /// The number of nodes for fields, which precede the others.
+    /// Returns the number of nodes for fields, which precede the other nodes.
     pub(super) fn fields(&self) -> usize {
         let is_field = |node: &Node<'_>| matches!(node.element, Element::Field(_));
         match self.nodes.last() {
@@ -113,7 +113,7 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// The node of a child.
+    /// Returns the node of an element.
     pub(super) fn child(&self, element: &Element<'_>) -> Option<&Node<'a>> {
         self.find(element)
     }
@@ -149,7 +149,8 @@ impl<'a> FieldSet<'a> {
         Self { nodes: out }
     }
 
-    /// Returns the union of many sets. Unions are made in pairs, because each costs as much as its larger set.
+    /// Returns the union of many sets. The sets are combined in pairs, because the cost of a union depends on its
+    /// larger set.
     pub(super) fn union_of(mut sets: Vec<FieldSet<'a>>) -> Self {
         while sets.len() > 1 {
             let mut rest = sets.into_iter();
@@ -205,7 +206,7 @@ impl<'a> FieldSet<'a> {
         self
     }
 
-    /// Returns `true` if every path is in `other`.
+    /// Returns `true` if all paths of this set are in `other`.
     pub(super) fn is_subset(&self, other: &FieldSet<'_>) -> bool {
         self.nodes.iter().all(|node| {
             other
@@ -214,7 +215,7 @@ impl<'a> FieldSet<'a> {
         })
     }
 
-    /// The printed paths, in the order of conflicts: the members of a level before the deeper ones.
+    /// Returns the printed paths, in the order of conflict errors: the members of a level before deeper members.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut out = Vec::new();
         self.collect_paths("", &mut out);
@@ -235,7 +236,7 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// The same set without borrows.
+    /// Returns the set without borrowed data.
     pub(super) fn into_owned(self) -> FieldSet<'static> {
         let nodes = self.nodes.into_iter().map(|node| Node {
             element: node.element.into_owned(),

@@ -1,4 +1,4 @@
-//! Validation of an applied object against its type (rule H12), and the set of the fields it names.
+//! Validation of an applied object against its type (rule H12), and the set of its fields.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ fn value_fits(schema: SchemaRef<'_>, value: &Value) -> bool {
     }
 }
 
-/// Path of a check; formatted only for an error.
+/// Path of the checked value. It is only formatted for an error.
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Root,
@@ -100,7 +100,7 @@ fn check(schema: SchemaRef<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec
     errors.push(format!("{path}: {text}"));
 }
 
-/// A value as Go's `%#v` prints it.
+/// Formats a value like Go's `%#v`.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -168,7 +168,7 @@ fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &
     }
 }
 
-/// The fields of an object: every leaf, every list item, and every empty value.
+/// Returns the fields of an object: every leaf, every list item, and every empty value.
 pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map) -> FieldSet<'a> {
     let mut set = FieldSet::with_capacity(object.len());
     let mut fields = schema.walk();
@@ -182,7 +182,7 @@ pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map) -> FieldSet<
     set
 }
 
-/// Returns a leaf flag for the value, and the fields below it.
+/// Returns a flag that is set if the value is a leaf, and the fields below the value.
 fn fields_of<'a>(schema: SchemaRef<'_>, value: &'a Value) -> (bool, FieldSet<'a>) {
     match value {
         Value::Object(_) if schema.is_atomic_map() => (true, FieldSet::new()),

@@ -52,8 +52,8 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
     set_entries(new, list);
 }
 
-/// The initial entries, removed from `new`: the entries that the client sent if they are valid, otherwise the entries
-/// of `live`.
+/// Removes the entries from `new`, and returns the initial entries: the entries that the client sent if they are valid,
+/// otherwise the entries of `live`.
 fn starting_entries(live: Option<&Object>, new: &mut Object, is_subresource: bool) -> Vec<Value> {
     let sent = match new.0.get_mut("metadata") {
         Some(Value::Object(metadata)) => metadata.remove("managedFields"),
@@ -95,11 +95,11 @@ pub(super) fn has_other_version(list: &[Value], api_version: &str) -> bool {
         .any(|entry| entries::text(entry, "apiVersion") != api_version)
 }
 
-/// The object cannot be converted to the version of an entry, or does not fit the schema. managedFields are dropped, as
-/// by Go's `UpdateNoErrors`.
+/// Error for an object that cannot be converted to the version of an entry, or does not match the schema. managedFields
+/// are then dropped, as in Go's `UpdateNoErrors`.
 struct Unfit;
 
-/// Removes the changed fields from every entry, and entries that become empty.
+/// Removes the changed fields from all entries, and the entries that become empty.
 fn take_from_owners(
     types: &Types<'_, '_>,
     live: Option<&Object>,
@@ -133,7 +133,7 @@ fn take_from_owners(
     Ok(())
 }
 
-/// The versions of the entries other than `api_version`, in the order in which they first occur.
+/// Returns the versions of the entries other than `api_version`, in the order in which they first occur.
 pub(super) fn other_versions(list: &[Value], api_version: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let versions = list.iter().map(|entry| entries::text(entry, "apiVersion"));
@@ -191,7 +191,7 @@ pub(crate) fn restore_times(live: &Object, new: &mut Object) {
         _ => false,
     };
     let have_other_times = |a: &Value, b: &Value| a.get("time") != b.get("time");
-    // Compared first, because most differences are in metadata, which is small.
+    // Metadata is compared first, because it is small and contains most differences.
     if old.len() == now.len()
         && same_metadata(live, new)
         && old.iter().zip(now).any(|(a, b)| have_other_times(a, b))

@@ -29,7 +29,8 @@ fn manager<'a>(name: &'a str, time: &'a str) -> Manager<'a> {
     }
 }
 
-/// Replaces `live` by `body` as the manager `name` at second `second`, with the uid of a stored object.
+/// Replaces `live` with `body` as the manager `name`, with `second` as the seconds of the time. The result has the uid
+/// of a stored object.
 fn write(live: Option<&Object>, body: Value, name: &str, second: usize) -> Object {
     let mut new = object(body);
     let time = format!("2026-01-01T00:00:{second:02}Z");
@@ -42,7 +43,7 @@ fn config_map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}, "data": data})
 }
 
-/// `manager fieldsV1` of each entry.
+/// Returns the manager and `fieldsV1` of each entry.
 fn owners(object: &Object) -> Vec<(String, Value)> {
     let list = object.metadata().and_then(|it| it.get("managedFields")).cloned();
     let list = list.and_then(|it| it.as_array().cloned()).unwrap_or_default();

@@ -40,7 +40,7 @@ pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>),
         })
 }
 
-/// The error texts of duplicate fields, such as `duplicate field "data.k"`.
+/// Returns the error texts of duplicate fields, such as `duplicate field "data.k"`.
 pub(super) fn duplicate_fields(found: &[String]) -> Vec<String> {
     found
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn duplicate_fields(found: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Parses a value, and records the paths of duplicate fields. The last value of a field is kept, as elsewhere.
+/// Parses a value, and records the paths of duplicate fields. The last value of a field is kept, as in other bodies.
 struct Reader<'a> {
     path: &'a mut String,
     found: &'a mut Vec<String>,

@@ -37,8 +37,8 @@ pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status
     })
 }
 
-/// Applies the JSON patch of a webhook, with an unlimited number of operations. The error is the text of the library
-/// that kube-apiserver uses, which a client receives.
+/// Applies the JSON patch of a webhook, with an unlimited number of operations. The error has the text of the library
+/// that kube-apiserver uses, since clients receive it.
 pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, Inapplicable> {
     let (operations, _) = decode(body).map_err(|status| {
         let text = status.message.trim_start_matches("error decoding patch: ").to_owned();
@@ -46,7 +46,7 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, I
     })?;
     let mut state = State::new(document);
     for mut operation in operations {
-        // A failed move may already have removed the value.
+        // The reason is determined first, since a failed move may already have removed the value.
         let is_move = operation.get("op").is_some_and(|it| it == "move");
         let why = is_move.then(|| why_not(&state.document, &operation));
         if state.apply(&mut operation).is_none() {
@@ -59,9 +59,9 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, I
 /// Reason why a patch cannot be applied, with the text of Go's library.
 #[derive(Debug)]
 pub(crate) enum Inapplicable {
-    /// A value differs from the one in a test operation.
+    /// A value differs from the value in a `test` operation.
     Test(String),
-    /// The patch cannot be read, or does not fit the document.
+    /// The patch cannot be parsed, or cannot be applied to the document.
     Otherwise(String),
 }
 
@@ -113,7 +113,7 @@ fn why_not(document: &Document, operation: &Operation) -> Inapplicable {
 /// One operation as it was sent.
 type Operation = Map;
 
-/// Decodes the operations, null ones as empty maps, and returns the findings of strict validation.
+/// Decodes the operations; null operations become empty maps. Also returns the errors of strict validation.
 fn decode(body: &[u8]) -> Result<(Vec<Operation>, Vec<String>), Status> {
     let refused = |error: String| Status::bad_request(format!("error decoding patch: {error}"));
     let misfit =
@@ -153,7 +153,7 @@ fn decode(body: &[u8]) -> Result<(Vec<Operation>, Vec<String>), Status> {
 struct State {
     document: Document,
     copied_bytes: usize,
-    /// Upper bound of the levels of the document.
+    /// Upper bound of the nesting depth of the document.
     levels: usize,
 }
 
@@ -163,18 +163,19 @@ struct Place<'a> {
     found: Option<&'a Document>,
 }
 
-/// The keys of a path: `None` for the empty path, and for one without a slash. Text before the first slash is ignored.
+/// Returns the keys of a path; `None` for the empty path, and for a path without a slash. Text before the first slash
+/// is ignored.
 fn keys(path: &str) -> Option<Vec<String>> {
     let mut parts = path
         .split('/')
         .skip(1)
         .map(|part| part.replace("~1", "/").replace("~0", "~"));
     let keys: Vec<String> = parts.by_ref().take(nesting::MAX + 2).collect();
-    // A path with more steps than the depth of the document does not exist.
+    // A path with more keys than the maximum depth of documents does not exist.
     (parts.next().is_none() && !keys.is_empty()).then_some(keys)
 }
 
-/// An index below `length`, or counted back from it.
+/// Parses an index below `length`. A negative index is counted from the end.
 fn index_of(key: &str, length: usize) -> Option<usize> {
     let index: i64 = key.parse().ok()?;
     let length = i64::try_from(length).ok()?;
@@ -243,7 +244,7 @@ impl State {
             "move" => {
                 let depth = keys(from?)?.len();
                 let value = self.take(from?)?;
-                // The value is part of the document, which bounds its levels.
+                // The value is a part of the document, which limits its nesting depth.
                 self.add_with_levels(path, value, self.levels.saturating_sub(depth))
             }
             "copy" => {
@@ -260,7 +261,7 @@ impl State {
         self.add_with_levels(path, value.into(), levels)
     }
 
-    /// Adds a value of at most this depth.
+    /// Adds a value with at most this nesting depth.
     fn add_with_levels(&mut self, path: &str, value: Document, levels: usize) -> Option<()> {
         let keys = Place::find(&self.document, path, true)?.keys;
         self.check_depth(keys.len(), &value, levels)?;
@@ -287,7 +288,7 @@ impl State {
         }
     }
 
-    /// Replaces a value, or adds the field that is missing.
+    /// Replaces a value, or adds a missing field.
     fn replace(&mut self, path: &str, value: Value) -> Option<()> {
         let levels = nesting::levels(&value);
         if path.is_empty() {
@@ -308,7 +309,7 @@ impl State {
         Some(())
     }
 
-    /// The value to copy; null for a missing field.
+    /// Returns the value to copy; null for a missing field. Fails if too many bytes have been copied.
     fn copied(&mut self, from: &str) -> Option<Value> {
         let place = Place::find(&self.document, from, false)?;
         let value = Value::from(place.found.cloned());
@@ -318,7 +319,7 @@ impl State {
         (self.copied_bytes <= MAX_COPIED_BYTES).then_some(value)
     }
 
-    /// Compares a value; a missing field is null.
+    /// Compares the value at a path with `value`; a missing field counts as null.
     fn test(&self, path: &str, value: Value) -> Option<()> {
         let found = match path {
             "" => Some(&self.document),
@@ -345,8 +346,8 @@ impl State {
         Some((last, container))
     }
 
-    /// Refuses to nest documents deeper than they can be read back. The depth is estimated by an upper bound, and
-    /// counted only if the bound is too high.
+    /// Refuses documents that are nested too deeply to be read back. The depth is estimated with an upper bound, and
+    /// only counted if the bound exceeds the limit.
     fn check_depth(&mut self, depth: usize, value: &Document, levels: usize) -> Option<()> {
         let mut needed = depth + levels;
         if needed > nesting::MAX {
@@ -358,7 +359,7 @@ impl State {
     }
 }
 
-/// The levels of lists and maps of a document.
+/// Returns the number of nested lists and maps in a document.
 fn document_levels(document: &Document) -> usize {
     let below: usize = match document {
         Document::Array(items) => items.iter().map(document_levels).max().unwrap_or_default(),

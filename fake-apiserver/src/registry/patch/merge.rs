@@ -45,7 +45,8 @@ fn merge(value: &mut Value, patch: Map) {
                 map.remove(&key);
             }
             (Some(old @ Value::Object(_)), Value::Object(change)) => merge(old, change),
-            // A list that replaces a map keeps the nulls of its maps; every other new value loses them.
+            // A list that replaces a map keeps the null fields in its items; they are dropped from all other new
+            // values.
             (Some(old @ Value::Object(_)), change @ Value::Array(_)) => *old = change,
             (_, mut change) => {
                 prune_nulls(&mut change);
@@ -55,7 +56,7 @@ fn merge(value: &mut Value, patch: Map) {
     }
 }
 
-/// Drops the null fields of maps, at any depth. Null items of lists stay.
+/// Drops the null fields of maps, at any depth. Null items of lists are kept.
 fn prune_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

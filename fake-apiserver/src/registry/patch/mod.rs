@@ -1,7 +1,7 @@
-//! Patches: JSON, merge and strategic.
+//! JSON patches, merge patches and strategic merge patches.
 //!
-//! Pure functions from a document and a body to a document. They do not depend on storage or on the rules of objects:
-//! the result must still be decoded, defaulted and validated.
+//! The functions apply a patch to a document, and return the patched document. They do not depend on storage or on the
+//! rules of objects: the result must still be decoded, defaulted and validated.
 
 mod go_json;
 mod json;
@@ -35,7 +35,7 @@ pub(crate) struct Patched {
     pub(crate) shown: Option<String>,
 }
 
-/// 422 for a patch that can be parsed but not applied; the reason is not returned (rule G2).
+/// Returns the error 422 for a patch that can be parsed but not applied. It does not contain the reason (rule G2).
 fn cannot_apply() -> Status {
     Status::new(
         422,

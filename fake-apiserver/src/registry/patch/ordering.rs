@@ -1,5 +1,5 @@
-//! The order of merged lists: items of the patch keep the order of the patch, items of the server keep the order of the
-//! server, interleaved.
+//! The order of merged lists. Items of the patch keep the order of the patch, the other items keep the order on the
+//! server, and both are interleaved.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::registry::types::go_text::{go_text, go_type};
 pub(super) struct ItemKey(String);
 
 impl ItemKey {
-    /// The key of an item.
+    /// Returns the key of an item.
     pub(super) fn of(item: &Value, merge_key: Option<&str>) -> Result<Self, Status> {
         let value = match merge_key {
             None => item,
@@ -28,7 +28,7 @@ impl ItemKey {
     }
 }
 
-/// The first place of each key.
+/// Returns the first position of each key.
 pub(super) fn by_key(keys: &[ItemKey]) -> BTreeMap<&ItemKey, usize> {
     let mut places = BTreeMap::new();
     for (i, key) in keys.iter().enumerate() {
@@ -42,14 +42,14 @@ pub(super) fn is_in(places: &BTreeMap<&ItemKey, usize>, key: &ItemKey) -> bool {
     places.contains_key(key)
 }
 
-/// Sorts items by the positions of their keys in `order`. Items that it does not name follow in their original order.
+/// Sorts items by the positions of their keys in `order`. Items that are not in `order` follow in their original order.
 fn sorted_by(mut items: Vec<(Value, ItemKey)>, order: &BTreeMap<&ItemKey, usize>) -> Vec<(Value, ItemKey)> {
     items.sort_by_key(|(_, key)| order.get(key).copied().unwrap_or(usize::MAX));
     items
 }
 
-/// Orders merged items. Items in `patch_order` keep that order, the others the order of `server_order`; if the two
-/// conflict, an item of the server precedes an item of the patch that was after it.
+/// Orders merged items. Items in `patch_order` keep that order, and all others keep the order of `server_order`. If the
+/// two conflict, an item that is only on the server precedes an item of the patch that followed it on the server.
 pub(super) fn merge_ordered(
     merged: Vec<Value>,
     patch_order: &[ItemKey],
@@ -84,12 +84,12 @@ pub(super) fn merge_ordered(
     }
 }
 
-/// 500 with the library's text.
+/// Returns the error 500 with the library's text.
 pub(super) fn failed(text: impl Into<String>) -> Status {
     Status::new(500, "", text)
 }
 
-/// 500: an item of a list lacks the key by which the list is merged.
+/// Returns the error 500 for an item of a list that lacks the merge key.
 pub(super) fn no_merge_key(item: &Map, key: &str) -> Status {
     let item = go_text(&Value::Object(item.clone()));
     failed(format!("map: {item} does not contain declared merge key: {key}"))

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, Serializer};
 use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::schema::builtin::{Shape, StructType};
 
-/// The document `text` after `patch`, which is a merge patch or a JSON patch.
+/// Formats the document `text`, which is the result of `patch`: a merge patch or a JSON patch.
 pub(crate) fn shown_document(shape: Option<&'static Shape>, text: &str, patch: &[u8]) -> String {
     let Some(structure) = shape.and_then(Shape::structure) else {
         return text.to_owned();
@@ -39,7 +39,7 @@ fn goes_through(patch: &Value, field: &str) -> bool {
     }
 }
 
-/// The whole document: its own keys are sorted.
+/// The whole document. Its top-level keys are sorted.
 struct Root<'a> {
     structure: &'static StructType,
     document: &'a Map,
@@ -61,7 +61,7 @@ impl Serialize for Root<'_> {
     }
 }
 
-/// A value in Go's format: the fields of a struct are in the order of their numbers.
+/// A value in Go's format: the fields of a struct are in the order of their protobuf numbers.
 struct Typed<'a> {
     /// `None` if the keys are sorted.
     shape: Option<&'static Shape>,

@@ -10,13 +10,13 @@ use crate::api::status::Status;
 use crate::registry::types::go_text::{go_text, go_type};
 use crate::registry::types::schema::{PatchStrategy, SchemaRef};
 
-/// The directive of a map or list item.
+/// The directive in a map or list item.
 const PATCH: &str = "$patch";
-/// The directive that names the only fields to keep.
+/// The directive with the list of fields to keep.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// Prefix of a list of scalars to remove from a list.
+/// Prefix of the directive with the scalars to remove from a list.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-/// The prefix of the order of a list's items.
+/// Prefix of the directive with the order of a list's items.
 const SET_ORDER: &str = "$setElementOrder";
 
 /// Applies a strategic merge patch to an object of this type.
@@ -47,7 +47,7 @@ pub(crate) fn strategic_patch(document: Value, body: &[u8], schema: SchemaRef<'_
     })
 }
 
-/// 400: the patch has a wrong form.
+/// Returns the error 400 for a malformed patch.
 fn malformed(what: &str) -> Status {
     Status::bad_request(format!("invalid patch format of {what}"))
 }
@@ -113,7 +113,7 @@ fn merge_map(mut original: Map, patch: &mut Map, schema: SchemaRef<'_>) -> Resul
     Ok(original)
 }
 
-/// Removes nulls from maps that the original lacks, because they have nothing to delete there.
+/// Removes nulls from values that the original lacks, because they cannot delete anything there.
 fn discard_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -200,7 +200,7 @@ fn set_orders(original: &mut Map, patch: &mut Map, schema: SchemaRef<'_>) -> Res
     Ok(())
 }
 
-/// Checks that the directive names all items of the patch, in the same order.
+/// Checks that the directive lists all items of the patch, in the same order.
 fn check_order(change: &[Value], order: &[Value], merge_key: Option<&str>) -> Result<(), Status> {
     if change.is_empty() || order.is_empty() {
         return Ok(());
@@ -230,7 +230,7 @@ fn check_order(change: &[Value], order: &[Value], merge_key: Option<&str>) -> Re
     Ok(())
 }
 
-/// The Go type shared by all items; a list of lists is refused.
+/// Returns the Go type that all items have in common. Fails if their types differ, or if the first item is a list.
 fn element_type(old: &[Value], change: &[Value]) -> Result<&'static str, Status> {
     let mut found = None;
     for item in old.iter().chain(change) {
@@ -303,7 +303,7 @@ fn merge_scalars(old: Vec<Value>, change: Vec<Value>, deletes: bool) -> Result<V
     merge_ordered(merged, &patch_order, &server_order, None)
 }
 
-/// Applies the items that are directives; the remaining items are merged.
+/// Applies the items that are directives. Returns the remaining old items, and the items to merge.
 fn apply_directives(
     mut old: Vec<Value>,
     change: Vec<Value>,
@@ -340,7 +340,7 @@ fn apply_directives(
     Ok((old, items))
 }
 
-/// Merges each item into the one with its key, or appends it.
+/// Merges each item into the item with the same key, or appends it.
 fn merge_items(
     mut old: Vec<Value>,
     change: Vec<Value>,
@@ -370,7 +370,7 @@ fn merge_items(
     Ok(old)
 }
 
-/// Orders the items named by the directive in its order, and keeps the server's order for the others.
+/// Sorts the items that the directive lists in its order, and keeps the server's order for the others.
 fn put_in_order(
     merged: Vec<Value>,
     order: &[Value],

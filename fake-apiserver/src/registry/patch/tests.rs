@@ -1,4 +1,4 @@
-//! Patches recorded from a real server.
+//! Patches, compared with recorded answers of a real server.
 
 use rstest::rstest;
 
@@ -13,7 +13,7 @@ fn builtin(group: &str, version: &str, kind: &str) -> SchemaRef<'static> {
     SchemaRef::Builtin(shape_of(group, version, kind).expect("the kind is built in"))
 }
 
-/// The patched value, or the code and the message.
+/// Returns the patched value, or the code and the message of the error.
 fn outcome(patched: Result<Patched, Status>) -> Result<Value, (u16, String)> {
     patched
         .map(|it| it.value)

@@ -20,7 +20,7 @@ impl Cursor<'_> {
         self.refuse(self.as_text(), texts, errors);
     }
 
-    /// Adds an error at this path for each text, with another value.
+    /// Adds an error at this path for each text. The errors show the value `shown`.
     pub(crate) fn refuse(&self, shown: &str, texts: Vec<String>, errors: &mut FieldErrors) {
         for text in texts {
             errors.invalid(self, shown, text);
@@ -112,7 +112,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Checks that the number is a valid port; an absent one is 0.
+    /// Checks that the number is a valid port; an absent number counts as 0.
     pub(crate) fn check_port_number(&self, errors: &mut FieldErrors) {
         let port = self.integer("").unwrap_or(0);
         if let Some(text) = names::port_number(port) {
@@ -120,7 +120,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Checks a port by its number or its name.
+    /// Checks a port that is a number or a name.
     pub(crate) fn check_port(&self, errors: &mut FieldErrors) {
         match self.get("") {
             Some(Value::String(_)) => self.check_name(names::port_name, errors),
@@ -129,7 +129,7 @@ impl Cursor<'_> {
     }
 }
 
-/// The error text for a number outside of a range.
+/// Returns the error text for a number outside of a range.
 pub(crate) fn between(range: (i64, i64)) -> String {
     format!("must be between {} and {}, inclusive", range.0, range.1)
 }

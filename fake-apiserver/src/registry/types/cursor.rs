@@ -10,18 +10,18 @@ use crate::api::field::FieldPath;
 use crate::api::json::{Map, Value};
 use crate::api::object::Beside;
 
-/// A value, or its absence, at a place in an object.
+/// A value at a path of an object, or the absence of one.
 ///
-/// Cursors are small and cheap to copy. A cursor borrows the one from which it was made, so a chain of them is on the
-/// stack: `for port in subset.items("ports") { errors.required(port.at("name"), "") }`. If a cursor must outlive its
-/// statement, use the whole path at once: `object.at("spec.template.spec")`.
+/// Cursors are small and cheap to copy. A cursor borrows the cursor from which it was created, so a chain of cursors
+/// only needs the stack: `for port in subset.items("ports") { errors.required(port.at("name"), "") }`. If a cursor must
+/// outlive its statement, use the whole path at once: `object.at("spec.template.spec")`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     node: Node<'a>,
     step: Step<'a>,
 }
 
-/// The value under a cursor. A whole object is a map, which is not one of `serde_json`'s values.
+/// The value under a cursor. A whole object is a [`Map`] that is not wrapped in a [`Value`].
 #[derive(Clone, Copy, Debug)]
 enum Node<'a> {
     Absent,
@@ -53,7 +53,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A cursor at a value that is a whole object; its path prints as `<nil>`.
+    /// Returns a cursor at a value that is a whole object. Its path prints as `<nil>`.
     pub(crate) fn document(value: &'a Value) -> Self {
         Self {
             node: Node::of(Some(value)),
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns a cursor at the same place in another object, such as the stored one, with the same path.
+    /// Returns a cursor with the same path at another value, such as the value in the stored object.
     #[must_use]
     pub(crate) fn in_other(self, value: Option<&'a Value>) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The field at a dotted path below this one.
+    /// Returns the field at a dotted path below this value.
     pub(crate) fn at(&'a self, way: &'a str) -> Cursor<'a> {
         Cursor {
             node: Node::of(self.get(way)),
@@ -100,12 +100,12 @@ impl<'a> Cursor<'a> {
         field.is_set("").then_some(field)
     }
 
-    /// The entry of this map at a key, which may contain dots.
+    /// Returns the entry of this map with a key, which may contain dots.
     pub(crate) fn entry(&'a self, key: &'a str) -> Cursor<'a> {
         self.entry_of("", key)
     }
 
-    /// The entry of a map field at a key, which may contain dots.
+    /// Returns the entry of a map field with a key, which may contain dots.
     pub(crate) fn entry_of(&'a self, way: &'a str, key: &'a str) -> Cursor<'a> {
         Cursor {
             node: Node::of(self.map(way).and_then(|map| map.get(key))),
@@ -113,12 +113,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns `true` if this map has an entry at a key, even if it is null.
+    /// Returns `true` if this map has an entry with a key, even if it is null.
     pub(crate) fn has_entry(&self, key: &str) -> bool {
         self.map("").is_some_and(|map| map.contains_key(key))
     }
 
-    /// The items of a list field, each at its index. An empty `way` means the items of this value.
+    /// Returns the items of a list field, each with its index as its path. An empty `way` means the items of this
+    /// value.
     pub(crate) fn items(&'a self, way: &'a str) -> impl ExactSizeIterator<Item = Cursor<'a>> {
         let items = self.list(way).iter().enumerate();
         items.map(move |(index, item)| Cursor {
@@ -127,7 +128,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The entries of a map field in the order of the map, each at its key. An empty `way` is this value itself.
+    /// Returns the entries of a map field in the order of the map, each with its key as its path. An empty `way` means
+    /// the entries of this value.
     pub(crate) fn entries(&'a self, way: &'a str) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.map(way).into_iter().flatten().map(move |(key, value)| {
             let entry = Cursor {
@@ -138,7 +140,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The fields of this object, each at its name, which may contain dots.
+    /// Returns the fields of this object, each with its name as its path. The names may contain dots.
     pub(crate) fn fields(&'a self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.map("").into_iter().flatten().map(move |(name, value)| {
             let field = Cursor {
@@ -149,7 +151,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The same value, as an entry of the map that contains it.
+    /// Returns the same value with the path of a map entry instead of a field.
     #[must_use]
     pub(crate) fn as_entry(self) -> Self {
         match self.step {
@@ -161,7 +163,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The value at a dotted path; `None` if it is absent or null. An empty `way` is this value itself.
+    /// Returns the value at a dotted path; `None` if it is absent or null. An empty `way` means this value itself.
     pub(crate) fn get(&self, way: &str) -> Option<&'a Value> {
         let map = match (self.node, way) {
             (Node::Absent, _) | (Node::Map(_), "") => return None,
@@ -172,7 +174,7 @@ impl<'a> Cursor<'a> {
         map.at(way).filter(|value| !value.is_null())
     }
 
-    /// The value under the cursor, null if it is absent, as errors show it.
+    /// Returns the value under the cursor as errors show it: null if it is absent.
     pub(crate) fn to_value(self) -> Value {
         match self.node {
             Node::Absent => Value::Null,
@@ -181,22 +183,22 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The string under the cursor; empty if it is absent.
+    /// Returns the string under the cursor; empty if it is absent.
     pub(crate) fn as_text(&self) -> &'a str {
         self.text("")
     }
 
-    /// The string at a dotted path; empty if it is absent.
+    /// Returns the string at a dotted path; empty if it is absent.
     pub(crate) fn text(&self, way: &str) -> &'a str {
         self.get(way).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The integer at a dotted path.
+    /// Returns the integer at a dotted path.
     pub(crate) fn integer(&self, way: &str) -> Option<i64> {
         self.get(way).and_then(Value::as_i64)
     }
 
-    /// The boolean at a dotted path.
+    /// Returns the boolean at a dotted path.
     pub(crate) fn flag(&self, way: &str) -> Option<bool> {
         self.get(way).and_then(Value::as_bool)
     }
@@ -206,17 +208,17 @@ impl<'a> Cursor<'a> {
         self.flag(way) == Some(true)
     }
 
-    /// The list at a dotted path; empty if it is absent.
+    /// Returns the list at a dotted path; empty if it is absent.
     pub(crate) fn list(&self, way: &str) -> &'a [Value] {
         self.get(way).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// The strings of the list at a dotted path.
+    /// Returns the strings of the list at a dotted path.
     pub(crate) fn texts(&self, way: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.list(way).iter().map(|item| item.as_str().unwrap_or_default())
     }
 
-    /// The object at a dotted path.
+    /// Returns the object at a dotted path.
     pub(crate) fn map(&self, way: &str) -> Option<&'a Map> {
         match (self.node, way) {
             (Node::Map(map), "") => Some(map),
@@ -224,13 +226,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The object at a dotted path; empty if it is absent.
+    /// Returns the object at a dotted path; empty if it is absent.
     pub(crate) fn map_or_empty(&self, way: &str) -> &'a Map {
         static EMPTY: LazyLock<Map> = LazyLock::new(Map::new);
         self.map(way).unwrap_or(&EMPTY)
     }
 
-    /// The objects in the list at a dotted path.
+    /// Returns the objects in the list at a dotted path.
     pub(crate) fn maps(&self, way: &str) -> impl Iterator<Item = &'a Map> + use<'a> {
         self.list(way).iter().filter_map(Value::as_object)
     }
@@ -270,11 +272,11 @@ impl<'a> Cursor<'a> {
                 .filter(|(key, value)| !value.is_null() && !names.contains(&key.as_str()));
             entries.all(|(key, value)| beside.get(key).is_some_and(|it| is_same(value, it)))
         };
-        // Fields of both are compared once.
+        // The values of common fields are only compared in the first pass.
         covers(self, other, &|value, it| value == it) && covers(other, self, &|_, it| !it.is_null())
     }
 
-    /// The path of this value.
+    /// Returns the path of this value.
     pub(crate) fn path(&self) -> FieldPath {
         match self.step {
             Step::Root => FieldPath::root(),

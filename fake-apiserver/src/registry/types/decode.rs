@@ -26,7 +26,7 @@ pub(crate) use zero::ROOT_KEYWORDS;
 /// Prefix of the errors of documents without a readable kind.
 const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
 
-/// The kind that a path accepts.
+/// The kind of object that a request path accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     /// API group; empty for core.
@@ -54,8 +54,8 @@ pub(crate) struct Text<'a> {
     pub(crate) repeats_key: bool,
 }
 
-/// Reads a JSON body that must be an object; also returns whether a key occurs twice. The error is the one for a body
-/// without a readable kind (rule A15).
+/// Parses a JSON body, which must be an object. Also returns `true` if a key may occur twice. The error is
+/// kube-apiserver's error for a body without a readable kind (rule A15).
 pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
     let read = std::str::from_utf8(raw).ok().and_then(read);
     let parsed = match read {
@@ -99,7 +99,7 @@ fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
     unrecognized(&format!("{UNREADABLE}{error}"), raw, kind)
 }
 
-/// 400 for a body of an unknown kind.
+/// Returns the error 400 for a body of an unknown kind.
 pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     let summary = summary(raw);
     Status::bad_request(format!(
@@ -107,7 +107,7 @@ pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     ))
 }
 
-/// The first 30 bytes: unchanged if they look like JSON, otherwise in hex.
+/// Returns the first 30 bytes for an error: unchanged if they look like JSON, otherwise in hex.
 fn summary(raw: &[u8]) -> String {
     let head = &raw[..raw.len().min(30)];
     let more = if raw.len() > 30 { " ..." } else { "" };
@@ -130,11 +130,11 @@ fn scheme_of(group: &str) -> &'static str {
     }
 }
 
-/// Decodes the body of a create or update into a built-in kind; the result names that kind.
+/// Decodes the body of a create or update into a built-in kind, and fills in its kind and apiVersion.
 ///
-/// `text` is the JSON from which it was parsed, for duplicate keys and for the order of errors; `before` is the stored
-/// object of the same kind that it replaces, if the caller has it. Returns the warnings (rule L1), and the facts that
-/// the object does not contain.
+/// `text` is the JSON from which the object was parsed, for duplicate keys and for the order of errors. `before` is the
+/// stored object of the same kind that it replaces, if the caller has it. Returns the warnings (rule L1), and the facts
+/// that the object does not contain.
 pub(crate) fn decode(
     wanted: Wanted<'_>,
     object: &mut Object,
@@ -188,7 +188,8 @@ pub(crate) fn decode(
     Ok((errors, hidden))
 }
 
-/// The type of a registered kind; `None` if it is not served; an error if it is not registered.
+/// Returns the type of a registered kind, `None` if its version is not served, and an error if the kind is not
+/// registered.
 fn registered(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Result<Option<&'static Shape>, String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_wanted = kind == wanted.kind && group == wanted.group && version == wanted.version;
@@ -222,18 +223,19 @@ fn unconvertible(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Option<St
 
 /// Declared type of a patched document.
 pub(crate) enum Claim {
-    /// The type of the original object, or a type whose version is not served.
+    /// The type of the original object, or a version of the kind that is not served.
     Wanted,
     /// The same kind in another served version, with this type.
     Version(&'static Shape),
     /// The internal version, which does not have the fields of a document.
     Internal,
-    /// A type, if it is known, that cannot be converted for this reason.
+    /// A type that cannot be converted: its shape, if it has one, and the reason.
     Other(Option<&'static Shape>, String),
 }
 
 impl Claim {
-    /// Decodes the document like Go's decoder with an internal object as its target. The error is the decoder's.
+    /// Determines the type that the document declares, like Go's decoder with an internal object as its target. The
+    /// error has the decoder's text.
     pub(crate) fn of(wanted: Wanted<'_>, object: &Object) -> Result<Self, String> {
         let (kind, api_version) = kind_of(object)?;
         if matches!(api_version, "" | "/") {
@@ -270,19 +272,19 @@ impl Claim {
 /// Source of an object, for facts that a parsed value no longer contains.
 #[derive(Clone, Copy)]
 pub(crate) enum Document<'a> {
-    /// A JSON text.
+    /// A JSON text that a client sent.
     Sent(Text<'a>),
-    /// Only the value itself, without duplicate keys. It is printed on demand.
+    /// A value that was created here, so that it cannot have duplicate keys. It is only printed if its text is needed.
     Made {
         /// Prints the value as JSON.
         text: &'a dyn Fn() -> String,
     },
 }
 
-/// Converts an object of a known type, such as the result of a patch. `before` is an object of the same type from
-/// which it was made or which it replaces; fields that are equal in both are reused in their converted form. Returns
-/// its strict errors as texts (`unknown field "spec.x"`), which the caller turns into warnings or a refusal (empty if
-/// `strictness` ignores them), and the facts that the object no longer contains. The error is Go's.
+/// Converts an object of a known type, such as the result of a patch. `before` is an object of the same type from which
+/// it was made or which it replaces; fields that are equal in both are not converted again. Returns the strict errors
+/// as texts (`unknown field "spec.x"`), which the caller turns into warnings or a refusal, and the facts that the
+/// object no longer contains. The list is empty if `strictness` ignores such errors. The error has Go's text.
 pub(crate) fn convert_strictly(
     shape: &'static Shape,
     object: &mut Map,
@@ -307,7 +309,7 @@ pub(crate) fn convert_strictly(
     if strictness == FieldValidation::Ignore {
         return Ok((Vec::new(), hidden));
     }
-    // Only the document contains the order of several errors, and duplicates.
+    // Duplicates and the order of several errors can only be read from the text of the document.
     match document {
         Document::Sent(text) if !text.raw.is_empty() && (unknown.len() > 1 || text.repeats_key) => {
             return Ok((scan::strict_errors(text.raw, shape), hidden));
@@ -321,18 +323,18 @@ pub(crate) fn convert_strictly(
     Ok((unknown.collect(), hidden))
 }
 
-/// Sets empty fields that are always written to `null`, as the real server's storage does.
+/// Sets empty lists, maps and bytes to `null` if Go always encodes the field, as kube-apiserver's storage does.
 pub(crate) fn settle(shape: &'static Shape, object: &mut Map) {
     convert::settle_map(shape, object);
 }
 
-/// Removes unknown fields and writes the others in their canonical form, without errors.
+/// Removes unknown fields without an error, and converts the other fields to their canonical form.
 pub(crate) fn convert(shape: &'static Shape, object: &mut Map) -> Result<(), String> {
     convert_changed(shape, object, None).map(|_| ())
 }
 
-/// Like [`convert_strictly`], for an object made from another one of the same type; returns the facts that it no longer
-/// contains.
+/// Like [`convert()`], for an object that was made from `before`, an object of the same type. Returns the facts that
+/// the object no longer contains.
 pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Hidden, String> {
     match convert::convert(shape, object, before) {
         Ok(removed) => Ok(removed.hidden),
@@ -341,12 +343,12 @@ pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: O
 }
 
 /// Converts the numbers in the result of a strategic patch or an apply to their types, as `runtime.FromUnstructured`
-/// does. Its errors for values that do not fit differ from the JSON decoder's.
+/// does. The errors for values of the wrong type differ from the JSON decoder's errors.
 pub(crate) fn restore(shape: &'static Shape, object: &mut Object) -> Result<(), String> {
     unstructured::restore_struct(shape, &mut object.0)
 }
 
-/// Kind and apiVersion of a document, empty if absent. The error has the text of Go's `SimpleMetaFactory`.
+/// Returns kind and apiVersion of a document; empty if absent. The error has the text of Go's `SimpleMetaFactory`.
 fn kind_of(object: &Object) -> Result<(&str, &str), String> {
     let text = |name: &str| match object.get(name) {
         None | Some(Value::Null) => Ok(""),
@@ -373,7 +375,7 @@ fn join(group: &str, version: &str) -> String {
     }
 }
 
-/// The Go package of a group's internal types, as conversion errors print it.
+/// Returns the Go package of a group's internal types for conversion errors.
 fn internal_package<'a>(group: &'a str, kind: &str) -> &'a str {
     match (group, kind) {
         ("" | "events.k8s.io", _) => "core",

@@ -1,6 +1,6 @@
-//! The part of DER that certificate requests need: the outer structures, with the errors of Go's `encoding/asn1`.
+//! Parses the outer DER structures of certificate requests, with the errors of Go's `encoding/asn1`.
 
-/// Identifiers of the elements that are searched for.
+/// Tags of DER elements.
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const SEQUENCE: u8 = 0x30;
@@ -8,11 +8,11 @@ const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const BMP_STRING: u8 = 0x1e;
 
-/// 2.5.4.10
+/// The object identifier 2.5.4.10 (`organizationName`).
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
 /// Returns the error of Go's `x509.ParseCertificateRequest` about the form of a request. Names, keys and signatures are
-/// not read beyond their outermost elements, and a signature that does not fit the key passes.
+/// not read beyond their outermost elements, and a signature of another key is not detected.
 pub(crate) fn certificate_request_error(der: &[u8]) -> Option<String> {
     read_request(der).err()
 }
@@ -35,7 +35,7 @@ fn read_request(der: &[u8]) -> Result<(), String> {
 /// Returns the organizations in the subject of a certificate request, which are the groups of its user.
 pub(crate) fn organizations(der: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
-    // Validation refuses a malformed request.
+    // Validation refuses malformed requests, so the error is ignored here.
     let _ = read_organizations(der, &mut found);
     found
 }
@@ -60,7 +60,7 @@ fn read_organizations(der: &[u8], found: &mut Vec<String>) -> Result<(), String>
     Ok(())
 }
 
-/// Decodes a string of this type.
+/// Decodes a string with this tag.
 fn text(tag: u8, bytes: &[u8]) -> String {
     if tag != BMP_STRING {
         return String::from_utf8_lossy(bytes).into_owned();
@@ -69,14 +69,14 @@ fn text(tag: u8, bytes: &[u8]) -> String {
     String::from_utf16_lossy(&units.collect::<Vec<_>>())
 }
 
-/// The elements of one structure.
+/// Reads the elements of one structure.
 struct Reader<'a> {
     rest: &'a [u8],
     offset: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the next element, which must be of this kind; `name` is the Go type that it is read into.
+    /// Reads the next element, which must have this tag. `name` is the Go type of the element in errors.
     fn element(&mut self, tag: u8, name: &str) -> Result<Reader<'a>, String> {
         if self.rest.is_empty() {
             return Err("asn1: syntax error: sequence truncated".to_owned());

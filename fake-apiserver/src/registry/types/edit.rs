@@ -4,13 +4,13 @@ use serde_json::Number;
 
 use crate::api::json::{Map, Value};
 
-/// The object at a dotted path, if there is one.
+/// Returns the object at a dotted path, if there is one.
 pub(crate) fn object_mut<'a>(map: &'a mut Map, way: &str) -> Option<&'a mut Map> {
     way.split('.')
         .try_fold(map, |map, step| map.get_mut(step)?.as_object_mut())
 }
 
-/// The objects in the list at a dotted path.
+/// Returns the objects in the list at a dotted path.
 pub(crate) fn items_mut<'a>(map: &'a mut Map, way: &str) -> impl Iterator<Item = &'a mut Map> {
     let (parent, field) = match way.rsplit_once('.') {
         Some((parent, field)) => (object_mut(map, parent), field),
@@ -20,7 +20,7 @@ pub(crate) fn items_mut<'a>(map: &'a mut Map, way: &str) -> impl Iterator<Item =
     items.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// The object `field`, which is created if it is absent.
+/// Returns the object `field`, which is created if it is absent.
 pub(crate) fn ensure_object<'a>(map: &'a mut Map, field: &str) -> &'a mut Map {
     if !map.get(field).is_some_and(Value::is_object) {
         map.insert(field.into(), Value::Object(Map::new()));
@@ -29,8 +29,8 @@ pub(crate) fn ensure_object<'a>(map: &'a mut Map, field: &str) -> &'a mut Map {
     value.expect("the value was set to an object above")
 }
 
-/// Keeps the entries for which `keeps` returns `true`, as `Map::retain` does. Several times as fast if all are kept, as
-/// in nearly all maps.
+/// Keeps the entries for which `keeps` returns `true`, as `Map::retain` does. It is several times as fast if all
+/// entries are kept, as in nearly all maps.
 pub(crate) fn keep_entries(map: &mut Map, mut keeps: impl FnMut(&str, &mut Value) -> bool) {
     let mut gone: Vec<String> = Vec::new();
     for (key, value) in map.iter_mut() {
@@ -85,7 +85,8 @@ pub(crate) fn copy_field(from: &Map, to: &mut Map, field: &str) {
     }
 }
 
-/// Converts integers that do not fit into a signed 64-bit integer to floats, as Go decodes them without a type.
+/// Converts integers that do not fit into a signed 64-bit integer to floats, as Go does when it decodes them without a
+/// type.
 pub(crate) fn round_large_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_u64() && !number.is_i64() => {

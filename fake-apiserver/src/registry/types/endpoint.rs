@@ -1,4 +1,4 @@
-//! `Endpoint`: the place of a webhook, as admission and CRDs configure it.
+//! `Endpoint`: the address of a webhook, as configured for admission and in CRDs.
 
 use base64::Engine as _;
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::schema::builtin::{Shape, StructType};
 use crate::api::json::{Map, Value};
 
-/// Drops such fields at any depth.
+/// Drops fields behind disabled feature gates, at any depth.
 pub(crate) fn drop_gated(shape: &'static Shape, object: &mut Map) {
     if !leads_to_gated(shape) {
         return;
@@ -42,7 +42,7 @@ fn drop_in(shape: &'static Shape, value: &mut Value) {
     }
 }
 
-/// Returns `true` if a value of the type can contain such a field; few types can.
+/// Returns `true` if values of the type can contain a field behind a disabled feature gate. Few types can.
 fn leads_to_gated(shape: &'static Shape) -> bool {
     static KNOWN: Mutex<BTreeMap<usize, bool>> = Mutex::new(BTreeMap::new());
     let key = std::ptr::from_ref(shape).addr();

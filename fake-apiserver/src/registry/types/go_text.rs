@@ -1,4 +1,4 @@
-//! Values as Go's `%v` and type names print them, for the errors that show them.
+//! Formats values like Go's `%v`, and names their Go types, for errors.
 
 use std::fmt::Write as _;
 
@@ -64,7 +64,7 @@ fn float_text(float: f64) -> String {
     format!("{float}")
 }
 
-/// The Go type into which a value is decoded.
+/// Returns the Go type into which a value is decoded.
 pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",

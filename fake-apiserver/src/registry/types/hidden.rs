@@ -9,22 +9,22 @@ const EMPTY_VALUES_MAX: usize = 64;
 /// Facts of a body that the decoded object lacks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Hidden {
-    /// Top-level fields from which an empty list or map was omitted. `reflect.DeepEqual` distinguishes it from nil;
-    /// storage does not.
+    /// Top-level fields from which an empty list or map was omitted. `reflect.DeepEqual` distinguishes such a value
+    /// from nil, but storage does not.
     emptied: Vec<&'static str>,
-    /// The empty lists, maps and bytes of the body with their paths. Errors show them unchanged, and absent ones as
-    /// `null`.
+    /// The empty lists, maps and bytes of the body with their paths. Errors show these values unchanged, but absent
+    /// values as `null`.
     empty_values: Vec<(FieldPath, Value)>,
-    /// Set if the labels are the template's by default: both are the same map in Go, so that an addition to one is in
-    /// both.
+    /// Set if the labels are the template's labels by default. In Go, both are then the same map, so that an addition
+    /// to one changes both.
     pub(crate) shares_labels: bool,
-    /// Set if an apply to a custom resource sets a list or map of its metadata to null. It is stored but not read, so
-    /// such a write always counts as a change.
+    /// Set if an apply to a custom resource sets a list or map of its metadata to null. The null is stored but not read
+    /// back, so such a write always counts as a change.
     pub(crate) has_null_metadata: bool,
 }
 
 impl Hidden {
-    /// Records an empty list or map within a top-level field of the object.
+    /// Records that an empty list or map was omitted within a top-level field of the object.
     pub(crate) fn left_out(&mut self, field: &'static str) {
         if !self.emptied.contains(&field) {
             self.emptied.push(field);
@@ -38,7 +38,7 @@ impl Hidden {
         }
     }
 
-    /// Restores the empty values of the body in errors that contain them as absent ones.
+    /// Shows the empty values of the body in errors, instead of `null`.
     pub(crate) fn show_in(&self, errors: &mut FieldErrors) {
         for error in errors.iter_mut().filter(|it| it.value == Some(Value::Null)) {
             let found = self.empty_values.iter().find(|(path, _)| *path == error.path);
@@ -46,7 +46,7 @@ impl Hidden {
         }
     }
 
-    /// Returns `true` if an empty list or map was left out of a field of the whole object.
+    /// Returns `true` if an empty list or map was omitted within a top-level field of the object.
     pub(crate) fn has_emptied(&self, field: &str) -> bool {
         self.emptied.contains(&field)
     }

@@ -24,7 +24,7 @@ pub(crate) fn validate_annotations(annotations: &Cursor<'_>, errors: &mut FieldE
     let mut size = 0;
     for (key, value) in entries(annotations) {
         size += key.len() + value.len();
-        // Case matters only in the prefix, so a valid key does not have to be copied.
+        // A key that is valid as it is remains valid in lower case, so it is not copied.
         if !names::is_qualified_name(key) {
             annotations.refuse(key, names::qualified_name(&key.to_lowercase()), errors);
         }
@@ -66,7 +66,7 @@ fn validate_expression(expression: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The entries of a map of strings.
+/// Returns the entries of a map of strings.
 fn entries<'a>(map: &Cursor<'a>) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
     map.map("")
         .into_iter()

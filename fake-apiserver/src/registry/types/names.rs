@@ -30,7 +30,7 @@ pub(crate) const CEL_RESERVED: [&str; 21] = [
     "while",
 ];
 const LABEL_MAX: usize = 63;
-/// Longest DNS-1123 subdomain, in bytes.
+/// Maximum length of a DNS-1123 subdomain, in bytes.
 pub(crate) const SUBDOMAIN_MAX: usize = 253;
 
 /// Returns the errors of `name` as a DNS-1123 subdomain. A prefix may end in a dash.
@@ -93,7 +93,7 @@ pub(crate) fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of a qualified name: `[prefix/]name`, as label keys and finalizers are.
+/// Returns the errors of a qualified name: `[prefix/]name`, such as a label key or a finalizer.
 pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                         alphanumeric character";
@@ -135,7 +135,7 @@ pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of the value of a label.
+/// Returns the errors of a label value.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     if is_label_value(value) {
         return Vec::new();
@@ -165,7 +165,7 @@ pub(crate) fn config_map_key(key: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of the name of a port, as in `targetPort`.
+/// Returns the errors of a port name, as in `targetPort`.
 pub(crate) fn port_name(name: &str) -> Vec<String> {
     let mut errors = too_long(name.len(), 15, "characters");
     if name.is_empty() || !name.bytes().all(|b| is_alphanumeric(b) || b == b'-') {
@@ -183,12 +183,12 @@ pub(crate) fn port_name(name: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the error of the number of a port.
+/// Returns the error for an invalid port number.
 pub(crate) fn port_number(port: i64) -> Option<&'static str> {
     (!(1..=65535).contains(&port)).then_some("must be between 1 and 65535, inclusive")
 }
 
-/// Returns the error of a percentage such as `25%`.
+/// Returns the error for an invalid percentage; `25%` is valid.
 pub(crate) fn percent(value: &str) -> Option<String> {
     let digits = value.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -198,7 +198,7 @@ pub(crate) fn percent(value: &str) -> Option<String> {
     Some(mismatch(rule, "[0-9]+%", &["1%", "93%"]))
 }
 
-/// Returns the errors of the name of an environment variable.
+/// Returns the errors of an environment variable's name.
 pub(crate) fn env_var_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -210,7 +210,7 @@ pub(crate) fn env_var_name(name: &str) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// Returns the error of the name of an HTTP header.
+/// Returns the error for an invalid HTTP header name.
 pub(crate) fn http_header_name(value: &str) -> Option<String> {
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return None;
@@ -219,7 +219,7 @@ pub(crate) fn http_header_name(value: &str) -> Option<String> {
     Some(mismatch(rule, "[-A-Za-z0-9]+", &["X-Header-Name"]))
 }
 
-/// Returns the error of a file name in a directory of keys: `.`, `..` and names that start with `..`.
+/// Returns the error of a key that is also used as a file name: `.`, `..` and names that start with `..` are refused.
 pub(crate) fn parent_directory(value: &str) -> Option<String> {
     match value {
         "." | ".." => Some(format!("must not be '{value}'")),
@@ -275,7 +275,7 @@ pub(crate) fn is_subdomain(name: &[u8]) -> bool {
     is_alphanumeric(before)
 }
 
-/// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
+/// Returns `true` for a match of `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`.
 fn is_label_word(value: &[u8]) -> bool {
     match (value.first(), value.last()) {
         (Some(first), Some(last)) => {
@@ -303,8 +303,8 @@ fn subdomain_errors(name: &[u8], unit: &str) -> Vec<String> {
     errors
 }
 
-/// A prefix may end in a dash, because the name continues after it. Like the server, replaces the last two characters
-/// by one that is always allowed.
+/// Replaces the last two bytes of a prefix that ends in a dash with a byte that is always valid, like kube-apiserver.
+/// Prefixes may end in a dash, because names continue after it.
 fn mask_trailing_dash(name: &[u8], is_prefix: bool) -> std::borrow::Cow<'_, [u8]> {
     match name {
         [kept @ .., _, b'-'] if is_prefix => [kept, b"a"].concat().into(),
@@ -320,7 +320,7 @@ fn too_long(length: usize, max: usize, unit: &str) -> Vec<String> {
     }
 }
 
-/// The error text for a mismatch of a regular expression, with Kubernetes' two blanks before each `or`.
+/// Returns the error text for a mismatch of a regular expression, with two spaces before each `or` like Kubernetes.
 pub(crate) fn mismatch(rule: &str, format: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     let examples = examples.join(" or ");

@@ -9,7 +9,7 @@ use crate::api::json::Value;
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NOT_A_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// The address, or an error (`IsValidIPForLegacyField` without old values).
+/// Parses an address, or adds an error (`IsValidIPForLegacyField` without old values).
 pub(crate) fn validate_ip(address: &Cursor<'_>, errors: &mut FieldErrors) -> Option<IpAddr> {
     let parsed = strict_ip(address.as_text());
     parsed
@@ -55,12 +55,12 @@ fn strict_cidr(value: &str) -> Result<(IpAddr, u32), &'static str> {
     Ok((address, length))
 }
 
-/// Returns the error of an address that may have a non-canonical form (`IsValidIPForLegacyField`).
+/// Returns the error for an invalid address; non-canonical forms are permitted (`IsValidIPForLegacyField`).
 pub(crate) fn wrong_in_legacy_ip(value: &str) -> Option<String> {
     strict_ip(value).err().map(str::to_owned)
 }
 
-/// Returns the error of an address that must be in canonical form (`IsValidIP`).
+/// Returns the error for an address that is invalid or not in canonical form (`IsValidIP`).
 pub(crate) fn wrong_in_ip(value: &str) -> Option<String> {
     match strict_ip(value) {
         Err(text) => Some(text.to_owned()),
@@ -68,7 +68,7 @@ pub(crate) fn wrong_in_ip(value: &str) -> Option<String> {
     }
 }
 
-/// Returns the error of a range that must be in canonical form (`IsValidCIDR`).
+/// Returns the error for a range that is invalid or not in canonical form (`IsValidCIDR`).
 pub(crate) fn wrong_in_cidr(value: &str) -> Option<String> {
     match strict_cidr(value) {
         Err(text) => Some(text.to_owned()),
@@ -76,7 +76,7 @@ pub(crate) fn wrong_in_cidr(value: &str) -> Option<String> {
     }
 }
 
-/// Returns the error of an address with the prefix length of its network (`IsValidInterfaceAddress`).
+/// Returns the error for an invalid address with the prefix length of its network (`IsValidInterfaceAddress`).
 pub(crate) fn wrong_in_interface_address(value: &str) -> Option<String> {
     let Some((address, length)) = parse_sloppy_cidr(value) else {
         return Some("must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".to_owned());
@@ -182,7 +182,7 @@ pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// Checks that an address, with the cursor as its path, is permitted in endpoints.
+/// Checks that an address is permitted in endpoints. Errors have the path and text of `shown`.
 pub(crate) fn validate_ordinary_ip(address: IpAddr, shown: &Cursor<'_>, errors: &mut FieldErrors) {
     let value = shown.as_text();
     // Go parses an IPv4-mapped IPv6 address as an IPv4 address.
@@ -213,7 +213,7 @@ pub(crate) fn validate_ordinary_ip(address: IpAddr, shown: &Cursor<'_>, errors: 
     }
 }
 
-/// A range of addresses: its first address and the length of its prefix.
+/// Parses a range of addresses. Returns the address and the prefix length.
 pub(crate) fn parse_cidr(value: &str) -> Option<(IpAddr, u32)> {
     let (address, length) = value.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -223,13 +223,13 @@ pub(crate) fn parse_cidr(value: &str) -> Option<(IpAddr, u32)> {
     Some((address, length))
 }
 
-/// The range, or an error.
+/// Parses a range, or adds an error.
 pub(crate) fn validate_cidr(range: &Cursor<'_>, errors: &mut FieldErrors) -> Option<(IpAddr, u32)> {
     let parsed = strict_cidr(range.as_text());
     parsed.map_err(|text| errors.invalid(range, range.as_text(), text)).ok()
 }
 
-/// The first address of the range that `address` is in.
+/// Returns the first address of the range that contains `address` and has the prefix length `length`.
 pub(crate) fn masked(address: IpAddr, length: u32) -> IpAddr {
     match address {
         IpAddr::V4(it) => {

@@ -2,19 +2,19 @@
 
 use crate::api::status::Status;
 
-/// Reason why an object cannot be converted to a version; after `IsMissingVersionError` of the `versionConverter` of
+/// Reason why an object cannot be converted to a version; follows `IsMissingVersionError` of the `versionConverter` of
 /// k8s.io/apimachinery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoVersion {
-    /// The version does not have the type, or no longer has it: its entries in managedFields are dropped.
+    /// The version does not have the type, or no longer has it. Entries of managedFields with this version are dropped.
     Obsolete,
-    /// The conversion of a custom resource fails, with this message: an apply fails, and other writes drop all
+    /// The conversion of a custom resource fails with this message. An apply then fails, and other writes drop all
     /// managedFields.
     Refused(String),
 }
 
 impl NoVersion {
-    /// Returns the error of an apply, if it fails.
+    /// Returns the error of an apply, if this reason makes it fail.
     pub(crate) fn refusal(self) -> Result<(), Status> {
         match self {
             NoVersion::Obsolete => Ok(()),

@@ -19,17 +19,17 @@ impl Pattern {
         }
     }
 
-    /// The pattern as in the schema.
+    /// Returns the pattern as in the schema.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns `true` if it matches somewhere in `value`; `Err` is Go's error of the pattern.
+    /// Returns `true` if the pattern matches a part of `value`; the error is Go's error for the pattern.
     pub(crate) fn is_match(&self, value: &str) -> Result<bool, &str> {
         self.compiled().map(|regex| regex.is_match(value))
     }
 
-    /// The first `most` matches in `value`; the error is Go's error for the pattern.
+    /// Returns the first `most` matches in `value`; the error is Go's error for the pattern.
     pub(crate) fn find_all(&self, value: &str, most: usize) -> Result<Vec<String>, &str> {
         let found = |regex: &Regex| {
             regex
@@ -41,7 +41,7 @@ impl Pattern {
         self.compiled().map(found)
     }
 
-    /// Go's error for the pattern, if it is invalid.
+    /// Returns Go's error for the pattern, if it is invalid.
     pub(crate) fn error(&self) -> Option<&str> {
         self.compiled().err()
     }
@@ -145,7 +145,7 @@ fn is_repetition(rest: &[char]) -> bool {
     }
 }
 
-/// Go's texts for common errors.
+/// Returns Go's text for common errors, and a general text for others.
 fn explain(pattern: &str, error: &regex::Error) -> String {
     let text = error.to_string();
     let why = if text.contains("unclosed character class") {

@@ -1,19 +1,19 @@
-//! PEM blocks in fields of bytes, and Go's errors about certificates and keys in them.
+//! PEM blocks in base64 fields, and Go's errors about certificates and keys in them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// One block.
+/// A PEM block.
 pub(crate) struct PemBlock {
     /// The type after `BEGIN`.
     pub(crate) kind: String,
     /// Set if the block has headers.
     pub(crate) has_headers: bool,
-    /// The contents.
+    /// The decoded contents.
     pub(crate) der: Vec<u8>,
 }
 
-/// The blocks of a PEM text that is base64-encoded, as bytes are in JSON.
+/// Returns the blocks of a base64-encoded PEM text, the form of bytes in JSON.
 pub(crate) fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> {
     let text = STANDARD.decode(encoded).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -49,7 +49,7 @@ pub(crate) fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> {
 const SEQUENCE: u8 = 0x30;
 
 /// Returns the error of Go's `tls.X509KeyPair` about a certificate and its key, both base64-encoded. Their contents are
-/// not read beyond the outermost element, so that a key which belongs to another certificate passes.
+/// not read beyond the outermost element, so the key of another certificate is not detected.
 pub(crate) fn key_pair_error(certificate: &str, key: &str) -> Option<String> {
     let is_key = |kind: &str| kind == "PRIVATE KEY" || kind.ends_with(" PRIVATE KEY");
     let blocks: Vec<PemBlock> = pem_blocks(certificate).collect();

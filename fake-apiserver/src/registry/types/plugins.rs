@@ -3,7 +3,8 @@
 /// The enabled plugins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PluginSet {
-    /// `ServiceAccount`: disabled by default, because nothing creates the ServiceAccounts that it requires.
+    /// Set if `ServiceAccount` is enabled. It is disabled by default, because nothing creates the ServiceAccounts that
+    /// it requires.
     pub(crate) service_account: bool,
     /// Set if the server keeps `status` of ResourceQuotas up to date, like the quota controller.
     pub(crate) counts_quota: bool,

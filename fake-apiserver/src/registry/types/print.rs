@@ -1,4 +1,5 @@
-//! Printing objects of built-in types as Go does: the fields of structs in their order there, maps sorted (rule A32).
+//! Prints objects of built-in types like Go: the fields of structs in the order of their declaration, and maps sorted
+//! by key (rule A32).
 
 use serde::{Serialize, Serializer};
 
@@ -15,7 +16,7 @@ struct Entry<'a> {
     shape: Option<&'static Shape>,
 }
 
-/// Writes typed values; contains the entries of the enclosing structs.
+/// Writes typed values. Contains a stack with the sorted entries of the enclosing objects.
 pub(crate) struct TypedPrinter<'a> {
     entries: Vec<Entry<'a>>,
 }
@@ -28,8 +29,8 @@ impl<'a> TypedPrinter<'a> {
         }
     }
 
-    /// Writes the entries of an object with sorted keys, without its braces and without some of them. `each` is called
-    /// with the position of each entry before it is written.
+    /// Writes the entries of an object with sorted keys, without its braces and without the entries in `omitted`.
+    /// `each` is called with the position of each entry before it is written.
     pub(crate) fn entries(
         &mut self,
         shape: &'static Shape,
@@ -46,7 +47,7 @@ impl<'a> TypedPrinter<'a> {
                 self.entries.extend(map.map(|(name, value)| {
                     let field = fields.find(name);
                     Entry {
-                        // Fields that the type does not have come last.
+                        // Fields that the type does not declare are last.
                         place: field.map_or(u8::MAX, |it| it.place()),
                         name,
                         value,
@@ -112,8 +113,8 @@ impl<'a> TypedPrinter<'a> {
     }
 }
 
-/// A value to be serialized as Go prints it: a built-in object or a list of them by its types, other Kubernetes objects
-/// with their kind first, and other values sorted.
+/// A value that is serialized in Go's order: built-in objects in the order of their types, lists of them and objects of
+/// `meta.k8s.io` with `kind`, `apiVersion` and `metadata` first, and other values with sorted keys.
 pub(crate) struct AsGoPrints<'a>(pub(crate) &'a Value);
 
 impl Serialize for AsGoPrints<'_> {

@@ -8,9 +8,9 @@ const FORMAT_WRONG: &str =
 const NUMERIC_WRONG: &str = "unable to parse numeric part of quantity";
 const SUFFIX_WRONG: &str = "unable to parse quantity's suffix";
 
-/// The finest precision; finer amounts are rounded away from zero.
+/// Exponent of the finest precision; finer amounts are rounded away from zero.
 const FINEST: i32 = -9;
-/// Binary amounts beyond this are capped.
+/// Maximum of binary amounts; larger amounts are capped.
 const LARGEST_BINARY: i128 = i64::MAX as i128;
 
 /// Notation of an amount.
@@ -38,7 +38,7 @@ impl Quantity {
         parse(text).map(|(quantity, _)| quantity)
     }
 
-    /// A whole number.
+    /// Creates a quantity from a whole number.
     pub(crate) fn from_int(value: i64) -> Self {
         Self {
             mantissa: i128::from(value),
@@ -47,17 +47,17 @@ impl Quantity {
         }
     }
 
-    /// The amount in whole units, rounded away from zero.
+    /// Returns the amount in whole units, rounded away from zero.
     pub(crate) fn value(&self) -> i64 {
         self.scaled(0)
     }
 
-    /// The amount in thousandths, rounded away from zero.
+    /// Returns the amount in thousandths, rounded away from zero.
     pub(crate) fn milli_value(&self) -> i64 {
         self.scaled(-3)
     }
 
-    /// -1, 0 or 1.
+    /// Returns the sign: -1, 0 or 1.
     pub(crate) fn signum(&self) -> i32 {
         match self.mantissa.cmp(&0) {
             Ordering::Less => -1,
@@ -89,7 +89,7 @@ impl Quantity {
         }
     }
 
-    /// The difference.
+    /// Returns the difference.
     #[must_use]
     pub(crate) fn subtract(&self, other: &Self) -> Self {
         self.add(&Self {
@@ -98,7 +98,8 @@ impl Quantity {
         })
     }
 
-    /// The same amount rounded up to a multiple of a thousandth, as quantities of resources are stored.
+    /// Returns the amount rounded away from zero to a multiple of a thousandth, as kube-apiserver stores quantities of
+    /// resources.
     #[must_use]
     pub(crate) fn rounded_to_milli(self) -> Self {
         self.rounded(-3)
@@ -125,7 +126,7 @@ impl Quantity {
         value.and_then(|it| i64::try_from(it).ok()).unwrap_or(bound)
     }
 
-    /// The mantissa at a lower exponent; `None` if it is too long.
+    /// Returns the mantissa for a lower exponent; `None` if it is too large.
     fn raised(&self, exponent: i32) -> Option<i128> {
         if self.mantissa == 0 {
             return Some(0);
@@ -158,7 +159,8 @@ impl Ord for Quantity {
         let exponent = self.exponent.min(other.exponent);
         match (self.raised(exponent), other.raised(exponent)) {
             (Some(a), Some(b)) => a.cmp(&b),
-            // Only the amount with the higher exponent can be too long, and then it is by far the larger.
+            // Only the mantissa of the amount with the higher exponent can be too large, and this amount is then by far
+            // the larger one.
             (None, _) => self.mantissa.cmp(&0),
             (_, None) => 0.cmp(&self.mantissa),
         }
@@ -166,7 +168,7 @@ impl Ord for Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical form: no fraction, the largest suffix that keeps the mantissa whole.
+    /// Formats the canonical form: without a fraction, and with the largest suffix for which the number is an integer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.mantissa == 0 {
             return f.write_str("0");
@@ -210,7 +212,7 @@ impl fmt::Display for Quantity {
 
 #[cfg(feature = "cel")]
 impl Quantity {
-    /// The amount as an integer, if it is one.
+    /// Returns the amount as an integer, if it is one.
     pub(crate) fn as_int(&self) -> Option<i64> {
         self.whole_units().and_then(|it| i64::try_from(it).ok())
     }
@@ -225,7 +227,7 @@ impl Quantity {
 }
 
 impl Quantity {
-    /// The amount in whole units, if it is a whole number.
+    /// Returns the amount in whole units, if it is a whole number.
     fn whole_units(&self) -> Option<i128> {
         if self.exponent >= 0 {
             return self.raised(0);
@@ -235,8 +237,8 @@ impl Quantity {
     }
 }
 
-/// Returns the server's spelling of this quantity after reading it; `None` if unchanged. Amounts of resources
-/// (`to_milli`) are kept to a thousandth.
+/// Returns the form in which kube-apiserver encodes a quantity that it has parsed; `None` if it is unchanged. Amounts
+/// of resources (`to_milli`) are rounded to thousandths.
 pub(crate) fn canonical(text: &str, to_milli: bool) -> Result<Option<String>, &'static str> {
     let (mut quantity, mut keep) = parse(text)?;
     if to_milli && quantity.exponent < -3 {
@@ -295,7 +297,7 @@ fn split(text: &str) -> Result<Parts<'_>, &'static str> {
     }
 }
 
-/// Notation, and exponent of ten, or of two for binary notation.
+/// Parses a suffix. Returns the notation, and the exponent of ten, or of two for binary notation.
 fn read_suffix(suffix: &str) -> Option<(Notation, i32)> {
     let decimal = |exponent| Some((Notation::Decimal, exponent));
     let binary = |exponent| Some((Notation::Binary, exponent));
@@ -318,14 +320,14 @@ fn read_suffix(suffix: &str) -> Option<(Notation, i32)> {
         "Ei" => binary(60),
         _ => {
             let number = suffix.strip_prefix(['e', 'E'])?;
-            // Refuses exponents beyond the range of any quantity, because they cannot be computed with.
+            // Exponents beyond the range of any quantity are refused, because computations would overflow.
             let exponent: i32 = number.parse().ok().filter(|it| (-1000..=1000).contains(it))?;
             Some((Notation::Exponent, exponent))
         }
     }
 }
 
-/// Parses a quantity; also returns `true` if the server keeps its notation.
+/// Parses a quantity. Also returns `true` if kube-apiserver keeps its text.
 fn parse(text: &str) -> Result<(Quantity, bool), &'static str> {
     if text.is_empty() {
         return Err(FORMAT_WRONG);
@@ -372,7 +374,7 @@ fn parse(text: &str) -> Result<(Quantity, bool), &'static str> {
     Ok((quantity.rounded(FINEST), keep))
 }
 
-/// Returns `true` if the server keeps the notation: it keeps `1.500`, and rewrites `0.5` and `1000m`.
+/// Returns `true` if kube-apiserver keeps the text of a quantity. It keeps `1.500`, but rewrites `0.5` and `1000m`.
 fn keeps_spelling(parts: &Parts<'_>, mantissa: i128, notation: Notation, power: i32, digits: usize) -> bool {
     let digits = i32::try_from(digits).unwrap_or(i32::MAX);
     let fraction = parts.fraction.len();

@@ -1,4 +1,4 @@
-//! Aggregated API servers, as APIServices name them.
+//! Aggregated API servers, which APIServices register.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::endpoint::Endpoint;
 use crate::api::object::Object;
 
-/// The API server of a group and version, as an APIService with a Service names it.
+/// The aggregated API server of a group and version, from an APIService that refers to a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteServer {
     /// The name of the APIService.
@@ -20,7 +20,7 @@ pub(crate) struct RemoteServer {
     pub(crate) version_priority: i64,
     /// The Service, as `https://name.namespace.svc:port`.
     pub(crate) endpoint: Endpoint,
-    /// Set by `insecureSkipTLSVerify`.
+    /// The value of `insecureSkipTLSVerify`.
     pub(crate) skips_checks: bool,
 }
 
@@ -47,7 +47,7 @@ impl RemoteServer {
         })
     }
 
-    /// An API server in this process, which serves a version of a group without an APIService.
+    /// Creates the entry of an API server in this process, which serves a version of a group without an APIService.
     pub(crate) fn built_in(group: &str, version: &str, host: &str, priorities: (i64, i64)) -> Self {
         Self {
             name: format!("{version}.{group}"),

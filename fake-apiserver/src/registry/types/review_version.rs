@@ -1,11 +1,11 @@
-//! `ReviewVersion`: the version of an AdmissionReview or ConversionReview that a webhook is sent.
+//! `ReviewVersion`: the version of the AdmissionReviews or ConversionReviews that are sent to a webhook.
 
 /// A supported version of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReviewVersion {
     /// Responses contain their version and the uid of the request.
     V1,
-    /// Responses may lack both.
+    /// Responses may lack their version and the uid of the request.
     V1Beta1,
 }
 
@@ -19,7 +19,7 @@ impl ReviewVersion {
         })
     }
 
-    /// Returns the `apiVersion` in a group.
+    /// Returns the `apiVersion` of reviews in a group.
     pub(crate) fn in_group(self, group: &str) -> String {
         format!("{group}/{}", self.name())
     }

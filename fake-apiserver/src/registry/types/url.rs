@@ -8,7 +8,7 @@ pub(crate) struct Url {
     pub(crate) scheme: String,
     /// The part after a scheme without a slash, as in `mailto:jane@example.com`.
     pub(crate) opaque: String,
-    /// User information as it was written.
+    /// User information as in the text, with its escapes.
     pub(crate) user: String,
     /// The host with the port, and with the brackets of an IPv6 address.
     pub(crate) host: String,
@@ -118,7 +118,7 @@ fn read_host(host: &str) -> Result<String, String> {
         let quoted = quote(&wrong.to_string());
         return Err(format!("invalid character {quoted} in host name"));
     }
-    // A name may contain escapes of non-ASCII bytes only, and `%25` before a zone.
+    // A host name may only contain escapes of non-ASCII bytes, and `%25` before a zone.
     for (at, _) in host[..zone].match_indices('%') {
         let is_ascii = host.as_bytes().get(at + 1).is_some_and(|b| (b'0'..b'8').contains(b));
         let escape = host.get(at..at + 3).unwrap_or(&host[at..]);
@@ -156,7 +156,7 @@ pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
             let shown = &after[..after.len().min(2)];
             return Err(invalid_escape(&format!("%{}", String::from_utf8_lossy(shown))));
         };
-        // Two hexadecimal digits are a byte.
+        // Two hexadecimal digits fit into a byte.
         out.push((high * 16 + low) as u8);
         rest = &after[2..];
     }

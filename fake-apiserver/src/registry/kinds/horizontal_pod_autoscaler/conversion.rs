@@ -1,4 +1,5 @@
-//! The two versions of HorizontalPodAutoscaler. In `v1`, annotations contain the data of fields that it lacks.
+//! Converts between the two versions of HorizontalPodAutoscaler. In `v1`, annotations contain the fields that only `v2`
+//! has.
 
 use super::{V1, V2, cpu_metric};
 use crate::api::json::{Map, Value, json};
@@ -11,8 +12,8 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// Form of a metric source: its field, and the names `v1` has for paths of `v2`, in `v1`'s order. The first list is of
-/// targets, the second of current values.
+/// A metric source: its field, and pairs of a name in `v1` and a path in `v2`, in the order of `v1`. `spec` lists the
+/// targets, and `status` the current values.
 struct Source {
     field: &'static str,
     spec: &'static [(&'static str, &'static str)],
@@ -95,7 +96,7 @@ const SOURCES: [Source; 5] = [
     },
 ];
 
-/// Names of the fields of a behavior in the annotation, which contains the server's internal type.
+/// Fields of scaling rules: their names in the annotation, which contains the internal type, and in `v2`.
 const RULE_FIELDS: [(&str, &str); 4] = [
     ("StabilizationWindowSeconds", "stabilizationWindowSeconds"),
     ("SelectPolicy", "selectPolicy"),
@@ -160,7 +161,7 @@ pub(super) fn to_v1(object: &mut Object) {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("currentMetrics");
         status.remove("conditions");
-        // This version always encodes the field, the other one omits zero.
+        // `v1` always encodes the field; `v2` omits zero.
         status.entry("currentReplicas").or_insert(json!(0));
         if let Some(percentage) = current_cpu {
             status.insert("currentCPUUtilizationPercentage".into(), percentage);
@@ -232,7 +233,7 @@ fn print_metric(metric: &Map, names: fn(&Source) -> Names) -> String {
     let mut fields = vec![("type", Cursor::root(metric).get("type").map(Value::to_string))];
     for source in &SOURCES {
         if let Some(value) = Cursor::root(metric).map(source.field) {
-            // The amount of these sources is always written.
+            // `v1` always writes the average value of these sources.
             let shows_none = |name| name == "currentAverageValue" && source.field.to_lowercase().ends_with("resource");
             let value = names(source).iter().map(|(name, path)| {
                 let printed = Cursor::root(value).get(path).map(|value| print_value(name, value));
@@ -244,7 +245,7 @@ fn print_metric(metric: &Map, names: fn(&Source) -> Names) -> String {
     print_fields(fields)
 }
 
-/// A value, with the fields of a reference in the order of its type.
+/// Prints a value. The fields of a reference are in the order of the Go type.
 fn print_value(name: &str, value: &Value) -> String {
     match value.as_object() {
         Some(reference) if name == "target" => print_fields(
@@ -352,7 +353,7 @@ fn renamed(map: &Map, names: &[(&str, &str)]) -> Map {
     fields.collect()
 }
 
-/// An object with its fields in this order, without absent ones.
+/// Prints an object with its fields in this order; absent fields are omitted.
 fn print_fields<'a>(fields: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let fields = fields.into_iter();
     let fields: Vec<String> = fields

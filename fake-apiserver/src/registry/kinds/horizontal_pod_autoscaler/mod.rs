@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers, stored as `autoscaling/v2` has them.
+//! HorizontalPodAutoscalers, which are stored as `autoscaling/v2`.
 
 mod conversion;
 mod validation;
@@ -18,12 +18,12 @@ const V2: &str = "autoscaling/v2";
 /// The strategy of HorizontalPodAutoscalers.
 #[derive(Debug)]
 pub(crate) struct HorizontalPodAutoscaler {
-    /// The version of Kubernetes: from 1.37 on the generation is kept (`HPAGeneration`), and the minimum may be zero
-    /// replicas (`HPAScaleToZero`).
+    /// The version of Kubernetes. Since 1.37, the objects have a generation (`HPAGeneration`), and `minReplicas` may be
+    /// zero (`HPAScaleToZero`).
     pub(crate) version: KubernetesVersion,
 }
 
-/// Field of `v1` that replaces a metric of the cpu.
+/// Field of `v1` for the target of the CPU metric.
 const TARGET: &str = "targetCPUUtilizationPercentage";
 
 impl Strategy for HorizontalPodAutoscaler {
@@ -114,13 +114,13 @@ fn default_v2(spec: &mut Map) {
     }
 }
 
-/// The metric of the older version's `targetCPUUtilizationPercentage`.
+/// Returns the metric of `v2` for `targetCPUUtilizationPercentage` of `v1`.
 fn cpu_metric(percentage: Value) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": percentage});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-/// Returns `true` if a list is absent; an empty list was set explicitly, and is refused.
+/// Returns `true` if a list is absent. An empty list does not get defaults, and is refused later.
 fn is_unset(map: &Map, field: &str) -> bool {
     map.get(field).is_none_or(Value::is_null)
 }

@@ -1,4 +1,4 @@
-//! One object through both versions.
+//! Conversions of an object between both versions.
 
 use super::*;
 

@@ -25,11 +25,11 @@ const PERIOD_MAX: i64 = 1_800;
 /// Accepted versions of a reference (`CrossVersionObjectReferenceValidationOptions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
-    /// Any text, because the stored object contains it.
+    /// Any text: for values of the stored object, and before 1.34.
     Any,
-    /// Also versions of the core group.
+    /// Versions of any group, including the core group.
     MayBeCore,
-    /// Only versions with a group.
+    /// Versions of any group except the core group.
     Named,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn validate_status(object: &Object, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns `true` if a metric refers to a version that would be refused today.
+/// Returns `true` if an Object metric refers to a version that is refused in new objects.
 fn has_wrong_metric(old: &Cursor<'_>) -> bool {
     let is_wrong = |metric: Cursor<'_>| {
         metric.text("type") == "Object"

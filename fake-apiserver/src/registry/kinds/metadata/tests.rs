@@ -1,4 +1,4 @@
-//! The rules of metadata, with the requests and texts of a real server.
+//! Tests of the rules of metadata, with requests and error texts of a real server.
 
 use jiff::Timestamp;
 use rstest::rstest;

@@ -10,17 +10,17 @@ use crate::registry::types::plugins::Plugin;
 /// Number of seconds for which a pod stays on a node that is not ready or not reachable.
 const TOLERATION_SECONDS: i64 = 300;
 
-/// The default policy of a PriorityClass.
+/// The default preemption policy of a PriorityClass.
 const PREEMPT_LOWER: &str = "PreemptLowerPriority";
 
-/// The priority of a pod, and its preemption policy.
+/// The priority and preemption policy of a pod, and its PriorityClass.
 struct Priority {
     class: Option<String>,
     value: i64,
     preemption: String,
 }
 
-/// Completes a new pod. The error is the reason for its refusal.
+/// Applies the plugins to a new pod. The error is the reason why the pod is refused.
 pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(), String> {
     let Some(spec) = object_mut(pod, "spec") else {
         return Ok(());
@@ -44,7 +44,7 @@ pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(
     Ok(())
 }
 
-/// Restores on update the fields that the server has set and that the client may omit.
+/// Applies the plugins to an updated pod, and restores the fields that plugins have set and that the client may omit.
 pub(super) fn admit_updated(pod: &mut Object, old: &Object, context: &Context<'_>) {
     let Some(spec) = object_mut(pod, "spec") else {
         return;
@@ -61,7 +61,7 @@ pub(super) fn admit_updated(pod: &mut Object, old: &Object, context: &Context<'_
     tolerate(spec, context);
 }
 
-/// A pod may repeat the values of its class, but may not set others.
+/// Checks that the pod does not set values that differ from its class.
 fn check_priority(spec: &Cursor<'_>, priority: &Priority) -> Result<(), String> {
     if let Some(given) = spec.integer("priority").filter(|given| *given != priority.value) {
         return Err(format!(
@@ -81,7 +81,7 @@ fn check_priority(spec: &Cursor<'_>, priority: &Priority) -> Result<(), String> 
     Ok(())
 }
 
-/// The priority of the pod's class, or of the default class; `None` if the class does not exist.
+/// Returns the priority of the pod's class or of the default class; `None` if the class does not exist.
 fn priority_of(name: &str, context: &Context<'_>) -> Option<Priority> {
     let system = match name {
         "system-cluster-critical" => Some(2_000_000_000),

@@ -1,18 +1,18 @@
-//! Quantities for validation: an invalid one is treated as absent.
+//! Quantities for validation, which treats an invalid quantity as absent.
 
 use crate::registry::types::quantity::Quantity;
 
-/// Reads a quantity.
+/// Parses a quantity; `None` if it is invalid.
 pub(super) fn read(text: &str) -> Option<Quantity> {
     Quantity::parse(text).ok()
 }
 
-/// Returns `true` if it is a whole number, to a thousandth.
+/// Returns `true` if the amount, rounded to thousandths, is a whole number.
 pub(super) fn is_whole(amount: &Quantity) -> bool {
     amount.milli_value() % 1000 == 0
 }
 
-/// Returns `true` if it is some number of times a positive whole `unit`.
+/// Returns `true` if `unit` is a positive whole number and the amount is a multiple of it.
 pub(super) fn is_multiple(amount: &Quantity, unit: &Quantity) -> bool {
     unit.signum() > 0 && is_whole(unit) && amount.value() % unit.value() == 0
 }

@@ -1,4 +1,4 @@
-//! Annotations of a pod with a defined meaning.
+//! Pod annotations with a defined meaning.
 
 use super::mounts::descending;
 use super::scheduling::validate_toleration_list;
@@ -8,22 +8,23 @@ use crate::api::json::{Map, syntax_error};
 use crate::api::json::{Value, json};
 use crate::registry::types::cursor::Cursor;
 
-/// Marks a pod that mirrors one of a kubelet's own.
+/// Annotation of a mirror pod, which represents a static pod of a kubelet.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Contains tolerations as JSON, for older versions.
+/// Annotation with tolerations as JSON, from older versions of Kubernetes.
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 
-/// Names the seccomp profile of a pod, for older versions.
+/// Annotation with the seccomp profile of a pod, from older versions of Kubernetes.
 pub(super) const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
 /// Prefix of the same annotation for one container.
 pub(super) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-/// Prefix of the annotation that names the AppArmor profile of a container, for older versions.
+/// Prefix of the annotation with the AppArmor profile of a container, from older versions of Kubernetes.
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// Fast path: returns `true` if an annotation has this prefix; few Pods have one for a container.
+/// Returns `true` if an annotation has this prefix. Few Pods have such annotations, so most checks of each container
+/// can be skipped.
 pub(super) fn has_prefix(annotations: &Cursor<'_>, prefix: &str) -> bool {
     annotations.entries("").any(|(key, _)| key.starts_with(prefix))
 }
@@ -42,7 +43,7 @@ pub(super) fn validate_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, 
     }
     for (key, profile) in annotations.entries("") {
         if key == SECCOMP || key.starts_with(SECCOMP_CONTAINER) {
-            // The server shows the key as if it were a field.
+            // As in kube-apiserver, the path contains the key as if it were a field.
             let at = || annotations.path().child(key);
             let text = profile.as_text();
             match text.strip_prefix("localhost/") {
@@ -75,7 +76,7 @@ fn validate_old_tolerations(annotations: &Cursor<'_>, errors: &mut FieldErrors) 
     }
     match read_tolerations(written) {
         Ok(tolerations) => {
-            // The server shows the key as if it were a field.
+            // As in kube-apiserver, the path contains the key as if it were a field.
             let path = annotations.path().child(TOLERATIONS);
             validate_toleration_list(&Cursor::value_at(Some(&tolerations), &path), errors);
         }
@@ -83,7 +84,7 @@ fn validate_old_tolerations(annotations: &Cursor<'_>, errors: &mut FieldErrors) 
     }
 }
 
-/// Parses tolerations from JSON. Names of fields are case-insensitive, as Go reads a type without JSON names.
+/// Parses tolerations from JSON. Field names are case-insensitive, because the Go type does not define JSON names.
 fn read_tolerations(written: &str) -> Result<Value, String> {
     const FIELDS: [&str; 5] = ["key", "operator", "value", "effect", "tolerationSeconds"];
     let wrong = |value: &Value, place: &str| {
@@ -118,7 +119,7 @@ fn read_tolerations(written: &str) -> Result<Value, String> {
     Ok(Value::Array(read))
 }
 
-/// The profile that an annotation of AppArmor names (`ApparmorFieldForAnnotation`).
+/// Returns the profile that an AppArmor annotation refers to (`ApparmorFieldForAnnotation`).
 pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
     match annotation {
         "unconfined" => Some(json!({"type": "Unconfined"})),
@@ -130,7 +131,7 @@ pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
     }
 }
 
-/// Returns `true` if this is an integer of 32 bits without a leading zero or plus.
+/// Returns `true` for a 32-bit integer without a leading zero or plus sign.
 fn is_cost(cost: &str) -> bool {
     let first = cost.bytes().next().unwrap_or(b'+');
     first != b'+' && (first != b'0' || cost == "0") && cost.parse::<i32>().is_ok()

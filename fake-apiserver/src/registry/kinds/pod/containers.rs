@@ -11,13 +11,13 @@ use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Facts of the pod that its containers are checked against.
+/// Parts of a pod that its containers refer to.
 pub(super) struct Surroundings<'a> {
     /// The pod's spec.
     pub(super) spec: &'a Cursor<'a>,
     /// The valid volumes of the pod.
     pub(super) volumes: Volumes<'a>,
-    /// The names of its resource claims.
+    /// The names of the pod's resource claims.
     pub(super) claims: Vec<&'a str>,
 }
 
@@ -43,7 +43,7 @@ impl Surroundings<'_> {
         self.spec.is_set("os").then(|| self.spec.text("os.name"))
     }
 
-    /// Checks all three lists.
+    /// Checks all three lists of containers.
     pub(super) fn validate(&self, errors: &mut FieldErrors) {
         self.validate_containers(errors);
         self.validate_init_containers(errors);
@@ -94,7 +94,7 @@ impl Surroundings<'_> {
             } else if !name.is_empty() {
                 seen.insert(name);
             }
-            // the server numbers ports of every init container from the first
+            // as in kube-apiserver, errors have the path of the first init container
             for first in self.spec.items("initContainers").take(1) {
                 take_host_ports(&container, &mut BTreeSet::new(), &first, errors);
             }
@@ -137,7 +137,7 @@ impl Surroundings<'_> {
             }
             let detail = "cannot be set for an Ephemeral Container";
             for field in NOT_FOR_EPHEMERAL {
-                // the others are pointers and lists in Go, which an empty value sets, too
+                // the other fields are pointers and lists in Go, and are set even if they are empty
                 let is_set = match field {
                     "resources" => !container.is_empty(field),
                     _ => container.is_set(field),
@@ -227,8 +227,8 @@ fn validate_ports(container: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Reports host ports that are already taken (same protocol, address and number), and takes the others. Errors name the
-/// ports of the container `shown_in`.
+/// Reports host ports that are already taken (same protocol, address and number), and adds the others to `taken`.
+/// Errors have the path of the container `shown_in`.
 fn take_host_ports(
     container: &Cursor<'_>,
     taken: &mut BTreeSet<String>,
@@ -250,7 +250,7 @@ fn take_host_ports(
     }
 }
 
-/// Restart rules need a policy to fall back to.
+/// Checks that a container with restart rules also has a restart policy.
 fn require_restart_policy(container: &Cursor<'_>, errors: &mut FieldErrors) {
     if !container.is_set("restartPolicy") && !container.is_empty("restartPolicyRules") {
         let detail = "must specify restartPolicy when restart rules are used";
@@ -281,7 +281,7 @@ fn validate_restart_rules(container: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks an image with the rule of Pods: templates may have spaces around it.
+/// Checks that an image does not begin or end with spaces. Only Pods are checked; templates may have such images.
 pub(super) fn validate_image_spaces(container: &Cursor<'_>, errors: &mut FieldErrors) {
     let image = container.text("image");
     if image.trim() != image {

@@ -1,4 +1,4 @@
-//! The defaults of every pod spec, and the defaults of a Pod only (rule T1).
+//! The defaults of all pod specs, and additional defaults of Pods (rule T1).
 
 use super::volume_defaults::{default_pull_policy, default_references, default_volume};
 use crate::api::json::{Map, SmolStr, Value};
@@ -10,13 +10,13 @@ use crate::registry::types::edit::{
 /// The lists of containers of a pod spec.
 pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Defaults of `template` in a workload's spec; an absent template is created.
+/// Fills in the defaults of `template` in a workload's spec; an absent template is created.
 pub(crate) fn default_template(spec: &mut Map) {
     default_object(spec, "template");
     default_template_if_set(spec);
 }
 
-/// Defaults of `template` if it is set.
+/// Fills in the defaults of `template` if it is set.
 pub(crate) fn default_template_if_set(spec: &mut Map) {
     let Some(template) = object_mut(spec, "template") else {
         return;
@@ -25,7 +25,7 @@ pub(crate) fn default_template_if_set(spec: &mut Map) {
     default_pod_spec(ensure_object(template, "spec"));
 }
 
-/// Defaults of every pod spec, including templates.
+/// Fills in the defaults of any pod spec, including templates.
 pub(crate) fn default_pod_spec(spec: &mut Map) {
     default_text(spec, "dnsPolicy", "ClusterFirst");
     default_text(spec, "restartPolicy", "Always");
@@ -43,7 +43,7 @@ pub(crate) fn default_pod_spec(spec: &mut Map) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`. Both are returned, and the new one takes precedence.
+/// Sets `serviceAccountName` and `serviceAccount`, its old name, to the same value. The new field takes precedence.
 fn mirror_service_account(spec: &mut Map) {
     let read = Cursor::root(spec);
     let names = ["serviceAccountName", "serviceAccount"].map(|field| read.text(field));
@@ -104,7 +104,7 @@ fn default_http_get(handler: &mut Map) {
     }
 }
 
-/// Sets the defaults of a Pod that a template does not get: requests from limits, service links, host ports, a positive
+/// Sets the defaults that Pods get, but not templates: requests from limits, service links, host ports, a positive
 /// grace period.
 pub(crate) fn default_pod_alone(spec: &mut Map) {
     for list in ["initContainers", "containers"] {

@@ -7,7 +7,7 @@ use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Fields of the pod that an env variable may show.
+/// Pod fields that an environment variable may refer to.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -20,7 +20,7 @@ const ENV_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-/// The fields of a Pod that have a name in the downward API.
+/// Pod fields that are valid in a `fieldPath` of the downward API.
 const POD_FIELDS: [&str; 14] = [
     "metadata.annotations",
     "metadata.labels",
@@ -38,7 +38,7 @@ const POD_FIELDS: [&str; 14] = [
     "status.podIPs",
 ];
 
-/// The resources of a container that can be shown, sorted.
+/// Container resources that the downward API supports, sorted.
 const RESOURCES: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -163,7 +163,7 @@ fn subscripted(label: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Checks a reference to a resource of a container; in a volume the container must be named.
+/// Checks a reference to a resource of a container; in a volume, `containerName` is required.
 pub(super) fn validate_resource_ref(reference: &Cursor<'_>, in_volume: bool, errors: &mut FieldErrors) {
     let resource = reference.text("resource");
     let huge = resource.starts_with("requests.hugepages-") || resource.starts_with("limits.hugepages-");

@@ -9,7 +9,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{items_mut, object_mut};
 
-/// The path of the pod spec in an object of this resource.
+/// Returns the path of the pod spec in objects of this resource.
 fn spec_way(group: &str, resource: &str) -> Option<&'static str> {
     Some(match (group, resource) {
         ("", "pods") => "spec",
@@ -22,7 +22,7 @@ fn spec_way(group: &str, resource: &str) -> Option<&'static str> {
     })
 }
 
-/// Drops fields that depend on disabled gates from an object that is written.
+/// Drops fields that depend on disabled gates from a written object.
 pub(crate) fn drop_disabled(
     version: KubernetesVersion,
     (group, resource): (&str, &str),
@@ -47,7 +47,7 @@ pub(crate) fn drop_disabled(
             items_mut(spec, list).for_each(drop_stop_signal);
         }
     }
-    // Both gates are on from 1.37 on.
+    // The gates below are enabled by default since 1.37.
     if version >= KubernetesVersion::V1_37 {
         return;
     }
@@ -63,7 +63,7 @@ pub(crate) fn drop_disabled(
     }
 }
 
-/// A lifecycle without other fields is dropped, too.
+/// Drops `lifecycle.stopSignal`, and `lifecycle` if it is then empty.
 fn drop_stop_signal(container: &mut Map) {
     let Some(lifecycle) = object_mut(container, "lifecycle") else {
         return;

@@ -1,9 +1,9 @@
-//! Image references, to the extent that the default pull policy needs them: checks if a reference has the tag `latest`.
+//! Checks if image references have the tag `latest`, which determines the default pull policy.
 
 /// Maximum length of a repository's path, in bytes.
 const REPOSITORY_MAX: usize = 255;
 
-/// Default pull policy of an image: `Always` for `latest` and for no tag.
+/// Returns the default pull policy of an image: `Always` if its tag is `latest`, explicitly or by default.
 pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     if names_latest(image) { "Always" } else { "IfNotPresent" }
 }
@@ -34,7 +34,7 @@ fn names_latest(image: &str) -> bool {
     }
 }
 
-/// Returns `true` if the path without the domain has more than 255 bytes; names without a path are in `library`.
+/// Returns `true` if the path without the domain has more than 255 bytes; a name without a slash is in `library`.
 fn is_too_long(repository: &str) -> bool {
     let path = match repository.split_once('/') {
         Some((first, rest)) if is_domain_like(first) => rest.len(),
@@ -52,7 +52,7 @@ fn is_identifier(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Digests of other algorithms are refused.
+/// Returns `true` for a digest of SHA-256, SHA-384 or SHA-512; other algorithms are refused.
 fn is_digest(text: &str) -> bool {
     let Some((algorithm, hex)) = text.split_once(':') else {
         return false;
@@ -69,7 +69,7 @@ fn is_digest(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// `[domain/]component[/component…]`
+/// Returns `true` for the form `[domain/]component[/component…]`.
 fn is_repository(text: &str) -> bool {
     let path = match text.split_once('/') {
         Some((first, rest)) if is_domain_like(first) => {
@@ -106,7 +106,7 @@ fn is_domain(text: &str) -> bool {
         })
 }
 
-/// Lower-case words joined by `.`, `_`, `__` or any number of `-`.
+/// Returns `true` for lower-case words joined by `.`, `_`, `__` or any number of `-`.
 fn is_component(text: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();

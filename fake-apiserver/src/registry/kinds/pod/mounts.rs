@@ -1,11 +1,11 @@
-//! Volume mounts and devices of a container, and the paths that they allow.
+//! Volume mounts and block devices of a container, and checks of paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 
-/// The valid volumes of a pod by name, with a flag for claims, which devices require.
+/// The valid volumes of a pod by name. The flag is set for claims, the only volumes that block devices may refer to.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;
 
 /// Checks `volumeMounts` of a container.
@@ -33,7 +33,7 @@ pub(super) fn validate_mounts(container: &Cursor<'_>, volumes: &Volumes<'_>, err
             let detail = "must not already exist as a path in volumeDevices";
             errors.invalid(path, path.as_text(), detail);
         }
-        // The paths of the other fields lack the index, as the server's do.
+        // As in kube-apiserver, the paths of the other fields lack the index.
         let field = |name| list.at(name).in_other(mount.get(name));
         let (sub_path, expression) = (field("subPath"), field("subPathExpr"));
         descending(&sub_path, errors);
@@ -117,14 +117,14 @@ fn has_backsteps(path: &str) -> bool {
     path.split('/').any(|step| step == "..")
 }
 
-/// A path without `..`.
+/// Checks that a path does not contain `..`.
 pub(crate) fn no_backsteps(path: &Cursor<'_>, errors: &mut FieldErrors) {
     if has_backsteps(path.as_text()) {
         errors.invalid(path, path.as_text(), "must not contain '..'");
     }
 }
 
-/// A relative path without `..`.
+/// Checks that a path is relative and does not contain `..`.
 pub(super) fn descending(path: &Cursor<'_>, errors: &mut FieldErrors) {
     if path.as_text().starts_with('/') {
         errors.invalid(path, path.as_text(), "must be a relative path");
@@ -132,7 +132,7 @@ pub(super) fn descending(path: &Cursor<'_>, errors: &mut FieldErrors) {
     no_backsteps(path, errors);
 }
 
-/// A relative path that does not refer to reserved files.
+/// Checks that a path is relative, and that its first part does not begin with `..`, as names of reserved files do.
 pub(super) fn not_reserved(path: &Cursor<'_>, errors: &mut FieldErrors) {
     descending(path, errors);
     if path.as_text().starts_with("..") && !path.as_text().starts_with("../") {

@@ -27,7 +27,7 @@ impl File {
         }
     }
 
-    /// Returns `true` if one is the other, or the directory that the other is in.
+    /// Returns `true` if the paths are equal, or if one is a directory that contains the other.
     fn overlaps(&self, other: &File) -> bool {
         let is_in = |path: &str, directory: &str| {
             let rest = path.strip_prefix(directory);
@@ -38,7 +38,7 @@ impl File {
     }
 }
 
-/// Warns of the overlaps in the volumes of a pod.
+/// Adds warnings about overlapping paths within each volume of a pod.
 pub(super) fn warn_of_overlaps(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     for volume in spec.items("volumes") {
         let name = volume.text("name");
@@ -73,7 +73,7 @@ fn described(what: &str, name: &str, field: &str) -> String {
     }
 }
 
-/// The files of the first source that an entry of a projected volume has.
+/// Returns the files of an entry in a projected volume. Only its first source counts.
 fn projected_files(entry: &Cursor<'_>) -> Vec<File> {
     for (source, what, field) in [
         ("configMap", "ConfigMap", "name"),

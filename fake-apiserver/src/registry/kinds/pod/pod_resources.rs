@@ -1,4 +1,4 @@
-//! Resources of the whole pod, and the quality of service that all of them give.
+//! Resources of the whole pod, and its QoS class.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, object_mut};
 use crate::registry::types::quantity::Quantity;
 
-/// Returns `true` if `resources.requests` or `.limits` of a pod spec's own `resources` may name the resource.
+/// Returns `true` if the resource can be requested and limited for the whole pod.
 pub(super) fn is_pod_level(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
@@ -42,8 +42,8 @@ pub(super) fn default_pod_resources(spec: &mut Map) {
     }
 }
 
-/// Returns the sum of the containers' requests or limits: of the running ones, or more if one init container needs
-/// more. The result is the amount with its text.
+/// Returns the requests or limits (`which`) of all containers for a resource: the sum over the containers that run at
+/// the same time, or the amount for an init container if it is higher. The text is the amount in its printed form.
 pub(crate) fn requested(spec: &Cursor<'_>, which: &str, resource: &str) -> Option<(Quantity, String)> {
     let asked = |container: &Cursor<'_>| -> Option<(Quantity, String)> {
         let asked = container.at("resources");
@@ -83,7 +83,7 @@ fn sum(so_far: Option<(Quantity, String)>, own: (Quantity, String)) -> (Quantity
     }
 }
 
-/// `status.qosClass` of a pod (rule C5).
+/// Returns the value of `status.qosClass` (rule C5).
 pub(crate) fn quality_of_service(spec: &Cursor<'_>) -> &'static str {
     let mut compute = Compute::default();
     match spec.map("resources") {
@@ -114,12 +114,12 @@ pub(crate) fn quality_of_service(spec: &Cursor<'_>) -> &'static str {
     }
 }
 
-/// CPU and memory that a pod requests.
+/// Total CPU and memory of a pod, for its QoS class.
 #[derive(Default)]
 struct Compute {
     requests: BTreeMap<&'static str, Quantity>,
     limits: BTreeMap<&'static str, Quantity>,
-    /// Set if some `resources` do not limit both.
+    /// Set if a container does not limit both.
     lacks_limits: bool,
 }
 
@@ -130,7 +130,7 @@ impl Compute {
     }
 }
 
-/// Adds the requested CPU and memory; returns how many of the two were set. Zero does not count.
+/// Adds the amounts of CPU and memory to the totals; returns how many of the two were set. Zero counts as unset.
 fn add_compute(from: &Cursor<'_>, to: &mut BTreeMap<&'static str, Quantity>) -> usize {
     let mut named = 0;
     for name in ["cpu", "memory"] {

@@ -13,7 +13,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 
-/// Metadata that a subresource does not change.
+/// Metadata that writes of these subresources do not change.
 const KEPT_METADATA: [&str; 6] = [
     "deletionTimestamp",
     "generation",
@@ -30,7 +30,7 @@ const STATUS_LISTS: [&str; 3] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Sets every field of a status that is always shown.
+/// Fills in the fields of a status that are always encoded.
 pub(super) fn default_status(status: &mut Map) {
     let read = Cursor::root(status);
     let address = read.text("podIP");
@@ -39,7 +39,7 @@ pub(super) fn default_status(status: &mut Map) {
         .first()
         .map(|first| first["ip"].as_str().unwrap_or_default())
     {
-        // the single address takes precedence over a list that starts with another
+        // `podIP` takes precedence over a list that begins with another address
         Some(first) if address.is_empty() => {
             let first = first.to_owned();
             default_text(status, "podIP", &first);
@@ -85,7 +85,7 @@ fn default_container_status(container: &mut Map) {
 pub(super) fn prepare_created(pod: &mut Object, now: &str) {
     let read = Cursor::root(pod);
     let spec = read.at("spec");
-    // `GetPodQOS` returns the class in the status of the body, if there is one.
+    // `GetPodQOS` returns the class in the status of the request, if it is set.
     let quality = match read.text("status.qosClass") {
         "" => quality_of_service(&spec),
         given => given,
@@ -122,7 +122,7 @@ pub(super) fn prepare_created(pod: &mut Object, now: &str) {
     }
 }
 
-/// Warnings about annotations that name an AppArmor profile that the fields do not; the field is then filled in.
+/// Returns warnings about annotations with AppArmor profiles that the fields lack. The fields are filled in later.
 pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
     let profiles = annotated_profiles(pod);
     let pod = Cursor::root(pod);
@@ -136,9 +136,9 @@ pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
         .collect()
 }
 
-/// Returns the AppArmor profiles that annotations set for containers without this field, by the container's name: the
-/// annotation's key and the profile, which is `None` if the annotation is invalid. An annotation equal to the pod's own
-/// field is omitted (`applyAppArmorVersionSkew`).
+/// Returns the AppArmor profiles that annotations set for containers without this field, by the container's name. Each
+/// has the annotation's key and the profile, which is `None` if the annotation is invalid. Annotations that equal the
+/// pod's field are omitted (`applyAppArmorVersionSkew`).
 fn annotated_profiles(pod: &Object) -> BTreeMap<String, (String, Option<Value>)> {
     let pod = Cursor::root(pod);
     let (spec, annotations) = (pod.at("spec"), pod.at("metadata.annotations"));
@@ -168,7 +168,7 @@ fn is_right_profile(profile: &Value) -> bool {
     errors.is_empty()
 }
 
-/// Writes the labels that `matchLabelKeys` names into the label selectors of the same term.
+/// Adds the labels with the keys in `matchLabelKeys` and `mismatchLabelKeys` to the label selector of the same term.
 fn complete_selectors(spec: &mut Map, labels: &Map) {
     for constraint in items_mut(spec, "topologySpreadConstraints") {
         add_label_keys(constraint, "matchLabelKeys", "In", labels);
@@ -221,7 +221,7 @@ fn has_volume_status(status: &Cursor<'_>) -> bool {
     containers.any(|it| it.items("volumeMounts").any(|mount| mount.is_set(VOLUME_STATUS)))
 }
 
-/// Keeps the fields that a writer of `/status` may omit.
+/// Restores the fields that a write of `/status` may omit, and drops fields that depend on disabled gates.
 pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
     if let Some(old_meta) = old.metadata() {
         copy_field(old_meta, pod.metadata_mut(), "ownerReferences");

@@ -1,4 +1,4 @@
-//! Values in field errors for which the server prints its internal types, with Go's field names.
+//! Prints values in field errors like kube-apiserver's internal types, with Go's field names.
 
 use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::cursor::Cursor;
@@ -22,7 +22,7 @@ const IRREGULAR: [(&str, &str); 15] = [
     ("ttlSecondsAfterFinished", "TTLSecondsAfterFinished"),
 ];
 
-/// Maps with keys of users, which are printed unchanged.
+/// Maps with user-defined keys, which are printed unchanged.
 const USER_KEYS: [&str; 7] = [
     "labels",
     "annotations",
@@ -33,8 +33,8 @@ const USER_KEYS: [&str; 7] = [
     "overhead",
 ];
 
-/// The value with Go's field names. Selectors and metadata keep their names, because their internal types are the same.
-/// Absent fields remain absent; Go would print them as null or zero.
+/// Returns the value with Go's field names. Selectors and metadata keep their names, because their internal types are
+/// the same. Absent fields remain absent; Go would print them as null or zero.
 pub(crate) fn go_names(value: &Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(fields.iter().map(|(key, value)| go_field(key, value)).collect()),

@@ -116,7 +116,7 @@ fn validate_stop_signal(signal: &Cursor<'_>, system: Option<&str>, errors: &mut 
     }
 }
 
-/// The names of Linux' signals, sorted.
+/// Returns the names of the Linux signals, sorted.
 fn linux_signals() -> Vec<String> {
     const NAMED: [&str; 35] = [
         "ABRT", "ALRM", "BUS", "CHLD", "CLD", "CONT", "FPE", "HUP", "ILL", "INT", "IO", "IOT", "KILL", "PIPE", "POLL",

@@ -6,12 +6,12 @@ use crate::registry::types::check::NEGATIVE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Owner of the resources: names are restricted further for the whole pod.
+/// Owner of the resources. The whole pod supports fewer resources than a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The resources of one container, or the overhead.
     Container,
-    /// Of the pod.
+    /// The resources of the whole pod.
     Pod,
 }
 
@@ -50,7 +50,7 @@ const WHOLE: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-/// Checks `requests`, `limits` and `claims`; `claims` of the pod are the names of its resource claims.
+/// Checks `requests`, `limits` and `claims`. The parameter `claims` lists the names of the pod's resource claims.
 pub(super) fn validate_resources(resources: &Cursor<'_>, owner: Owner, claims: &[&str], errors: &mut FieldErrors) {
     let (limits, requests) = (resources.at("limits"), resources.at("requests"));
     for (name, amount) in limits.entries("") {
@@ -91,7 +91,7 @@ fn validate_entry(name: &str, amount: &Cursor<'_>, owner: Owner, errors: &mut Fi
     validate_quantity_value(name, amount, errors);
 }
 
-/// `ValidateResourceQuantityValue`: not negative, and whole if the resource is counted.
+/// `ValidateResourceQuantityValue`: the amount must not be negative, and must be an integer if the resource is counted.
 pub(crate) fn validate_quantity_value(name: &str, amount: &Cursor<'_>, errors: &mut FieldErrors) {
     let written = amount.as_text();
     let Some(parsed) = read(written) else {

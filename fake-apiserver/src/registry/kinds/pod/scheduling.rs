@@ -47,7 +47,7 @@ fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Validates a NodeSelector of another kind (Go's `ValidateNodeSelector`).
+/// Checks a NodeSelector in an object of another kind (Go's `ValidateNodeSelector`).
 pub(crate) fn validate_node_selector(selector: &Cursor<'_>, errors: &mut FieldErrors) {
     let terms = selector.at("nodeSelectorTerms");
     if terms.is_empty("") {
@@ -158,7 +158,7 @@ fn validate_label_keys(term: &Cursor<'_>, errors: &mut FieldErrors) {
         let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
         let place = matched().enumerate().filter(|(_, it)| *it == key).last();
         if let Some((index, _)) = place.filter(|_| known.contains(key)) {
-            // the path lacks the field, as the server's does
+            // as in kube-apiserver, the path lacks the field
             let detail = "exists in both matchLabelKeys and labelSelector";
             errors.invalid(term.path().index(index), key, detail);
         }

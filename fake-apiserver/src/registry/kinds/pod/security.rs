@@ -112,7 +112,7 @@ fn validate_seccomp(context: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Prints a seccomp profile as Go does, with its type as a value instead of a pointer.
+/// Prints a seccomp profile like Go. Its type is not a pointer, so an unset type is an empty text.
 fn profile_as_printed(profile: &Cursor<'_>) -> String {
     let mut shown = profile.map_or_empty("").clone();
     default_value(&mut shown, "type", "");

@@ -121,7 +121,7 @@ fn validate_extended_claim(claim: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut F
     }
 }
 
-/// A terminated container may run again only if its restart policy permits it.
+/// Checks that a terminated container only runs again if its restart policy permits it.
 fn validate_transitions(
     statuses: &Cursor<'_>,
     old_statuses: &Cursor<'_>,
@@ -153,7 +153,7 @@ fn validate_transitions(
     }
 }
 
-/// Returns `true` if a rule of some container restarts all of them.
+/// Returns `true` if a container has a rule that restarts all containers.
 fn all_could_restart(spec: &Cursor<'_>) -> bool {
     let mut containers = ["containers", "initContainers"]
         .iter()
@@ -208,11 +208,11 @@ fn validate_claim_statuses(status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut 
     }
 }
 
-/// Checks addresses of at most one of each family (`validatePodIPs`, `validateHostIPs`).
+/// Checks a list of addresses with at most one for each IP family (`validatePodIPs`, `validateHostIPs`).
 fn validate_addresses(addresses: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let kept: Vec<Value> = old.maps("").filter_map(|it| it.get("ip").cloned()).collect();
     for entry in addresses.items("") {
-        // the path lacks the field, as the server's does
+        // as in kube-apiserver, the path lacks the field
         entry.in_other(entry.get("ip")).check_legacy_ip(&kept, errors);
     }
     let parsed: Vec<_> = addresses.items("").map(|it| parse_sloppy(it.text("ip"))).collect();

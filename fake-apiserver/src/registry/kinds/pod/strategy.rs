@@ -10,7 +10,7 @@ use crate::registry::types::net::warn_of_ip;
 
 use super::{admission, defaults, prepare, status, update, validation, warnings};
 
-/// Pods.
+/// The strategy of Pods.
 #[derive(Debug)]
 pub(crate) struct PodStrategy;
 
@@ -38,7 +38,7 @@ impl Strategy for PodStrategy {
                 aliases: &[("spec.host", "spec.nodeName")],
                 refusal: "field label not supported: {}",
             },
-            // Its class of quality of service counts.
+            // `status.qosClass` of a new Pod is kept.
             keeps_status_on_create: true,
             ..Facts::DEFAULT
         }
@@ -107,7 +107,7 @@ impl Strategy for PodStrategy {
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        // a binding sets the node without a new generation
+        // a binding sets the node, but does not increment the generation
         let (object, old) = (Cursor::root(object), Cursor::root(old));
         !object.at("spec").same_but(&old.at("spec"), &["nodeName"])
     }

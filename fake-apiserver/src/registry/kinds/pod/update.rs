@@ -70,7 +70,7 @@ pub(super) fn validate_update(pod: &Object, old: &Object, errors: &mut FieldErro
     }
 }
 
-/// The new spec with the old values of mutable fields, so that every remaining difference is an error.
+/// Returns the new spec with the old values of mutable fields, so that every remaining difference is an error.
 fn without_changeable(spec: &Cursor<'_>, new: &Map, old_spec: &Cursor<'_>, old: &Map, errors: &mut FieldErrors) -> Map {
     let mut rest = new.clone();
     for name in ["containers", "initContainers"] {
@@ -92,7 +92,7 @@ fn without_changeable(spec: &Cursor<'_>, new: &Map, old_spec: &Cursor<'_>, old: 
     rest
 }
 
-/// While a pod has scheduling gates, its node selection may be narrowed.
+/// Checks and restores the node selection of a pod with scheduling gates, which may be narrowed.
 fn restore_gated(rest: &mut Map, old: &Map, spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let selector = spec.at("nodeSelector");
     if !spec.same(old_spec, "nodeSelector") {
@@ -176,7 +176,7 @@ pub(super) fn validate_ephemeral_containers(pod: &Object, old: &Object, errors: 
     let containers = new.at("spec.ephemeralContainers");
     for old in was.items("spec.ephemeralContainers") {
         let name = old.text("name");
-        // of several containers with one name the last one is used
+        // if several containers have this name, the last one is compared
         match containers
             .items("")
             .filter(|container| container.text("name") == name)
@@ -314,10 +314,10 @@ fn validate_kept(now: &Cursor<'_>, was: &Cursor<'_>, whose: &str, errors: &mut F
     }
 }
 
-/// Returns `true` if the containers are the same but for CPU and memory.
+/// Returns `true` if the containers are equal except for CPU and memory.
 fn only_compute_changed(container: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let (now, was) = (container.at("resources"), old.at("resources"));
-    // the server ignores the claims of the new container in the comparison
+    // kube-apiserver ignores the claims of the new container in the comparison
     container.same_but(old, &["resources"]) && same_but_compute(&now, &was) && was.is_empty("claims")
 }
 

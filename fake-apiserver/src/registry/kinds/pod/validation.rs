@@ -21,21 +21,21 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::net::validate_ip;
 use crate::registry::types::{labels, names};
 
-/// Seconds in 32 bits, at least one.
+/// Range of positive 32-bit numbers of seconds.
 const SECONDS: (i64, i64) = (1, 2_147_483_647);
 
 /// The template of a workload, with the differences in its validation.
 pub(crate) struct Template<'a> {
-    /// `spec.template`
+    /// The template itself, which is usually `spec.template`.
     pub(crate) template: Cursor<'a>,
     /// Names under which a StatefulSet mounts claims.
     pub(crate) claims: BTreeSet<&'a str>,
-    /// Set if the controller sets host name and subdomain itself.
+    /// Set if the controller itself sets the hostname and subdomain of the pods.
     pub(crate) names_pods: bool,
 }
 
 impl<'a> Template<'a> {
-    /// The template in `spec`, as in most workloads.
+    /// Returns the template in `spec`, with the usual validation.
     pub(crate) fn of(spec: &'a Cursor<'a>) -> Self {
         Self {
             template: spec.at("template"),
@@ -44,7 +44,7 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// Checks the labels and annotations of the template, which the server shows as if they were the template's own.
+    /// Checks the labels and annotations of the template. As in kube-apiserver, the paths in errors lack `metadata`.
     pub(crate) fn validate_metadata(&self, errors: &mut FieldErrors) {
         let template = &self.template;
         let labels = template.at("labels").in_other(template.get("metadata.labels"));
@@ -90,7 +90,7 @@ pub(super) fn validate_created(pod: &Object, errors: &mut FieldErrors) {
     validate_profile_annotations(&pod.at("metadata.annotations"), &spec, errors);
 }
 
-/// Checks a Pod, new or not.
+/// Checks a new or updated Pod.
 pub(super) fn validate_pod(pod: &Object, errors: &mut FieldErrors) {
     let (none, name) = (BTreeSet::new(), pod.name());
     let pod = Cursor::root(pod);
@@ -342,7 +342,7 @@ fn validate_dns_config(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the error for an integer that leaves 32 bits.
+/// Returns the error for an integer that is negative or exceeds 32 bits.
 pub(super) fn deadline_range() -> String {
     between((0, SECONDS.1))
 }

@@ -1,4 +1,4 @@
-//! Claims that a pod or a StatefulSet creates from a template.
+//! Specs of PersistentVolumeClaims, and templates of claims in pods and StatefulSets.
 
 use super::amount::read;
 use crate::api::field::FieldErrors;
@@ -9,7 +9,7 @@ use crate::registry::types::labels;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// Metadata that a template of a claim may not have, in Go's order of fields and as errors spell them.
+/// Metadata that a claim template may not have, in Go's order of fields, with the spelling in errors.
 const FORBIDDEN_METADATA: [(&str, &str); 13] = [
     ("name", "name"),
     ("generateName", "generateName"),
@@ -37,7 +37,7 @@ pub(crate) fn validate_template_meta(meta: &Cursor<'_>, errors: &mut FieldErrors
     labels::validate_annotations(&meta.at("annotations"), errors);
     labels::validate_labels(&meta.at("labels"), errors);
     for (field, called) in FORBIDDEN_METADATA {
-        // a grace period is a pointer, so that 0 is set, too; no other number is
+        // a generation of 0 counts as unset; a grace period of 0 is set, because it is a pointer in Go
         let is_zero = field == "generation" && meta.integer(field) == Some(0);
         if !meta.is_empty(field) && !is_zero {
             errors.forbidden(meta.at(called), "cannot be set");
@@ -93,7 +93,7 @@ fn validate_data_source(source: &Cursor<'_>, errors: &mut FieldErrors) {
 
 fn validate_both_sources(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let (source, reference) = (spec.at("dataSource"), spec.at("dataSourceRef"));
-    // Go shows a path as a struct without exported fields.
+    // Go prints a path here, which is a struct without exported fields.
     let shown = Map::new;
     if !reference.is_empty("namespace") {
         let detail = "may not be specified when dataSourceRef.namespace is specified";

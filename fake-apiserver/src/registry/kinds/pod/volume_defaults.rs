@@ -8,7 +8,7 @@ use crate::registry::types::edit::{default_object, default_text, default_value, 
 /// The mode of files from Secrets, ConfigMaps and the downward API: 0644.
 const FILE_MODE: i64 = 420;
 
-/// Defaults of one volume; one without a source is an `emptyDir`.
+/// Fills in the defaults of a volume. A volume without a source becomes an `emptyDir`.
 pub(super) fn default_volume(volume: &mut Map) {
     if !volume.iter().any(|(key, value)| key != "name" && !value.is_null()) {
         volume.insert("emptyDir".into(), Value::Object(Map::new()));
@@ -34,7 +34,7 @@ pub(super) fn default_volume(volume: &mut Map) {
     default_storage_systems(volume);
 }
 
-/// Defaults of a PersistentVolumeClaim's spec.
+/// Fills in the defaults of the spec of a PersistentVolumeClaim.
 pub(crate) fn default_claim_spec(claim: &mut Map) {
     default_object(claim, "resources");
     default_value(claim, "volumeMode", "Filesystem");
@@ -69,7 +69,7 @@ pub(crate) fn default_storage_systems(volume: &mut Map) {
     }
 }
 
-/// Sets the pull policy from the image, if it is unset.
+/// Sets the field `policy`, if it is unset, to the default pull policy of the field `image`.
 pub(super) fn default_pull_policy(owner: &mut Map, policy: &str, image: &str) {
     let read = Cursor::root(owner);
     if read.is_empty(policy) {
@@ -78,7 +78,7 @@ pub(super) fn default_pull_policy(owner: &mut Map, policy: &str, image: &str) {
     }
 }
 
-/// Defaults of `fieldRef` and `resourceFieldRef`, in env variables and in downward API volumes.
+/// Fills in the defaults of `fieldRef` and `resourceFieldRef`, in environment variables and downward API volumes.
 pub(super) fn default_references(source: &mut Map) {
     if let Some(field) = object_mut(source, "fieldRef") {
         default_text(field, "apiVersion", "v1");

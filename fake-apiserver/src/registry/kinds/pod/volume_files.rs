@@ -5,7 +5,7 @@ use super::mounts::not_reserved;
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 
-/// Fields of the pod that a volume may show.
+/// Pod fields that a downward API volume may refer to.
 const VOLUME_FIELDS: [&str; 5] = [
     "metadata.name",
     "metadata.namespace",
@@ -14,7 +14,7 @@ const VOLUME_FIELDS: [&str; 5] = [
     "metadata.uid",
 ];
 
-/// Checks `items` of a Secret or ConfigMap: keys and the paths they become.
+/// Checks the keys, paths and modes in `items` of a Secret or ConfigMap.
 pub(super) fn validate_key_paths(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     for item in settings.items("items") {
         item.at("key").check_required(errors);

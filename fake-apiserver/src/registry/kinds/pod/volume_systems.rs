@@ -6,10 +6,10 @@ use crate::api::json::Map;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Error for the number of a partition.
+/// Error for an invalid partition number.
 const PARTITION: &str = "must be between 1 and 255, inclusive";
 
-/// Checks the settings of `source`.
+/// Checks the settings of the volume source `source`.
 pub(crate) fn validate_system(source: &str, settings: &Cursor<'_>, errors: &mut FieldErrors) {
     let needed: &[&str] = match source {
         "glusterfs" => &["endpoints", "path"],
@@ -93,7 +93,7 @@ fn validate_csi(settings: &Cursor<'_>, errors: &mut FieldErrors) {
         driver.check_name(|it| names::dns1123_subdomain(&it.to_lowercase(), false), errors);
     }
     if settings.is_set("nodePublishSecretRef") && settings.at("nodePublishSecretRef.name").check_required(errors) {
-        // The server shows a wrong name as one of the volume.
+        // As in kube-apiserver, errors have the path of a field `name` of the source.
         let name = settings.at("name").in_other(settings.get("nodePublishSecretRef.name"));
         name.check_name(|it| names::dns1123_subdomain(it, false), errors);
     }
@@ -137,7 +137,7 @@ pub(crate) fn validate_initiator(initiator: &Cursor<'_>, form: &str, errors: &mu
     }
 }
 
-/// One character, followed by this number of letters or digits.
+/// Returns `true` for one character that is followed by `length` letters or digits.
 fn is_number(rest: &str, length: usize) -> bool {
     let mut characters = rest.chars();
     characters.next().is_some()
@@ -145,7 +145,7 @@ fn is_number(rest: &str, length: usize) -> bool {
         && characters.all(|character| character.is_ascii_alphanumeric())
 }
 
-/// `iqn.YYYY-MM.`, the naming authority, a colon and a string of the authority.
+/// Returns `true` for `iqn.YYYY-MM.`, followed by the naming authority, a colon and a string of the authority.
 fn is_qualified_initiator(name: &str) -> bool {
     let parts = name.strip_prefix("iqn.").and_then(|rest| rest.split_once('.'));
     let Some((date, rest)) = parts else {

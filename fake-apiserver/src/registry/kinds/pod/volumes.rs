@@ -46,7 +46,7 @@ const SOURCES: [(&str, &str); 30] = [
     ("image", "image"),
 ];
 
-/// The kinds of host paths, sorted.
+/// The types of host paths, sorted.
 const HOST_PATH_TYPES: [&str; 8] = [
     "",
     "BlockDevice",
@@ -58,14 +58,14 @@ const HOST_PATH_TYPES: [&str; 8] = [
     "Socket",
 ];
 
-/// Owner of the volumes.
+/// The Pod or template that has the volumes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner<'a> {
     /// The pod's name; empty in templates.
     pub(super) name: &'a str,
     /// Set for a Pod, not a template.
     pub(super) is_pod: bool,
-    /// Set for a Pod that mirrors one of a kubelet's own.
+    /// Set for a mirror pod, which represents a static pod of a kubelet.
     pub(super) is_mirror: bool,
     /// Names under which a StatefulSet mounts claims instead of volumes of the same name.
     pub(super) claims: &'a BTreeSet<&'a str>,
@@ -131,7 +131,7 @@ fn validate_volume<'a>(
     }
 }
 
-/// A volume may not name the claim that another volume of the pod creates.
+/// Checks that a volume does not refer to the claim that another volume of the pod creates.
 fn validate_claim_name(claim: &Cursor<'_>, spec: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErrors) {
     let rest = claim
         .as_text()
@@ -192,7 +192,7 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
     }
 }
 
-/// The total length of the names that identify an iSCSI volume is limited, even if the volume has another source, too.
+/// Checks the total length of an iSCSI volume's name and target portal, even if the volume also has another source.
 fn validate_portal_length(volume: &Cursor<'_>, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
     let (name, portal) = (volume.text("name"), iscsi.text("targetPortal"));
     if iscsi.is_set("initiatorName") && name.len() + 1 + portal.len() > 64 {

@@ -12,7 +12,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 use crate::registry::types::net::warn_of_ip;
 
-/// Use of the names of a kind's objects, if the names should be valid labels.
+/// Use of a workload's name in warnings, for workloads that derive the names of Pods from it.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";
 
 const DEPRECATED_LABELS: [(&str, &str); 8] = [
@@ -62,7 +62,8 @@ const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Deprecated sources in the order of their warnings, interleaved with the warnings about an ephemeral claim.
+/// Deprecated volume sources, in the order of their warnings. `ephemeral` marks the position of the warnings about
+/// claim templates.
 const DEPRECATED_VOLUMES: [(&str, &str, &str); 10] = [
     (
         "photonPersistentDisk",
@@ -106,8 +107,8 @@ pub(super) fn of_pod(pod: &Object) -> Vec<String> {
     warnings
 }
 
-/// Warnings about a workload with its template at `way`, if it is new or `changed`. `naming` is the use of the names of
-/// its objects.
+/// Returns the warnings about a workload. The template at `way` is checked if the workload is new or `changed`; the
+/// name is checked if it is new and `naming`, the use of the name, is not empty.
 pub(crate) fn of_workload(
     object: &Object,
     old: Option<&Object>,
@@ -202,7 +203,7 @@ fn of_template(template: &Cursor<'_>, is_template: bool, warnings: &mut Vec<Stri
     }
 }
 
-/// Warnings about the spec of a PersistentVolumeClaim (`GetWarningsForPersistentVolumeClaimSpec`).
+/// Adds warnings about the spec of a PersistentVolumeClaim (`GetWarningsForPersistentVolumeClaimSpec`).
 pub(crate) fn of_claim(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     for which in ["resources.requests", "resources.limits"] {
         warn_fraction(&spec.at(which), "storage", warnings);
@@ -234,7 +235,7 @@ fn warn_app_armor(
     }
 }
 
-/// `path: text`
+/// Adds a warning of the form `path: text`.
 fn warn(place: Cursor<'_>, text: &str, warnings: &mut Vec<String>) {
     warnings.push(format!("{}: {text}", place.path()));
 }

@@ -27,7 +27,7 @@ const CONTAINER_FIELDS: [&str; 10] = [
     "runAsGroup",
 ];
 
-/// The containers of all three lists.
+/// Returns the containers of all three lists.
 pub(super) fn containers<'a>(spec: &'a Cursor<'a>) -> impl Iterator<Item = Cursor<'a>> {
     CONTAINER_LISTS.into_iter().flat_map(|list| spec.items(list))
 }

@@ -17,8 +17,8 @@ use crate::registry::types::net;
 
 const SINGLE_STACK: &str = "SingleStack";
 
-/// Fills in the fields that the server allocates, and drops fields that a changed type no longer needs. The error is
-/// not about a field.
+/// Fills in the fields that the server allocates, and drops fields that a changed type no longer needs. Errors that do
+/// not concern a field are returned as `Err`.
 pub(super) fn allocate(
     object: &mut Object,
     old: Option<&Object>,
@@ -320,7 +320,7 @@ fn allocate_cluster_ip(
     Ok(())
 }
 
-/// Reason why a Service without a name gets no address: the IPAddress would refer to it.
+/// Returns the error of allocating an address for a Service without a name, which the IPAddress must refer to.
 fn nameless(ip: &str) -> String {
     format!("IPAddress.networking.k8s.io \"{ip}\" is invalid: spec.parentRef.name: Required value")
 }
@@ -339,7 +339,8 @@ fn free_ip(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     })
 }
 
-/// `Allocate` of an address that the client requests. A dry run checks only one range and ignores other Services.
+/// `Allocate`: returns the reason why an address that the client requests cannot be allocated. A dry run only checks
+/// one range, and ignores other Services.
 fn wrong_ip(ip: &str, old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     let address = net::parse_sloppy(ip)?;
     let ranges = ranges(context);

@@ -1,5 +1,5 @@
-//! Checks of a Service's addresses and IP families (`ValidateServiceClusterIPsRelatedFields` and its twins for updates
-//! in `pkg/apis/core/validation`).
+//! Checks of a Service's addresses and IP families (`ValidateServiceClusterIPsRelatedFields` and its counterparts for
+//! updates in `pkg/apis/core/validation`).
 
 use std::net::IpAddr;
 
@@ -62,7 +62,7 @@ pub(super) fn validate_cluster_ips(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, 
     }
 }
 
-/// Returns `true` if all are addresses, or if `None` is the only value.
+/// Checks the addresses. Returns `true` if all of them are valid, or if `None` is the only value.
 fn are_addresses(ips: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) -> bool {
     let mut are_valid = true;
     let len = ips.list("").len();
@@ -104,7 +104,7 @@ fn change(now: &Cursor<'_>, former: &[Value], ips: &Cursor<'_>, unset: &str, err
     let is_families = now.path() != ips.path();
     if items.len() == former.len() {
         for (index, _) in items.iter().zip(former).enumerate().filter(|(_, (a, b))| a != b) {
-            // An error of families always names the first one.
+            // Errors about families always have the index of the first one.
             let index = if is_families { 0 } else { index };
             errors.invalid(now.path().index(index), now.to_value(), CHANGED);
         }

@@ -21,7 +21,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::{names, net};
 
-/// Default time for which a client stays with its backend, in seconds.
+/// Default timeout of session affinity, in seconds.
 const AFFINITY_SECONDS: i64 = 10_800;
 
 /// The strategy of Services.
@@ -140,7 +140,7 @@ fn default_spec(spec: &mut Map) {
     }
 }
 
-/// Returns `true` if traffic from outside reaches the Service, so that it has a policy for it.
+/// Returns `true` if the Service accepts external traffic, and so has an `externalTrafficPolicy`.
 fn is_externally_accessible(spec: &Cursor<'_>) -> bool {
     match spec.text("type") {
         "LoadBalancer" | "NodePort" => true,

@@ -36,7 +36,7 @@ impl Operation<'_> {
         Ok(())
     }
 
-    /// Allocates a free port; a dry run returns one past the range.
+    /// Allocates a free port. A dry run returns a port number above the range.
     fn allocate_next(&mut self) -> Result<i64, String> {
         let port = if self.context.dry_run {
             self.own.iter().max().unwrap_or(&32_768) + 1
@@ -49,7 +49,7 @@ impl Operation<'_> {
     }
 }
 
-/// Allocates the node ports and the port of health checks. The error is not about a field.
+/// Allocates the node ports and the port of health checks. Errors that do not concern a field are returned as `Err`.
 pub(super) fn allocate(
     spec: &mut Map,
     old: Option<&Cursor<'_>>,
@@ -88,7 +88,7 @@ pub(super) fn allocate(
     Ok(())
 }
 
-/// A refused port: its index, its number and the reason.
+/// The refused port, if any: its index, its number and the reason.
 type Refused = Option<(usize, i64, String)>;
 
 fn full(why: String) -> Status {

@@ -41,7 +41,7 @@ impl std::str::FromStr for ClusterRange {
             .parse()
             .map_err(|_| format!("{address:?} is not an IPv4 address"))?;
         let prefix: u32 = prefix.parse().map_err(|_| format!("{prefix:?} is no prefix length"))?;
-        // Within the sizes that kube-apiserver accepts, and with room for two Services.
+        // These are sizes that kube-apiserver accepts, with at least two usable addresses.
         if !(12..=30).contains(&prefix) {
             return Err(format!("the prefix length must be from 12 to 30, not {prefix}"));
         }
@@ -51,23 +51,23 @@ impl std::str::FromStr for ClusterRange {
 }
 
 impl ClusterRange {
-    /// The first usable address of the range: it belongs to the Service `default/kubernetes`.
+    /// Returns the first usable address of the range, which belongs to the Service `default/kubernetes`.
     pub(crate) fn first_ip(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.first.to_bits() | 1)
     }
 
-    /// The address of the network itself, which a dry run returns.
+    /// Returns the address of the network itself, which a dry run allocates.
     pub(super) fn network(self) -> Ipv4Addr {
         self.first
     }
 
-    /// Number of addresses in the range, without the first and the last.
+    /// Returns the number of addresses in the range, without the first and the last.
     pub(super) fn len(self) -> u64 {
         (1 << (32 - self.prefix)) - 2
     }
 
-    /// Number of addresses at the beginning that are allocated last, so that clients can request them
-    /// (`calculateRangeOffset`).
+    /// Returns the number of addresses at the beginning of the range that are only allocated when the others are in
+    /// use, so that clients can request them (`calculateRangeOffset`).
     pub(super) fn reserved(self) -> u64 {
         reserved(1 << (32 - self.prefix), (16, 256, 16))
     }
@@ -90,8 +90,8 @@ impl ClusterRange {
     }
 }
 
-/// The ranges of the stored ServiceCIDRs that are not being deleted, in the order of their names; the default if the
-/// list is empty.
+/// Returns the ranges of the stored ServiceCIDRs that are not being deleted, in the order of their names, or else the
+/// default range.
 pub(super) fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
     let stored = (context.stored)("networking.k8s.io", "servicecidrs");
     let going = |cidr: &&Arc<Object>| cidr.meta_str("deletionTimestamp").is_empty();
@@ -143,8 +143,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Reads the allocations of all Services except the one with the spec `old`, which keeps its own, and the addresses
-    /// of IPAddresses.
+    /// Collects the allocations of all Services, except for the Service with the spec `old`, which keeps its own, and
+    /// the addresses of IPAddresses.
     pub(super) fn read(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Self {
         let mut taken = Self {
             ips: BTreeSet::new(),
@@ -169,7 +169,7 @@ impl Taken {
     }
 }
 
-/// The node ports of a Service.
+/// Returns the node ports of a Service.
 pub(super) fn node_ports(spec: &Cursor<'_>) -> impl Iterator<Item = i64> {
     spec.items("ports")
         .filter_map(|port| port.integer("nodePort"))

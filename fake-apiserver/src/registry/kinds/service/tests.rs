@@ -51,7 +51,7 @@ fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object,
     }
 }
 
-/// The spec without allocated fields.
+/// Returns the spec with placeholders for allocated values.
 fn masked(mut it: Object) -> Value {
     let spec = ensure_object(&mut it, "spec");
     for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {

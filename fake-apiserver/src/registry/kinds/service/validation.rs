@@ -170,7 +170,7 @@ fn validate_port_uniqueness(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     for port in spec.items("ports") {
         let key = key(&port, "port");
         if seen.contains(&key) {
-            // The fields of the server's own type, in its order.
+            // The error prints the fields of the internal type, in its order.
             let printed = format!(
                 "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
                 quote(&key.0),

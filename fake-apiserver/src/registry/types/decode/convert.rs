@@ -18,9 +18,9 @@ use crate::registry::types::hidden::Hidden;
 use crate::registry::types::quantity;
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
-/// Maximum depth of documents and of the recursion below; deeper documents are refused.
+/// Maximum depth of documents, which also limits recursion. Deeper documents are refused.
 const MOST_LEVELS: usize = 200;
-/// Maximum number of strict errors that the server collects.
+/// Maximum number of unknown fields that are reported, as in kube-apiserver.
 const MOST_UNKNOWN: usize = 100;
 
 /// Maximum number of errors that are compared by their position in the document.
@@ -37,7 +37,7 @@ pub(super) enum Step {
     Index(usize),
 }
 
-/// Values of wrong types; never empty.
+/// Errors about values of wrong types; never empty.
 pub(super) struct Misfits(Vec<Misfit>);
 
 /// Parts that a conversion removed from an object.
@@ -55,17 +55,17 @@ struct Misfit {
     path: Vec<Step>,
     /// Go's error.
     error: String,
-    /// Set for errors of types with their own decoder, which end decoding; Go continues after other errors.
+    /// Set for errors of types with their own decoder, which end decoding. Go continues after other errors.
     ends: bool,
 }
 
 impl Misfits {
-    /// The first error of a value with sorted keys.
+    /// Returns the first error, in the order of sorted keys.
     pub(super) fn first(self) -> String {
         self.first_by(|_| ()).map(|it| it.error).unwrap_or_default()
     }
 
-    /// The first error in the order of the keys of the document.
+    /// Returns the first error, in the order of the keys in the document.
     pub(super) fn first_in(self, raw: &[u8]) -> String {
         let order = if self.0.len() > 1 { Order::of(raw) } else { None };
         let first = match order {
@@ -81,7 +81,7 @@ impl Misfits {
 }
 
 impl Misfit {
-    /// The error, with numbers as they are written in the document.
+    /// Returns the error text, with numbers as in the document.
     fn told_of(self, raw: &[u8]) -> String {
         const NUMBER: &str = "json: cannot unmarshal number ";
         let rest = self.error.strip_prefix(NUMBER).and_then(|it| it.split_once(" into "));
@@ -104,12 +104,13 @@ fn field_path(path: &[Step]) -> FieldPath {
 
 #[derive(Default)]
 pub(super) struct Converter<'a> {
-    /// The object before a patch, which has been converted: fields that are the same need not be converted again.
+    /// The object before a patch. It is already converted, so equal fields are not converted again.
     before: Option<&'a Map>,
     path: Vec<Step>,
-    /// Depth below a type with its own decoding, within which unknown fields are not reported.
+    /// Number of enclosing values with their own decoder. Unknown fields within them are not reported.
     opaque: usize,
-    /// Length of the path at the start of that type. Go names its struct as the owner of errors below.
+    /// Length of the path of the outermost such value. In errors within it, Go names the struct that contains this
+    /// value.
     opaque_from: usize,
     level: usize,
     removed: Removed,
@@ -131,7 +132,7 @@ pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&M
     it.finish()
 }
 
-/// Go's error for a single value of a type with its own decoder.
+/// Returns Go's error for a single value of a type with its own decoder.
 pub(super) fn error_of(shape: &'static Shape, value: &Value) -> Option<String> {
     let mut it = Converter::default();
     it.value(shape, &mut value.clone());
@@ -197,7 +198,7 @@ impl Converter<'_> {
         false
     }
 
-    /// Returns `true` if rules distinguish the empty value of the current field from an absent one.
+    /// Returns `true` if validation distinguishes an empty value of the current field from an absent one.
     fn is_told_empty(&self, field: &Field) -> bool {
         let [.., before, Step::Field(structure, _)] = self.path.as_slice() else {
             return false;
@@ -225,7 +226,7 @@ impl Converter<'_> {
             (Kind::Int32 | Kind::Int64, Value::Number(_)) => self.integer(shape, value),
             (Kind::Float64, Value::Number(number)) => {
                 if let Some(whole) = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < 9e15) {
-                    // Go writes whole numbers without a point.
+                    // Go writes whole numbers without a decimal point.
                     *value = Value::from(whole as i64);
                 }
             }
@@ -236,7 +237,7 @@ impl Converter<'_> {
             (Kind::Time, _) => self.time(value, Precision::Seconds),
             (Kind::MicroTime, _) => self.time(value, Precision::Micros),
             (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), _) => {
-                // The type has its own decoder, which reports only its first error.
+                // The type has its own decoder, which stops at the first error.
                 let before = self.misfits.len();
                 if self.opaque == 0 {
                     self.opaque_from = self.path.len();
@@ -292,7 +293,7 @@ impl Converter<'_> {
             return;
         };
         let of_resources = shape.go_type() == "v1.ResourceList";
-        // Only values with fields can have unknown ones; their paths contain the key.
+        // Only values of these types can contain unknown fields. The paths of such fields contain the key.
         let named = matches!(value_shape.kind(), Kind::Struct(_) | Kind::List(_) | Kind::Map(_));
         for (key, value) in entries.iter_mut() {
             if value.is_null() {
@@ -324,7 +325,7 @@ impl Converter<'_> {
         }
     }
 
-    /// Bytes are a base64 string, or a list of numbers.
+    /// Converts bytes, which are a base64 string or a list of numbers.
     fn bytes(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => match canonical_base64(text) {
@@ -389,7 +390,7 @@ impl Converter<'_> {
         }
     }
 
-    /// A part of a CRD's schema that may be a schema or another value.
+    /// Converts a part of a CRD's schema that may be a schema or another value.
     fn schema(&mut self, shape: &'static Shape, value: &mut Value) {
         let Some(schema) = shape.alternative() else {
             return;
@@ -416,7 +417,7 @@ impl Converter<'_> {
                     }
                 }
             }
-            // Go does not set it, and encodes it as null.
+            // Go ignores other values, and encodes the unset field as null.
             _ => *value = Value::Null,
         }
     }
@@ -497,8 +498,8 @@ fn push_name(path: &mut String, name: &str) {
     path.push_str(name);
 }
 
-/// Sets empty fields that are always written to `null`, as the encoding of the real server's storage does, which cannot
-/// represent an empty list. Field owners are determined before, because an empty list is a value for them.
+/// Sets empty lists, maps and bytes to `null` if Go always encodes the field, because kube-apiserver's storage cannot
+/// represent empty lists. Must be called after field owners are determined, for which an empty list is a value.
 pub(super) fn settle(shape: &'static Shape, value: &mut Value) {
     match value {
         Value::Object(map) => settle_map(shape, map),

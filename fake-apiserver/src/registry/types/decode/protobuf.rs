@@ -1,4 +1,4 @@
-//! The protobuf form of built-in objects: to JSON and back, over the generated table of field numbers (rule M1).
+//! Converts built-in objects between protobuf and JSON, with the generated table of field numbers (rule M1).
 
 mod write;
 
@@ -15,7 +15,7 @@ pub(crate) use write::encode_value;
 
 /// Prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Maximum nesting of messages and of the recursion below; deeper messages are refused.
+/// Maximum nesting of messages, which also limits recursion. Deeper messages are refused.
 const MOST_LEVELS: usize = 100;
 
 /// A body: its declared kind, and its message.
@@ -29,7 +29,7 @@ pub(crate) struct Envelope<'a> {
     pub(crate) message: &'a [u8],
 }
 
-/// Opens a body.
+/// Parses the envelope of a body.
 pub(crate) fn open(raw: &[u8]) -> Result<Envelope<'_>, String> {
     if raw.is_empty() {
         return Err("empty data".to_owned());
@@ -186,7 +186,7 @@ fn read_value(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, leve
     Ok(match shape.kind() {
         Kind::String => Value::from(wire.text()?),
         Kind::Bool => Value::from(wire.varint()? != 0),
-        // Negative numbers of 32 bits come sign-extended to 64.
+        // Negative 32-bit numbers are sign-extended to 64 bits.
         Kind::Int32 | Kind::Int64 => Value::from(wire.varint()?.cast_signed()),
         Kind::Float64 => match wire {
             Wire::Fixed(bits) => Value::from(f64::from_bits(bits)),
@@ -255,7 +255,7 @@ fn read_list(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, level
                 return Ok(Value::Null);
             }
         }
-        // Numbers may come packed.
+        // Numbers may be packed.
         (Wire::Bytes(bytes), Kind::Int32 | Kind::Int64 | Kind::Bool) => {
             let mut reader = Reader { bytes };
             while !reader.bytes.is_empty() {
@@ -338,7 +338,7 @@ fn read_raw(bytes: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// A part of a CRD's schema that may be a schema or another value.
+/// Reads a part of a CRD's schema that may be a schema or another value.
 fn read_alternative(shape: &'static Shape, bytes: &[u8], level: usize) -> Result<Value, String> {
     let Some(schema) = shape.alternative() else {
         return Ok(Value::Null);

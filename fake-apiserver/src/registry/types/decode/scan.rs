@@ -14,7 +14,7 @@ use crate::registry::types::schema::builtin::{Kind, Shape};
 /// Maximum number of strict errors that the server collects.
 const MOST_ERRORS: usize = 100;
 
-/// The paths of duplicate keys, in the order of the document. Empty if the bytes are not JSON.
+/// Returns the paths of duplicate keys, in the order of the document. The list is empty if the bytes are not JSON.
 pub(crate) fn duplicate_fields(text: Text<'_>) -> Vec<String> {
     if !text.repeats_key {
         return Vec::new();
@@ -30,8 +30,8 @@ pub(crate) fn duplicate_fields(text: Text<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Every strict decoding error of a body against a built-in type: `unknown field "spec.x"`,
-/// `duplicate field "spec.y"`, in the order of the document.
+/// Returns all strict decoding errors of a body for a built-in type: `unknown field "spec.x"`, `duplicate field
+/// "spec.y"`, in the order of the document.
 pub(super) fn strict_errors(raw: &[u8], shape: &'static Shape) -> Vec<String> {
     let mut walk = Walk::default();
     if let Ok(node) = serde_json::from_slice::<Node>(raw) {
@@ -40,7 +40,7 @@ pub(super) fn strict_errors(raw: &[u8], shape: &'static Shape) -> Vec<String> {
     walk.errors
 }
 
-/// A JSON document with its order and its duplicates.
+/// A JSON document with the order of its keys, including duplicates.
 enum Node {
     Scalar,
     List(Vec<Node>),
@@ -133,7 +133,7 @@ impl Order {
     }
 }
 
-/// The text of the number at a path, if there is one.
+/// Returns the text of the number at a path, if there is one.
 pub(super) fn number_at(raw: &[u8], path: &[Step]) -> Option<String> {
     let mut at: &RawValue = serde_json::from_slice(raw).ok()?;
     for step in path {
@@ -210,7 +210,8 @@ impl Walk {
         }
     }
 
-    /// Skips values of unknown fields, and values of types with their own decoding.
+    /// Collects the errors of a value of this type. Skips the values of unknown fields, and of types with their own
+    /// decoder.
     fn typed(&mut self, node: &Node, shape: &'static Shape) {
         match (node, shape.kind()) {
             (Node::List(items), Kind::List(_)) => {

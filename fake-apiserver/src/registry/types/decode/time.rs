@@ -7,7 +7,7 @@ use jiff::tz::Offset;
 
 use crate::api::field::quote;
 
-/// The zero of Go's times, which is written as `null`.
+/// The zero value of Go's `time.Time`, which is encoded as `null`.
 const ZERO: &str = "0001-01-01T00:00:00Z";
 
 /// Precision of a time.
@@ -20,7 +20,7 @@ pub(super) enum Precision {
 }
 
 impl Precision {
-    /// The length of a time in the server's format.
+    /// Returns the length of a time in kube-apiserver's format.
     fn len(self) -> usize {
         match self {
             Precision::Seconds => 20,
@@ -39,11 +39,11 @@ impl Precision {
 /// Result of reading a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Canonical {
-    /// The text already has the server's format.
+    /// The text already has kube-apiserver's format.
     Same,
-    /// The time in the server's format.
+    /// The time in kube-apiserver's format.
     Other(String),
-    /// The zero time, which is written as `null`.
+    /// The zero time, which is encoded as `null`.
     Zero,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonic
     })
 }
 
-/// The rest of a time's text during parsing.
+/// A parser of times, with the rest of the text.
 struct Reader<'a> {
     text: &'a str,
     rest: &'a str,
@@ -116,7 +116,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Exactly `len` digits.
+    /// Parses exactly `len` digits.
     fn digits(&mut self, len: usize, element: &str) -> Result<i32, String> {
         let number = self
             .rest
@@ -136,7 +136,7 @@ impl Reader<'_> {
         i8::try_from(number).map_err(|_| self.out_of_range(what))
     }
 
-    /// Parses a fraction as nanoseconds: with any number of digits for seconds, with exactly six for micros.
+    /// Parses a fraction as nanoseconds. It has any number of digits for `Seconds`, and exactly six for `Micros`.
     fn fraction(&mut self) -> Result<i32, String> {
         let digits = match self.rest.strip_prefix(['.', ',']) {
             Some(after) => after.bytes().take_while(u8::is_ascii_digit).count(),
@@ -159,7 +159,7 @@ impl Reader<'_> {
         Ok(nanos)
     }
 
-    /// Minutes east of UTC.
+    /// Parses the time zone, in minutes east of UTC.
     fn zone(&mut self) -> Result<i32, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
@@ -185,13 +185,13 @@ impl Reader<'_> {
     }
 }
 
-/// The local time of a text as Go's `time.Parse(time.RFC3339, text)` reads it, and its offset from UTC in minutes.
+/// Parses a time like Go's `time.Parse(time.RFC3339, text)`. Returns the local time and its offset from UTC in minutes.
 #[cfg(feature = "cel")]
 pub(crate) fn read_rfc3339(text: &str) -> Option<(DateTime, i32)> {
     read_time(text, Precision::Seconds).ok()
 }
 
-/// The local time and its offset from UTC in minutes.
+/// Parses a time. Returns the local time and its offset from UTC in minutes.
 fn read_time(text: &str, precision: Precision) -> Result<(DateTime, i32), String> {
     let mut it = Reader {
         text,
@@ -224,8 +224,8 @@ fn read_time(text: &str, precision: Precision) -> Result<(DateTime, i32), String
     Ok((time, offset))
 }
 
-/// Checks base64 like Go: skips line breaks, and requires padding. The error is the offset that Go reports. Returns a
-/// text if Go would encode it differently.
+/// Checks base64 like Go: skips line breaks, and requires padding. The error is the offset that Go reports. Returns the
+/// text that Go would encode, if it differs.
 pub(super) fn canonical_base64(text: &str) -> Result<Option<String>, usize> {
     let bytes = text.as_bytes();
     let mut digits = 0;
@@ -252,7 +252,8 @@ pub(super) fn canonical_base64(text: &str) -> Result<Option<String>, usize> {
     }
 }
 
-/// Checks the rest after the first `=`, which is at `at` after `digits` digits of its group.
+/// Checks the text from the first `=`, which is at index `at`. `digits` is the number of digits before it in its group
+/// of four.
 fn padding(bytes: &[u8], at: usize, digits: usize) -> Result<(), usize> {
     let skip = |mut at: usize| {
         while matches!(bytes.get(at), Some(b'\n' | b'\r')) {
@@ -273,7 +274,7 @@ fn padding(bytes: &[u8], at: usize, digits: usize) -> Result<(), usize> {
     if next < bytes.len() { Err(next) } else { Ok(()) }
 }
 
-/// The text without line breaks, and with the unused bits of the last digit cleared.
+/// Returns the text without line breaks, and with the unused bits of the last digit cleared; `None` if it is unchanged.
 fn respell(text: &str, digits: usize, last: u8, breaks: bool) -> Option<String> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let unused = match digits % 4 {

@@ -1,5 +1,5 @@
-//! Converts a tree of values to a Go type by its fields (`runtime.FromUnstructured`), as strategic patches and applies
-//! need it. It accepts more numbers than the JSON decoder, and has its own errors.
+//! Converts unstructured values to Go types (`runtime.FromUnstructured`), for the results of strategic patches and
+//! applies. The conversion accepts more numbers than the JSON decoder, and has its own errors.
 
 use super::convert::error_of;
 use super::time::canonical_base64;
@@ -71,7 +71,7 @@ fn restore(shape: &'static Shape, value: &mut Value) -> Result<(), String> {
     }
 }
 
-/// Go converts between numbers, but not between numbers and other values.
+/// Converts a scalar. Like Go, it converts between types of numbers, but not between numbers and other values.
 fn restore_scalar(shape: &'static Shape, value: &mut Value) -> Result<(), String> {
     let to = shape.kind();
     let from = kind_of(value);
@@ -84,14 +84,14 @@ fn restore_scalar(shape: &'static Shape, value: &mut Value) -> Result<(), String
             (None, Some(whole)) if whole.fract() == 0.0 => wrapped(whole),
             _ => return Err(format!("cannot convert {from} to {}", shape.go_type())),
         },
-        // Go converts an integer to a character.
+        // Go's reflection can convert an integer to a string (a character), so the error differs.
         (Value::Number(number), Kind::String) if number.is_i64() => {
             return Err(format!("cannot convert {from} to {}", shape.go_type()));
         }
         _ => return Err(format!("unrecognized type: {}", name_of(to))),
     };
     *value = match to {
-        // Only the lower half is kept, as in Go.
+        // Only the lower 32 bits are kept, as in Go.
         Kind::Int32 => Value::from(whole as i32),
         _ => Value::from(whole),
     };
@@ -108,7 +108,7 @@ fn wrapped(number: f64) -> i64 {
     }
 }
 
-/// Name of Go's `reflect.Kind` for a value of an unstructured object.
+/// Returns the name of Go's `reflect.Kind` for a value of an unstructured object.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",
@@ -121,7 +121,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Go's kind of a type with a single value.
+/// Returns the name of Go's `reflect.Kind` for a scalar type.
 fn name_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Bool => "bool",

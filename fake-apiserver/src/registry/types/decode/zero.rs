@@ -1,4 +1,4 @@
-//! Zero values that Go's types encode, and their form.
+//! Zero values of Go's types: when they are encoded, and how.
 
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
@@ -16,7 +16,7 @@ pub(super) fn is_empty(kind: Kind, value: &Value) -> bool {
         }
 }
 
-/// Returns `true` if Go's `omitempty` omits some value of the type.
+/// Returns `true` if Go's `omitempty` can omit a value of the type.
 fn has_empty_value(kind: Kind) -> bool {
     match kind {
         Kind::String
@@ -40,9 +40,9 @@ fn has_empty_value(kind: Kind) -> bool {
     }
 }
 
-/// Lists and maps that the types omit if empty, although Go's rules compare them with nil. An entry lists the fields of
-/// a struct; if the second name is set, only of structs reached through that field. They are kept until the rules,
-/// which refuse empty values, have been evaluated.
+/// Lists and maps with `omitempty` that Go's validation compares with nil. Empty ones are kept until validation, which
+/// refuses them. An entry has the name of a struct, the name of the field that contains it (empty for any field), and
+/// fields of the struct.
 const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
     ("HPAScalingRules", "", &["policies"]),
     (
@@ -55,7 +55,7 @@ const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
     ("JSONSchemaProps", "openAPIV3Schema", &ROOT_KEYWORDS),
 ];
 
-/// Keywords with an empty value that differs from an absent one at the root of a schema.
+/// Keywords for which an empty value differs from an absent one at the root of a schema.
 pub(crate) const ROOT_KEYWORDS: [&str; 7] = [
     "allOf",
     "anyOf",
@@ -66,7 +66,7 @@ pub(crate) const ROOT_KEYWORDS: [&str; 7] = [
     "x-kubernetes-list-map-keys",
 ];
 
-/// Returns `true` if rules distinguish the empty value of a field from an absent one; `reached` is the field that
+/// Returns `true` if validation distinguishes an empty value of a field from an absent one. `reached` is the field that
 /// contains the struct.
 pub(super) fn tells_empty(structure: &str, reached: &str, field: &str) -> bool {
     TOLD_EMPTY
@@ -101,7 +101,7 @@ pub(super) fn zero_of_field(field: &'static Field) -> Value {
     }
 }
 
-/// The zero value of a type, as an item or a map's entry shows it.
+/// Returns the zero value of a type, as it is encoded in lists and maps.
 pub(super) fn zero(shape: &'static Shape) -> Value {
     match shape.kind() {
         Kind::String | Kind::Bytes => Value::String(String::new().into()),

@@ -5,7 +5,7 @@ use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
 use crate::api::json::Value;
 use crate::api::kubernetes_version::KubernetesVersion;
 
-/// The type of a value at one place of the API: a row of the generated table.
+/// The type of a value in the API: a row of the generated table [`SHAPES`].
 #[derive(Debug)]
 pub(crate) struct Shape {
     kind: Kind,
@@ -15,24 +15,25 @@ pub(crate) struct Shape {
     go_type: &'static str,
 }
 
-/// The form of a value. Numbers are rows of the generated tables: of shapes for items, of structs for structs.
+/// The form of a value. The numbers are indexes into the generated tables: [`STRUCTS`] for structs, and [`SHAPES`] for
+/// items of lists, values of maps, and schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A string.
     String,
     /// `true` or `false`.
     Bool,
-    /// An integer of 32 bits.
+    /// A 32-bit integer.
     Int32,
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     Int64,
     /// A number.
     Float64,
     /// Bytes in base64.
     Bytes,
-    /// An amount such as `100m`; see [`Quantity`](crate::registry::quantity::Quantity).
+    /// An amount such as `100m`; see [`Quantity`](crate::registry::types::quantity::Quantity).
     Quantity,
-    /// A number of 32 bits or a string.
+    /// A 32-bit integer or a string.
     IntOrString,
     /// A time in whole seconds.
     Time,
@@ -42,7 +43,7 @@ pub(crate) enum Kind {
     Raw,
     /// Any JSON value, kept unchanged.
     Json,
-    /// A schema of a CRD or a list of them.
+    /// A schema of a CRD or a list of such schemas.
     SchemaOrArray(u16),
     /// A schema of a CRD or a bool.
     SchemaOrBool(u16),
@@ -50,13 +51,13 @@ pub(crate) enum Kind {
     SchemaOrStrings(u16),
     /// A list.
     List(u16),
-    /// A map with keys of any name.
+    /// A map with arbitrary keys.
     Map(u16),
     /// An object with declared fields.
     Struct(u16),
 }
 
-/// One struct.
+/// A struct type.
 #[derive(Debug)]
 pub(crate) struct StructType {
     name: &'static str,
@@ -66,7 +67,7 @@ pub(crate) struct StructType {
     key_defaults: &'static [(&'static str, &'static str)],
 }
 
-/// One field of a struct.
+/// A field of a struct.
 #[derive(Debug)]
 pub(crate) struct Field {
     name: &'static str,
@@ -90,7 +91,7 @@ pub(super) const OMIT_EMPTY: u8 = 4;
 pub(super) const OMIT_ZERO: u8 = 8;
 pub(super) const GATED: u8 = 16;
 
-// Types and macros of the rows of the generated table.
+// Constants and functions for the rows of the generated tables.
 pub(super) const NO_LIST: ListType<'static> = ListType::Atomic;
 pub(super) const NO_PATCH: PatchStrategy = patch(false, false, false, None);
 
@@ -171,7 +172,7 @@ pub(crate) fn is_unserved(group: &str, version: &str, kind: &str) -> bool {
     UNSERVED.binary_search(&(group, version, kind)).is_ok()
 }
 
-/// The shape of the objects of a built-in kind in a version of Kubernetes.
+/// Returns the shape of the objects of a built-in kind in a version of Kubernetes.
 pub(crate) fn shape_in(of: KubernetesVersion, group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
     let after = KINDS.partition_point(|row| (row.0, row.1, row.2, row.3) <= (group, version, kind, of));
     let row = &KINDS[after.checked_sub(1)?];
@@ -181,13 +182,13 @@ pub(crate) fn shape_in(of: KubernetesVersion, group: &str, version: &str, kind: 
     SHAPES.get(usize::from(row.4))
 }
 
-/// The shape of the objects of a built-in kind in the newest version of Kubernetes, which has the fields of all
-/// versions except a few alpha ones. For code without a server.
+/// Returns the shape of the objects of a built-in kind in the newest version of Kubernetes, which has the fields of all
+/// versions except for a few alpha fields. For code that runs without a server.
 pub(crate) fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
     shape_in(KubernetesVersion::V1_37, group, version, kind)
 }
 
-/// The shape of `metadata`, which is the same in every kind, custom resources included.
+/// Returns the shape of `metadata`, which is the same in all kinds, including custom resources.
 pub(crate) fn object_meta() -> Option<&'static Shape> {
     static META: std::sync::OnceLock<Option<&'static Shape>> = std::sync::OnceLock::new();
     *META.get_or_init(|| shape_of("", "v1", "ConfigMap")?.field("metadata"))
@@ -200,9 +201,9 @@ pub(crate) struct FieldsInOrder {
 }
 
 impl FieldsInOrder {
-    /// Finds one field. Lookups in ascending order of names, as in nearly all maps, are fastest.
+    /// Finds a field. Must be called in ascending order of names.
     pub(crate) fn find(&mut self, name: &str) -> Option<&'static Field> {
-        // Distant names are found by a search, because an object has only few of a type's fields.
+        // Distant names are found with a binary search, because an object only has a few of the fields of its type.
         const NEAR: usize = 4;
         for (at, field) in self.rest.iter().take(NEAR).enumerate() {
             if field.name == name {
@@ -221,53 +222,53 @@ impl FieldsInOrder {
 }
 
 impl StructType {
-    /// The name Go's decoder gives in errors, such as `PodSpec`.
+    /// Returns the name in errors of Go's decoder, such as `PodSpec`.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The name of the OpenAPI definition, such as `io.k8s.api.core.v1.PodSpec`.
+    /// Returns the name of the OpenAPI definition, such as `io.k8s.api.core.v1.PodSpec`.
     pub(crate) fn definition(&self) -> &'static str {
         self.definition
     }
 
-    /// The fields, sorted by name.
+    /// Returns the fields, sorted by name.
     pub(crate) fn fields(&self) -> &'static [Field] {
         let start = usize::from(self.start);
         FIELDS.get(start..start + usize::from(self.len)).unwrap_or_default()
     }
 
-    /// One field.
+    /// Returns the field with this name.
     pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
         let fields = self.fields();
         let at = fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
         Some(&fields[at])
     }
 
-    /// The fields in the order of their names, for a traversal in parallel to an object.
+    /// Returns the fields in the order of their names, for a traversal in parallel to an object.
     pub(crate) fn fields_in_order(&self) -> FieldsInOrder {
         FieldsInOrder { rest: self.fields() }
     }
 }
 
 impl Field {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The field's position in the Go struct, including inlined structs.
+    /// Returns the field's position in the Go struct, including inlined structs.
     pub(crate) fn place(&self) -> u8 {
         self.place
     }
 
-    /// The type of its value.
+    /// Returns the type of the field's value.
     pub(crate) fn shape(&self) -> &'static Shape {
         &SHAPES[usize::from(self.shape)]
     }
 
-    /// The Go structs from which the field is inlined, as in Go's errors: `RuleWithOperations.Rule`; empty for most
-    /// fields.
+    /// Returns the Go structs from which the field is inlined, as in Go's errors: `RuleWithOperations.Rule`; empty for
+    /// most fields.
     pub(crate) fn via(&self) -> &'static str {
         self.via
     }
@@ -306,7 +307,7 @@ impl Field {
         }
     }
 
-    /// Returns `true` for a pointer in Go: its zero value is kept.
+    /// Returns `true` if the Go field is a pointer, so that a zero value is kept.
     pub(crate) fn is_pointer(&self) -> bool {
         self.flags & POINTER != 0
     }
@@ -328,17 +329,17 @@ impl Field {
 }
 
 impl Shape {
-    /// The form of the value.
+    /// Returns the form of the value.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The type as Go prints it, such as `map[string]string`.
+    /// Returns the type as Go prints it, such as `map[string]string`.
     pub(crate) fn go_type(&self) -> &'static str {
         self.go_type
     }
 
-    /// The struct, if the value is one.
+    /// Returns the struct type, if the value is a struct.
     pub(crate) fn structure(&self) -> Option<&'static StructType> {
         match self.kind {
             Kind::Struct(index) => Some(&STRUCTS[usize::from(index)]),
@@ -346,7 +347,7 @@ impl Shape {
         }
     }
 
-    /// The shape of the field or map entry `name`.
+    /// Returns the shape of the field or map entry `name`.
     pub(crate) fn field(&'static self, name: &str) -> Option<&'static Shape> {
         match self.kind {
             Kind::Struct(index) => STRUCTS[usize::from(index)].field(name).map(Field::shape),
@@ -381,7 +382,7 @@ impl Shape {
             | Kind::SchemaOrBool(_)
             | Kind::SchemaOrStrings(_) => Form::Any,
             Kind::List(_) => Form::List,
-            // A published schema without properties allows any.
+            // A published schema without properties permits any value.
             Kind::Struct(_) if self.structure().is_some_and(|it| it.fields().is_empty()) => Form::Any,
             Kind::Map(_) | Kind::Struct(_) => Form::Map,
         }
@@ -392,12 +393,12 @@ impl Shape {
         self.flags & ATOMIC != 0
     }
 
-    /// Returns `true` if a list is its own message in protobuf.
+    /// Returns `true` if a list is a separate message in protobuf.
     pub(crate) fn is_wrapped(&self) -> bool {
         self.flags & WRAPPED != 0
     }
 
-    /// The shape of a list's items.
+    /// Returns the shape of a list's items.
     pub(crate) fn items(&'static self) -> Option<&'static Shape> {
         match self.kind {
             Kind::List(index) => SHAPES.get(usize::from(index)),
@@ -405,7 +406,7 @@ impl Shape {
         }
     }
 
-    /// The shape of a map's values.
+    /// Returns the shape of a map's values.
     pub(crate) fn values(&'static self) -> Option<&'static Shape> {
         match self.kind {
             Kind::Map(index) => SHAPES.get(usize::from(index)),
@@ -413,7 +414,7 @@ impl Shape {
         }
     }
 
-    /// The shape of the schema that a part of a CRD's schema may be.
+    /// Returns the shape of a schema, for a part of a CRD's schema that may be a schema or another value.
     pub(crate) fn alternative(&self) -> Option<&'static Shape> {
         match self.kind {
             Kind::SchemaOrArray(index) | Kind::SchemaOrBool(index) | Kind::SchemaOrStrings(index) => {
@@ -428,7 +429,8 @@ impl Shape {
         self.list
     }
 
-    /// The default of the key field `key` of this list's items. A field Go always writes defaults to its zero value.
+    /// Returns the default of the key field `key` of this list's items. The default of a field that Go always writes is
+    /// its zero value.
     pub(crate) fn key_default(&'static self, key: &str) -> Option<Value> {
         let item = self.items()?;
         let structure = item.structure()?;

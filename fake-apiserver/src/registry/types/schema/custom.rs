@@ -1,33 +1,34 @@
-//! `CustomSchema`: the interface of a structural schema, so that this room does not depend on CRDs.
+//! `CustomSchema`: the interface of a structural schema, so that this module does not depend on CRDs.
 
 use super::{Form, ListType, SchemaRef};
 use crate::api::json::Value;
 
-/// The type of a value as a CRD's structural schema gives it.
+/// The type of a value in a CRD's structural schema.
 pub(crate) trait CustomSchema: std::fmt::Debug + Sync {
-    /// Returns the type of a field or an entry; `None` if such a field is impossible.
+    /// Returns the type of a field or an entry; `None` if the value cannot have such a field.
     fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
         self.field_from(&mut 0, name)
     }
 
-    /// Like [`field`](Self::field), in a walk through names in order. `next` is the position of the walk, initially 0.
+    /// Like [`field`](Self::field), for calls in ascending order of names. `next` is the position of this walk,
+    /// initially 0.
     fn field_from(&self, next: &mut usize, name: &str) -> Option<SchemaRef<'_>>;
 
     /// Returns `true` if the schema declares the field `name`; `false` for an entry of a map.
     fn declares(&self, name: &str) -> bool;
 
-    /// The kind of value for server-side apply.
+    /// Returns the form of the value for server-side apply.
     fn form(&self) -> Form;
 
     /// Returns `true` if a map has one owner as a whole.
     fn is_atomic_map(&self) -> bool;
 
-    /// The type of the items of a list.
+    /// Returns the type of the items of a list.
     fn items(&self) -> SchemaRef<'_>;
 
     /// Returns the list type.
     fn list_type(&self) -> ListType<'_>;
 
-    /// The default of a key field, for a list or for its items.
+    /// Returns the default of a key field, for a list or for its items.
     fn key_default(&self, key: &str) -> Option<Value>;
 }

@@ -1,4 +1,4 @@
-//! Schemas of values: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
+//! Schemas of values: fields, list types, map keys and patch strategies, for built-in kinds and CRDs.
 
 use crate::api::json::Value;
 
@@ -28,27 +28,27 @@ pub(crate) enum SchemaRef<'a> {
 /// List type for merging by server-side apply (rule H11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListType<'a> {
-    /// Replaced whole; one owner.
+    /// A list that has one owner and is replaced as a whole.
     Atomic,
     /// A set of scalars.
     Set,
-    /// Items identified by these fields.
+    /// A list with items that these fields identify.
     Map(ListKeys<'a>),
 }
 
 /// The key fields of a map-list, in the order in which they are written into `k:{…}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListKeys<'a> {
-    /// Of the generated table.
+    /// Key fields of a built-in type.
     Static(&'static [&'static str]),
-    /// Of a CRD.
+    /// Key fields of a CRD.
     Owned(&'a [String]),
 }
 
 /// Value that Go's encoder writes for an unset field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unset {
-    /// Nothing.
+    /// Go omits the field.
     Absent,
     /// `null`
     Null,
@@ -78,9 +78,9 @@ pub(crate) enum Form {
 /// Treatment of a list or map by strategic merge patch (rules G4 to G6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PatchStrategy {
-    /// `merge`: items are merged by `merge_key`, or as a set without one.
+    /// `merge`: items are merged by `merge_key`, or as a set if the key is unset.
     pub(crate) merge: bool,
-    /// `retainKeys`: the patch may name the only keys to keep.
+    /// `retainKeys`: the patch may list the keys to keep.
     pub(crate) retain_keys: bool,
     /// `replace` of a map: it is replaced as a whole.
     pub(crate) replace: bool,
@@ -89,7 +89,7 @@ pub(crate) struct PatchStrategy {
 }
 
 impl<'a> ListKeys<'a> {
-    /// The names of the key fields.
+    /// Returns the names of the key fields.
     pub(crate) fn iter(self) -> impl Iterator<Item = &'a str> {
         let (fixed, owned): (&'static [&'static str], &'a [String]) = match self {
             ListKeys::Static(keys) => (keys, &[]),
@@ -100,7 +100,7 @@ impl<'a> ListKeys<'a> {
 }
 
 impl<'a> SchemaRef<'a> {
-    /// The fields, for a traversal in parallel to an object.
+    /// Returns the fields, for a traversal in parallel to an object.
     pub(crate) fn walk(self) -> FieldWalk<'a> {
         match self {
             SchemaRef::Builtin(shape) => match shape.structure() {
@@ -112,7 +112,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The type of the field or map entry `name` of an object; `None` if the schema does not declare it.
+    /// Returns the type of the field or map entry `name` of an object; `None` if the schema does not declare it.
     pub(crate) fn field(self, name: &str) -> Option<SchemaRef<'a>> {
         match self {
             SchemaRef::Builtin(shape) => shape.field(name).map(SchemaRef::Builtin),
@@ -166,7 +166,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The type of a list's items.
+    /// Returns the type of a list's items.
     pub(crate) fn items(self) -> SchemaRef<'a> {
         match self {
             SchemaRef::Builtin(shape) => shape.items().map_or(SchemaRef::Deduced, SchemaRef::Builtin),
@@ -184,7 +184,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The default of a list item's key field, such as `protocol: TCP` of a container port.
+    /// Returns the default of a key field of a list's items, such as `protocol: TCP` of a container port.
     pub(crate) fn key_default(self, key: &str) -> Option<Value> {
         match self {
             SchemaRef::Builtin(shape) => shape.key_default(key),

@@ -1,5 +1,5 @@
-//! `OptionalResource`: a built-in resource of an alpha or a beta version, or of a version that Kubernetes no longer
-//! serves. They are off by default. All versions of a resource return the same objects.
+//! `OptionalResource`: a built-in resource in an alpha or beta version, or in a version that Kubernetes no longer
+//! serves. Such versions are off by default. All versions of a resource return the same objects.
 
 use std::borrow::Cow::Borrowed;
 use std::sync::OnceLock;
@@ -8,12 +8,12 @@ use super::served::{Off, Stage, all_builtins, off_by_default};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
 
-/// A resource of a version that is off by default.
+/// A resource in a version that is off by default.
 #[derive(Debug)]
 pub(crate) struct OptionalResource {
     pub(crate) info: ResourceInfo,
     pub(crate) off: Off,
-    /// The version that has its types: its own one, or a stable one for retired versions.
+    /// The version that defines its types: its own version, or the stable version for retired versions.
     pub(crate) types: &'static str,
 }
 
@@ -43,7 +43,7 @@ static RETIRED: [Retired; 3] = [
     retired(["policy", "v1beta1", "v1"], &["poddisruptionbudgets"]),
 ];
 
-/// The names of the retired versions, such as `batch/v1beta1`.
+/// Returns the names of the retired versions, such as `batch/v1beta1`.
 pub(crate) fn retired_versions() -> impl Iterator<Item = String> {
     RETIRED.iter().map(|it| format!("{}/{}", it.group, it.version))
 }
@@ -55,7 +55,7 @@ pub(crate) fn stable_version(group: &str, version: &str) -> Option<&'static str>
     found.map(|it| it.of)
 }
 
-/// The resources of a version of Kubernetes that are off by default, in the order of discovery.
+/// Returns the resources of a version of Kubernetes that are off by default, in the order of discovery.
 pub(crate) fn optional_resources(of: KubernetesVersion) -> &'static [OptionalResource] {
     static ALL: [OnceLock<Vec<OptionalResource>>; KubernetesVersion::ALL.len()] =
         [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
@@ -70,10 +70,10 @@ pub(crate) fn optional_resources(of: KubernetesVersion) -> &'static [OptionalRes
     })
 }
 
-/// A stable resource under the name of another version.
+/// Returns a stable resource as a resource in a retired version.
 fn renamed(retired: &Retired, resource: &str) -> Option<OptionalResource> {
     let is_it = |it: &&ResourceInfo| it.group == retired.group && it.version == retired.of && it.resource == resource;
-    // The last form of a resource that has changed is the newest.
+    // If the resource has changed between versions of Kubernetes, its last form is the newest.
     let mut info = all_builtins().filter(is_it).last()?.clone();
     info.version = Borrowed(retired.version);
     for sub in info.subresources.to_mut() {

@@ -1,4 +1,5 @@
-//! `Served`: a built-in resource and the versions of Kubernetes that have it. The generated rows are created here.
+//! `Served`: a built-in resource and the versions of Kubernetes that have it. The generated tables are written with the
+//! functions and macros of this module.
 
 use std::borrow::Cow::{self, Borrowed};
 
@@ -11,7 +12,7 @@ use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 pub(super) struct Served {
     info: ResourceInfo,
     since: KubernetesVersion,
-    /// The first version without it.
+    /// The first version of Kubernetes without it.
     until: Option<KubernetesVersion>,
     /// Set for versions that are off by default.
     off: Option<Off>,
@@ -20,7 +21,7 @@ pub(super) struct Served {
 /// Facts about a resource of a version that is off by default.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Off {
-    /// The way in which it is enabled.
+    /// Determines how the version is enabled.
     pub(crate) stage: Stage,
     /// The feature gate that it depends on, if the gate is off by default; otherwise empty.
     pub(crate) gate: &'static str,
@@ -28,7 +29,7 @@ pub(crate) struct Off {
     pub(crate) form: &'static str,
 }
 
-/// The way in which a version is enabled.
+/// Determines how a version that is off by default is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// By `--runtime-config`, as in kube-apiserver.
@@ -71,7 +72,7 @@ pub(crate) fn all_builtins() -> impl Iterator<Item = &'static ResourceInfo> {
     RESOURCES.iter().map(|it| &it.info)
 }
 
-// Types and macros of the rows of the generated table.
+// Types, macros and functions for the rows of the generated tables.
 pub(super) type Texts = Cow<'static, [Text]>;
 
 macro_rules! texts {
@@ -146,8 +147,8 @@ pub(super) const fn row(
     }
 }
 
-/// A row of a version that is off by default: the gate, the storage version, and the version that defines the fields of
-/// stored objects.
+/// Marks a row as off by default. The three texts are the gate, the storage version, and the version that defines the
+/// fields of stored objects.
 pub(super) const fn optional(stage: Stage, [gate, stored, form]: [&'static str; 3], mut row: Served) -> Served {
     row.off = Some(Off { stage, gate, form });
     // Values with a destructor cannot be dropped in a constant.
@@ -155,13 +156,13 @@ pub(super) const fn optional(stage: Stage, [gate, stored, form]: [&'static str; 
     row
 }
 
-/// The row from a version on.
+/// Limits a row to this version of Kubernetes and later ones.
 pub(super) const fn since(version: KubernetesVersion, mut row: Served) -> Served {
     row.since = version;
     row
 }
 
-/// The row, for all versions before this one.
+/// Limits a row to versions of Kubernetes before this one.
 pub(super) const fn until(version: KubernetesVersion, mut row: Served) -> Served {
     row.until = Some(version);
     row

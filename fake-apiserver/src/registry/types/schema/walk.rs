@@ -7,7 +7,7 @@ use super::{CustomSchema, SchemaRef, Unset, builtin};
 pub(crate) enum FieldWalk<'a> {
     /// Fields of a generated struct, which are traversed in order.
     Struct(builtin::FieldsInOrder),
-    /// Fields of a node of a CRD's schema, with the position in them.
+    /// Fields of a node of a CRD's schema, with the current position.
     Custom(&'a dyn CustomSchema, usize),
     /// Fields of any other type, which are looked up by name.
     Named(SchemaRef<'a>),

@@ -9,7 +9,7 @@ use crate::api::json::{Map, Value};
 use crate::api::protobuf::{write_bytes, write_number, write_varint};
 use crate::registry::types::schema::builtin::{Kind, Shape, StructType, shape_of};
 
-/// Encodes an object with its kind as a whole body; `None` if the kind does not have a protobuf form here.
+/// Encodes an object and its kind as a complete body; `None` for kinds without protobuf messages here.
 pub(crate) fn encode_value(value: &Value) -> Option<Vec<u8>> {
     let object = value.as_object()?;
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -17,7 +17,7 @@ pub(crate) fn encode_value(value: &Value) -> Option<Vec<u8>> {
     encode(group, version, text("kind"), object)
 }
 
-/// Writes a built-in object, or a list of them, as a whole body; `None` for any other kind.
+/// Writes a built-in object, or a list of such objects, as a complete body; `None` for any other kind.
 pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map) -> Option<Vec<u8>> {
     let message = match shape_of(group, version, kind) {
         Some(shape) => write_struct(shape.structure()?, object, 0),
@@ -73,7 +73,7 @@ fn write_struct(structure: &'static StructType, map: &Map, prefix: u32) -> Vec<u
     out
 }
 
-/// Writes a value. A value that does not fit its type is omitted, since objects have been decoded before.
+/// Writes a value. Values of the wrong type are omitted; decoded objects do not contain any.
 fn write_value(out: &mut Vec<u8>, field: u64, shape: &'static Shape, value: &Value) {
     match (shape.kind(), value) {
         (_, Value::Null) => {}
