@@ -28,7 +28,7 @@ fn main() -> Anything {
         deployments * SETS * PODS
     );
     for policy in ["Background", "Foreground"] {
-        // Each has its own runtime, and thus its own clock.
+        // Each measurement has its own runtime, and thus its own clock.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
@@ -78,7 +78,7 @@ struct Measured {
 impl Measured {
     #[expect(clippy::disallowed_methods, reason = "wall time is what it measures")]
     fn begin(server: &ApiServer) -> Self {
-        // The most memory is counted from here on, where the system can do that.
+        // Resets the peak memory, if the system supports it.
         let _ = std::fs::write("/proc/self/clear_refs", "5");
         Self {
             wall: std::time::Instant::now(),
@@ -109,14 +109,14 @@ async fn left(server: &ApiServer) -> Anything<usize> {
     Ok(count)
 }
 
-/// CPU time of this thread, the only one that works; 0 if it cannot be read.
+/// Returns the CPU time of this thread, which does all the work; 0 if it cannot be read.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// A paused Deployment, which keeps its ReplicaSets.
+/// Returns a paused Deployment, which does not change its ReplicaSets.
 fn deployment(name: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
@@ -175,7 +175,7 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> Any
     Ok(serde_json::from_slice(answer.body())?)
 }
 
-/// Peak memory of the process so far, in MiB; 0 if it cannot be read.
+/// Returns the peak memory of the process so far, in MiB; 0 if it cannot be read.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

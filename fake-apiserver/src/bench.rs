@@ -1,4 +1,4 @@
-//! Internals for the project's benchmarks, which measure them without the layers above. Not a public interface.
+//! Internals for the project's benchmarks, which measure them separately. Not a public interface.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::watch::{self, Filter, WatchScope, WatchStart};
 pub struct Watcher(watch::Watcher);
 
 impl Watcher {
-    /// Watches all objects of a built-in resource from now on; `storage` is the name of the resource in storage.
+    /// Watches all objects of a built-in resource from the current state on; `storage` is the name of the resource in
+    /// storage.
     pub fn open(server: &ApiServer, storage: &str) -> Self {
         let registry = &server.endpoints.registry;
         let (labels, fields) = (LabelSelector::default(), FieldSelector::default());
@@ -39,7 +40,7 @@ impl Watcher {
         }))
     }
 
-    /// Waits for deliveries, and returns their number.
+    /// Waits for events and returns their number.
     pub async fn next_batch(&mut self) -> usize {
         self.0.next_batch().await.len()
     }
@@ -58,7 +59,7 @@ impl From<serde_json::Value> for Document {
     }
 }
 
-/// The field manager of Pods, without the server around it.
+/// Applies and tracks writes of Pods with the field manager, without the rest of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldManager<'a> {
     /// Field manager of the writes.

@@ -1,9 +1,9 @@
-//! Initial state of a server (rule R1): namespaces, PriorityClasses, Roles if RBAC is on, the ServiceAccounts and
-//! ConfigMaps of each namespace if their worker runs (rule R6), and on request the Service `kubernetes` with the other
-//! objects of a cluster, Roles included.
+//! Initial state of a server (rule R1): namespaces, PriorityClasses, Roles if RBAC is on, and the ServiceAccounts and
+//! ConfigMaps of each namespace if their worker runs (rule R6). On request also the Service `kubernetes` and the other
+//! initial objects of a cluster, including Roles.
 //!
-//! They are the same for every server that starts in the same second, including their uids, with any seed. They are
-//! therefore created once per process, and shared until a server writes to them.
+//! The initial state, including uids, is the same for all servers that start in the same second, with any seed. It is
+//! therefore created once per process, and shared until a server writes to it.
 
 mod flow_control;
 
@@ -25,15 +25,15 @@ use crate::server::ApiServer;
 use crate::storage::World;
 use crate::workers::{self, Kubelet, Worker};
 
-/// The seed of the uids of boot objects: fixed, so that a server of any seed can share them, and an unlikely choice for
-/// a user's seed, so that a server does not draw the same uids again.
+/// The seed of the uids of initial objects. It is fixed, so that servers with any seed can share the objects, and an
+/// unlikely choice for a user, so that a server does not draw the same uids again.
 const SEED: u64 = 0x6472_7964_6f63_6b5f;
 
 /// Maximum number of boot worlds that a process caches; the cache is cleared when it is full.
 const WORLDS_MAX: usize = 16;
 
-/// Field managers of the objects that the server writes itself, and of the objects that the ServiceAccount controller
-/// would write first.
+/// Field managers of the objects that kube-apiserver creates, and of the objects that the ServiceAccount controller
+/// would create.
 const SERVER: &str = "kube-apiserver";
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
@@ -43,20 +43,20 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     rbac: bool,
-    /// The built-in resources.
+    /// The version that determines the built-in resources.
     version: KubernetesVersion,
     enablement: Enablement,
     /// IP range and endpoint of the Service `kubernetes`, if it is created.
     kubernetes_service: Option<(ClusterRange, SocketAddr)>,
     /// Objects that a worker creates in each namespace. They exist from the start, as in a running cluster.
     service_accounts: bool,
-    /// The second of the start.
+    /// Start time of the server, in seconds.
     second: i64,
 }
 
 static WORLDS: Mutex<BTreeMap<Kind, World>> = Mutex::new(BTreeMap::new());
 
-/// The state of a server of these options that starts at this time.
+/// Returns the initial state of a server with these options and this start time.
 pub(crate) fn world(options: &ServerOptions, start: Timestamp) -> World {
     let kind = Kind {
         rbac: options.authorization == Authorization::Rbac,
@@ -89,7 +89,7 @@ pub(crate) fn world(options: &ServerOptions, start: Timestamp) -> World {
 /// Stores `count` nodes, `node-0` and so on, all ready.
 pub(crate) fn load_nodes(server: &ApiServer, count: usize) {
     let version = server.endpoints.registry.reader.scheme().version;
-    // The names are valid and free, and the kind is served.
+    // Cannot fail: the names are valid and unused, and the kind is served.
     let _ = server.load((0..count).map(|number| node(number, version)));
 }
 
@@ -104,7 +104,7 @@ fn make(kind: &Kind) -> World {
     };
     let plain = options(Authorization::AlwaysAllow);
     let server = ApiServer::assemble(World::default().into(), Entropy::new(SEED, second), plain, Kubelet::new);
-    // The names are valid and unused, because nothing has been stored before.
+    // Cannot fail: the names are valid and unused, because nothing has been stored before.
     put_own(&server, SERVER, NAMESPACES.map(namespace));
     put_own(&server, SERVER, PRIORITY_CLASSES.map(priority_class));
     if let Some((range, endpoint)) = kind.kubernetes_service {
@@ -123,7 +123,7 @@ fn make(kind: &Kind) -> World {
     if !kind.rbac && kind.kubernetes_service.is_none() {
         return world;
     }
-    // Without RBAC, writes of ClusterRoles do not trigger aggregation; all roles are aggregated once, at the end.
+    // Without RBAC, writes of ClusterRoles do not trigger aggregation, so all roles are aggregated once, at the end.
     put_own(&server, SERVER, authorization::bootstrap_objects());
     let (state, entropy) = (server.snapshot(), server.endpoints.registry.reader.entropy.fork());
     let server = ApiServer::assemble(state, entropy, options(Authorization::Rbac), Kubelet::new);
@@ -131,7 +131,7 @@ fn make(kind: &Kind) -> World {
     server.snapshot().world
 }
 
-/// Stores objects that a part of the server writes and owns.
+/// Stores objects that the server creates and manages itself, with `manager` as field manager.
 fn put_own(server: &ApiServer, manager: &str, objects: impl IntoIterator<Item = impl Into<crate::api::json::Value>>) {
     let registry = &server.endpoints.registry;
     let scheme = registry.reader.scheme();
@@ -141,7 +141,7 @@ fn put_own(server: &ApiServer, manager: &str, objects: impl IntoIterator<Item = 
         };
         let object = Object(object);
         if let Some(row) = scheme.lookup_kind(object.api_version(), object.kind()) {
-            // The names are valid and free.
+            // Cannot fail: the names are valid and unused.
             let _ = registry.put_own(&row, object, manager);
         }
     }
@@ -175,7 +175,7 @@ fn priority_class((name, value, whom): (&str, i64, &str)) -> Value {
     })
 }
 
-/// `managedFields` of an object that the server has created itself.
+/// Returns the `managedFields` of an object that the server created itself.
 fn owned(api_version: &str, now: Timestamp, fields: &Value) -> Value {
     json!([{
         "manager": SERVER, "operation": "Update", "apiVersion": api_version,
@@ -183,8 +183,8 @@ fn owned(api_version: &str, now: Timestamp, fields: &Value) -> Value {
     }])
 }
 
-/// The Service by which Pods reach their API server, its Endpoints and its EndpointSlice, as kube-apiserver writes them
-/// when it starts.
+/// Builds the Service through which Pods reach the API server, its Endpoints and its EndpointSlice, as kube-apiserver
+/// writes them when it starts.
 fn kubernetes_service(range: ClusterRange, endpoint: SocketAddr, now: Timestamp) -> [Value; 3] {
     let metadata = |labels: Value, api_version: &str, mut fields: Value| {
         let mut labelled: serde_json::Map<String, Value> = serde_json::Map::new();
@@ -241,7 +241,7 @@ fn kubernetes_service(range: ClusterRange, endpoint: SocketAddr, now: Timestamp)
     [service, endpoints, slice]
 }
 
-/// The range of cluster IPs, as kube-apiserver creates it at its start.
+/// Builds the ServiceCIDR of the cluster IPs, as kube-apiserver creates it when it starts.
 fn service_cidr(range: ClusterRange, now: Timestamp) -> Value {
     let ready = json!({
         "type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready",
@@ -292,7 +292,8 @@ fn system_config_maps(now: Timestamp) -> [Value; 2] {
     ]
 }
 
-/// Components of a control plane, with the port of each health check. Only the health of the store is real here.
+/// Components of a control plane, with the port of each health check. Only the store is always healthy; connections to
+/// the other ports are reported as refused.
 const COMPONENTS: [(&str, u16); 3] = [("controller-manager", 10_257), ("etcd-0", 0), ("scheduler", 10_259)];
 
 fn component_status((name, port): (&str, u16)) -> Value {
@@ -412,8 +413,8 @@ mod tests {
         assert_eq!(slice["endpoints"][0]["addresses"][0], at.ip().to_string());
     }
 
-    /// An update that writes an object back does not change it: its defaults, validation and managed fields match the
-    /// server's.
+    /// An update that writes an object back unchanged does not create a new version, because its defaults and managed
+    /// fields match the server's.
     #[rstest::rstest]
     #[case("/api/v1/namespaces/default/services/kubernetes")]
     #[case("/api/v1/namespaces/default")]

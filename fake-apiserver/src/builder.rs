@@ -37,28 +37,28 @@ pub struct ApiServerBuilder {
 }
 
 impl ApiServer {
-    /// A server with all defaults.
+    /// Starts a server with all defaults.
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// Builder for an [`ApiServer`].
+    /// Returns a builder for an [`ApiServer`].
     pub fn builder() -> ApiServerBuilder {
         ApiServerBuilder::default()
     }
 }
 
 impl ApiServerBuilder {
-    /// The seed of all random numbers: uids, generated names, the length of watches. Default 0. Initial objects have
-    /// the same uids with every seed, except [nodes](Self::nodes).
+    /// Sets the seed of all random numbers: uids, generated names, the length of watches. Default 0. Initial objects
+    /// have the same uids with every seed, except [nodes](Self::nodes).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The time of day at the start; from then on the clock follows tokio's. Default: the machine's time, to the
-    /// second, so that the system's clock agrees with the server's as long as virtual time does not jump. Servers that
-    /// a process starts within a minute have the same start time. A test that expects certain times sets them here.
+    /// Sets the time of day at the start; from then on the clock follows tokio's. Default: the machine's time, to the
+    /// second, so that the server's clock agrees with the system's as long as virtual time does not jump. Servers that
+    /// a process starts within a minute have the same default. Set it in a test that expects certain times.
     pub fn start_time(mut self, time: Timestamp) -> Self {
         self.start_time = Some(time);
         self
@@ -70,15 +70,15 @@ impl ApiServerBuilder {
     }
 
     /// Sets the number of changes that the log of each resource keeps, within [`history_bytes`](Self::history_bytes). A
-    /// watch or a continue token from before them is answered 410 Expired. Default 16,384, at least 1.
+    /// watch or a continue token from an earlier version is answered 410 Expired. Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
         self.options.logs.changes = changes;
         self
     }
 
-    /// Sets the bytes that the logs of all resources keep together, in earlier states of objects and in watch events.
-    /// Above this size the oldest changes of any resource are dropped, and a watch or a continue token from before them
-    /// is answered 410 Expired. Default 32 MiB; the newest change is always kept.
+    /// Sets the maximum size of the logs of all resources together, in bytes of earlier states of objects and of watch
+    /// events. Above this size the oldest changes of any resource are dropped, and a watch or a continue token from an
+    /// earlier version is answered 410 Expired. Default 32 MiB; the newest change is always kept.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -97,17 +97,17 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Maximum size of bodies, answers and event lines in the journal, in bytes. Above it, the oldest entries lose
-    /// their bodies, and [`RecordedRequest::is_cut`](crate::RecordedRequest) and
+    /// Sets the maximum size of bodies, answers and event lines in the journal, in bytes. Above it, the oldest entries
+    /// lose their bodies, and [`RecordedRequest::is_cut`](crate::RecordedRequest) and
     /// [`RecordedEvent::is_cut`](crate::RecordedEvent) are set. 0 disables their recording. Default 32 MiB.
     pub fn journal_bytes(mut self, bytes: usize) -> Self {
         self.options.journal.bytes = bytes;
         self
     }
 
-    /// Number of initial nodes, named `node-0` and so on, all ready, with 8 CPUs, 16 GiB and 110 Pods each. Default: 0.
-    /// Without nodes, [`Worker::Kubelet`](crate::Worker::Kubelet) registers `node-0` when the first Pod or DaemonSet
-    /// needs one.
+    /// Sets the number of initial nodes. They are named `node-0` and so on, and are ready, with 8 CPUs, 16 GiB and 110
+    /// Pods each. Default: 0. Without nodes, [`Worker::Kubelet`](crate::Worker::Kubelet) registers `node-0` when the
+    /// first Pod or DaemonSet needs one.
     pub fn nodes(mut self, count: usize) -> Self {
         self.options.nodes = count;
         self
@@ -124,9 +124,9 @@ impl ApiServerBuilder {
         self
     }
 
-    /// The range of IPv4 cluster IPs, such as `10.0.0.0/24`, which the ServiceCIDR `kubernetes` contains. It has an
-    /// effect only with [`kubernetes_service`](Self::kubernetes_service). Default 10.0.0.0/16. Fails if kube-apiserver
-    /// would refuse the range in `--service-cluster-ip-range`.
+    /// Sets the range of IPv4 cluster IPs, such as `10.0.0.0/24`, which the ServiceCIDR `kubernetes` contains. It only
+    /// has an effect with [`kubernetes_service`](Self::kubernetes_service). Default 10.0.0.0/16. Fails if
+    /// kube-apiserver would refuse the range in `--service-cluster-ip-range`.
     pub fn service_cluster_ip_range(mut self, range: &str) -> Result<Self, String> {
         self.options.cluster_range = range.parse()?;
         Ok(self)
@@ -139,11 +139,11 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the lifetime of an Event after its last write. Then it is removed, and its watchers receive `DELETED`. This
-    /// is kube-apiserver's `--event-ttl`, which is also one hour by default. A test that reads Events after hours of
-    /// virtual time passes `None` to keep them. The server has a timer only while Events exist. After
+    /// Sets the lifetime of an Event after its last write. An expired Event is removed, and its watchers receive
+    /// `DELETED`. This is kube-apiserver's `--event-ttl`, which is also one hour by default. A test that reads Events
+    /// after hours of virtual time passes `None` to keep them. The server has a timer only while Events exist. After
     /// [`ApiServer::restore`], and in a server that starts with a [`world`](Self::world), the lifetime of each Event
-    /// restarts, as when etcd restarts; a fork keeps the lifetimes of its origin.
+    /// restarts, as when etcd restarts; a fork keeps the remaining lifetimes.
     pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.options.event_ttl = ttl.into();
         self
@@ -151,7 +151,7 @@ impl ApiServerBuilder {
 
     /// Sets the time between compactions. Each compaction removes the revisions from before the previous one, so that
     /// exact lists and continue tokens expire after one to two intervals, on the server's clock. With `None` only the
-    /// bounds of [`history`](Self::history) apply, which are also the bounds of watches. Default 5 minutes, as for
+    /// limits of [`history`](Self::history) apply, which also apply to watches. Default 5 minutes, as for
     /// `--etcd-compaction-interval` of kube-apiserver.
     ///
     /// ```
@@ -168,7 +168,7 @@ impl ApiServerBuilder {
 
     /// Sets the version of Kubernetes that is served: its resources, types, OpenAPI and discovery documents, `/version`
     /// and defaults of feature gates. Default 1.36. `docs/kubernetes-versions.md` of this crate lists the rules that
-    /// follow the version.
+    /// depend on the version.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, KubernetesVersion};
@@ -182,10 +182,10 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the time between the two writes that delete a Pod without a grace period: the first marks it (`MODIFIED`),
-    /// the second removes it (`DELETED`). Default zero: no request is handled between them. The command waits 5 ms,
-    /// about the time of a write to etcd, so that controllers which act on the mark find it in their caches, as in a
-    /// cluster.
+    /// Sets the time between the two writes that delete a Pod without a grace period: the first one sets the deletion
+    /// timestamp (`MODIFIED`), the next one removes the Pod (`DELETED`). Default zero: no request is handled between
+    /// them. The command waits 5 ms, about the time of a write to etcd, so that controllers which react to the first
+    /// write find the Pod in their caches, as in a cluster.
     ///
     /// ```
     /// use std::time::Duration;
@@ -203,7 +203,7 @@ impl ApiServerBuilder {
     /// `batch/v1/cronjobs=false`, `resource.k8s.io/v1beta1=true`, `api/all=true`. The core group cannot be disabled.
     /// Fails with the first unsupported pair.
     ///
-    /// Alpha and beta versions are off by default. Each version of Kubernetes has the ones of its kube-apiserver; some
+    /// Alpha and beta versions are off by default. Each version of Kubernetes has the APIs of its kube-apiserver; some
     /// of their resources also need a feature gate: see [`feature_gates`](Self::feature_gates).
     ///
     /// ```
@@ -225,9 +225,9 @@ impl ApiServerBuilder {
     }
 
     /// Enables feature gates that APIs need, such as `ClusterTrustBundle`, `PodCertificateRequest` and
-    /// `GenericWorkload`, or `MutatingAdmissionPolicy` for the policies of 1.33 to 1.35 to apply. The APIs themselves
-    /// are enabled with [`runtime_config`](Self::runtime_config). Fields of other APIs behind these gates stay off.
-    /// Fails with the first gate that no API needs.
+    /// `GenericWorkload`, or `MutatingAdmissionPolicy` to apply the policies of 1.33 to 1.35. The APIs themselves are
+    /// enabled with [`runtime_config`](Self::runtime_config). Fields of other APIs behind these gates stay off. Fails
+    /// with the first gate that no API needs.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -244,14 +244,14 @@ impl ApiServerBuilder {
         Ok(self)
     }
 
-    /// The feature gates that APIs need and that are off by default in some version of Kubernetes, sorted; see
+    /// Returns the feature gates that APIs need and that are off by default in some version of Kubernetes, sorted; see
     /// [`feature_gates`](Self::feature_gates).
     pub fn api_feature_gates() -> Vec<&'static str> {
         let gates: std::collections::BTreeSet<_> = Enablement::api_gates().collect();
         gates.into_iter().collect()
     }
 
-    /// The resources that [`runtime_config`](Self::runtime_config) requests and the server does not serve because a
+    /// Returns the resources that are enabled with [`runtime_config`](Self::runtime_config) but not served because a
     /// feature gate is off: `group/version/resource`, and the gate.
     pub fn withheld_apis(&self) -> Vec<(String, &'static str)> {
         self.options.enablement.withheld(self.options.version)
@@ -296,10 +296,10 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Limits the numbers of concurrent requests that read and that write; 0 means no limit, the default. Watches and
-    /// connections do not count. Requests above the limit are answered 429 with `Retry-After`, unless the user is in
-    /// `system:masters`. These are `--max-requests-inflight` and `--max-mutating-requests-inflight` of kube-apiserver
-    /// without priority and fairness.
+    /// Limits the number of concurrent reads and the number of concurrent writes; 0 means no limit, the default.
+    /// Watches and connections do not count. Requests above the limit are answered 429 with `Retry-After`, unless the
+    /// user is in `system:masters`. These are `--max-requests-inflight` and `--max-mutating-requests-inflight` of
+    /// kube-apiserver without priority and fairness.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -312,11 +312,10 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Runs these workers with the server, in addition to earlier ones. By default no workers run, as if only the API
-    /// server of a cluster ran.
+    /// Adds workers that run with the server. By default no workers run, as in a cluster that only has an API server.
     ///
     /// They act in virtual time, in a fixed order, and immediately: work that takes a controller-manager some
-    /// milliseconds is complete when all tasks wait. The journal contains their requests and marks them
+    /// milliseconds is done once all tasks are idle. The journal contains their requests and marks them
     /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
     ///
     /// ```
@@ -341,8 +340,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the behaviour of some Pods from the start, as [`Kubelet::script`] does later. It has an effect only with
-    /// [`Worker::Kubelet`]. If several scripts match a Pod, the last one applies.
+    /// Sets the behaviour of the selected Pods from the start, as [`Kubelet::script`] does later. It only has an effect
+    /// with [`Worker::Kubelet`]. If several scripts match a Pod, the last one applies.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, ExecOutput, PodScript, PodSelector, Worker};
@@ -387,7 +386,8 @@ impl ApiServerBuilder {
     }
 
     /// Adds a bearer token and its user. Every user with a token is also in `system:authenticated`. The user's uid is
-    /// the name, since a token file of kube-apiserver requires one. Adding the same token again replaces the user.
+    /// equal to the name, since a token file of kube-apiserver requires a uid. Adding the same token again replaces the
+    /// user.
     pub fn token(
         self,
         token: impl Into<String>,
@@ -398,7 +398,7 @@ impl ApiServerBuilder {
         self.token_with_uid(token, user.clone(), user, groups)
     }
 
-    /// Like [`token`](Self::token), for a user with this uid, as in a line of a real server's token file.
+    /// Like [`token`](Self::token), with a separate uid, as in a line of kube-apiserver's token file.
     pub fn token_with_uid(
         mut self,
         token: impl Into<String>,
@@ -420,8 +420,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the keys of ServiceAccount tokens. Default: an HMAC key derived from the seed, so that a run is a function
-    /// of it; then the seed is enough to create tokens, and `/openid/v1/jwks` is 404.
+    /// Sets the keys of ServiceAccount tokens. Default: an HMAC key derived from the seed, so that runs with the same
+    /// seed are equal; then anyone who has the seed can create tokens, and `/openid/v1/jwks` is 404.
     #[cfg(feature = "tls")]
     pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
         self.options.tokens.signer = Some(Arc::new(keys));
@@ -443,7 +443,7 @@ impl ApiServerBuilder {
     }
 
     /// Serves the control API below `/_fake`, through which a test in another process injects faults and inspects the
-    /// server; see [`control`](crate::control). It shows and writes all objects, including Secrets, without regard to
+    /// server; see [`control`](crate::control). It reads and writes all objects, including Secrets, without regard to
     /// Roles, so only users in `system:masters` may use it; without RBAC every user may.
     #[cfg(feature = "serve")]
     pub fn control_api(mut self) -> Self {
@@ -451,15 +451,15 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Starts with this state, and with its own clock and random numbers. [`ApiServer::fork`] continues with the clock
-    /// and the random numbers of another server.
+    /// Starts with this state, and with a new clock and new random numbers. [`ApiServer::fork`] continues with the
+    /// clock and the random numbers of another server.
     pub fn world(mut self, world: &Snapshot) -> Self {
         self.world = Some(world.clone());
         self
     }
 
-    /// Lower bound of the revision of the server's first write. Default: the revision of the initial state. Revisions
-    /// of real servers exceed 32 bits.
+    /// Sets a lower bound of the revision of the server's first write. Default: the revision of the initial state.
+    /// Revisions of real servers can exceed 32 bits.
     pub fn revision(mut self, revision: u64) -> Self {
         self.revision = revision;
         self

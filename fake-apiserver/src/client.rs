@@ -1,5 +1,5 @@
-//! The in-process `kube::Client`. No other file names kube. It uses no socket and no task: a request is a function
-//! call.
+//! The in-process `kube::Client`, without a socket or a task: a request is a function call. No other file uses the
+//! crate kube.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::api::user::UserInfo;
 use crate::server::ApiServer;
 
 impl ApiServer {
-    /// A `kube::Client` of this server, with the default namespace `default`.
+    /// Returns a `kube::Client` of this server, with the default namespace `default`.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -33,7 +33,7 @@ impl ApiServer {
         self.client_named("kube-rs")
     }
 
-    /// Returns a client with its own name, by which the journal and faults identify it. Unless a request has a
+    /// Returns a client with its own name, which identifies it in the journal and in faults. Unless a request has a
     /// `User-Agent`, the name is sent as one, and therefore also becomes the field manager.
     ///
     /// If a fault breaks the connection, requests fail with [`kube::Error::Service`]. Its source is the

@@ -1,4 +1,4 @@
-//! `ClientService`: the tower service below a client of any version of kube. A request is a function call.
+//! `ClientService`: the tower service below a client of any version of kube.
 
 use std::future::Future;
 use std::io;
@@ -103,7 +103,7 @@ where
                 let answer = serve::converse(request, connection, &tasks).await?;
                 return Ok(answer.map(ResponseBody));
             }
-            // The server lives as long as a request.
+            // The workers run as long as the server has clients.
             let _ = &tasks;
             connection.call(request).await.map(|it| it.map(ResponseBody))
         })

@@ -25,20 +25,20 @@ use crate::server::ApiServer;
 
 #[cfg(feature = "serve")]
 impl ApiServer {
-    /// Listens for HTTP, on a free port if the address names port 0. Tokio's clock must not be paused, because sockets
-    /// use real time. The `Host` of requests must be loopback or the address, and requests from pages of another origin
-    /// are refused; see [`ServeOptions::accept_hosts`].
+    /// Listens for HTTP; port 0 selects a free port. Tokio's clock must not be paused, because sockets use real time.
+    /// The `Host` of requests must be loopback or the address, and requests from pages of another origin are refused;
+    /// see [`ServeOptions::accept_hosts`].
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
         self.serve_with(addr, &ServeOptions::http()).await
     }
 
-    /// Listens for HTTPS with a certificate of a generated authority. [`Serving::kubeconfig`] contains the authority.
+    /// Listens for HTTPS with a certificate of a generated authority, which [`Serving::kubeconfig`] contains.
     #[cfg(feature = "tls")]
     pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
         self.serve_with(addr, &ServeOptions::tls()).await
     }
 
-    /// Listens as `options` specify, on a free port if the address names port 0.
+    /// Listens with these options; port 0 selects a free port.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, ServeOptions};
@@ -58,7 +58,7 @@ impl ApiServer {
 }
 
 impl ApiServer {
-    /// Returns the server end of a connection: a tower service without a socket. Its calls fail if a fault breaks the
+    /// Returns the server side of a connection: a tower service without a socket. Its calls fail if a fault breaks the
     /// connection.
     pub(crate) fn connection(
         &self,
@@ -75,7 +75,7 @@ impl ApiServer {
             .as_ref()
             .map(|it| control::router(self.clone(), Arc::clone(it)));
         tower::service_fn(move |request: Request<Body>| {
-            // A client keeps the workers as it keeps the server.
+            // The workers run as long as the server has clients.
             let _ = &tasks;
             let endpoints = Arc::clone(&endpoints);
             #[cfg(feature = "serve")]
@@ -91,8 +91,8 @@ impl ApiServer {
     }
 }
 
-/// Answers a request to the control API, which only administrators and the API's own token may use. The page contains
-/// no data of the server and prompts for the token.
+/// Answers a request to the control API, which only administrators and the API's own token may use. The page needs no
+/// permission: it contains no data of the server and prompts for the token.
 #[cfg(feature = "serve")]
 async fn controlled(endpoints: &Endpoints, control: Router, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();

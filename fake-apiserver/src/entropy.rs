@@ -1,4 +1,4 @@
-//! `Entropy`: the only clock and the only random numbers of the server, all from one seed.
+//! `Entropy`: the server's only clock and its only source of random numbers, which depend on one seed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// their initial objects.
 const SAME_START: i64 = 60;
 
-/// Returns the machine's time of day at which a server starts, to the second.
+/// Returns the default start time of servers: the machine's time in whole seconds, which is the same within a minute.
 #[expect(
     clippy::disallowed_methods,
     reason = "the only place in the server that reads the clock"
@@ -30,20 +30,20 @@ pub(crate) fn time_of_day() -> Timestamp {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// The clock and the random numbers. The clock is tokio's, so a paused runtime stops it; the numbers are a function of
+/// The clock and the random numbers. The clock is tokio's, so it stops in a paused runtime; the numbers only depend on
 /// the seed.
 #[derive(Debug)]
 pub(crate) struct Entropy {
     seed: u64,
-    /// The time of day when `started` was read.
+    /// The time of day at `started`.
     epoch: Timestamp,
     started: Instant,
-    /// The stream of random numbers; a lock because requests may run on several threads.
+    /// The generator of random numbers. It has a lock because requests may run on several threads.
     rng: Mutex<ChaCha8Rng>,
 }
 
 impl Entropy {
-    /// Returns a clock that shows `epoch` now, and random numbers drawn from `seed`.
+    /// Creates a clock that shows `epoch` now, and random numbers drawn from `seed`.
     pub(crate) fn new(seed: u64, epoch: Timestamp) -> Self {
         Self {
             seed,
@@ -68,37 +68,37 @@ impl Entropy {
         }
     }
 
-    /// The seed of all numbers.
+    /// Returns the seed of all numbers.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     pub(crate) fn now(&self) -> Timestamp {
         self.epoch.saturating_add(self.elapsed()).unwrap_or(Timestamp::MAX)
     }
 
-    /// Time since the server started.
+    /// Returns the time since the server started.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The current time in the format of metadata: `2006-01-02T15:04:05Z`.
+    /// Returns the current time in the format of metadata: `2006-01-02T15:04:05Z`.
     pub(crate) fn now_seconds(&self) -> String {
         seconds(self.now())
     }
 
-    /// A number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a random number in `0..bound`; 0 if `bound` is 0.
     pub(crate) fn below(&self, bound: u64) -> u64 {
         self.next_u64().checked_rem(bound).unwrap_or(0)
     }
 
-    /// The next random number.
+    /// Returns the next random number.
     pub(crate) fn next_u64(&self) -> u64 {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
     }
 
-    /// A version 4 UUID.
+    /// Returns a version 4 UUID.
     pub(crate) fn uid(&self) -> String {
         let mut bytes = [0; 16];
         self.rng
@@ -118,7 +118,7 @@ impl Entropy {
         text
     }
 
-    /// Five characters for a generated name (rule B2).
+    /// Returns five characters for a generated name (rule B2).
     pub(crate) fn name_suffix(&self) -> String {
         const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut bits = self.next_u64();
@@ -134,7 +134,7 @@ impl Entropy {
 
 /// Formats a time as in metadata: UTC, whole seconds.
 pub(crate) fn seconds(time: Timestamp) -> String {
-    // Times are rounded down, because a future time must not be shown.
+    // Times are rounded down, because a time in the future must not be shown.
     let time = TimeZone::UTC.to_datetime(time);
     let year = u16::try_from(time.year()).unwrap_or_default();
     let mut text = String::with_capacity("2006-01-02T15:04:05Z".len());

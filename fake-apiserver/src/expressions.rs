@@ -1,5 +1,5 @@
-//! Expressions about objects, for the testkit: rules in CEL, and fields by JSONPath. They are evaluated as the server
-//! evaluates policies and printer columns.
+//! Expressions about objects, for the testkit: rules in CEL, and fields by JSONPath. They are evaluated like CEL in
+//! admission policies and JSONPath in printer columns.
 
 use serde_json::Value;
 
@@ -9,17 +9,17 @@ use crate::registry::cel::objects::Value as CelValue;
 use crate::registry::cel::program::{Bindings, Program, ProgramOutcome};
 use crate::registry::cel::requests::{Names, problem};
 
-/// A rule in CEL about objects: an expression with a boolean result.
+/// A rule about objects: a CEL expression with a boolean result.
 #[derive(Debug)]
 pub struct ObjectRule(Program);
 
 impl ObjectRule {
-    /// Parses and checks a rule. `names` are its variables; one with `true` is a list of objects, and the others are
-    /// objects. The libraries are the ones of admission policies.
+    /// Parses and checks a rule. `names` are its variables: lists of objects if the flag is `true`, otherwise objects.
+    /// It may use the libraries of admission policies.
     ///
     /// # Errors
     ///
-    /// The errors of the expression in the format of kube-apiserver, also if its type is not `bool`.
+    /// Returns the errors of the expression in the format of kube-apiserver; a type other than `bool` is an error.
     pub fn parse<'a>(expression: &str, names: impl IntoIterator<Item = (&'a str, bool)>) -> Result<Self, String> {
         let names = Names::of_objects(names.into_iter());
         match problem(expression, &["bool", "dyn"], &names) {
@@ -32,7 +32,8 @@ impl ObjectRule {
     ///
     /// # Errors
     ///
-    /// The error of the evaluation, such as a missing field, an exceeded cost limit, or a result of another type.
+    /// Returns the error of the evaluation, such as a missing field, an exceeded cost limit, or a result of another
+    /// type.
     pub fn evaluate<'a>(&self, variables: impl IntoIterator<Item = (&'a str, Value)>) -> Result<bool, String> {
         let values: Vec<(&str, json::Value)> = variables.into_iter().map(|(name, it)| (name, it.into())).collect();
         let values: Vec<(&str, &json::Value)> = values.iter().map(|(name, it)| (*name, it)).collect();
@@ -55,11 +56,11 @@ impl ObjectRule {
 pub struct FieldPath(JsonPath);
 
 impl FieldPath {
-    /// Parses `{.status.conditions[?(@.type=="Ready")].status}`. The braces and the first dot may be left out.
+    /// Parses `{.status.conditions[?(@.type=="Ready")].status}`. The braces and the first dot are optional.
     ///
     /// # Errors
     ///
-    /// If the path is invalid or names no field.
+    /// Fails if the path is invalid or does not select a field.
     pub fn parse(text: &str) -> Result<Self, String> {
         let inner = text.trim();
         let inner = inner

@@ -1,4 +1,4 @@
-//! Writes the kubeconfig with which kubectl and client libraries connect to a server.
+//! Writes kubeconfig files for kubectl and client libraries.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use base64::prelude::BASE64_STANDARD;
 /// The name of the cluster, the user and the context.
 const NAME: &str = "fake-apiserver";
 
-/// Credentials with which a client trusts a server with TLS and authenticates itself, all in PEM.
+/// Credentials with which a client verifies the server's TLS certificate and authenticates itself, all in PEM.
 pub(crate) struct Credentials {
-    /// The certificate of the authority that signed the server's.
+    /// The certificate of the authority that signed the server's certificate.
     pub(crate) ca: String,
     /// A certificate of the same authority for the administrator.
     pub(crate) certificate: String,
@@ -28,9 +28,9 @@ impl fmt::Debug for Credentials {
 
 /// Returns a kubeconfig for the server at `url`, with credentials if the server uses TLS.
 ///
-/// `other` is a second user and context, and its token.
+/// `other` is the name of another user and context, and its token.
 ///
-/// Over TLS the user needs a certificate: without one kubectl prompts for a name and a password.
+/// Over TLS the user needs a certificate: without one, kubectl prompts for a name and a password.
 pub(crate) fn kubeconfig(url: &str, credentials: Option<&Credentials>, other: Option<(&str, &str)>) -> String {
     let field = |name: &str, pem: &str| format!("\n    {name}: {}", BASE64_STANDARD.encode(pem));
     let (trust, user) = match credentials {

@@ -1,6 +1,6 @@
 //! A fake Kubernetes API server inside the test process: real list, watch and resourceVersion semantics, patch, apply,
-//! CRDs, and events and faults on demand; reachable as a `kube::Client` without a socket, and over HTTP(S) for kubectl
-//! and every other client.
+//! CRDs, and events and faults on demand. It is reachable through a `kube::Client` without a socket, and over HTTP(S)
+//! for kubectl and all other clients.
 //!
 //! ```
 //! use fake_apiserver::{ApiServer, Verb};
@@ -27,8 +27,8 @@
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
-//! Next to the path are [`api`], the vocabulary; `workers`, the controllers of a cluster; `entropy`, the only clock and
-//! the only random numbers; `serve` and `client`, the entry points.
+//! Other modules: [`api`], the types shared by all layers; `workers`, the controllers of a cluster; `entropy`, the only
+//! clock and the only random numbers; `serve` and `client`, the entry points.
 //!
 //! # Where to start
 //!
@@ -44,14 +44,14 @@
 //!
 //! # What is left out
 //!
-//! Unsupported features are refused by name, with 404, 405, 415 or 501. ARCHITECTURE.md has the whole list ("What the
-//! fake leaves out"). The most important ones:
+//! Unsupported features are refused with an error that names them, with 404, 405, 415 or 501. ARCHITECTURE.md has the
+//! whole list ("What the fake leaves out"). The most important ones:
 //!
 //! - The controllers of a cluster only run on request ([`Worker`]). Without them Deployments create no Pods, Pods do
 //!   not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Probes of
-//!   containers succeed unless a [`PodScript`] lets them fail.
+//!   containers succeed unless a [`PodScript`] makes them fail.
 //! - `exec` and `port-forward` are answered by a [`PodScript`], over WebSockets and SPDY; `attach` does not need one.
-//!   `proxy` answers that the Pod or Service cannot be reached.
+//!   `proxy` answers that the Pod or Service is unreachable.
 //! - Authorization is off by default ([`Authorization`]): every client is an administrator.
 //! - CBOR is not supported.
 //! - Rarely used fields of built-in kinds are not checked in depth.
@@ -73,7 +73,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Parts that only sockets use are also compiled without the feature.
+// Code that is only used with sockets is also compiled without the feature.
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
 pub mod api;

@@ -1,4 +1,4 @@
-//! Reads objects from files: hand-written manifests, and dumps as `kubectl get -o yaml` writes them.
+//! Reads objects from files: hand-written manifests, and dumps in the format of `kubectl get -o yaml`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::api::yaml;
 
-/// Extensions of the files that are read in a directory. A file given by its own path may have any name.
+/// Extensions of the files that are read from a directory. A file that is passed by path may have any name.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Maximum nesting of directories, or of lists within lists; deeper nesting is an error.
@@ -25,14 +25,14 @@ const DEPTH_BOUND: usize = 32;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Manifest {
-    /// Source of the manifest: the file, the document in it, and the item if the document is a list.
+    /// Location of the manifest: the file, the document in it, and the item if the document is a list.
     pub place: String,
     /// The object, with `apiVersion` and `kind`.
     pub object: Value,
 }
 
-/// Error for a file that cannot be read, or contains values other than objects. The text names the file, the document
-/// and the reason.
+/// Error for a file that cannot be read, or that contains values other than objects. The text names the file, the
+/// document and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct ReadError {
@@ -47,7 +47,7 @@ impl ReadError {
     }
 }
 
-/// Objects as a stream of YAML documents, which [`from_text`] reads again.
+/// Formats objects as a stream of YAML documents, which [`from_text`] reads again.
 ///
 /// ```
 /// use fake_apiserver::load;
@@ -70,8 +70,8 @@ pub fn to_text<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
 /// Reads files and directories of YAML and JSON. A file may have several documents; the items of lists are read as
 /// separate objects.
 ///
-/// Reads directories recursively, in the order of names. CustomResourceDefinitions are returned first, then namespaces,
-/// then the other objects, each in the order of the files.
+/// Directories are read recursively, in the order of names. CustomResourceDefinitions are returned first, then
+/// namespaces, then the other objects, each in the order of the files.
 pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
     for path in paths {
@@ -105,7 +105,7 @@ pub fn read_dump(path: impl AsRef<Path>) -> Result<(Vec<Manifest>, Vec<String>),
     Ok((manifests, left_out))
 }
 
-/// Reads the objects of one text, YAML or JSON, in the same order as [`read`].
+/// Reads the objects of a YAML or JSON text, in the same order as [`read`].
 pub fn from_text(text: &str) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
     parse("text", text, &mut manifests)?;
@@ -113,7 +113,7 @@ pub fn from_text(text: &str) -> Result<Vec<Manifest>, ReadError> {
     Ok(manifests)
 }
 
-/// Returns the rank in the order of creation: prerequisites first.
+/// Returns the rank of an object in the order of creation: prerequisites first.
 fn rank(object: &Value) -> u8 {
     match object["kind"].as_str() {
         Some("CustomResourceDefinition") => 0,
@@ -122,7 +122,7 @@ fn rank(object: &Value) -> u8 {
     }
 }
 
-/// `path` itself, or the manifests below it if it is a directory.
+/// Finds the files to read: `path` itself, or the manifests below it if it is a directory.
 fn find_files(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), ReadError> {
     let place = || path.display().to_string();
     let fail = |err: std::io::Error| ReadError::new(place(), err);
@@ -149,7 +149,7 @@ fn find_files(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(),
     Ok(())
 }
 
-/// Every object of one file: a stream of JSON, or documents of YAML.
+/// Parses all objects of a file: a stream of JSON values, or YAML documents.
 fn parse(file: &str, text: &str, manifests: &mut Vec<Manifest>) -> Result<(), ReadError> {
     if text.trim_start().starts_with('{') {
         let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
@@ -176,7 +176,7 @@ fn parse(file: &str, text: &str, manifests: &mut Vec<Manifest>) -> Result<(), Re
     Ok(())
 }
 
-/// Returns the name of a document in errors: only the file if it has one document.
+/// Returns the location of a document for errors: only the file if it has one document.
 fn place(file: &str, index: usize, several: bool) -> String {
     if several {
         format!("{file}, document {}", index + 1)
@@ -185,7 +185,7 @@ fn place(file: &str, index: usize, several: bool) -> String {
     }
 }
 
-/// The object, or the items of a list of objects.
+/// Adds the object, or the items of a list of objects.
 fn flatten(place: &str, document: Value, depth: usize, manifests: &mut Vec<Manifest>) -> Result<(), ReadError> {
     let mut object = match document {
         Value::Object(object) => object,
@@ -225,7 +225,7 @@ fn flatten(place: &str, document: Value, depth: usize, manifests: &mut Vec<Manif
     Ok(())
 }
 
-/// In kube-apiserver's answers, the items of a typed list (`PodList`) omit their type.
+/// Adds the type to an item of a typed list such as `PodList`: kube-apiserver's answers omit it.
 fn inherit_type(list: &Map<String, Value>, item: &mut Map<String, Value>) {
     let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
     let (Some(item_kind), Some(api_version)) = (kind.strip_suffix("List"), list.get("apiVersion")) else {
@@ -237,7 +237,7 @@ fn inherit_type(list: &Map<String, Value>, item: &mut Map<String, Value>) {
     }
 }
 
-/// The type of a value, for error messages.
+/// Returns the name of a value's type for error messages.
 fn noun(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",

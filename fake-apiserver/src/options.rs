@@ -1,4 +1,4 @@
-//! `ServerOptions`: the options of a server that a fork shares with its origin.
+//! `ServerOptions`: the options of a server that its forks share.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -32,7 +32,7 @@ const COMPACTION_INTERVAL: Duration = Duration::from_secs(300);
 /// and kube-apiserver's default port.
 const ENDPOINT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 6443);
 
-/// Options that a fork shares with its origin.
+/// Options that a server and its forks share.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerOptions {
     pub(crate) logs: LogBounds,
@@ -56,15 +56,15 @@ pub(crate) struct ServerOptions {
     pub(crate) removal_delay: Duration,
 }
 
-/// Authorization mode; after the `--authorization-mode` of kube-apiserver.
+/// Authorization mode, like `--authorization-mode` of kube-apiserver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Authorization {
-    /// Every user may do everything. An unknown token is the administrator's.
+    /// Every user may do everything. Requests with an unknown token are attributed to the administrator.
     #[default]
     AlwaysAllow,
-    /// Roles, ClusterRoles and their bindings decide; `system:masters` has all permissions. Common ClusterRoles exist
-    /// from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
+    /// Roles, ClusterRoles and their bindings determine the permissions; `system:masters` has all permissions. Common
+    /// ClusterRoles exist from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
     Rbac,
 }
 

@@ -1,14 +1,14 @@
-//! `Replica`: controls how stale the reads of one client are, as if its API server lagged behind etcd.
+//! `Replica`: controls how stale the reads of a client are, as if its API server lagged behind etcd.
 
 use crate::server::ApiServer;
 use crate::watch::Position;
 
-/// View of one client; from [`ApiServer::replica`].
+/// The state that a client reads; from [`ApiServer::replica`].
 ///
 /// A cluster has several API servers, each with a cache of etcd's state that may lag. The reads of the client follow
 /// Kubernetes' rules for such a cache:
 ///
-/// | request | a replica that is behind answers |
+/// | request | answer of a replica that is behind |
 /// |---|---|
 /// | get and list with `resourceVersion=0` | its own state, however old |
 /// | get and list not older than `N` | its own state if it has reached `N`; otherwise it waits up to 3 s, then 504 |
@@ -18,7 +18,7 @@ use crate::watch::Position;
 /// | watch with an initial state and no resourceVersion | waits up to 3 s until it has reached etcd's state, then 504 |
 /// | writes | are checked against the newest state, in etcd |
 ///
-/// The lag is limited by the log: if the log begins later, the replica shows the state at the log's beginning.
+/// The log limits the lag: if the log begins later, the replica shows the state at the beginning of the log.
 ///
 /// ```
 /// use fake_apiserver::ApiServer;
@@ -66,7 +66,7 @@ impl Replica {
         &self.client
     }
 
-    /// The newest resourceVersion in the client's view.
+    /// Returns the newest resourceVersion that the client can read.
     pub fn sees(&self) -> u64 {
         let registry = &self.server.endpoints.registry;
         registry
@@ -81,12 +81,12 @@ impl Replica {
     }
 
     /// Stops the view at this resourceVersion. If the client has already read later versions, open watches deliver
-    /// nothing, and a list with version `0` returns an older state, as after a reconnection to another server.
+    /// nothing, and a list with `resourceVersion=0` returns an older state, as after a reconnection to another server.
     pub fn freeze_at(&self, resource_version: u64) {
         self.set(Some(Position::Frozen(resource_version)));
     }
 
-    /// Keeps the view this many changes behind, counted over all resources.
+    /// Keeps the view behind by this many changes, counted over all resources.
     pub fn lag(&self, changes: u64) {
         self.set(Some(Position::Behind(changes)));
     }

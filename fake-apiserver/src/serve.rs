@@ -40,29 +40,29 @@ use request_target::EscapedTargets;
 /// Time that [`Serving::shutdown`] waits for requests in progress; connections still open then are cut.
 const SHUTDOWN_BOUND: Duration = Duration::from_secs(5);
 
-/// Time limit for a client's TLS handshake; then the connection is closed.
+/// Time limit for the TLS handshake of a client; afterwards the connection is closed.
 #[cfg(feature = "tls")]
 const HANDSHAKE_BOUND: Duration = Duration::from_secs(10);
 
-/// Time limit for the first request of a connection; then the connection is closed. It is the `ReadHeaderTimeout` of
-/// kube-apiserver.
+/// Time limit for the first request of a connection; afterwards the connection is closed. Equal to `ReadHeaderTimeout`
+/// in kube-apiserver.
 const HEADER_BOUND: Duration = Duration::from_secs(32);
 
 /// Time limit for the next request on a connection, from the end of the previous answer to the end of the request's
-/// head; then the connection is closed. This is kube-apiserver's `IdleTimeout`, equal to the time that Go's clients
-/// keep idle connections.
+/// headers; afterwards the connection is closed. Equal to kube-apiserver's `IdleTimeout`, and to the time for which
+/// Go's clients keep idle connections.
 const IDLE_BOUND: Duration = Duration::from_secs(90);
 
 /// Pause after an accept that failed for lack of file descriptors or memory.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Maximum size of the head of a request, as in kube-apiserver; larger ones are answered 431.
+/// Maximum size of a request's headers, as in kube-apiserver; larger ones are answered 431.
 const HEADER_BYTES: u32 = 1 << 20;
 
 /// Maximum number of headers of a request; more are answered 431. kube-apiserver only limits their total size.
 const HEADERS_MAX: usize = 2000;
 
-/// Maximum number of concurrent requests (mostly watches) on an HTTP/2 connection; further ones wait for one to end.
+/// Maximum number of concurrent requests (mostly watches) on an HTTP/2 connection; further ones wait until one ends.
 const HTTP2_STREAMS: u32 = 1000;
 
 /// A server that listens on a socket, until it is shut down or dropped.
@@ -80,12 +80,12 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// The address on which the server listens, with its actual port.
+    /// Returns the address on which the server listens, with its actual port.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The URL at which clients on this machine reach the server.
+    /// Returns the URL at which clients on this machine reach the server.
     pub fn url(&self) -> String {
         let host = match self.addr.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -96,12 +96,12 @@ impl Serving {
         format!("{scheme}://{}", SocketAddr::new(host, self.addr.port()))
     }
 
-    /// The certificate authority that signed the server's certificate, as PEM; `None` for plain HTTP.
+    /// Returns the certificate authority that signed the server's certificate, as PEM; `None` for plain HTTP.
     pub fn ca_certificate(&self) -> Option<&str> {
         self.credentials.as_ref().map(|it| it.ca.as_str())
     }
 
-    /// A kubeconfig for kubectl and every client library, as YAML.
+    /// Returns a kubeconfig for kubectl and other clients, as YAML.
     pub fn kubeconfig(&self) -> String {
         kubeconfig(&self.url(), self.credentials.as_ref(), None)
     }
@@ -111,14 +111,15 @@ impl Serving {
         kubeconfig(&self.url(), self.credentials.as_ref(), Some((name, token)))
     }
 
-    /// Stops listening, ends watches, waits at most five seconds for requests in progress, and cuts the rest.
+    /// Stops listening, ends watches, waits at most five seconds for requests in progress, and cuts the remaining
+    /// connections.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
         self.tasks.finished().await;
     }
 }
 
-/// Answers requests; each connection is served by a clone. An error breaks the connection.
+/// A service for requests; each connection is served by a clone. An error breaks the connection.
 pub(crate) trait HttpService:
     Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {
@@ -147,9 +148,9 @@ pub(crate) async fn serve(addr: SocketAddr, options: &ServeOptions, service: imp
 }
 
 impl ServeOptions {
-    /// Listens on `addr` and answers requests with a service of your own, which may pass them on to an
-    /// [`ApiServer`](crate::ApiServer): to change, delay or refuse requests between clients and a server. Port 0 takes
-    /// a free port. An error of the service breaks the connection.
+    /// Listens on `addr` and answers requests with a custom service, which may pass them on to an
+    /// [`ApiServer`](crate::ApiServer), for example to change, delay or refuse requests between clients and a server.
+    /// Port 0 selects a free port. An error of the service breaks the connection.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, ServeOptions};
@@ -167,7 +168,7 @@ impl ServeOptions {
     ///
     /// # Errors
     ///
-    /// If the address cannot be listened on, or if a certificate cannot be used.
+    /// Fails if the server cannot listen on the address, or if a certificate cannot be used.
     pub async fn serve<S>(&self, addr: SocketAddr, service: S) -> io::Result<Serving>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = io::Error> + Clone + Send + 'static,
@@ -177,7 +178,7 @@ impl ServeOptions {
     }
 }
 
-/// The accept loop: one task per connection, owned by the loop's task.
+/// Accepts connections in a loop, with one task per connection, owned by the loop's task.
 async fn accept(listener: TcpListener, handshake: Handshake, hosts: Arc<Hosts>, service: impl HttpService, stop: Stop) {
     let connections = TaskGroup::default();
     let mut stopped = pin!(stop.clone().requested());
@@ -221,7 +222,7 @@ fn concerns_one_connection(err: &io::Error) -> bool {
 
 /// Serves one connection until it ends.
 async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service: impl HttpService, stop: Stop) {
-    // A watch event is a small write that must not wait for the next one.
+    // A watch event is a small write that must not be delayed until the next write.
     if let Err(err) = stream.set_nodelay(true) {
         tracing::debug!(peer = %peer.addr, "cannot set TCP_NODELAY: {err}");
     }
@@ -271,7 +272,7 @@ async fn speak(
     stop: Stop,
 ) {
     let (sender, stopped) = (peer.clone(), stop.clone().requested());
-    // Upgraded connections end together with their HTTP part.
+    // Upgraded connections end together with the HTTP connection.
     let tasks = TaskGroup::default();
     let upgrades = tasks.downgrade();
     let begun = Arc::new(Notify::new());
@@ -325,7 +326,7 @@ async fn speak(
     tasks.finished().await;
 }
 
-/// Sends a request over a connection in memory. An answer of 101 needs a connection for the protocol that follows. The
+/// Sends a request over an in-memory connection. An answer of 101 needs a connection for the protocol that follows. The
 /// extensions of the request reach the service.
 pub(crate) async fn converse(
     request: Request<Body>,
@@ -351,14 +352,14 @@ pub(crate) async fn converse(
         .await
         .map_err(io::Error::other)?;
     tasks.spawn(async move {
-        // The client observes the error.
+        // The client receives the error.
         let _ = connection.with_upgrades().await;
     });
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
     Ok(response.map(Body::new))
 }
 
-/// Handles one request: adds the facts about its sender, and ends the body of the answer when the server stops.
+/// Handles one request: adds extensions about its sender, and ends the body of the answer when the server stops.
 async fn answer(
     mut request: Request<Incoming>,
     peer: Peer,
@@ -399,17 +400,17 @@ async fn answer(
     Ok(response.map(|body| StoppableBody::new(body, stop)))
 }
 
-/// The other end of a connection.
+/// The client of a connection.
 #[derive(Clone, Debug)]
 struct Peer {
     addr: SocketAddr,
-    /// The hosts its requests may name.
+    /// The accepted hosts of its requests.
     hosts: Arc<Hosts>,
-    /// User named by the client certificate; an extension of each request.
+    /// The user of the client certificate; an extension of each request.
     user: Option<Arc<UserInfo>>,
-    /// Set if it is a proxy that may name the user.
+    /// Set if the client is a front proxy, which may set the user in headers.
     proxy: Option<Arc<FrontProxy>>,
-    /// Set if its certificate names neither a user nor a proxy.
+    /// Set if the client certificate identifies neither a user nor a proxy.
     is_unknown: bool,
 }
 
@@ -425,7 +426,7 @@ impl Peer {
     }
 }
 
-/// Step before HTTP on a new connection.
+/// Handshake before HTTP on a new connection.
 #[derive(Clone)]
 enum Handshake {
     None,
@@ -452,7 +453,7 @@ impl Handshake {
     }
 }
 
-/// The stop signal, as seen by each connection and each streamed answer.
+/// The stop signal for connections and streamed answers.
 #[derive(Clone, Debug)]
 struct Stop(watch::Receiver<bool>);
 
@@ -480,7 +481,7 @@ where
     }
 }
 
-/// A body that ends regularly when the server stops and no further data is ready. A watch ends this way.
+/// A body that ends regularly when the server stops and no further data is ready. Watches end this way.
 struct StoppableBody {
     body: Body,
     /// `None` for a body of known size, which does not wait.
@@ -662,7 +663,7 @@ mod tests {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
         let passed = asked.elapsed();
-        // Go's clients keep an idle connection for 90 seconds, and may send a request at their end.
+        // Go's clients keep an idle connection for 90 seconds, and may send a request at the end of that time.
         let bound = if sent.contains("/b") { IDLE_BOUND } else { HEADER_BOUND };
         assert!(passed <= bound + Duration::from_secs(1), "{passed:?}");
         assert!(passed >= bound - Duration::from_secs(1), "{passed:?}");
@@ -700,7 +701,7 @@ mod tests {
 
         use super::*;
 
-        /// A client that trusts the server, and sends these certificates if given.
+        /// Returns a client that trusts the server, and that sends these certificates if they are given.
         fn connector(serving: &Serving, shown: Option<&Credentials>) -> TlsConnector {
             let ca = CertificateDer::from_pem_slice(
                 serving
@@ -799,12 +800,12 @@ mod tests {
             assert_eq!(rest, b"0\r\n\r\n");
         }
 
-        /// Returns an authority, in PEM, and a certificate of it for this common name.
+        /// Returns an authority, in PEM, and a certificate for this common name that it signed.
         fn authority_and_client(name: &str) -> (String, Credentials) {
             authority_and_client_until(name, (4000, 1, 1))
         }
 
-        /// Same as `authority_and_client`, for a certificate that expires on this day.
+        /// Same as `authority_and_client`, with a certificate that expires on this day.
         fn authority_and_client_until(name: &str, (year, month, day): (i32, u8, u8)) -> (String, Credentials) {
             use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 

@@ -1,5 +1,4 @@
-//! `ApiServer`: owns one of each layer, and offers the operations that tests use without HTTP: snapshot, fork, faults,
-//! load.
+//! `ApiServer`: owns all layers, and provides the operations that tests use without HTTP: snapshot, fork, faults, load.
 
 mod backends;
 mod metrics;
@@ -38,10 +37,10 @@ use crate::tasks::TaskGroup;
 use crate::workers::{self, Host, Kubelet, Worker};
 use backends::Backends;
 
-/// A fake Kubernetes API server. Copies are the same server.
+/// A fake Kubernetes API server. Clones share the same server.
 ///
-/// It runs in the caller: an in-process client calls it as a function, without a socket or a task, so that a test with
-/// a paused tokio clock is a function of its seed. [`ApiServer::serve`] opens a port for other processes.
+/// It runs in the caller's task: an in-process client calls it as a function, without a socket or a task, so that a
+/// test with a paused tokio clock only depends on its seed. [`ApiServer::serve`] opens a port for other processes.
 ///
 /// ```
 /// use fake_apiserver::ApiServer;
@@ -57,9 +56,9 @@ use backends::Backends;
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
-    /// Shared, because each request copies its server.
+    /// Shared, because each request clones the server.
     options: Arc<ServerOptions>,
-    /// The tasks of the workers. They end with the last copy of the server.
+    /// The tasks of the workers. They end when the last clone of the server is dropped.
     pub(crate) tasks: TaskGroup,
     /// The states saved by the control API, if it is enabled.
     pub(crate) control: Option<Arc<KeptSnapshots>>,
@@ -145,7 +144,7 @@ impl ApiServer {
         }
     }
 
-    /// A server with the state of a snapshot, for reading.
+    /// Returns a server with the state of a snapshot, for reading.
     pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
         let entropy = self.endpoints.registry.reader.entropy.fork();
         let options = ServerOptions {
@@ -157,17 +156,17 @@ impl ApiServer {
         Self::assemble(snapshot.clone(), entropy, options, Kubelet::new)
     }
 
-    /// The seed of all random numbers.
+    /// Returns the seed of all random numbers.
     pub fn seed(&self) -> u64 {
         self.endpoints.registry.reader.entropy.seed()
     }
 
-    /// The time of day on the server's clock.
+    /// Returns the time of day on the server's clock.
     pub fn now(&self) -> Timestamp {
         self.endpoints.registry.reader.entropy.now()
     }
 
-    /// The newest resourceVersion.
+    /// Returns the newest resourceVersion.
     pub fn resource_version(&self) -> u64 {
         self.endpoints.registry.reader.store.revision()
     }
@@ -178,8 +177,8 @@ impl ApiServer {
         self.endpoints.registry.writer.event_leases.expired()
     }
 
-    /// The kubelet of all nodes. A test sets its behaviour. It has an effect only if the server was started with
-    /// [`Worker::Kubelet`].
+    /// Returns the kubelet of all nodes, with which a test sets the behaviour of Pods. It only has an effect if the
+    /// server was started with [`Worker::Kubelet`].
     pub fn kubelet(&self) -> &Kubelet {
         &self.kubelet
     }
@@ -189,7 +188,7 @@ impl ApiServer {
         &self.endpoints.journal
     }
 
-    /// Installs a rule that is called for every request for a resource, until the guard is dropped.
+    /// Installs a rule that is called for every request for a resource, until the returned guard is dropped.
     pub fn inject(&self, fault: impl Fault + 'static) -> FaultGuard {
         let rules = &self.endpoints.faults.rules;
         rules.install(std::any::type_name_of_val(&fault).to_owned(), |_| fault)
@@ -202,18 +201,17 @@ impl ApiServer {
         Ok(rules.install(rule.to_string(), |id| Described::new(rule, seed ^ id.rotate_right(16))))
     }
 
-    /// Skews the clock of a client by a number of milliseconds: it is ahead of the server's clock if the number is
-    /// positive. The clock of the process itself is not changed. Instead, the times that the client writes into Leases
-    /// and reads from them are shifted, which has the same effect on this and other clients. Protobuf bodies are not
-    /// changed.
+    /// Skews the clock of a client by a number of milliseconds; a positive number sets it ahead of the server's clock.
+    /// The clock of the process itself is not changed. Instead, the times that the client writes into Leases and reads
+    /// from them are shifted, which has the same effect on this and other clients. Protobuf bodies are not changed.
     pub fn skew_clock(&self, client: &str, ahead_ms: i64) {
         self.endpoints.faults.clocks.set(client, ahead_ms);
     }
 
     /// Simulates a restart: ends all watches and breaks pending requests. All connections are refused for the duration
     /// `down`, except connections of `spared` clients. Stored objects are kept. If the log is lost, a watch that
-    /// resumes from an earlier version is answered 410 Expired and its client must list again, as with a server that
-    /// rebuilt its watch cache.
+    /// resumes from an earlier version is answered 410 Expired and its client must list again, as after a real server
+    /// has rebuilt its watch cache.
     pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
         if log == RestartLog::Lost {
             self.compact();
@@ -221,19 +219,19 @@ impl ApiServer {
         self.endpoints.faults.restart(down, spared);
     }
 
-    /// The open watches, oldest first.
+    /// Returns the open watches, oldest first.
     pub fn watches(&self) -> Vec<WatchHandle> {
         self.endpoints.faults.watches.handles()
     }
 
-    /// Removes the history of all resources up to now, as etcd's compaction does: a watch that resumes from before is
-    /// answered 410 Expired. Open watches continue.
+    /// Removes the history of all resources up to now, as etcd's compaction does: a watch that resumes from an earlier
+    /// version is answered 410 Expired. Open watches continue.
     pub fn compact(&self) {
         self.endpoints.registry.writer.compact(self.resource_version());
     }
 
-    /// Answers calls of webhooks and requests for aggregated API servers to `host` with a service in this process from
-    /// now on; [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) does so from the start.
+    /// Answers calls of webhooks and requests for aggregated API servers to `host` with a service in this process, from
+    /// now on. [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) sets the service from the start.
     pub fn answer_webhooks<S>(&self, host: &str, service: S)
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -243,15 +241,15 @@ impl ApiServer {
         self.endpoints.registry.routes_changed();
     }
 
-    /// Calls webhooks of `host` at an address from now on;
-    /// [`ApiServerBuilder::webhook_address`](crate::ApiServerBuilder::webhook_address) does so from the start. The host
+    /// Sets the address at which webhooks of `host` are called from now on.
+    /// [`ApiServerBuilder::webhook_address`](crate::ApiServerBuilder::webhook_address) sets it from the start. The host
     /// `*` matches every service without its own address.
     pub fn webhook_address(&self, host: &str, address: std::net::SocketAddr) {
         self.options.routes.resolve(host, address);
     }
 
-    /// Makes every call of a webhook at an address pass `gate`, for the testkit. It receives the host, the path and the
-    /// call, which it may await. An error fails the call with this text.
+    /// Installs a gate for every call of a webhook at an address, for the testkit. It receives the host, the path and
+    /// the call, which it may await. An error fails the call with this text.
     #[doc(hidden)]
     pub fn gate_webhooks(
         &self,
@@ -263,7 +261,7 @@ impl ApiServer {
         self.options.routes.gate(Arc::new(gate));
     }
 
-    /// The whole current state.
+    /// Returns the whole current state.
     pub fn snapshot(&self) -> Snapshot {
         let registry = &self.endpoints.registry;
         Snapshot {
@@ -272,7 +270,7 @@ impl ApiServer {
         }
     }
 
-    /// Returns the whole state after the write of a revision; `None` if a later change is no longer in the
+    /// Returns the whole state after the write with a revision; `None` if a later change is no longer in the
     /// [history](crate::ApiServerBuilder::history). For a future revision it is the current state.
     ///
     /// ```
@@ -300,23 +298,23 @@ impl ApiServer {
             .map(Snapshot::from)
     }
 
-    /// The oldest revision for which [`snapshot_at`](Self::snapshot_at) returns a state.
+    /// Returns the oldest revision for which [`snapshot_at`](Self::snapshot_at) returns a state.
     pub fn oldest_revision(&self) -> u64 {
         self.endpoints.registry.reader.store.floor()
     }
 
-    /// Restores a state. Watches end, as when a server restarts; the resourceVersion returns to the version of the
+    /// Restores a state. Watches end, as when a server restarts; the resourceVersion is reset to the version of the
     /// state.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.endpoints.registry.restore(snapshot.world.clone());
     }
 
-    /// Returns a second server with the same state, clock and future random numbers. The two are independent
-    /// afterwards. The copy has its own journal and workers, and starts without faults and watches.
+    /// Returns another server with the same state, clock and future random numbers. The two are independent afterwards.
+    /// The copy has its own journal and workers, and starts without faults and watches.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, if it has workers.
+    /// Panics outside of a tokio runtime, if the server has workers.
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
@@ -336,8 +334,8 @@ impl ApiServer {
         fork
     }
 
-    /// The server as a tower service without a socket. If a fault breaks the connection, the answer is 502 Bad Gateway,
-    /// as from a proxy.
+    /// Returns the server as a tower service without a socket. If a fault breaks the connection, the answer is 502 Bad
+    /// Gateway, as from a proxy.
     pub fn service(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -347,15 +345,15 @@ impl ApiServer {
     + 'static {
         let (endpoints, tasks) = (Arc::clone(&self.endpoints), self.tasks.clone());
         tower::service_fn(move |request: Request<Body>| {
-            // A client keeps the workers as it keeps the server.
+            // The workers run as long as the server has clients.
             let _ = &tasks;
             let endpoints = Arc::clone(&endpoints);
             async move { Ok(endpoints.handle(request).await) }
         })
     }
 
-    /// Answers one request, without a client and without a socket. Reads the answer to its end, so a watch only returns
-    /// when it ends.
+    /// Answers one request, without a client and without a socket. Reads the whole answer, so a watch only returns when
+    /// it ends.
     pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
         let request = request.map(|body| Body::from(body.into()));
         read_whole(Arc::clone(&self.endpoints).handle(request).await).await
@@ -379,8 +377,8 @@ impl ApiServer {
         Ok(Value::Object(codec::decode(&row, &stored).0.into()))
     }
 
-    /// The uid of an object, without a request and without decoding it; `None` if the object does not exist, or if its
-    /// kind is not served. `namespace` is ignored for cluster-scoped kinds.
+    /// Returns the uid of an object, without a request and without decoding it; `None` if the object does not exist, or
+    /// if its kind is not served. `namespace` is ignored for cluster-scoped kinds.
     pub fn uid_of(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<String> {
         let registry = &self.endpoints.registry;
         let row = registry.reader.scheme().lookup_kind(api_version, kind)?;
@@ -390,8 +388,8 @@ impl ApiServer {
         Some(stored.body.uid.to_string())
     }
 
-    /// Reads all objects of a kind, in the order of a list, without a request or a journal entry. `namespace` is empty
-    /// for all namespaces.
+    /// Reads all objects of a kind, in the order of a list, without a request or a journal entry. An empty `namespace`
+    /// selects all namespaces.
     pub async fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>, Status> {
         let registry = &self.endpoints.registry;
         let row = registry
@@ -409,7 +407,7 @@ impl ApiServer {
         Ok(decoded.collect())
     }
 
-    /// Returns facts about the resource of a kind, such as its plural and scope; `None` if the kind is not served.
+    /// Returns the resource of a kind, with its plural name, scope and verbs; `None` if the kind is not served.
     pub fn resource(&self, api_version: &str, kind: &str) -> Option<ResourceInfo> {
         self.endpoints
             .registry
@@ -419,7 +417,7 @@ impl ApiServer {
             .map(|row| row.info.clone())
     }
 
-    /// The kind of a resource: `Pod` of `pods` in `v1`; `None` if it is not served.
+    /// Returns the kind of a resource, such as `Pod` for `pods` in `v1`; `None` if it is not served.
     pub fn kind_of(&self, api_version: &str, resource: &str) -> Option<String> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let row = self
@@ -431,25 +429,25 @@ impl ApiServer {
         Some(row.info.kind.to_string())
     }
 
-    /// All served resources, with an entry for each version: built-in ones first, then custom ones.
+    /// Returns all served resources, with an entry for each version: built-in ones first, then custom ones.
     pub fn resources(&self) -> Vec<ResourceInfo> {
         let scheme = self.endpoints.registry.reader.scheme();
         scheme.rows().map(|row| row.info.clone()).collect()
     }
 
-    /// Returns `true` if this part of a cluster runs with the server.
+    /// Returns `true` if this worker runs with the server.
     pub fn runs(&self, worker: Worker) -> bool {
         self.options.workers.contains(&worker)
     }
 
-    /// Returns `true` if any part of a cluster runs with the server.
+    /// Returns `true` if any worker runs with the server.
     pub fn has_workers(&self) -> bool {
         !self.options.workers.is_empty()
     }
 
-    /// Stores objects without changes, including uid, status and times, as a dump of a cluster contains them. A missing
-    /// uid or creationTimestamp is added. Existing objects are replaced. CRDs are served immediately, so they must
-    /// precede their objects. Returns the number of stored objects; stops at the first invalid one.
+    /// Stores objects without changes, including uid, status and times, such as the objects in a dump of a cluster. A
+    /// missing uid or creationTimestamp is added. Existing objects are replaced. CRDs are served immediately, so they
+    /// must precede their objects. Returns the number of stored objects; stops at the first invalid one.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, LoadError> {
         let mut count = 0;
         for value in objects {
@@ -496,10 +494,10 @@ impl Host for Endpoints {
     }
 }
 
-/// Reads an answer to its end.
+/// Reads the whole body of an answer.
 async fn read_whole(response: Response<Body>) -> Response<Bytes> {
     let (parts, body) = response.into_parts();
-    // Bodies made in this process do not fail; a truncated one would not parse as JSON.
+    // Bodies from this process do not fail; a truncated one would not parse as JSON.
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     Response::from_parts(parts, body)
 }

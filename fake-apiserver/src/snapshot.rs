@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::registry::ReadDefinitions;
 use crate::storage::{Revision, World};
 
-/// Number of states that are kept; the oldest are dropped.
+/// Maximum number of states that are kept; the oldest are dropped.
 const KEPT_MAX: usize = 64;
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). Taking, keeping
@@ -15,7 +15,7 @@ const KEPT_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) world: World,
-    /// Its CRDs, if they have been read.
+    /// The CRDs of the state, if they have been read.
     pub(crate) definitions: ReadDefinitions,
 }
 
@@ -33,15 +33,15 @@ impl From<World> for Snapshot {
 pub(crate) struct KeptSnapshots {
     /// Guards the states by their numbers, and the last number.
     kept: Mutex<(u64, BTreeMap<u64, KeptSnapshot>)>,
-    /// The newest revision of the objects that the server started with.
+    /// The newest revision of the initial objects.
     started_at: OnceLock<Revision>,
 }
 
-/// A state that is kept.
+/// A saved state.
 #[derive(Clone, Debug)]
 pub(crate) struct KeptSnapshot {
     pub(crate) state: Snapshot,
-    /// Time on the server's clock from its start.
+    /// Time since the server's start, on its clock.
     pub(crate) at: Duration,
     pub(crate) revision: u64,
     pub(crate) objects: usize,
@@ -53,7 +53,7 @@ impl KeptSnapshots {
         self.started_at.get_or_init(|| revision);
     }
 
-    /// The newest revision of the objects that the server started with.
+    /// Returns the newest revision of the initial objects.
     pub(crate) fn started_at(&self) -> Revision {
         self.started_at.get().copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! `TaskGroup`: the one place that starts tasks. A task ends with its group.
+//! `TaskGroup`: the only place that spawns tasks. A task ends with its group.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -37,7 +37,7 @@ impl TaskGroup {
     /// Starts a task. Must be called within a tokio runtime.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        // A long-lived group must not keep the handles of ended tasks.
+        // Removes finished tasks, so that a long-lived group does not keep their handles.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }

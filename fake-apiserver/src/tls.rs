@@ -27,28 +27,28 @@ pub use keys::ServiceAccountKeys;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// The names in every certificate.
+/// Names for which every certificate is valid.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// The administrator, with kubeadm's name.
+/// Name and group of the administrator, as in kubeadm.
 const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 
 /// TLS identity of a server, and the credentials of its clients.
 #[derive(Debug)]
 pub(crate) struct TlsIdentity {
-    /// The client's side.
+    /// Credentials for clients.
     pub(crate) credentials: Credentials,
-    /// The server's side of the handshake.
+    /// TLS configuration of the server.
     pub(crate) config: Arc<ServerConfig>,
-    /// Judges the certificates of clients.
+    /// Verifies the certificates of clients.
     pub(crate) clients: Clients,
 }
 
 impl TlsIdentity {
-    /// A new authority, a certificate of it for loopback and for `address`, and one for the administrator. If the
-    /// options contain a certificate, it is used instead.
+    /// Creates a new authority, and certificates signed by it: one for loopback and `address`, and one for the
+    /// administrator. A server certificate in the options replaces the generated one.
     ///
-    /// Keys are drawn from the system's randomness, not from the server's seed, because they do not influence a run.
+    /// Keys are drawn from the system's randomness, not from the server's seed, because they do not affect a run.
     pub(crate) fn new(options: &TlsOptions, address: IpAddr) -> io::Result<Self> {
         let failed = io::Error::other::<rcgen::Error>;
         let authority = authority().map_err(failed)?;
@@ -93,14 +93,14 @@ impl TlsIdentity {
     }
 }
 
-/// TLS options of a server; anything unset is generated.
+/// TLS options of a server; missing certificates are generated.
 #[derive(Clone, Default)]
 pub(crate) struct TlsOptions {
-    /// The server's certificates and the key of the first, in PEM.
+    /// The server's certificate chain and the key of its first certificate, in PEM.
     pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
     /// Authorities of client certificates in addition to the generated one, in PEM.
     pub(crate) client_ca: Option<Vec<u8>>,
-    /// Proxies that name the user.
+    /// Certificates and headers of front proxies.
     pub(crate) front_proxy: Option<Arc<FrontProxy>>,
 }
 
@@ -126,8 +126,8 @@ pub fn self_signed_certificate(address: IpAddr) -> io::Result<(String, String)> 
     Ok((certificate.pem() + &authority.pem(), key_pem(&key)))
 }
 
-/// A certificate for these hosts and for loopback, its key, and the authority that signs it, all in PEM and drawn from
-/// the system's randomness. For the testkit, whose processes serve webhooks with it.
+/// Creates a certificate for these hosts and for loopback, its key, and the authority that signs it, all in PEM and
+/// drawn from the system's randomness. The testkit uses it for processes that serve webhooks.
 #[doc(hidden)]
 pub fn signed_certificate(hosts: &[String]) -> io::Result<[String; 3]> {
     let sign = || {
@@ -141,7 +141,7 @@ pub fn signed_certificate(hosts: &[String]) -> io::Result<[String; 3]> {
     sign().map_err(io::Error::other::<rcgen::Error>)
 }
 
-/// A bearer token of 128 bits from the system's randomness.
+/// Creates a bearer token of 128 bits from the system's randomness.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -245,7 +245,7 @@ fn server_config(
     key: PrivateKeyDer<'static>,
     provider: Arc<CryptoProvider>,
 ) -> Result<ServerConfig, rustls::Error> {
-    // A client may send a certificate, which determines the user of its requests.
+    // Client certificates are optional; they determine the user of requests.
     let clients = Arc::new(clients::AnyCertificate(clients::verifier(clients, &provider)?));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

@@ -1,4 +1,4 @@
-//! Worlds: the whole state as objects, as YAML, and as the difference from another state; and changes without a
+//! Worlds (complete states) as objects, as YAML, and as the difference from another state; and changes without a
 //! request.
 
 #[cfg(feature = "serve")]
@@ -20,16 +20,16 @@ use crate::server::{ApiServer, LoadError};
 use crate::snapshot::Snapshot;
 use crate::storage::{self, Key, KeyRange, Stored};
 
-/// Maximum length of a value in a difference; longer values are cut.
+/// Maximum length of a value in a difference; longer values are truncated.
 const VALUE_CHARS: usize = 120;
 
-/// Result of loading a dump; from [`ApiServer::load_dump`].
+/// Result of loading a dump, from [`ApiServer::load_dump`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadReport {
     /// Number of objects stored.
     pub stored: usize,
-    /// Skipped objects, one line each with the location and the reason.
+    /// Skipped objects, with a line for each that names its location and the reason.
     pub skipped: Vec<String>,
 }
 
@@ -38,22 +38,22 @@ pub struct LoadReport {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct WorldDiff {
-    /// Objects that only the second world has, in the order of kinds and names.
+    /// Objects that only exist in the second world, in the order of kinds and names.
     pub added: Vec<Value>,
-    /// Objects only the first has.
+    /// Objects that only exist in the first world.
     pub removed: Vec<Value>,
-    /// Objects of the same name in both, with a line for each different field.
+    /// Objects of the same name in both worlds, with a line for each different field.
     pub changed: Vec<(String, Vec<String>)>,
 }
 
 /// Differences between two worlds, with the objects.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Objects that only the second world has, in the order of kinds and names.
+    /// Objects that only exist in the second world, in the order of kinds and names.
     pub(crate) added: Vec<Value>,
-    /// Objects only the first has.
+    /// Objects that only exist in the first world.
     pub(crate) removed: Vec<Value>,
-    /// Objects of the same name in both, in their second form, with a line for each different field.
+    /// Objects of the same name in both worlds, as they are in the second, with a line for each different field.
     pub(crate) changed: Vec<(Value, Vec<String>)>,
 }
 
@@ -70,89 +70,90 @@ pub struct StoredObject {
 pub struct StoredChange {
     /// The `resourceVersion` of the write.
     pub revision: u64,
-    /// The object before; `None` if the write created it.
+    /// The object before the write; `None` if the write created it.
     pub before: Option<StoredObject>,
-    /// The object after; `None` if the write deleted it.
+    /// The object after the write; `None` if the write deleted it.
     pub after: Option<StoredObject>,
 }
 
 impl StoredChange {
-    /// The object after the write, or its last state if the write deleted it.
+    /// Returns the object after the write, or its last state if the write deleted it.
     pub fn object(&self) -> Option<&StoredObject> {
         self.after.as_ref().or(self.before.as_ref())
     }
 }
 
 impl StoredObject {
-    /// API group; empty for core.
+    /// Returns the API group; empty for core.
     pub fn group(&self) -> &str {
         &self.row.info.group
     }
 
-    /// The plural resource.
+    /// Returns the plural name of the resource.
     pub fn resource(&self) -> &str {
         &self.row.info.resource
     }
 
-    /// Namespace; empty for cluster-scoped objects.
+    /// Returns the namespace; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.stored.key.namespace()
     }
 
-    /// Name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.stored.key.name()
     }
 
-    /// `metadata.uid`
+    /// Returns `metadata.uid`.
     pub fn uid(&self) -> &str {
         &self.stored.body.uid
     }
 
-    /// The `resourceVersion` of the write that created this state.
+    /// Returns the `resourceVersion` of the write that created this state.
     pub fn revision(&self) -> u64 {
         self.stored.revision
     }
 
-    /// The object as JSON without its beginning: `kind`, `apiVersion`, the opening of `metadata` and `resourceVersion`.
-    /// The rest is `"name":"web-0",…},"spec":{…}}` in one line, with the keys of each object in a fixed order.
+    /// Returns the object as JSON without its beginning: `kind`, `apiVersion`, the opening of `metadata` and
+    /// `resourceVersion`. The rest is `"name":"web-0",…},"spec":{…}}` in one line, with the keys of each object in a
+    /// fixed order.
     pub fn stored_bytes(&self) -> &[u8] {
         &self.stored.body.bytes
     }
 
-    /// `apiVersion` of the kind.
+    /// Returns the `apiVersion` of the kind.
     pub(crate) fn api_version(&self) -> String {
         self.row.info.api_version()
     }
 
-    /// Returns `true` if a CustomResourceDefinition defines its kind.
+    /// Returns `true` if the object's kind is defined by a CustomResourceDefinition.
     pub(crate) fn is_custom(&self) -> bool {
         self.row.is_custom()
     }
 
-    /// Returns `true` if objects of its kind have a namespace.
+    /// Returns `true` if the object's kind is namespaced.
     pub(crate) fn is_namespaced(&self) -> bool {
         self.row.info.is_namespaced()
     }
 
-    /// Kind.
+    /// Returns the kind.
     pub(crate) fn kind(&self) -> &str {
         &self.row.info.kind
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     pub(crate) fn stored(&self) -> &Stored {
         &self.stored
     }
 
-    /// The object, decoded.
+    /// Returns the decoded object.
     pub fn value(&self) -> Value {
         Value::Object(codec::decode(&self.row, &self.stored).0.into())
     }
 
     /// Calls `visit` for each unordered list in `value` according to the schema of this object's kind, inner lists
-    /// first: for a set without keys, and for a list with keys (`x-kubernetes-list-type: map`) with the names of its
-    /// key fields. `value` is this object, or a variant of it. Excludes `initContainers`, which run in order.
+    /// first. For a list with keys (`x-kubernetes-list-type: map`), `visit` receives the names of the key fields; for a
+    /// set, no names. `value` is this object, or a variant of it. Excludes `initContainers`, which run in order.
     pub fn visit_unordered_lists(&self, value: &mut Value, visit: &mut dyn FnMut(&mut Value, &[&str])) {
         visit_unordered(self.row.schema(), value, visit);
     }
@@ -182,8 +183,8 @@ fn visit_unordered(schema: SchemaRef<'_>, value: &mut Value, visit: &mut dyn FnM
 }
 
 impl ApiServer {
-    /// Every object of every resource, by resource, namespace and name, without a request. An object is decoded only
-    /// when it is read.
+    /// Returns all objects of all resources, by resource, namespace and name, without a request. An object is decoded
+    /// only when it is read.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
         let registry = &self.endpoints.registry;
         let (all, everything) = (KeyRange::of(None), registry.reader.store.everything());
@@ -209,7 +210,7 @@ impl ApiServer {
         self.with_rows(self.endpoints.registry.reader.store.removed_after(after))
     }
 
-    /// Returns the objects after each write since a revision, oldest first. Writes that are no longer in the
+    /// Returns the object after each write since a revision, oldest first. Writes that are no longer in the
     /// [history](crate::ApiServerBuilder::history) are missing.
     pub fn written_objects(&self, after: u64) -> Vec<StoredObject> {
         self.with_rows(self.endpoints.registry.reader.store.written_after(after))
@@ -245,7 +246,8 @@ impl ApiServer {
         found.collect()
     }
 
-    /// Finds the row of the objects that are stored under a name. Consecutive writes often belong to one resource.
+    /// Returns a function that finds the row for a resource's name in storage. Consecutive writes often belong to one
+    /// resource.
     fn rows_by_storage(&self) -> impl FnMut(&str) -> Option<Arc<Row>> {
         let scheme = self.endpoints.registry.reader.scheme();
         let mut found: BTreeMap<Arc<str>, Arc<Row>> = BTreeMap::new();
@@ -275,8 +277,8 @@ impl ApiServer {
     }
 
     /// Writes an object again unchanged, as if another writer had made an unrelated change: it gets a new
-    /// `resourceVersion`, watchers receive `MODIFIED`, and an update that names the previous version is refused with
-    /// 409 Conflict. Does not send a request. Returns `false` if the object was written or deleted since it was read.
+    /// `resourceVersion`, watchers receive `MODIFIED`, and an update with the previous version is refused with 409
+    /// Conflict. Does not send a request. Returns `false` if the object was written or deleted since it was read.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -297,8 +299,8 @@ impl ApiServer {
         self.endpoints.registry.touch(&object.row, &object.stored)
     }
 
-    /// All objects of a state: CustomResourceDefinitions first, then Namespaces, then the rest by group and resource,
-    /// in the order of keys. They can be [loaded](ApiServer::load) again.
+    /// Returns all objects of a state: CustomResourceDefinitions first, then Namespaces, then the rest by group and
+    /// resource, in the order of keys. They can be [loaded](ApiServer::load) again.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -343,7 +345,7 @@ impl ApiServer {
         let mut seen = std::collections::BTreeSet::new();
         let mut objects = Vec::new();
         for row in rows.into_values() {
-            // Two groups may serve the same stored resource.
+            // Two groups may serve the same stored resource, which is listed once.
             if seen.insert(row.storage.clone()) {
                 let snapshot = registry.reader.store.snapshot(&row.storage);
                 let decoded = snapshot.range(&everything).map(|stored| codec::decode(row, stored));
@@ -353,7 +355,7 @@ impl ApiServer {
         objects
     }
 
-    /// All objects of a state as a stream of YAML documents, in the order of [`ApiServer::objects`].
+    /// Returns all objects of a state as a stream of YAML documents, in the order of [`ApiServer::objects`].
     pub fn to_yaml(&self, snapshot: &Snapshot) -> String {
         load::to_text(&self.objects(snapshot))
     }
@@ -372,7 +374,7 @@ impl ApiServer {
         }
     }
 
-    /// Same as `diff`, with the changed objects in their second state.
+    /// Returns the same differences as `diff`, with the changed objects as they are in the second state.
     pub(crate) fn changes(&self, before: &Snapshot, after: &Snapshot) -> Changes {
         let by_id = |snapshot| -> BTreeMap<(String, String), Value> {
             let objects: Vec<Value> = self.objects(snapshot);
@@ -426,8 +428,8 @@ impl ApiServer {
         }
     }
 
-    /// Loads a dump of a cluster, such as `oc adm must-gather` writes. Objects of unserved kinds are skipped and listed
-    /// in the report. Read it with [`load::read_dump`](crate::load::read_dump).
+    /// Loads a dump of a cluster, such as a dump written by `oc adm must-gather`. Objects of unserved kinds are skipped
+    /// and listed in the report. Read the dump with [`load::read_dump`](crate::load::read_dump).
     pub fn load_dump(&self, manifests: impl IntoIterator<Item = Manifest>) -> LoadReport {
         let mut report = LoadReport::default();
         for Manifest { place, object } in manifests {
@@ -444,7 +446,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// `Pod shop/web-0`
+/// Formats kind, namespace and name: `Pod shop/web-0`.
 fn title(object: &Value) -> String {
     let metadata = &object["metadata"];
     let (kind, name) = (text(&object["kind"]), text(&metadata["name"]));
@@ -454,8 +456,8 @@ fn title(object: &Value) -> String {
     }
 }
 
-/// Returns the fields that differ between two states of an object, one line each. `metadata.resourceVersion` and
-/// `metadata.managedFields` do not count.
+/// Returns the fields that differ between two states of an object, one line each. Ignores `metadata.resourceVersion`
+/// and `metadata.managedFields`.
 pub(crate) fn field_changes(before: Value, after: Value) -> Vec<String> {
     let mut lines = Vec::new();
     compare("", Some(&bare(before)), Some(&bare(after)), &mut lines);
@@ -509,7 +511,7 @@ fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, lines: &mut Vec
     }
 }
 
-/// Returns the items by the field that identifies them, if all have one: containers by name, conditions by type.
+/// Indexes list items by the field that identifies them, if all have it: containers by name, conditions by type.
 fn named(items: &[Value]) -> Option<BTreeMap<&str, &Value>> {
     let by = |field: &str| -> Option<BTreeMap<&str, &Value>> {
         let named: Option<BTreeMap<_, _>> = items.iter().map(|it| Some((it.get(field)?.as_str()?, it))).collect();

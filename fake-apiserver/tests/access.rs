@@ -434,7 +434,7 @@ async fn a_service_account_differs_from_a_user_of_its_name() {
     assert_eq!(UserInfo::new("b", [""; 0]).as_service_account(), None);
 }
 
-/// A server with a user who has these permissions in the namespace `default`.
+/// Returns a server with a user who has these permissions in the namespace `default`.
 async fn allowed(rules: Value) -> ApiServer {
     let server = rbac().start();
     let subject = json!({"kind": "User", "name": "dev", "apiGroup": "rbac.authorization.k8s.io"});

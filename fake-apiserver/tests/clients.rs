@@ -1,5 +1,5 @@
-//! helm, the official Python client, kopf and `@kubernetes/client-node` against the command, and the counterparts of
-//! Go's envtest in other languages.
+//! Tests helm, the official Python client, kopf and `@kubernetes/client-node` against the command, and the counterparts
+//! of Go's envtest in other languages.
 //!
 //! Opt-in with `DRYDOCK_CLIENTS=1`, because they are fetched from package registries. Otherwise the test prints that it
 //! is skipped. `clients/run` installs them in the target directory and runs them; `../clients/test` does so with this
@@ -28,7 +28,7 @@ fn starters_of_control_planes_start_the_server() {
     );
 }
 
-/// Runs a script with the program and a directory of this name.
+/// Runs a script with the program and a directory with this name.
 #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
 fn run(test: &str, script: &str, folder: &str) {
     if std::env::var_os("DRYDOCK_CLIENTS").is_none_or(|it| it != "1") {
@@ -36,7 +36,7 @@ fn run(test: &str, script: &str, folder: &str) {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
-    // The command of the testkit, if it was built: `cargo build -p drydock-testkit --features processes`.
+    // The command of the testkit, if it has been built: `cargo build -p drydock-testkit --features processes`.
     let drydock = Path::new(env!("CARGO_BIN_EXE_fake-apiserver")).with_file_name("drydock");
     let status = Command::new("bash")
         .arg(script)

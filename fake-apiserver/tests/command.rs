@@ -26,12 +26,12 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("the path is UTF-8")
 }
 
-/// The body of a GET.
+/// Returns the body of the answer to a GET.
 fn get(server: &Server, path: &str) -> String {
     get_as(server, path, "").1
 }
 
-/// The status and the body of a GET with this token.
+/// Returns status and body of the answer to a GET with this token.
 fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
     let mut stream =
         TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
@@ -236,7 +236,7 @@ fn manifest_of_another_kind_than_stage_is_refused() {
     assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
 }
 
-/// A watch, because the Lease is created after the server is ready.
+/// Uses a watch, because the Lease is created after the server is ready.
 #[test]
 fn nodes_have_leases_if_heartbeats_are_enabled() {
     let server = Server::start(&["--workers", "all", "--node-heartbeats"]);
@@ -282,11 +282,11 @@ fn only_kubeconfigs_written_by_the_command_are_replaced() {
     assert_eq!(kept, "current-context: production\n");
 }
 
-/// The command line of the server that `spawns_a_server_for_the_parent_test` starts.
+/// The environment variable with the command line of the server that `spawns_a_server_for_the_parent_test` starts.
 #[cfg(unix)]
 const LEFT: &str = "DRYDOCK_LEFT";
 
-/// Starts a server in the process that the test below starts, and ends when the server answers.
+/// Starts a server and ends when the server answers. The test below runs this test in another process.
 #[cfg(unix)]
 #[expect(clippy::zombie_processes, reason = "it is to be left")]
 #[test]

@@ -20,7 +20,7 @@ struct Client {
 }
 
 impl Client {
-    /// Requests SPDY; the error is the answer.
+    /// Requests SPDY. The error is the answer of the server.
     async fn connect(serving: &Serving, path: &str, protocols: &[&str]) -> Result<(Self, String), String> {
         let host = serving.addr();
         let mut stream = TcpStream::connect(host).await.expect("the server accepts connections");
@@ -59,7 +59,7 @@ impl Client {
         ))
     }
 
-    /// Opens a stream, with its header in stored blocks of the one zlib stream.
+    /// Opens a stream, with its header in stored blocks of the shared zlib stream.
     async fn open(&mut self, kind: &'static str) {
         let text = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
         let headers = [&1_u32.to_be_bytes()[..], &text("streamtype"), &text(kind)].concat();
@@ -93,7 +93,7 @@ impl Client {
         self.stream.write_all(&frame).await.expect("the connection is open");
     }
 
-    /// Reads data until every stream has ended, or `until` holds.
+    /// Reads data until all streams have ended, or `until` returns `true`.
     async fn read(&mut self, until: impl Fn(&BTreeMap<&str, String>) -> bool) -> BTreeMap<&'static str, String> {
         let (mut found, mut ended) = (BTreeMap::new(), 0);
         loop {
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-/// A server with a Pod `db` that runs.
+/// Returns a server with a running Pod `db`.
 async fn scripted(script: PodScript) -> (ApiServer, Serving) {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
     server.kubelet().script(PodSelector::all(), script);

@@ -1,4 +1,4 @@
-//! WebSockets: watches, and connections to Pods with a script, through the channels of each protocol.
+//! WebSockets: watches, and connections to Pods with a script, with the channels of each protocol.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_tungstenite::tungstenite::{Error, handshake::client::generate_key};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// A server with a running Pod `db`. Its script answers commands and connections to ports.
+/// Returns a server with a running Pod `db`. Its script answers commands and connections to ports.
 fn scripted() -> ApiServer {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
     let script = PodScript::default()
@@ -57,7 +57,7 @@ async fn serve(server: &ApiServer) -> Serving {
     server.serve(address).await.expect("loopback has a free port")
 }
 
-/// A request to upgrade to a WebSocket.
+/// Builds a request to upgrade to a WebSocket.
 fn upgrade(path: &str, host: &str, protocols: &str) -> Request<()> {
     let mut request = Request::get(format!("ws://{host}{path}"))
         .header("Host", host)
@@ -83,7 +83,7 @@ async fn connect(serving: &Serving, path: &str, protocols: &str) -> Result<(Sock
     Ok((socket, protocol))
 }
 
-/// The status and the text of a refused connection.
+/// Returns the status and the text of a refused connection.
 async fn refusal(serving: &Serving, path: &str, protocols: &str) -> (u16, String) {
     match connect(serving, path, protocols).await {
         Err(Error::Http(response)) => {
@@ -96,7 +96,7 @@ async fn refusal(serving: &Serving, path: &str, protocols: &str) -> (u16, String
     }
 }
 
-/// Collects the data of each channel until the server closes.
+/// Collects the data of each channel until the server closes the connection.
 async fn channels(socket: &mut Socket) -> Vec<(u8, Vec<u8>)> {
     let mut all: Vec<(u8, Vec<u8>)> = Vec::new();
     while let Some(message) = socket.next().await {
@@ -141,7 +141,7 @@ async fn each_event_of_a_watch_is_a_message() {
     assert_eq!(server.watches().len(), 1);
     socket.close(None).await.expect("the connection is open");
     while socket.next().await.is_some() {}
-    // The server notices the end of the connection at the next event, or when the connection reports it.
+    // The server detects the end of the connection at the next event, or when the socket reports it.
     while !server.watches().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -232,7 +232,7 @@ async fn command_may_write_before_its_input_has_ended() {
     assert_eq!(text(&channels, b'1'), "bGluZQo=");
 }
 
-/// Before v5 a client cannot signal the end of its input, so it waits until its input was echoed.
+/// Before v5 a client cannot signal the end of its input, so it waits until its input has been echoed.
 #[tokio::test]
 async fn command_writes_while_input_arrives() {
     let serving = serve(&scripted()).await;
@@ -357,14 +357,14 @@ async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] 
     assert!(String::from_utf8_lossy(answer.body()).contains(why));
 }
 
-/// The bytes that kubectl sends to GET `/` of port 8080: the streams of a connection, and data.
+/// The bytes that kubectl sends for GET `/` on port 8080: the streams of a connection, and data.
 fn port_forward() -> Vec<u8> {
     let digits = include_str!("data/port_forward.hex").lines().collect::<String>();
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("the text consists of digits");
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// The end of the answer: the data, and the ends of both streams.
+/// The end of the answer: the data, and the end of both streams.
 const FORWARDED: &[u8] = b"\0\0\0\x03\0\0\0\x05hello\0\0\0\x03\x01\0\0\0\0\0\0\x01\x01\0\0\0";
 
 const FORWARD: &str = "/api/v1/namespaces/default/pods/db/portforward";
@@ -487,7 +487,7 @@ async fn token_can_be_sent_as_a_websocket_protocol() {
     assert_eq!(protocol, "base64.binary.k8s.io");
 }
 
-/// A client in this process does not have a socket, but is upgraded nevertheless.
+/// A client in this process has no socket, but its connections can be upgraded.
 #[cfg(feature = "client")]
 #[tokio::test]
 async fn in_process_client_can_upgrade_connections() {

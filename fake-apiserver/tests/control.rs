@@ -156,7 +156,7 @@ fn a_request_that_is_never_answered_ends_with_the_restart() {
     assert_eq!(ask(&server, "GET", MAPS, "").head, "", "nobody is there");
 }
 
-/// The lines of a watch as they arrive.
+/// The lines of a watch as they are received.
 struct Lines(BufReader<TcpStream>);
 
 impl Lines {
@@ -170,14 +170,14 @@ impl Lines {
         Self(reader)
     }
 
-    /// The next event's type and name; `None` at the end or if the connection breaks.
+    /// Returns type and name of the next event; `None` at the end or if the connection breaks.
     fn next(&mut self) -> Option<(String, String)> {
         loop {
             let mut line = String::new();
             if self.0.read_line(&mut line).ok()? == 0 {
                 return None;
             }
-            // Lines with the sizes of chunks are skipped.
+            // Skips lines with the sizes of chunks.
             if let Ok(event @ Value::Object(_)) = serde_json::from_str::<Value>(&line) {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 return Some((text(&event["type"]), text(&event["object"]["metadata"]["name"])));

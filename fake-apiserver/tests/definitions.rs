@@ -55,7 +55,7 @@ async fn done(server: &ApiServer, method: &str, path: &str, body: &Value) -> Val
     answer.json()
 }
 
-/// A server with a terminating definition, which waits for a widget `a` with a finalizer.
+/// Returns a server with a terminating definition, which waits for a widget `a` with a finalizer.
 async fn terminating() -> ApiServer {
     let server = ApiServer::start();
     done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
@@ -105,7 +105,7 @@ async fn deleting_a_definition_deletes_thousands_of_objects() {
     assert!(server.stored_objects().iter().all(|it| it.resource() != "widgets"));
 }
 
-/// There is one object, readable in every version.
+/// There is a single object, which is readable in every version.
 #[rstest]
 #[case::as_it_was_made(definition(&[("v1", true, true)]), None)]
 #[case::changed(definition(&[("v1", true, true)]), Some(definition(&[("v1", true, true), ("v2", true, false)])))]
@@ -145,7 +145,7 @@ async fn objects_of_a_changed_definition_count_against_a_quota() {
     assert_eq!(quota["status"]["used"], json!({"count/widgets.example.com": "2"}));
 }
 
-/// Nesting depth of maps in the object. An accepted object is returned unchanged.
+/// Nesting depth of maps in the object. Accepted objects are returned unchanged.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn deeply_nested_object_is_refused_or_returned_unchanged(
@@ -167,7 +167,8 @@ async fn deeply_nested_object_is_refused_or_returned_unchanged(
     assert_eq!(stored["spec"], spec);
 }
 
-/// As in the GatewayClasses and Gateways of the Gateway API. Their controllers rely on the default status.
+/// The schemas are similar to GatewayClasses and Gateways of the Gateway API. Their controllers rely on the default
+/// status.
 #[rstest]
 #[case::in_the_stored_version("v1")]
 #[case::in_another_version("v2")]
@@ -192,7 +193,7 @@ async fn default_status_is_returned_before_the_first_write(#[case] written: &str
         let listed = done(&server, "GET", &WIDGETS.replace("v1", read), &Value::Null).await;
         assert_eq!(listed["items"][0]["status"], json!({"phase": "Pending"}), "{read}");
     }
-    // The default was not written by a manager, so it is not owned.
+    // The default was not written by a manager, so nobody owns it.
     assert!(!created["metadata"]["managedFields"].to_string().contains("f:status"));
     widget["metadata"]["name"] = json!("b");
     widget["apiVersion"] = json!("example.com/v1");
@@ -203,7 +204,7 @@ async fn default_status_is_returned_before_the_first_write(#[case] written: &str
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// The names of the APIServices of a group.
+/// Returns the names of the APIServices of a group.
 async fn registrations(server: &ApiServer, group: &str) -> Vec<String> {
     let list = done(server, "GET", API_SERVICES, &Value::Null).await;
     let items = list["items"].as_array().cloned().unwrap_or_default();
@@ -236,7 +237,7 @@ async fn the_server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
     assert_eq!(made["spec"]["groupPriorityMinimum"], 1000);
     assert_eq!(made["status"]["conditions"][0]["reason"], "Local");
 
-    // The server restores APIServices that a client changes or deletes, as long as they are labelled as its own.
+    // If a client changes or deletes APIServices, the server restores them, as long as they are labelled as its own.
     ask(
         &server,
         "PATCH",
@@ -278,7 +279,7 @@ async fn a_test_server_has_no_api_services() {
     assert!(registrations(&server, "example.com").await.is_empty());
 }
 
-/// A server with a definition of this schema for `spec`.
+/// Returns a server with a definition that has this schema for `spec`.
 async fn typed(spec: Value) -> ApiServer {
     let mut definition = definition(&[("v1", true, true)]);
     let schema = json!({"type": "object", "properties": {"spec": spec}});
@@ -288,7 +289,7 @@ async fn typed(spec: Value) -> ApiServer {
     server
 }
 
-/// The schema, not the type, refuses a list instead of a number or a string.
+/// A list instead of a number or a string is refused by the schema, not by the type.
 #[rstest]
 #[case::int_or_string(json!({"type": "object", "properties": {"a": {
     "x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}}), json!({"a": ["b"]}), 422)]

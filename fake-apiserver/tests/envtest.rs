@@ -1,8 +1,8 @@
-//! The command as a control plane: the directory for `KUBEBUILDER_ASSETS`, and its programs with the flags that tools
-//! pass when they start control planes.
+//! The command as a control plane: creates the directory for `KUBEBUILDER_ASSETS`, and runs its programs with the flags
+//! that tools pass when they start control planes.
 //!
-//! With `DRYDOCK_GO=1` and a `go` on the path, envtest itself starts them, for `tests/envtest` and for the suites of
-//! published operators.
+//! With `DRYDOCK_GO=1` and `go` on the path, envtest itself starts the programs, for `tests/envtest` and for the test
+//! suites of published operators.
 
 mod common;
 
@@ -22,7 +22,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// A directory with the programs.
+/// Creates a directory with the programs.
 fn assets() -> PathBuf {
     let folder = folder().join("bin");
     let output = command(&["assets", folder.to_str().expect("the path is UTF-8")])
@@ -37,7 +37,7 @@ fn assets() -> PathBuf {
     folder
 }
 
-/// A program in the directory.
+/// Returns the command for a program in the directory.
 fn program(assets: &Path, name: &str) -> Command {
     let mut command = Command::new(assets.join(format!("{name}{}", std::env::consts::EXE_SUFFIX)));
     command.stdin(Stdio::null());
@@ -78,7 +78,7 @@ impl Drop for Running {
 #[test]
 fn installed_programs_act_by_their_names() {
     let assets = assets();
-    // A second installation replaces the files.
+    // Another installation replaces the files.
     let again = command(&["install-assets", assets.to_str().expect("the path is UTF-8")]).output();
     assert!(again.expect("cargo has built the command").status.success());
     for (name, flags) in [
@@ -101,7 +101,7 @@ fn installed_programs_act_by_their_names() {
         assert!(help.status.success());
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
         for flag in flags {
-            // envtest detects a flag with this check.
+            // envtest uses this check to detect a flag.
             let line = help
                 .lines()
                 .find(|line| line.trim_start().starts_with(&format!("--{flag}")));
@@ -123,7 +123,7 @@ fn a_folder_is_never_replaced() {
 #[cfg(unix)]
 #[test]
 fn etcd_reports_health_and_exits_on_a_signal() {
-    // This port was free a moment ago. etcd cannot report its port, so the caller must choose one.
+    // The port was free a moment ago. etcd cannot report its port, so the caller must choose one.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = free.local_addr().expect("the listener is bound");
     drop(free);
@@ -167,7 +167,7 @@ fn etcd_reports_health_and_exits_on_a_signal() {
     );
 }
 
-/// envtest drops the output of the programs that it starts, and reports a timeout when they end.
+/// envtest discards the output of the programs that it starts, and reports a timeout when they end.
 #[cfg(target_os = "linux")]
 #[rstest]
 #[case::a_flag("--no-such-flag=1", "unknown flag: --no-such-flag")]
@@ -179,7 +179,7 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
         program.get_program().display(),
         folder().display(),
     );
-    // The inner shell is replaced by the program, so the outer one is its parent.
+    // The inner shell is replaced by the program, so the outer shell is the program's parent.
     let parent = std::process::Command::new("sh")
         .args(["-c", &script])
         .output()
@@ -237,7 +237,7 @@ fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &
     assert!(text.contains(named), "{text}");
 }
 
-/// With envtest's arguments and files, the server starts and has the objects of a real one.
+/// With envtest's arguments and files, the server starts and has the initial objects of kube-apiserver.
 #[test]
 fn unmodified_envtest_starts_the_server() {
     if !has_go("unmodified_envtest_starts_the_server") {
@@ -283,7 +283,7 @@ fn go_test(module: &Path, packages: &str) {
     );
 }
 
-/// A GET over HTTPS with these headers. The server's authority is the last certificate of this file.
+/// Sends a GET over HTTPS with these headers. The server's authority is the last certificate in the file.
 fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificates)
         .expect("the path exists")

@@ -1,6 +1,6 @@
 //! The cost of a request grows in proportion to the number of its parts: a request with four times as many parts
-//! allocates at most five times as many bytes. Allocations are counted, because they are a function of the request,
-//! unlike time. A start with a snapshot costs the same for CRDs of any size.
+//! allocates at most five times as many bytes. Allocations are measured because, unlike time, they only depend on the
+//! request. A start with a snapshot costs the same for CRDs of any size.
 
 #![allow(
     unsafe_code,
@@ -15,7 +15,7 @@ use http::{HeaderMap, Request};
 use rstest::rstest;
 use serde_json::{Map, Value, json};
 
-/// The system's allocator with the allocated bytes counted, for each thread.
+/// The system's allocator, which also counts the allocated bytes of each thread.
 struct Counting;
 
 thread_local! {
@@ -25,7 +25,7 @@ thread_local! {
 // SAFETY: every call is passed to the system's allocator unchanged; the additional work is only counting.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends has no counter.
+        // A thread that is ending has no counter.
         let _ = ALLOCATED.try_with(|it| it.set(it.get() + layout.size() as u64));
         // SAFETY: the caller's promises are the system's.
         unsafe { System.alloc(layout) }
@@ -124,7 +124,7 @@ fn definition() -> Value {
     })
 }
 
-/// The code, the headers, and the allocated bytes of a request.
+/// Returns the code, the headers, and the allocated bytes of a request.
 async fn sent(server: &ApiServer, method: &str, path: &str, content_type: &str, body: &Value) -> (u16, HeaderMap, u64) {
     let request = Request::builder()
         .method(method)
@@ -138,7 +138,7 @@ async fn sent(server: &ApiServer, method: &str, path: &str, content_type: &str, 
     (answer.status().as_u16(), answer.headers().clone(), allocated)
 }
 
-/// The bytes allocated for a request on a separate server.
+/// Returns the bytes allocated for a request on a separate server.
 async fn cost(measured: &Measured, code: u16) -> u64 {
     let server = ApiServer::start();
     server.load([definition()]).expect("the definition is valid");
@@ -159,12 +159,12 @@ async fn cost(measured: &Measured, code: u16) -> u64 {
     allocated
 }
 
-/// Variables of a container.
+/// Returns a Pod with environment variables.
 fn variables(count: usize, item: impl Fn(usize) -> Value) -> Value {
     pod(json!({"env": list(count, item)}))
 }
 
-/// Unknown fields.
+/// Returns unknown fields.
 fn unknown(count: usize) -> Value {
     map(count, |at| format!("u{at}"), &json!(1))
 }
@@ -173,12 +173,12 @@ fn owner(at: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("o{at}"), "uid": format!("u{at}")})
 }
 
-/// A ConfigMap with finalizers that begin with a letter.
+/// Returns a ConfigMap with finalizers that begin with this letter.
 fn finalized(count: usize, letter: &str) -> Value {
     config_map(json!({"finalizers": list(count, |at| json!(format!("a.b/{letter}{at}")))}))
 }
 
-/// A ConfigMap with field managers.
+/// Returns a ConfigMap with field managers.
 fn managed(count: usize, data: Value) -> Value {
     let entry = |at| {
         json!({
@@ -248,7 +248,7 @@ async fn cost_grows_almost_linearly_with_the_size(#[case] code: u16, #[case] req
     assert!(fourfold <= first * 5, "{bytes:?} bytes");
 }
 
-/// The bytes allocated at the start of a server with a CRD of this number of fields.
+/// Returns the bytes allocated at the start of a server with a CRD that has this number of fields.
 async fn start(fields: usize) -> u64 {
     let mut crd = definition();
     let properties = map(fields, |at| format!("f{at}"), &json!({"type": "string"}));

@@ -1,5 +1,5 @@
-//! Lists and watches agree with a model that records everything: random writes by several clients, with watchers that
-//! start at any revision, and compactions. `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
+//! Compares lists and watches with a model that records all writes: random writes by several clients, with watchers
+//! that start at any revision, and compactions. `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
 
 #[path = "hostile/ask.rs"]
 #[allow(dead_code, reason = "the tests of hostile clients use the rest")]
@@ -23,7 +23,7 @@ use trial::try_all;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// One random operation.
+/// A random operation.
 #[derive(Clone, Debug)]
 enum Op {
     Create {
@@ -46,22 +46,22 @@ enum Op {
     Delete {
         name: u8,
     },
-    /// A write to another resource, which also takes a revision.
+    /// A write to another resource, which also uses a revision.
     Elsewhere,
     Compact,
     /// Lets watchers run.
     Settle,
-    /// A watch from this many revisions ago.
+    /// Starts a watch this many revisions ago.
     Watch {
         back: u8,
         selector: Selector,
     },
-    /// A list at the state of this many revisions ago.
+    /// Lists the state this many revisions ago.
     ListExact {
         back: u8,
         selector: Selector,
     },
-    /// A list in pages, with a create in between.
+    /// Lists in pages, with a create in between.
     ListPaged {
         limit: u8,
         name: u8,
@@ -120,7 +120,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A change of an object at a revision.
+/// A change of an object, with its revision.
 #[derive(Debug)]
 struct Change {
     revision: u64,
@@ -128,7 +128,7 @@ struct Change {
     after: Option<Value>,
 }
 
-/// A watch and its lines so far.
+/// A watch, with the lines received so far.
 #[derive(Debug)]
 struct Watcher {
     start: u64,
@@ -136,7 +136,7 @@ struct Watcher {
     lines: Arc<Mutex<Vec<u8>>>,
 }
 
-/// All writes so far.
+/// A record of all writes so far.
 #[derive(Debug, Default)]
 struct Model {
     /// The revision before the first write.
@@ -161,7 +161,7 @@ impl Model {
         objects
     }
 
-    /// Records a write and its effect, from the answer and its revision.
+    /// Records the effect of a write, from its answer and its revision.
     fn written(&mut self, server: &ApiServer, name: &str, revision: u64, answer: &Answer) -> Result<(), String> {
         let now = server.resource_version();
         if now == revision {
@@ -389,7 +389,7 @@ async fn list_paged(server: &ApiServer, model: &mut Model, limit: u8, name: u8) 
     same_items(&json!({"items": items}), &model.at(revision))
 }
 
-/// Compares the items of a list, which do not have their own kind.
+/// Compares the items of a list, which have no kind.
 fn same_items(list: &Value, expected: &BTreeMap<&str, &Value>) -> Result<(), String> {
     let bare = |object: &&Value| {
         let mut object = (*object).clone();
@@ -405,7 +405,7 @@ fn same_items(list: &Value, expected: &BTreeMap<&str, &Value>) -> Result<(), Str
     })
 }
 
-/// Everything that can be compared between servers.
+/// Returns everything that can be compared between servers.
 async fn dump(server: &ApiServer) -> Result<(u64, Vec<Value>), String> {
     let mut all = Vec::new();
     for kind in ["Namespace", "ConfigMap", "Secret"] {
@@ -465,7 +465,8 @@ fn forks_and_snapshots_equal_the_original_state() {
     });
 }
 
-/// Returns `true` if it needs the whole history in the model, or time, which continues between the two runs.
+/// Returns `true` if the operation needs the whole history in the model, or advances time, which continues between the
+/// two runs.
 fn is_read(op: &Op) -> bool {
     match op {
         Op::Watch { .. } | Op::ListExact { .. } | Op::ListPaged { .. } | Op::Settle => true,

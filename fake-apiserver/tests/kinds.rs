@@ -1,4 +1,4 @@
-//! Rules of single built-in kinds at the HTTP boundary, as kube-apiserver 1.36 answers.
+//! Rules of individual built-in kinds at the HTTP boundary, with the answers of kube-apiserver 1.36.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -39,7 +39,7 @@ fn server() -> ApiServer {
         .start()
 }
 
-/// The texts of an answer's causes, each as `field: message`.
+/// Returns the causes of an answer, each as `field: message`.
 fn causes(answer: &Value) -> Vec<String> {
     let list = answer["details"]["causes"].as_array().cloned().unwrap_or_default();
     let text = |it: &Value| {
@@ -130,7 +130,7 @@ async fn signing_request_is_validated(#[case] spec: Value, #[case] expected: &st
     assert_eq!((code, causes(&answer)), (422, vec![expected.to_owned()]));
 }
 
-/// A certificate request with these bytes.
+/// Returns a certificate request with these bytes.
 fn pem_request(der: &[u8]) -> String {
     let body = STANDARD.encode(der);
     STANDARD.encode(format!(
@@ -207,7 +207,7 @@ async fn a_job_with_a_generated_name_labels_its_pods_with_it() {
     assert_eq!(labels["batch.kubernetes.io/job-name"], made["metadata"]["name"]);
 }
 
-/// One error for each check of metadata: the checks of every object, and the kind's own.
+/// Expects one error for each check of metadata: the checks of all objects, and the checks of the kind.
 #[rstest]
 #[case("/api/v1/namespaces/default/configmaps", json!({}), 4)]
 #[case("/api/v1/namespaces/default/services", json!({"spec": {"ports": [{"port": 80}]}}), 3)]
@@ -605,7 +605,7 @@ async fn a_pod_is_checked_before_its_limits() {
     assert_eq!(send(&server, "POST", pods, &pod("i")).await.0, 403);
 }
 
-/// A certificate request with these organizations in its subject.
+/// Returns a certificate request with these organizations in its subject.
 fn pem_request_of(organizations: &[&str]) -> String {
     fn element(tag: u8, content: &[u8]) -> Vec<u8> {
         [
@@ -694,7 +694,7 @@ async fn signing_requires_permission_for_the_signer(
     }
 }
 
-/// Creates an object, and reads a part of the answer.
+/// Creates an object, and returns a part of the answer.
 async fn created_part(server: &ApiServer, path: &str, body: Value, part: &str) -> Value {
     let (code, answer) = send(server, "POST", path, &body).await;
     match code {

@@ -1,4 +1,4 @@
-//! kubectl against the command, over HTTP and HTTPS: command lines, and their expected output.
+//! kubectl against the command, over HTTP and HTTPS: command lines and their expected output.
 //!
 //! Needs kubectl 1.37, in `$KUBECTL` or installed by `.ci/kubectl`; without it each test prints that it is skipped.
 
@@ -13,10 +13,10 @@ use std::process::{Child, Command, Output, Stdio};
 use common::{Server, folder};
 use rstest::rstest;
 
-/// Environment variable of the editor: the word to replace and its replacement.
+/// Environment variable for the editor, with the word to replace and its replacement.
 const EDITED: &str = "DRYDOCK_EDITED";
 
-/// The editor for `kubectl edit`: this program, so that the test does not depend on another.
+/// Returns the editor for `kubectl edit`: this program, so that the test does not depend on another one.
 fn editor() -> String {
     let program = std::env::current_exe().expect("the test has an executable");
     format!("{} --exact --quiet the_editor_replaces_a_word", program.display())
@@ -40,7 +40,7 @@ enum Over {
     Https,
 }
 
-/// A server, and the kubectl connected to it.
+/// A server, and a kubectl that is connected to it.
 struct Kubectl {
     server: Server,
     program: &'static Path,
@@ -48,7 +48,7 @@ struct Kubectl {
 }
 
 impl Kubectl {
-    /// Starts both; `None`, and a message, without kubectl.
+    /// Starts a server for kubectl. Returns `None` and prints a message if there is no kubectl.
     fn start(test: &str, over: Over) -> Option<Self> {
         Self::start_with(test, over, &[])
     }
@@ -96,7 +96,7 @@ impl Kubectl {
         command
     }
 
-    /// Starts a command that runs for a while.
+    /// Starts a command that runs in the background.
     fn spawn(&self, line: &str) -> Child {
         self.command(&words(line)).spawn().expect("kubectl was started before")
     }
@@ -107,7 +107,7 @@ impl Kubectl {
         stdin.write_all(step.stdin.as_bytes()).expect("kubectl reads its input");
         drop(stdin);
         let mut output = child.wait_with_output().expect("the process is a child of this one");
-        // The editor is a test, and its output is removed.
+        // The editor is a test that prints its result, which is removed here.
         while let Some(rest) = output.stdout.strip_prefix(b"\nrunning 1 test\n") {
             output.stdout = rest.to_vec();
         }
@@ -129,14 +129,14 @@ impl Kubectl {
         refused
     }
 
-    /// Runs a transcript, see [`steps`].
+    /// Runs a transcript; see [`steps`].
     #[track_caller]
     fn run(&self, transcript: &str) {
         for step in steps(transcript) {
             let output = self.output(&step);
             let stdout = String::from_utf8_lossy(&output.stdout);
             let stderr = String::from_utf8_lossy(&output.stderr);
-            // Older versions print a warning about their age.
+            // Old versions print a warning about their age.
             let stderr: String = stderr
                 .split_inclusive('\n')
                 .filter(|it| !it.contains("version difference"))
@@ -157,7 +157,7 @@ impl Kubectl {
     }
 }
 
-/// One command of a transcript, with its expected output.
+/// A command of a transcript, with its expected output.
 #[derive(Debug, Default)]
 struct Step<'a> {
     command: &'a str,
@@ -175,9 +175,9 @@ impl Step<'_> {
 }
 
 /// Parses a transcript. A line that starts with `$` is a command, and the lines below belong to it: `<` is its input,
-/// `!` is expected on stderr and the command fails, `?` is expected on stderr and it succeeds, `~` is a line somewhere
-/// on stdout, and other lines are the whole of stdout. `*` matches anything within a line, and a final `...` any lines;
-/// the width of columns is ignored.
+/// `!` is expected on stderr and the command fails, `?` is expected on stderr and it succeeds, `~` is a line anywhere
+/// on stdout, and other lines are the whole stdout. `*` matches anything within a line, and `...` at the end matches
+/// any lines; the width of columns is ignored.
 fn steps(transcript: &str) -> Vec<Step<'_>> {
     let mut steps: Vec<Step<'_>> = Vec::new();
     for line in transcript.lines().filter(|line| !line.trim().is_empty()) {
@@ -191,7 +191,7 @@ fn steps(transcript: &str) -> Vec<Step<'_>> {
         let step = steps.last_mut().expect("a transcript starts with a command");
         match line.split_once(' ') {
             Some(("<", input)) => {
-                // Otherwise kubectl treats input that starts with `{` as JSON.
+                // Without it, kubectl treats input that starts with `{` as JSON.
                 step.stdin += if step.stdin.is_empty() { "---\n" } else { "" };
                 step.stdin += &format!("{input}\n");
             }
@@ -207,7 +207,7 @@ fn steps(transcript: &str) -> Vec<Step<'_>> {
     steps
 }
 
-/// Splits a command line into words; single quotes protect blanks.
+/// Splits a command line into words; single quotes protect spaces.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;

@@ -25,7 +25,7 @@ const SCRIPT: &str = r#"{"script": {
 const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"},
     "spec": {"nodeName": "node-0", "containers": [{"name": "main", "image": "i"}]}}"#;
 
-/// Runs kubectl, which exchanges the streams of commands over WebSockets, or over SPDY as kubectl before 1.31 does.
+/// Runs kubectl, which transports the streams of commands over WebSockets, or over SPDY like kubectl before 1.31.
 fn run(program: &Path, config: &Path, args: &[&str], stdin: &str, over_web_sockets: bool) -> Output {
     let mut child = Command::new(program)
         .args(args)
@@ -38,13 +38,13 @@ fn run(program: &Path, config: &Path, args: &[&str], stdin: &str, over_web_socke
         .spawn()
         .expect("kubectl was started before");
     let mut input = child.stdin.take().expect("stdin is piped");
-    // A command that does not read its input has closed its end.
+    // The command may have closed its input without reading it.
     let _ = input.write_all(stdin.as_bytes());
     drop(input);
     child.wait_with_output().expect("the process is a child of this one")
 }
 
-/// Passes the script to the control API.
+/// Sends the script to the control API.
 fn set_script(url: &str) {
     let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).expect("the server accepts connections");
@@ -60,7 +60,7 @@ fn set_script(url: &str) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// The answers of port 8080 of the Pod to two connections through one `kubectl port-forward`.
+/// Returns the answers of port 8080 of the Pod to two connections through one `kubectl port-forward`.
 fn forwarded(program: &Path, config: &Path) -> String {
     let mut child = Command::new(program)
         .args(["port-forward", "pod/db", ":8080"])
@@ -159,7 +159,7 @@ fn kubectl_connects_to_a_pod_by_its_script() {
     assert_eq!(waited.0, Some(0), "{waited:?}");
 }
 
-/// Without any script, a Pod runs on a Node that exists.
+/// Without a script, a Pod runs on an existing Node.
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
 fn kubectl_runs_commands_and_maintains_nodes() {

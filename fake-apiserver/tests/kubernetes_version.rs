@@ -1,4 +1,4 @@
-//! The version of Kubernetes of a server determines its APIs, its version documents, and the fields it keeps.
+//! The Kubernetes version of a server determines its APIs, its version documents, and the fields that it keeps.
 
 use fake_apiserver::{ApiServer, KubernetesVersion};
 use http::Request;
@@ -90,7 +90,7 @@ fn other_versions_are_refused_by_name(#[case] text: &str, #[case] expected: Resu
     assert_eq!(parsed.map_err(|why| why.to_string()), expected.map_err(str::to_owned));
 }
 
-/// The names of resources and subresources of a group and version, from both forms of discovery.
+/// Returns the names of resources and subresources in a version of a group, from both forms of discovery.
 async fn discovered(server: &ApiServer, group: &str, version: &str) -> (Vec<String>, Vec<String>) {
     let list = get(server, &format!("/apis/{group}/{version}")).await;
     let of = |it: &Value, field: &str| it[field].as_str().unwrap_or_default().to_owned();
@@ -155,7 +155,7 @@ async fn openapi_has_the_fields_of_the_version(#[case] version: KubernetesVersio
     assert_eq!(fields["evictionResponders"].is_object(), expected);
 }
 
-/// Returns the code and the object of a strict create of a Pod with a volume.
+/// Creates a Pod with a volume and strict validation; returns the code and the object.
 async fn pod(server: &ApiServer, volume: Value) -> (u16, Value) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
@@ -289,7 +289,8 @@ async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion,
     assert_eq!(text.contains(refused), expected == 422, "{text}");
 }
 
-/// Rules that were added between 1.33 and 1.36: the last version without them, the first with them, and the answers.
+/// Rules that were added between 1.33 and 1.36: the last version without the rule, the first version with it, and the
+/// answers.
 #[rstest]
 #[case::names_of_services([V1_35, V1_36], "/api/v1/namespaces/default/services",
     json!({"metadata": {"name": "1st"}, "spec": {"ports": [{"port": 80}]}}), [422, 201])]
@@ -320,7 +321,7 @@ async fn new_rules_apply_from_their_kubernetes_version_on(
     }
 }
 
-/// `MutableCSINodeAllocatableCount`
+/// Gate `MutableCSINodeAllocatableCount`.
 #[rstest]
 #[case(V1_34, 422)]
 #[case(V1_35, 200)]
@@ -336,7 +337,7 @@ async fn csi_node_limits_are_mutable_since_1_35(#[case] version: KubernetesVersi
     assert_eq!(code, expected, "{answer}");
 }
 
-/// Gates that were enabled between 1.33 and 1.36, and a field that depends on each.
+/// Gates that were enabled between 1.33 and 1.36, and a field that depends on each gate.
 #[rstest]
 #[case::pod_level_resources([V1_33, V1_34], json!({"resources": {"limits": {"cpu": "1"}}}), "/spec/resources")]
 #[case::dynamic_resource_allocation([V1_33, V1_34],
@@ -363,7 +364,7 @@ async fn fields_are_kept_if_their_gate_is_enabled(
     }
 }
 
-/// `ImageVolume`: without its only source a volume is refused.
+/// Gate `ImageVolume`: without its only source, a volume is refused.
 #[rstest]
 #[case(V1_34, 422)]
 #[case(V1_35, 201)]
@@ -373,7 +374,7 @@ async fn image_volumes_are_enabled_since_1_35(#[case] version: KubernetesVersion
     assert_eq!(pod(&server(version), volume).await.0, expected);
 }
 
-/// `DeploymentReplicaSetTerminatingReplicas`
+/// Gate `DeploymentReplicaSetTerminatingReplicas`.
 #[rstest]
 #[case(V1_34, Value::Null)]
 #[case(V1_35, json!(1))]
@@ -399,7 +400,7 @@ async fn terminating_replicas_are_counted_from_1_35_on(#[case] version: Kubernet
     assert_eq!(answer["status"]["terminatingReplicas"], expected);
 }
 
-/// New expressions use the libraries of the version before, to which a cluster can be rolled back.
+/// New expressions may only use the libraries of the previous version, to which a cluster can be rolled back.
 #[rstest]
 #[case::semver(V1_33, V1_34, "semver(self.v).major() == 1", "undeclared reference to 'semver'")]
 #[case::lists(V1_34, V1_35, "self.l.sort() == self.l", "undeclared reference to 'sort'")]

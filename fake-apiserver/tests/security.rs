@@ -1,5 +1,5 @@
-//! Attacks through the command's port, which must fail: from a page in a browser, a user without permissions, or a
-//! client that sends nothing.
+//! Attacks over the command's port, which must fail: by a page in a browser, a user without permissions, or a client
+//! that sends nothing.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use common::{Server, command, folder};
 use rstest::rstest;
 
-/// The status of a request with these headers, and the body.
+/// Sends a request with these headers; returns the status and the body of the answer.
 fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> (u16, String) {
     let mut stream =
         TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
@@ -189,7 +189,7 @@ fn kubeconfig_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let file = folder().join("config");
-    // An existing file that everyone can read.
+    // Uses an existing file that everyone can read.
     std::fs::write(&file, "").expect("the directory exists");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("the file is owned by this user");
     let _server = Server::start(&["--tls", "--kubeconfig", file.to_str().expect("the path is UTF-8")]);
@@ -197,7 +197,7 @@ fn kubeconfig_is_readable_only_by_its_owner() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// A token for the ServiceAccount `default` of a server with these options.
+/// Returns a token for the ServiceAccount `default` of a server with these options.
 fn account_token(args: &[&str]) -> String {
     let server = Server::start(args);
     let account = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
@@ -229,7 +229,7 @@ fn tokens_of_another_run_are_refused_without_a_seed() {
     }
 }
 
-/// With AlwaysAllow, credentials can be required.
+/// Credentials can be required even with AlwaysAllow.
 #[test]
 fn credentials_can_be_required_without_authorization() {
     let server = Server::start(&["--control", "--anonymous", "deny", "--token", "s3cret=jane"]);

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use trial::try_all;
 
-/// The kinds of the model: kind, apiVersion, whether it is namespaced, and path. The last is a custom resource.
+/// The kinds of the model: kind, apiVersion, whether it is namespaced, and path. The last one is a custom resource.
 const KINDS: [(&str, &str, bool, &str); 4] = [
     ("v1", "ConfigMap", true, "configmaps"),
     ("v1", "Secret", true, "secrets"),
@@ -23,10 +23,10 @@ const KINDS: [(&str, &str, bool, &str); 4] = [
 
 const NAMESPACES: [&str; 2] = ["default", "kube-public"];
 
-/// One operation of a client.
+/// An operation of a client.
 #[derive(Clone, Debug)]
 enum Op {
-    /// Creates an object with these earlier objects as owners, existing or not.
+    /// Creates an object with these earlier objects as owners, which may not exist.
     Create {
         kind: usize,
         namespace: usize,
@@ -38,7 +38,7 @@ enum Op {
         object: prop::sample::Index,
         policy: &'static str,
     },
-    /// Makes one earlier object the only owner of another.
+    /// Makes an earlier object the only owner of another.
     Adopt {
         object: prop::sample::Index,
         owner: prop::sample::Index,
@@ -56,7 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// An object of the model. Its index is its name.
+/// An object of the model. Its index is also its name.
 #[derive(Clone, Debug, PartialEq)]
 struct Thing {
     kind: usize,
@@ -78,7 +78,7 @@ impl Thing {
 struct Model(Vec<Thing>);
 
 impl Model {
-    /// Collects until nothing changes: the rules of garbage collection, without queues, events and order.
+    /// Collects garbage until nothing changes: applies the rules of garbage collection without queues, Events or order.
     fn collect(&mut self) {
         loop {
             let before = self.0.clone();
@@ -154,7 +154,7 @@ async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> Resu
     serde_json::from_str(&text).map_err(|why| why.to_string())
 }
 
-/// Lets the workers finish.
+/// Lets the workers finish their work.
 async fn rest() {
     tokio::time::sleep(Duration::from_secs(3)).await;
 }
@@ -243,7 +243,7 @@ async fn apply(server: &ApiServer, model: &mut Model, op: Op) -> Result<(), Stri
     Ok(())
 }
 
-/// The names of existing objects, with the uids of their owners.
+/// Returns the names of existing objects, with the uids of their owners.
 async fn existing(server: &ApiServer) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let mut found = BTreeMap::new();
     for (api_version, kind, ..) in KINDS {
@@ -289,7 +289,7 @@ fn remaining_objects_agree_with_a_naive_model() {
     });
 }
 
-/// An object with these owners.
+/// Returns an object with these owners.
 fn owned(kind: usize, name: &str, owners: &[&Value]) -> Value {
     let (api_version, kind, ..) = KINDS[kind];
     json!({
@@ -297,7 +297,7 @@ fn owned(kind: usize, name: &str, owners: &[&Value]) -> Value {
     })
 }
 
-/// A reference to a created object.
+/// Returns an owner reference to a created object.
 fn owner(object: &Value, blocks: bool) -> Value {
     let meta = &object["metadata"];
     json!({
@@ -312,7 +312,7 @@ async fn create(server: &ApiServer, kind: usize, namespace: &str, object: &Value
         .expect("the object is valid")
 }
 
-/// The requests of workers: the method with the last part of the path, and the body.
+/// Returns the requests of workers: the method with the last part of the path, and the body.
 fn requests_of_workers(server: &ApiServer) -> Vec<(String, Value)> {
     let requests = server.journal().requests().into_iter().filter(|it| it.worker.is_some());
     requests
@@ -511,7 +511,7 @@ async fn workers_have_permissions_without_roles() {
     assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
 }
 
-/// Deployments with ReplicaSets and Pods, in the form of a dump.
+/// Returns Deployments with ReplicaSets and Pods, in the form of a dump.
 fn tree(deployments: usize, replica_sets: usize, pods: usize) -> Vec<Value> {
     let object = |api_version: &str, kind: &str, name: &str, owner: Option<&Value>| {
         let template = json!({
@@ -570,7 +570,7 @@ async fn namespace(server: &ApiServer, name: &str) -> Option<Value> {
     server.get("v1", "Namespace", "", name).await.ok()
 }
 
-/// The status and the message of each condition of a namespace.
+/// Returns the status and the message of each condition of a namespace.
 fn conditions(namespace: &Value) -> Vec<(&str, &str)> {
     let conditions = namespace["status"]["conditions"].as_array().into_iter().flatten();
     conditions
@@ -604,7 +604,7 @@ async fn r5_namespace_is_deleted_with_its_content() {
         let left = server.list(api_version, kind, "").await.expect("the kind is served");
         assert_eq!(left.len(), 1, "{kind} of other namespaces stay");
     }
-    // Only existing objects are deleted; then the namespace is updated and finalized.
+    // Only resources with objects are deleted; then the namespace is updated and finalized.
     let asked: Vec<String> = requests_of_workers(&server).into_iter().map(|(what, _)| what).collect();
     assert_eq!(
         asked,
@@ -702,7 +702,7 @@ async fn r5_conditions_follow_the_remaining_objects() {
     assert!(namespace(&server, "shop").await.is_none());
 }
 
-/// Creates an Event without an existing object.
+/// Creates an Event about an object that does not exist.
 async fn event(server: &ApiServer, name: &str) {
     let about = json!({"kind": "Node", "apiVersion": "v1", "name": "n"});
     let event = json!({
@@ -714,7 +714,7 @@ async fn event(server: &ApiServer, name: &str) {
         .expect("the object is valid");
 }
 
-/// The names of the existing Events.
+/// Returns the names of the existing Events.
 async fn events(server: &ApiServer) -> Vec<String> {
     let events = server.list("v1", "Event", "").await.expect("the kind is served");
     let names = events

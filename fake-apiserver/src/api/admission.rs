@@ -8,18 +8,18 @@ use super::user::UserInfo;
 /// Operation of a request, with the names of webhook rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// An object is created, or posted to a subresource.
+    /// Creation of an object, or a POST to a subresource.
     Create,
-    /// An object is changed: PUT, PATCH and apply.
+    /// Change of an object: PUT, PATCH and apply.
     Update,
-    /// An object is deleted, by name or together with its collection.
+    /// Deletion of an object, by name or with its collection.
     Delete,
     /// A client connects to a Pod, Service or Node: `exec`, `attach`, `portforward`, `proxy`.
     Connect,
 }
 
 impl Operation {
-    /// The word in rules and reviews, such as `CREATE`.
+    /// Returns the name in webhook rules and reviews, such as `CREATE`.
     pub fn as_str(self) -> &'static str {
         match self {
             Operation::Create => "CREATE",
@@ -48,7 +48,7 @@ pub struct GroupVersionKind {
 }
 
 impl GroupVersionKind {
-    /// The `apiVersion` of objects of this kind.
+    /// Returns the `apiVersion` of objects of this kind.
     pub fn api_version(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
@@ -78,11 +78,11 @@ impl GroupVersionResource {
     }
 }
 
-/// Request to admission: `request` of an `AdmissionReview` (rule P2).
+/// An admission request: the field `request` of an `AdmissionReview` (rule P2).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// Names this call; an answer repeats it.
+    /// Identifies this call; the response repeats it.
     pub uid: String,
     /// Operation of the request.
     pub operation: Operation,
@@ -145,7 +145,7 @@ impl AdmissionRequest {
     }
 }
 
-/// A user as `authentication.k8s.io/v1` UserInfo; empty fields are omitted.
+/// Converts a user to UserInfo of `authentication.k8s.io/v1`; empty fields are omitted.
 pub(crate) fn user_value(user: &UserInfo) -> Value {
     let mut map = Map::new();
     if !user.name.is_empty() {
@@ -208,8 +208,8 @@ impl AdmissionResponse {
         }
     }
 
-    /// Refuses the request: 400 without a reason, unless [`AdmissionResponse::code`] and [`AdmissionResponse::reason`]
-    /// set others.
+    /// Refuses the request with 400 and without a reason. [`AdmissionResponse::code`] and [`AdmissionResponse::reason`]
+    /// override both.
     pub fn deny(message: impl Into<String>) -> Self {
         Self {
             denied: Some(Denial {
@@ -220,7 +220,7 @@ impl AdmissionResponse {
         }
     }
 
-    /// The HTTP status of a denial, at least 400. A lower status counts as 400.
+    /// Sets the HTTP status of a denial. A status below 400 counts as 400.
     pub fn code(mut self, code: u16) -> Self {
         if let Some(denial) = &mut self.denied {
             denial.code = code;
@@ -228,7 +228,7 @@ impl AdmissionResponse {
         self
     }
 
-    /// The reason of a denial, such as `Forbidden`.
+    /// Sets the reason of a denial, such as `Forbidden`.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         if let Some(denial) = &mut self.denied {
             denial.reason = reason.into();
@@ -261,14 +261,14 @@ impl<E: std::fmt::Display> From<Result<(), E>> for AdmissionResponse {
     }
 }
 
-/// The changed object, or the text of a denial.
+/// `Ok` contains the changed object; an error denies the request with its text.
 impl<E: std::fmt::Display> From<Result<Value, E>> for AdmissionResponse {
     fn from(result: Result<Value, E>) -> Self {
         result.map_or_else(|error| Self::deny(error.to_string()), Self::patched)
     }
 }
 
-/// The changed object.
+/// Allows the request with this changed object.
 impl From<Value> for AdmissionResponse {
     fn from(object: Value) -> Self {
         Self::patched(object)

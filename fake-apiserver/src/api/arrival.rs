@@ -1,15 +1,16 @@
-//! `Arrival`: facts about a request that arrived over a socket, and `Hosts`, the names that such a request may use.
+//! `Arrival`: properties of a request that was received over a socket, and `Hosts`, the host names it may use.
 //!
-//! A page in a browser on the developer's machine can also reach loopback. It is refused by two headers that a page
-//! cannot change: `Host`, the name from which the page was loaded even after DNS rebinding, and `Origin`.
+//! A web page in a browser on the developer's machine can also reach loopback. Its requests are recognised by two
+//! headers that a page cannot change: `Host`, the name from which the page was loaded even after DNS rebinding, and
+//! `Origin`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// An extension of each request that arrived over a socket.
+/// Request extension of requests that were received over a socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
-    /// The address of the sender.
+    /// IP address of the sender.
     pub(crate) peer: IpAddr,
     /// The accepted hosts.
     pub(crate) hosts: Arc<Hosts>,
@@ -55,7 +56,7 @@ impl Hosts {
     }
 }
 
-/// The host of `host`, `host:port`, `[::1]` or `[::1]:port`.
+/// Returns the host of `host`, `host:port`, `[::1]` or `[::1]:port`.
 pub(crate) fn host_of(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split_once(']').map_or(authority, |(host, _)| host);

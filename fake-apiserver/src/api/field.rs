@@ -10,17 +10,17 @@ use crate::api::json::Value;
 pub(crate) struct FieldPath(String);
 
 impl FieldPath {
-    /// The path of a top-level field.
+    /// Creates the path of a top-level field.
     pub(crate) fn new(name: &str) -> Self {
         Self(name.to_owned())
     }
 
-    /// The path of the object itself, which prints as `<nil>`.
+    /// Returns the path of the object itself, which is printed as `<nil>`.
     pub(crate) fn root() -> Self {
         Self::default()
     }
 
-    /// The path of a field without a name, `field.NewPath("")` of Go, which prints as `[]`.
+    /// Returns the path of a field without a name, which is printed as `[]` (`field.NewPath("")` in Go).
     pub(crate) fn unnamed() -> Self {
         Self("[]".to_owned())
     }
@@ -35,19 +35,20 @@ impl FieldPath {
         }
     }
 
-    /// An item of this list.
+    /// Returns the path of an item of this list.
     #[must_use]
     pub(crate) fn index(&self, index: usize) -> Self {
         self.with("[", &index.to_string(), "]")
     }
 
-    /// An entry of this map.
+    /// Returns the path of an entry of this map.
     #[must_use]
     pub(crate) fn key(&self, key: &str) -> Self {
         self.with("[", key, "]")
     }
 
-    /// Validation creates a path for each field, and most are never read: one allocation each, and no formatting.
+    /// Appends a step with a single allocation and without formatting: validation creates a path for each field, and
+    /// most are never printed.
     fn with(&self, before: &str, step: &str, after: &str) -> Self {
         let mut path = String::with_capacity(self.0.len() + before.len() + step.len() + after.len());
         for part in [self.0.as_str(), before, step, after] {
@@ -95,14 +96,14 @@ pub(crate) struct FieldError {
     pub(crate) path: FieldPath,
     /// Type of the error.
     pub(crate) kind: FieldErrorKind,
-    /// The offending value as it is printed; `None` if it is not printed.
+    /// The offending value, if the text includes it.
     pub(crate) value: Option<Value>,
     /// The rest of the text; may be empty.
     pub(crate) detail: String,
 }
 
 impl FieldError {
-    /// The text without the path: `Invalid value: "x": detail`.
+    /// Returns the text without the path: `Invalid value: "x": detail`.
     pub(crate) fn body(&self) -> String {
         use FieldErrorKind as Kind;
         let text = match self.kind {
@@ -135,7 +136,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// A value as Go prints it in a field error: strings quoted like `%q`, the rest as JSON.
+/// Formats a value as in Go's field errors: strings are quoted like `%q`, other values are JSON.
 fn print_value(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
@@ -184,7 +185,7 @@ pub(crate) fn is_print(c: char) -> bool {
 pub(crate) struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
-    /// No errors yet.
+    /// Creates an empty list.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -194,17 +195,17 @@ impl FieldErrors {
         self.0.is_empty()
     }
 
-    /// The errors in order.
+    /// Iterates over the errors in order.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, FieldError> {
         self.0.iter()
     }
 
-    /// The errors in order, for changes.
+    /// Iterates mutably over the errors in order.
     pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, FieldError> {
         self.0.iter_mut()
     }
 
-    /// All errors as one text, without duplicates: the single error, or a list in brackets
+    /// Returns all errors as one text, without duplicates: the single error, or a list in brackets
     /// (`field.ErrorList.ToAggregate`).
     pub(crate) fn aggregate(&self) -> String {
         let mut seen = BTreeSet::new();
@@ -235,17 +236,17 @@ impl FieldErrors {
         });
     }
 
-    /// `path: Required value: detail`
+    /// Adds `path: Required value: detail`.
     pub(crate) fn required(&mut self, path: impl Into<FieldPath>, detail: impl Into<String>) {
         self.add(path.into(), FieldErrorKind::Required, None, detail.into());
     }
 
-    /// `path: Invalid value: value: detail`
+    /// Adds `path: Invalid value: value: detail`.
     pub(crate) fn invalid(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>, detail: impl Into<String>) {
         self.add(path.into(), FieldErrorKind::Invalid, Some(value.into()), detail.into());
     }
 
-    /// `path: Unsupported value: value: supported values: "a", "b"`
+    /// Adds `path: Unsupported value: value: supported values: "a", "b"`.
     pub(crate) fn not_supported(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>, supported: &[&str]) {
         let list: Vec<String> = supported.iter().map(|text| quote(text)).collect();
         let detail = if list.is_empty() {
@@ -256,12 +257,12 @@ impl FieldErrors {
         self.add(path.into(), FieldErrorKind::NotSupported, Some(value.into()), detail);
     }
 
-    /// `path: Forbidden: detail`
+    /// Adds `path: Forbidden: detail`.
     pub(crate) fn forbidden(&mut self, path: impl Into<FieldPath>, detail: impl Into<String>) {
         self.add(path.into(), FieldErrorKind::Forbidden, None, detail.into());
     }
 
-    /// `path: Duplicate value: value`
+    /// Adds `path: Duplicate value: value`.
     pub(crate) fn duplicate(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>) {
         self.add(
             path.into(),
@@ -271,12 +272,12 @@ impl FieldErrors {
         );
     }
 
-    /// `path: Not found: value`
+    /// Adds `path: Not found: value`.
     pub(crate) fn not_found(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>) {
         self.add(path.into(), FieldErrorKind::NotFound, Some(value.into()), String::new());
     }
 
-    /// `path: Too long: may not be more than max bytes`
+    /// Adds `path: Too long: may not be more than max bytes`.
     pub(crate) fn too_long(&mut self, path: impl Into<FieldPath>, max: usize) {
         self.add(
             path.into(),
@@ -286,7 +287,7 @@ impl FieldErrors {
         );
     }
 
-    /// `path: Too many: n: must have at most max items`
+    /// Adds `path: Too many: n: must have at most max items`.
     pub(crate) fn too_many(&mut self, path: impl Into<FieldPath>, n: usize, max: usize) {
         let items = if max == 1 { "item" } else { "items" };
         self.add(

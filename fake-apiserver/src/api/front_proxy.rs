@@ -1,6 +1,6 @@
-//! `FrontProxy`: a proxy that has authenticated the user and names it in headers.
+//! `FrontProxy`: a proxy that authenticates users and passes their names in headers.
 
-/// Certificates and headers of proxies that name the user: the `--requestheader-*` options of kube-apiserver.
+/// Certificates and headers of authenticating proxies: the `--requestheader-*` options of kube-apiserver.
 ///
 /// ```
 /// use fake_apiserver::FrontProxy;
@@ -39,6 +39,6 @@ impl FrontProxy {
     }
 }
 
-/// As an extension of a request: its client showed a certificate that names neither a user nor a proxy.
+/// Request extension of a client with a certificate that identifies neither a user nor a proxy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnknownCertificate;

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 /// Minor version of Kubernetes that a server serves: its resources, types, documents and `/version`.
 ///
-/// Rules that differ from 1.36 are implemented in part: `docs/kubernetes-versions.md` of this crate lists the rules
-/// that follow the version, and the rules that still follow 1.36.
+/// Differences between 1.36 and the other versions are implemented in part: `docs/kubernetes-versions.md` of this crate
+/// lists the rules that depend on the version, and the rules that still follow 1.36.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum KubernetesVersion {
@@ -23,7 +23,7 @@ pub enum KubernetesVersion {
     V1_37,
 }
 
-/// Error of a version that is not served.
+/// Error for a version that is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownKubernetesVersion(String);
 
@@ -42,8 +42,8 @@ impl KubernetesVersion {
         }
     }
 
-    /// Returns the minor number of the oldest version that the server must be able to be rolled back to. New CEL
-    /// expressions can only use its libraries: `MinCompatibilityVersion` in Go.
+    /// Returns the minor number of the oldest version to which a rollback must be possible. New CEL expressions can
+    /// only use libraries of that version (`MinCompatibilityVersion` in Go).
     pub(crate) fn min_compatibility(self) -> u8 {
         self.minor() - 1
     }
@@ -53,12 +53,12 @@ impl KubernetesVersion {
         self >= Self::V1_34
     }
 
-    /// `DRAConsumableCapacity`: selectors can name `device.allowMultipleAllocations`.
+    /// Gate `DRAConsumableCapacity`: selectors may use `device.allowMultipleAllocations`.
     pub(crate) fn has_consumable_capacity(self) -> bool {
         self >= Self::V1_36
     }
 
-    /// `RelaxedServiceNameValidation`: names of Services may start with a digit.
+    /// Gate `RelaxedServiceNameValidation`: names of Services may start with a digit.
     pub(crate) fn has_relaxed_service_names(self) -> bool {
         self >= Self::V1_36
     }

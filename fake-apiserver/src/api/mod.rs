@@ -1,4 +1,4 @@
-//! The vocabulary: data only, without clock, lock or HTTP. It depends on no other layer.
+//! Types shared by all layers: data only, without clocks, locks or HTTP. This layer depends on no other.
 
 pub mod kubernetes_version;
 pub mod resource;

@@ -12,7 +12,7 @@ const READABLE_MAX: usize = 127;
 /// Go's error for text that nests too deeply; Go's own limit is 10,000 levels.
 pub(crate) const EXCEEDED: &str = "exceeded max depth";
 
-/// The levels of lists and maps in a value.
+/// Returns the nesting depth of lists and maps in a value.
 pub(crate) fn levels(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or_default(),
@@ -24,7 +24,7 @@ pub(crate) fn levels(value: &Value) -> usize {
     }
 }
 
-/// The same for an object without its `managedFields`.
+/// Returns the nesting depth of an object without its `managedFields`.
 pub(crate) fn levels_of_object(object: &Value) -> usize {
     match object {
         Value::Object(map) => levels_of_map(map),
@@ -43,8 +43,7 @@ fn levels_of_map(object: &Map) -> usize {
     1 + object.iter().map(below).max().unwrap_or_default()
 }
 
-/// Returns `true` if this server and serde_json can decode the object after it was encoded, including its managed
-/// fields.
+/// Returns `true` if this server and serde_json can decode the encoded object, including its managed fields.
 pub(crate) fn is_readable(object: &Map) -> bool {
     let whole = 1 + object.values().map(levels).max().unwrap_or_default();
     whole <= READABLE_MAX && (whole <= MAX || levels_of_map(object) <= MAX)

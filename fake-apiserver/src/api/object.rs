@@ -33,7 +33,7 @@ impl<'a> Beside<'a> {
         Self(map.iter().peekable())
     }
 
-    /// The value of a field. Names must be requested in ascending order.
+    /// Returns the value of a field. Names must be requested in ascending order.
     pub(crate) fn get(&mut self, name: &str) -> Option<&'a Value> {
         while self.0.next_if(|(it, _)| it.as_str() < name).is_some() {}
         self.0.next_if(|(it, _)| *it == name).map(|(_, value)| value)
@@ -41,7 +41,7 @@ impl<'a> Beside<'a> {
 }
 
 impl Object {
-    /// A string field of `metadata`, empty if absent.
+    /// Returns a string field of `metadata`, empty if absent.
     pub(crate) fn meta_str(&self, field: &str) -> &str {
         self.metadata()
             .and_then(|meta| meta.get(field))
@@ -49,12 +49,12 @@ impl Object {
             .unwrap_or_default()
     }
 
-    /// `metadata`, if it is an object.
+    /// Returns `metadata`, if it is an object.
     pub(crate) fn metadata(&self) -> Option<&Map> {
         self.0.get("metadata").and_then(Value::as_object)
     }
 
-    /// `metadata`, which is set to an empty object if it is not an object.
+    /// Returns `metadata`, after replacing it with an empty object if it is not an object.
     pub(crate) fn metadata_mut(&mut self) -> &mut Map {
         let meta = self.0.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if !meta.is_object() {

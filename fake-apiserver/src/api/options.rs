@@ -42,7 +42,7 @@ impl Query {
         Self(pairs.collect())
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
@@ -50,7 +50,7 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// All values of a parameter.
+    /// Returns all values of a parameter.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
@@ -58,7 +58,8 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// A boolean in Kubernetes' syntax: absent, `false` and `0` are false, all other values are true (rule A34).
+    /// Parses a boolean parameter: `false` and `0` are false, all other values are true; `None` if it is absent (rule
+    /// A34).
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|value| !matches!(value, "false" | "0"))
     }
@@ -96,9 +97,9 @@ fn refuse(kind: &'static str, errors: &FieldErrors) -> Result<(), Status> {
 /// `resourceVersionMatch`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionMatch {
-    /// At least as new.
+    /// The state must be at least as new.
     NotOlderThan,
-    /// Exactly that state.
+    /// The state must be exactly that version.
     Exact,
 }
 
@@ -250,9 +251,9 @@ const MANAGER_BYTES_MAX: usize = 128;
 /// `fieldValidation`: the treatment of unknown and duplicate fields (rules L1 to L5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// They are dropped silently.
+    /// Such fields are dropped silently.
     Ignore,
-    /// They are dropped with a `Warning` header; the default.
+    /// Such fields are dropped with a `Warning` header; the default.
     #[default]
     Warn,
     /// The request is refused.
@@ -273,7 +274,7 @@ pub struct WriteOptions {
     pub force: Option<bool>,
 }
 
-/// Kind of write that options belong to; each has its own name in errors.
+/// Kind of write to which options belong; each has its own name in errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     /// POST
@@ -330,7 +331,7 @@ impl WriteOptions {
     }
 }
 
-/// The name of a manager, from the parameter `fieldManager` (rule H1).
+/// Checks the parameter `fieldManager` (rule H1).
 fn check_manager(manager: &str, errors: &mut FieldErrors) {
     let path = || FieldPath::new("fieldManager");
     if manager.len() > MANAGER_BYTES_MAX {
@@ -380,7 +381,7 @@ pub enum PropagationPolicy {
 }
 
 impl DeleteOptions {
-    /// Options given as parameters.
+    /// Parses options that were sent as query parameters.
     pub fn from_query(query: &Query) -> Result<Self, Status> {
         let options = Self {
             grace_period_seconds: query.integer("gracePeriodSeconds")?,
@@ -393,7 +394,7 @@ impl DeleteOptions {
         )
     }
 
-    /// Creates options from a body that was already checked to be an object with the right kind and types.
+    /// Creates options from a body that was already validated as an object with the right kind and types.
     pub(crate) fn from_body(body: &Value) -> Result<Self, Status> {
         let text = |path: &str| body.pointer(path).and_then(Value::as_str);
         let options = Self {
@@ -434,7 +435,7 @@ impl DeleteOptions {
     }
 }
 
-/// Type of the body of a PATCH.
+/// Content type of a PATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     /// `application/json-patch+json`

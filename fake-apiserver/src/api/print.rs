@@ -11,8 +11,8 @@ use crate::api::json::{Map, Value, plain_len};
 const ROOM_MAX: usize = 64 * 1024;
 
 thread_local! {
-    /// Buffer of the thread for printing. A text is copied out of it once, while a new buffer would be copied whenever
-    /// it grows.
+    /// Buffer of the thread for printing. The finished text is copied once; a new buffer would be copied each time it
+    /// grows.
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -113,17 +113,17 @@ impl Printer {
         self.out.push(b',');
     }
 
-    /// Returns the number of bytes so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Returns the maximum number of levels that were open at a time.
+    /// Returns the maximum number of levels that were open at the same time.
     pub(crate) fn deepest(&self) -> usize {
         self.deepest
     }
 
-    /// Returns `true` if there was a number that may change when it is printed and read.
+    /// Returns `true` if the text contains a number that may change when it is printed and parsed again.
     pub(crate) fn has_fraction(&self) -> bool {
         self.has_fraction
     }
@@ -133,7 +133,7 @@ impl Printer {
         self.out.as_slice().to_vec()
     }
 
-    /// The output as a string.
+    /// Returns the output as a string.
     pub(crate) fn as_text(&self) -> &str {
         // The buffer consists of strings and of serde_json's output.
         std::str::from_utf8(&self.out).unwrap_or_default()
@@ -161,7 +161,7 @@ impl Printer {
     }
 }
 
-/// Compact JSON; with `{:#}` in lines.
+/// Prints compact JSON; `{:#}` prints indented lines.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {

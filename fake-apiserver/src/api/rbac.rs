@@ -40,7 +40,7 @@ impl Attributes<'_> {
         self.path.is_empty()
     }
 
-    /// `User "u" cannot list resource "pods" in API group "" in the namespace "ns"` (rule A23).
+    /// Formats a refusal: `User "u" cannot list resource "pods" in API group "" in the namespace "ns"` (rule A23).
     pub(crate) fn refusal(&self, user: &str) -> String {
         let (user, verb) = (quote(user), self.verb);
         let text = if self.is_resource() {
@@ -60,7 +60,7 @@ impl Attributes<'_> {
         text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
     }
 
-    /// `pods/log`
+    /// Returns resource and subresource, such as `pods/log`.
     fn combined_resource(&self) -> String {
         match self.subresource {
             "" => self.resource.to_owned(),
@@ -76,10 +76,10 @@ pub struct PolicyRule {
     pub verbs: Vec<String>,
     /// API groups; `*` matches all, an empty string is the core group.
     pub api_groups: Vec<String>,
-    /// Plurals, with `/subresource` for a subresource; `*` is every resource, `*/scale` that subresource of every
+    /// Plural names, `pods/log` for a subresource; `*` matches every resource, `*/scale` that subresource of every
     /// resource.
     pub resources: Vec<String>,
-    /// The only object names that match; empty for all.
+    /// Object names that the rule is limited to; empty for all.
     pub resource_names: Vec<String>,
     /// Non-resource paths; a `*` at the end matches any suffix.
     pub non_resource_urls: Vec<String>,
@@ -98,7 +98,7 @@ fn has_or_all(list: &[String], text: &str) -> bool {
 }
 
 impl PolicyRule {
-    /// A rule about resources.
+    /// Creates a rule for resources.
     pub fn resources<T: Into<String>>(
         verbs: impl IntoIterator<Item = T>,
         api_groups: impl IntoIterator<Item = T>,
@@ -112,7 +112,7 @@ impl PolicyRule {
         }
     }
 
-    /// A rule about paths.
+    /// Creates a rule for non-resource paths.
     pub fn paths<T: Into<String>>(verbs: impl IntoIterator<Item = T>, urls: impl IntoIterator<Item = T>) -> Self {
         Self {
             verbs: texts(verbs),
@@ -121,18 +121,18 @@ impl PolicyRule {
         }
     }
 
-    /// All permissions: the maximum that an `aggregationRule` may collect, and the rules of `cluster-admin`.
+    /// Returns rules that grant all permissions, like the rules of `cluster-admin`.
     pub(crate) fn everything() -> [Self; 2] {
         [Self::resources(["*"], ["*"], ["*"]), Self::paths(["*"], ["*"])]
     }
 
-    /// The rules of a Role or ClusterRole. Fields of a wrong type count as absent.
+    /// Parses the rules of a Role or ClusterRole. Fields of a wrong type count as absent.
     pub fn all_of(role: &serde_json::Map<String, serde_json::Value>) -> Vec<Self> {
         let rules = role.get("rules").cloned().map(Value::from);
         Self::of_role(&rules.map(|rules| ("rules", rules)).into_iter().collect())
     }
 
-    /// The rules of a role in the server's JSON representation.
+    /// Parses the rules of a role in the server's JSON representation.
     pub(crate) fn of_role(role: &Map) -> Vec<Self> {
         let rules = role.get("rules").and_then(Value::as_array);
         rules.into_iter().flatten().map(Self::from_value).collect()
@@ -152,7 +152,7 @@ impl PolicyRule {
         }
     }
 
-    /// The rule as JSON; empty fields are omitted.
+    /// Returns the rule as JSON; empty fields are omitted.
     pub fn to_value(&self) -> serde_json::Value {
         let fields = self.fields().into_iter().filter(|(_, _, list)| !list.is_empty());
         fields.map(|(_, json, list)| (json, list.clone())).collect()
@@ -223,8 +223,8 @@ impl PolicyRule {
             .collect()
     }
 
-    /// Merges rules about the same single resource into one with all their verbs. Other rules are returned unchanged,
-    /// and first.
+    /// Merges rules for the same single resource into one with all their verbs. Other rules are returned unchanged,
+    /// before the merged ones.
     pub fn compact(rules: Vec<Self>) -> Vec<Self> {
         let mut simple: Vec<Self> = Vec::new();
         let mut compact = Vec::new();
@@ -257,7 +257,7 @@ impl PolicyRule {
         compact
     }
 
-    /// The fields by their names in Go and in JSON, in the order of messages.
+    /// Returns the fields with their names in Go and in JSON, in the order of kube-apiserver's messages.
     fn fields(&self) -> [(&'static str, &'static str, &Vec<String>); 5] {
         [
             ("APIGroups", "apiGroups", &self.api_groups),
@@ -281,7 +281,7 @@ impl fmt::Display for PolicyRule {
     }
 }
 
-/// A list as Go's `%q` shows it: `["a" "b"]`.
+/// Formats a list like Go's `%q`: `["a" "b"]`.
 pub(crate) fn quoted(list: &[String]) -> String {
     let items: Vec<String> = list.iter().map(|it| quote(it)).collect();
     format!("[{}]", items.join(" "))

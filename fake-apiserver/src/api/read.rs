@@ -12,7 +12,7 @@ const LEVELS_MAX: usize = 127;
 /// The path to the part that stays encoded: each field name with the level of its object.
 const TO_ENCODED: [(usize, &str); 3] = [(1, "metadata"), (2, "managedFields"), (4, "fieldsV1")];
 
-/// A value that was read.
+/// A parsed value.
 #[derive(Debug)]
 pub(crate) struct Read {
     /// The value. If a key occurs twice, the last one is kept.
@@ -56,11 +56,12 @@ pub(crate) fn read(text: &str) -> Option<Read> {
     })
 }
 
-/// An object that contains only objects and remains text, in the server's format.
+/// Returns an object that remains text until it is accessed. The text must be in the server's format and contain only
+/// objects.
 pub(crate) fn encoded(text: &str, levels: usize) -> Map {
     let map = |text: &str| match read(text).map(|it| it.value) {
         Some(Value::Object(map)) => map,
-        // Such a text is never created.
+        // Unreachable: the text is always an object.
         _ => Map::new(),
     };
     Map::from(Encoded::new(text, levels, map))
@@ -78,7 +79,7 @@ thread_local! {
 
 struct Reader<'a> {
     text: &'a str,
-    /// The next byte.
+    /// Position of the next byte.
     at: usize,
     /// The entries of all open objects, so that each object is allocated once, at its final size.
     entries: Vec<(SmolStr, Value)>,
@@ -93,7 +94,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next byte after white space.
+    /// Returns the next byte after white space, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while matches!(bytes.get(self.at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
@@ -135,7 +136,7 @@ impl Reader<'_> {
         value
     }
 
-    /// Reads an object that remains text, if it has the server's format.
+    /// Parses an object that remains text, if it has the server's format.
     fn encoded(&mut self) -> Option<Value> {
         self.peek()?;
         let rest = self.text.get(self.at..)?;
@@ -204,7 +205,7 @@ impl Reader<'_> {
         (self.level <= LEVELS_MAX).then_some(())
     }
 
-    /// The string that is being parsed.
+    /// Parses a string. Its opening quote was already consumed.
     fn string(&mut self) -> Option<SmolStr> {
         let start = self.at;
         let mut has_escapes = false;
@@ -251,7 +252,7 @@ fn unescaped(quoted: &str) -> Option<SmolStr> {
     read.or_else(|_| serde_json::from_str(&with_whole_pairs(quoted))).ok()
 }
 
-/// Replaces each unpaired surrogate in a quoted string by U+FFFD.
+/// Replaces each unpaired surrogate in a quoted string with U+FFFD.
 fn with_whole_pairs(quoted: &str) -> String {
     let mut whole = String::with_capacity(quoted.len());
     let mut rest = quoted;

@@ -28,7 +28,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The verb's name in RBAC and discovery.
+    /// Returns the verb's name in RBAC and discovery.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -49,7 +49,7 @@ impl std::fmt::Display for Verb {
     }
 }
 
-/// The name of an in-process client; an extension of each of its requests.
+/// Request extension with the name of the in-process client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientName(pub(crate) Arc<str>);
 
@@ -74,7 +74,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// Returns the attributes for authorisation. The namespace of a Namespace is itself.
+    /// Returns the attributes for authorization. A Namespace is in the namespace of its own name.
     pub(crate) fn attributes(&self) -> Attributes<'_> {
         let is_namespace = self.group.is_empty() && self.resource == "namespaces";
         Attributes {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// A string that is either in the generated table or owned by a CRD's row.
+/// A string that is borrowed from the generated table, or owned by the row of a CRD.
 pub type Text = Cow<'static, str>;
 
 /// A resource in any version. Its `Display` has the format used in errors: `pods`, `deployments.apps`.
@@ -44,12 +44,12 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// Scope of a resource: namespaced or cluster-wide.
+/// Scope of a resource: namespaced or cluster-scoped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// Each object has a namespace.
+    /// Each object is in a namespace.
     Namespaced,
-    /// The object belongs to the whole cluster.
+    /// Objects are not in namespaces.
     Cluster,
 }
 
@@ -89,7 +89,7 @@ pub struct ResourceInfo {
 pub struct SubresourceInfo {
     /// `status`, `scale`, …
     pub name: Text,
-    /// Group of the kind that it accepts and returns, if it is not the resource's own group (`autoscaling` for
+    /// Group of the kind that it accepts and returns, if it differs from the resource's group (`autoscaling` for
     /// `scale`).
     pub group: Text,
     /// Version of that kind.
@@ -101,7 +101,7 @@ pub struct SubresourceInfo {
 }
 
 impl ResourceInfo {
-    /// `v1` or `apps/v1`.
+    /// Returns group and version as in objects: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -110,7 +110,7 @@ impl ResourceInfo {
         }
     }
 
-    /// The resource without its version, for errors and storage.
+    /// Returns the resource without its version, for errors and storage.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource {
             group: self.group.clone(),
@@ -118,7 +118,7 @@ impl ResourceInfo {
         }
     }
 
-    /// The kind without its version, for errors.
+    /// Returns the kind without its version, for errors.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind {
             group: self.group.clone(),
@@ -131,12 +131,12 @@ impl ResourceInfo {
         self.verbs.iter().any(|it| it == verb)
     }
 
-    /// The subresource of this name.
+    /// Returns the subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
         self.subresources.iter().find(|it| it.name == name)
     }
 
-    /// Returns `true` if objects live in namespaces.
+    /// Returns `true` if the resource is namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }

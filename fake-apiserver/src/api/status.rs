@@ -1,4 +1,4 @@
-//! `Status`: the catalogue of every error a client can receive, in Kubernetes' own words.
+//! `Status`: the errors that clients can receive, with Kubernetes' texts.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::field::{FieldError, FieldErrorKind, FieldErrors};
 use super::rbac::Attributes;
 use super::resource::{GroupKind, GroupResource};
 
-/// The `metav1.Status` a failed request is answered with, or a delete that removed its object (rule A1).
+/// The `metav1.Status` in the answer to a failed request (rule A1).
 ///
 /// The error type of every layer below HTTP; `endpoints` converts it to a response in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct StatusDetails {
     /// One entry per error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
-    /// Seconds to wait before another try; also the `Retry-After` header.
+    /// Seconds to wait before a retry; also the `Retry-After` header.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -82,7 +82,7 @@ impl Status {
         self
     }
 
-    /// A failure without details.
+    /// Creates a failure without details.
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -103,14 +103,14 @@ impl Status {
         })
     }
 
-    /// The same failure with `details`.
+    /// Sets `details`.
     #[must_use]
     pub fn with_details(mut self, details: StatusDetails) -> Self {
         self.details = Some(Box::new(details));
         self
     }
 
-    /// Returns the same failure with an additional cause.
+    /// Adds a cause.
     #[must_use]
     pub fn with_cause(mut self, reason: &str, message: impl Into<String>, field: &str) -> Self {
         self.details.get_or_insert_default().causes.push(StatusCause {
@@ -121,30 +121,30 @@ impl Status {
         self
     }
 
-    /// Returns the same failure with `retryAfterSeconds` and a `Retry-After` header.
+    /// Sets `retryAfterSeconds`, and with it the `Retry-After` header.
     #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
         self
     }
 
-    /// 400 (rule A15).
+    /// Returns 400 (rule A15).
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 404 `pods "x" not found` (rule A3).
+    /// Returns 404 `pods "x" not found` (rule A3).
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{resource} \"{name}\" not found")).about(resource, name)
     }
 
-    /// 404 of the router below a served group (rule A19).
+    /// Returns the router's 404 for an unknown path below a served group (rule A19).
     pub fn unknown_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
             .with_details(StatusDetails::default())
     }
 
-    /// 405 of the router (rule A18).
+    /// Returns the router's 405 (rule A18).
     pub fn method_not_allowed() -> Self {
         Self::new(
             405,
@@ -154,7 +154,7 @@ impl Status {
         .with_details(StatusDetails::default())
     }
 
-    /// 405 of a handler (rule A18).
+    /// Returns a handler's 405 (rule A18).
     pub fn verb_not_supported(resource: &GroupResource, verb: &str) -> Self {
         Self::new(
             405,
@@ -164,12 +164,12 @@ impl Status {
         .about(resource, "")
     }
 
-    /// 409 AlreadyExists (rule A4).
+    /// Returns 409 AlreadyExists (rule A4).
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::new(409, "AlreadyExists", format!("{resource} \"{name}\" already exists")).about(resource, name)
     }
 
-    /// 409 Conflict with the reason spelled out (rules A6, A7).
+    /// Returns 409 Conflict with a reason (rules A6, A7).
     pub fn conflict(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
         Self::new(
             409,
@@ -179,13 +179,13 @@ impl Status {
         .about(resource, name)
     }
 
-    /// 409 of a stale resourceVersion (rule A6).
+    /// Returns 409 for a stale resourceVersion (rule A6).
     pub fn object_modified(resource: &GroupResource, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, why)
     }
 
-    /// 403 (rule A23): `pods "x" is forbidden: why`.
+    /// Returns 403 `pods "x" is forbidden: why` (rule A23).
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
         let what = if name.is_empty() {
             format!("{resource}")
@@ -195,7 +195,8 @@ impl Status {
         Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about(resource, name)
     }
 
-    /// 403 of authorisation (rule A23): `pods "x" is forbidden: User "u" cannot …`, with RBAC's reason.
+    /// Returns 403 for a request that is not authorized: `pods "x" is forbidden: User "u" cannot …`, with RBAC's reason
+    /// (rule A23).
     pub(crate) fn not_allowed(request: &Attributes<'_>, user: &str, reason: &str) -> Self {
         let mut why = request.refusal(user);
         if !reason.is_empty() {
@@ -211,20 +212,20 @@ impl Status {
         Self::forbidden(&resource, request.name, why)
     }
 
-    /// 401 (rule A23).
+    /// Returns 401 (rule A23).
     pub(crate) fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403 for a request over a socket with an unaccepted host name: a web page may come from a name that now resolves
-    /// to this server.
+    /// Returns 403 for a request over a socket with a host name that is not accepted. A web page may use a name that
+    /// now resolves to this server (DNS rebinding).
     pub(crate) fn foreign_host(host: &str) -> Self {
         let why =
             format!("host {host:?} is not this server's: it answers to loopback names, its address and --accept-hosts");
         Self::new(403, "Forbidden", why)
     }
 
-    /// 403 for a request from a web page of another origin.
+    /// Returns 403 for a request from a web page of another origin.
     pub(crate) fn foreign_origin(origin: &str) -> Self {
         Self::new(
             403,
@@ -233,13 +234,13 @@ impl Status {
         )
     }
 
-    /// 403 of a resource that a page of another origin embeds.
+    /// Returns 403 for a request that a page of another origin embeds, such as an image.
     pub(crate) fn embedded() -> Self {
         let why = "requests that a page of another origin embeds are refused";
         Self::new(403, "Forbidden", why)
     }
 
-    /// 415 of a body that a browser sends without its type.
+    /// Returns 415 for a body without a Content-Type.
     pub(crate) fn no_content_type() -> Self {
         Self::new(
             415,
@@ -248,8 +249,7 @@ impl Status {
         )
     }
 
-    /// 422 Invalid with one cause per error (rule A9). Equal errors occur once in the message, and once each in
-    /// `causes`.
+    /// Returns 422 Invalid (rule A9). The message omits duplicate errors; `causes` has one entry per error.
     pub(crate) fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
         let list = errors.aggregate();
         Self::new(
@@ -266,12 +266,12 @@ impl Status {
         })
     }
 
-    /// 410 (rule A13).
+    /// Returns 410 Expired (rule A13).
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 504 of a resourceVersion the server has not reached (rule A14).
+    /// Returns 504 for a resourceVersion that the server has not reached (rule A14).
     pub fn too_large_resource_version(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         Self::new(504, "Timeout", message)
@@ -279,17 +279,17 @@ impl Status {
             .with_retry_after(1)
     }
 
-    /// The same error from etcd, which does not wait, and omits `Retry-After`.
+    /// Returns the same error as etcd reports it: without `Retry-After`, because etcd does not wait.
     pub fn too_large_resource_version_of_etcd(wanted: u64, current: u64) -> Self {
         Self::too_large_resource_version(wanted, current).with_retry_after(0)
     }
 
-    /// 413 (rule A20).
+    /// Returns 413 (rule A20).
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// 415 (rule A16).
+    /// Returns 415 (rule A16).
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let list = accepted.join(", ");
         let message =
@@ -297,7 +297,7 @@ impl Status {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 406 (rule A17).
+    /// Returns 406 (rule A17).
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         let list = accepted.join(", ");
         Self::new(
@@ -307,7 +307,7 @@ impl Status {
         )
     }
 
-    /// 500 InternalError (rule A22).
+    /// Returns 500 InternalError (rule A22).
     pub fn internal(error: impl std::fmt::Display) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {error}")).with_cause(
             "",
@@ -316,7 +316,7 @@ impl Status {
         )
     }
 
-    /// The body: `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",…}`.
+    /// Returns the body: `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",…}`.
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()
     }
@@ -365,7 +365,7 @@ impl std::fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl FieldError {
-    /// The `details.causes` entry of this error.
+    /// Returns the `details.causes` entry of this error.
     pub(crate) fn cause(&self) -> StatusCause {
         use FieldErrorKind as Kind;
         let reason = match self.kind {

@@ -1,4 +1,4 @@
-//! Answers of containers to `exec`, `attach`, `port-forward` and `logs`.
+//! Input, output and handlers of `exec`, `attach`, `port-forward` and `logs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct ExecOutput {
 }
 
 impl Stdin<'_> {
-    /// The bytes that have arrived since the previous call of the handler.
+    /// Returns the bytes that have arrived since the previous call of the handler.
     pub fn unseen(&self) -> &[u8] {
         self.bytes.get(self.seen..).unwrap_or_default()
     }
@@ -59,7 +59,7 @@ impl ExecOutput {
         }
     }
 
-    /// Continues after this output, which is written immediately: the handler is called again as by
+    /// Keeps the command running after this output, which is written immediately. The handler is called again as for
     /// [`ExecOutput::awaits_stdin`], and its next output is appended.
     ///
     /// ```
@@ -82,28 +82,28 @@ impl ExecOutput {
         self
     }
 
-    /// Exit code of the command. Default: 0.
+    /// Sets the exit code of the command. Default: 0.
     pub fn exits_with(mut self, code: i32) -> Self {
         self.exit_code = code;
         self
     }
 }
 
-/// Answers a command, given the standard input that has arrived so far.
+/// Runs a command with the standard input that has arrived so far.
 pub(crate) type ExecHandler = Arc<dyn Fn(&[String], Stdin<'_>) -> ExecOutput + Send + Sync>;
 
-/// Answers the bytes that have arrived over a connection to a port; `None` waits for more.
+/// Returns the answer to the bytes that have arrived over a connection to a port; `None` waits for more.
 pub(crate) type PortHandler = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
-/// The ports that a Pod listens on.
+/// The ports that a Pod listens on, with their handlers.
 pub(crate) type Listening = BTreeMap<u16, PortHandler>;
 
-/// Answers of Pods that a worker runs.
+/// Logs, commands and ports of the Pods that a worker runs.
 pub(crate) trait PodStreams: Send + Sync {
     /// Returns the logs of a container of a Pod.
     fn logs(&self, pod: &Object, container: &str) -> String;
 
-    /// Returns the handler of commands in a Pod, if there is one.
+    /// Returns the handler of `exec` in a Pod, if there is one.
     fn exec(&self, pod: &Object) -> Option<ExecHandler>;
 
     /// Returns the handlers of the ports of a Pod.
@@ -116,7 +116,7 @@ pub(crate) enum Connection {
     Exec(ExecHandler, Vec<String>, Streams),
     /// `attach`: the output of the container.
     Attach(String, Streams),
-    /// `port-forward`: the requested ports in order (empty for SPDY), and the listening ports of the script.
+    /// `port-forward`: the requested ports in order (empty for SPDY), and the ports that the Pod listens on.
     Ports(Vec<u16>, Listening),
 }
 

@@ -14,7 +14,7 @@ pub const MASTERS: &str = "system:masters";
 /// Prefix of the user names of ServiceAccounts.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// A user. As an extension of a request it means that a client certificate was verified.
+/// A user. As a request extension, it is the user of a verified client certificate.
 ///
 /// ```
 /// use fake_apiserver::UserInfo;
@@ -32,7 +32,7 @@ pub struct UserInfo {
     pub groups: Vec<String>,
     /// Distinguishes users with the same name; empty if unknown.
     pub uid: String,
-    /// Additional facts from authentication, such as the name of a token.
+    /// Additional attributes from authentication, such as the name of a token.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -40,18 +40,18 @@ pub struct UserInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Anonymous {
-    /// The administrator, in the group `system:masters`. The test's own client and plain HTTP use it, so they need no
-    /// token.
+    /// The administrator, in the group `system:masters`. The default for the test's own client and plain HTTP, which
+    /// therefore need no token.
     #[default]
     Admin,
     /// `system:anonymous` in the group `system:unauthenticated`, as in kube-apiserver.
     Allowed,
-    /// Nobody: 401.
+    /// Such requests are refused with 401.
     Refused,
 }
 
 impl UserInfo {
-    /// A user by name and groups; `system:authenticated` is added, as for all users with credentials.
+    /// Creates a user with a name and groups, and adds `system:authenticated`, as for all users with credentials.
     pub fn new(name: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut user = Self {
             name: name.into(),
@@ -62,7 +62,7 @@ impl UserInfo {
         user
     }
 
-    /// The user of a ServiceAccount.
+    /// Creates the user of a ServiceAccount.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self::new(
             format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"),
@@ -73,7 +73,7 @@ impl UserInfo {
         )
     }
 
-    /// The user of a request without credentials.
+    /// Creates the user of a request without credentials.
     pub fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.to_owned(),
@@ -82,12 +82,12 @@ impl UserInfo {
         }
     }
 
-    /// The user of all requests if authorization is off.
+    /// Creates the user of all requests if authorization is off.
     pub fn admin() -> Self {
         Self::new("system:admin", [MASTERS])
     }
 
-    /// The API server itself, the user of its writes.
+    /// Returns the API server's user for its own writes.
     pub(crate) fn api_server() -> &'static Self {
         static API_SERVER: LazyLock<UserInfo> = LazyLock::new(|| UserInfo::new("system:apiserver", [MASTERS]));
         &API_SERVER
@@ -98,7 +98,7 @@ impl UserInfo {
         self.groups.iter().any(|it| it == group)
     }
 
-    /// Namespace and name of the ServiceAccount, if the user is one.
+    /// Returns the namespace and name of the ServiceAccount, if the user is one.
     pub fn as_service_account(&self) -> Option<(&str, &str)> {
         self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')
     }

@@ -1,4 +1,4 @@
-//! Priority levels and FlowSchemas that a server has from the start: the mandatory and the suggested ones of
+//! Priority levels and FlowSchemas that exist from the start: the mandatory and the suggested ones of
 //! `k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap`.
 
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// The field manager that kube-apiserver uses for these objects.
 pub(super) const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
 
-/// Name, shares, queues with their hand size, lendable percentage.
+/// Name, shares, queues with their hand size, and lendable percentage of a priority level.
 type Level = (&'static str, u32, Option<(u32, u32)>, u32);
 
 const LEVELS: [Level; 7] = [
@@ -19,7 +19,7 @@ const LEVELS: [Level; 7] = [
     ("workload-low", 100, Some((128, 6)), 90),
 ];
 
-/// Name, priority level, precedence, distinguisher (may be empty), subjects.
+/// Name, priority level, precedence, distinguisher (may be empty) and subjects of a FlowSchema.
 type Schema = (&'static str, &'static str, u32, &'static str, &'static [Subject]);
 
 /// Subject of a FlowSchema.
@@ -77,7 +77,7 @@ const SCHEMAS: [Schema; 11] = [
     ("system-nodes", "system", 500, "ByUser", NODES),
 ];
 
-/// All of them, priority levels first.
+/// Returns all initial objects, priority levels first.
 pub(super) fn objects() -> Vec<Value> {
     let exempt = json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}});
     let levels = LEVELS.map(|level| object("PriorityLevelConfiguration", level.0, &limited(level)));

@@ -1,4 +1,4 @@
-//! The builder's options for admission: closures, webhooks in the process, plugins.
+//! The builder's options for admission: closures, in-process webhooks, plugins.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use crate::egress::Handler;
 use crate::registry::admission::hooks::Hook;
 
 impl ApiServerBuilder {
-    /// Adds a closure that may change or refuse each written object, as a mutating webhook of this name would. Closures
-    /// are called in the given order: after the server's own plugins, before the policies and webhooks of configuration
+    /// Adds a closure that may change or refuse each written object, like a mutating webhook of this name. Closures are
+    /// called in the given order: after the server's own plugins, before the policies and webhooks of configuration
     /// objects. The returned object is decoded and defaulted like the response of a webhook. The closure is called for
     /// every write except writes of `admissionregistration.k8s.io`.
     ///
@@ -59,8 +59,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Adds a closure that may refuse each write, as a validating webhook of this name would. It receives the object as
-    /// it will be stored; an object in its response is ignored.
+    /// Adds a closure that may refuse each write, like a validating webhook of this name. It receives the object as it
+    /// will be stored; an object in its response is ignored.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -106,11 +106,11 @@ impl ApiServerBuilder {
     /// Such calls do not open sockets or check certificates, and their time-outs use tokio's clock. Conversion webhooks
     /// of CRDs are called the same way.
     ///
-    /// The service also answers requests for the groups of APIServices that name this Service: they arrive with the
+    /// The service also answers requests for the groups of APIServices that refer to this Service. They arrive with the
     /// user in the headers `X-Remote-User`, `X-Remote-Group`, `X-Remote-Uid` and `X-Remote-Extra-…`. Discovery
-    /// documents contain the group, and the condition `Available` follows a call of `/apis/GROUP/VERSION`. The Service
-    /// itself does not have to exist. A group that the server itself serves, and upgrades of connections, are not
-    /// passed on.
+    /// documents contain the group, and the condition `Available` is the result of a call of `/apis/GROUP/VERSION`. The
+    /// Service itself does not have to exist. Requests for a group that the server itself serves, and upgrades of
+    /// connections, are not passed on.
     pub fn webhook<S>(self, host: &str, service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -129,9 +129,9 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the certificate and the key, in PEM, that this server shows to aggregated API servers as their front proxy.
-    /// Default: none. After `--proxy-client-cert-file` and `--proxy-client-key-file` of kube-apiserver. If they are
-    /// invalid, requests for these servers fail with 503.
+    /// Sets the client certificate and the key, in PEM, that this server uses as a front proxy of aggregated API
+    /// servers. Unset by default. Corresponds to `--proxy-client-cert-file` and `--proxy-client-key-file` of
+    /// kube-apiserver. If they are invalid, requests for these servers fail with 503.
     #[cfg(feature = "tls")]
     pub fn proxy_client_certificate(self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.options.routes.identify(certificate.into(), key.into());
@@ -166,9 +166,9 @@ impl ApiServerBuilder {
         }
     }
 
-    /// Keeps the status of ResourceQuotas up to date, like the quota controller; off by default, and on with
+    /// Keeps the status of ResourceQuotas up to date, like the quota controller. Off by default, and on with
     /// [`Worker::ResourceQuota`](crate::Worker::ResourceQuota). If it is off, a quota is not enforced until a client
-    /// writes its `status.hard` and `status.used`, as with a bare API server.
+    /// writes its `status.hard` and `status.used`, as without a controller manager.
     pub fn resource_quota_controller(mut self) -> Self {
         self.options.admission.plugins.counts_quota = true;
         self

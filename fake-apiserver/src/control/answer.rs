@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::PREFIX;
 
-/// Maximum size of a body, which may contain a whole world.
+/// Maximum size of a request body, which may contain a whole world.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// A document or plain text.
+/// A successful answer: a document or plain text.
 pub(super) enum Answer {
     Json(Value),
     Text(String),
@@ -30,7 +30,7 @@ impl IntoResponse for Answer {
     }
 }
 
-/// The reason why a request is refused, and its status code.
+/// The status code of a refused request, and the reason.
 pub(super) struct Refusal(StatusCode, String);
 
 impl Refusal {
@@ -94,7 +94,7 @@ fn has_type(headers: &HeaderMap, types: &[&str]) -> bool {
     types.iter().any(|it| it.eq_ignore_ascii_case(sent))
 }
 
-/// Returns `true` if `Accept` names a media type literally; `*/*` selects the default.
+/// Returns `true` if `Accept` contains this media type; `*/*` does not count and selects the default.
 pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let named = headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
     let mut clauses = named.flat_map(|it| it.split(','));
@@ -107,7 +107,7 @@ pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     })
 }
 
-/// A request body; an empty one has all defaults.
+/// A decoded request body; an empty body sets all defaults.
 pub(super) struct Order<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Order<T> {
@@ -126,20 +126,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Order<T> {
     }
 }
 
-/// A query parameter, not decoded.
+/// Returns a query parameter without decoding it.
 fn parameter<'u>(uri: &'u Uri, name: &str) -> Option<&'u str> {
     let pairs = uri.query().unwrap_or_default().split('&');
     let mut pairs = pairs.filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// A decoded query parameter; empty if it is absent.
+/// Returns a decoded query parameter; empty if it is absent.
 pub(super) fn text(uri: &Uri, name: &str) -> String {
     let value = parameter(uri, name).unwrap_or_default();
     percent_decode_str(value).decode_utf8_lossy().into_owned()
 }
 
-/// A numeric query parameter.
+/// Returns a numeric query parameter.
 pub(super) fn number(uri: &Uri, name: &str) -> Result<Option<u64>, Refusal> {
     parameter(uri, name)
         .map(|value| {
@@ -175,7 +175,7 @@ pub(super) async fn open_api() -> Answered {
 /// The OpenAPI document.
 const OPEN_API: &str = include_str!("openapi.json");
 
-/// The list of requests as text.
+/// The list of requests as plain text.
 const HELP: &str = "\
 GET    /_fake/openapi.json   this list as an OpenAPI document
 POST   /_fake/faults         inject a fault: {\"effect\": \"conflict\", \"on\": {\"verbs\": [\"update\"]}, \"times\": 1}

@@ -1,4 +1,4 @@
-//! `Authors`: finds the request behind a change.
+//! `Authors`: finds the request that caused a change.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::world::{StoredChange, StoredObject};
 pub(super) struct Authors {
     /// Writes by number.
     writes: BTreeMap<u64, RecordedRequest>,
-    /// The numbers of writes by the revision of the returned object. An answer may also contain a later revision, so
+    /// The numbers of writes by the revision of the returned object. A later answer may return the same revision, so
     /// the first request counts.
     by_revision: BTreeMap<u64, u64>,
 }
 
 impl Authors {
-    /// Collects the writes of the retained journal.
+    /// Collects the writes that are still in the journal.
     pub(super) fn of(journal: &Journal) -> Self {
         let page = journal.page(0, usize::MAX);
         let (mut writes, mut by_revision) = (BTreeMap::new(), BTreeMap::new());
@@ -37,7 +37,7 @@ impl Authors {
         Self { writes, by_revision }
     }
 
-    /// The author of a change; null if its request is not in the journal, or if it was not caused by a request.
+    /// Returns the author of a change; null if its request is not in the journal, or if it was not caused by a request.
     pub(super) fn of_change(&self, change: &StoredChange) -> Value {
         let number = match (&change.before, &change.after) {
             (_, Some(_)) => self.by_revision.get(&change.revision).copied(),
@@ -54,8 +54,8 @@ impl Authors {
         })
     }
 
-    /// The request that removed an object: the first one about it after its last write. Requests that answered with the
-    /// object unchanged are skipped.
+    /// Returns the request that removed an object: the first one for it after its last write. Requests that returned
+    /// the object unchanged are skipped.
     fn remover_of(&self, object: &StoredObject) -> Option<u64> {
         let before = self.by_revision.range(..=object.revision()).next_back();
         let mut later = self.writes.range(before.map_or(0, |(_, number)| number + 1)..);
@@ -72,7 +72,7 @@ fn is_done(request: &RecordedRequest) -> bool {
     (200..300).contains(&request.code) || request.stored.is_some()
 }
 
-/// Returns `true` if a request names an object, or deletes the object's collection.
+/// Returns `true` if a request is for the object, or deletes the object's collection.
 fn is_about(request: &RecordedRequest, object: &StoredObject) -> bool {
     request.info.as_ref().is_some_and(|info| {
         let is_collection = info.verb == Verb::DeleteCollection;

@@ -16,13 +16,13 @@ pub(super) struct Controlled {
 }
 
 impl Controlled {
-    /// A saved state; an error if the number is unknown.
+    /// Returns a saved state; an error if the number is unknown.
     pub(super) fn kept(&self, number: u64) -> Result<Snapshot, Refusal> {
         let kept = self.kept.get(number);
         kept.ok_or_else(|| Refusal::absent(&format!("snapshot {number}")))
     }
 
-    /// The state after the write of a revision; an error if the history does not reach back to it.
+    /// Returns the state after the write with a revision; an error if the history does not reach back to it.
     pub(super) fn at(&self, revision: u64) -> Result<Snapshot, Refusal> {
         self.server.snapshot_at(revision).ok_or_else(|| {
             let oldest = self.server.oldest_revision();
@@ -32,7 +32,8 @@ impl Controlled {
         })
     }
 
-    /// The server in the state given by `snapshot=N` or `at=REVISION` in the query; by default the current state.
+    /// Returns the server in the state given by `snapshot=N` or `at=REVISION` in the query; by default the current
+    /// state.
     pub(super) fn in_state(&self, uri: &Uri) -> Result<ApiServer, Refusal> {
         let state = match (number(uri, "snapshot")?, number(uri, "at")?) {
             (None, None) => return Ok(self.server.clone()),

@@ -10,7 +10,7 @@ use super::controlled::Controlled;
 use super::objects::resource;
 use crate::world::{StoredChange, field_changes};
 
-/// Maximum number of changes in one answer; the newest are shown.
+/// Maximum number of changes in an answer; the newest are shown.
 const CHANGES_MAX: usize = 5_000;
 
 pub(super) async fn of_object(State(it): State<Controlled>, Path(uid): Path<String>) -> Answered {
@@ -61,7 +61,7 @@ fn brief(change: &StoredChange) -> Value {
     })
 }
 
-/// The fields that a change altered; empty for the object's first and last revision.
+/// Returns the fields that a change altered; empty for the first and the last revision of an object.
 fn changed_fields(change: &StoredChange) -> Vec<String> {
     match (&change.before, &change.after) {
         (Some(before), Some(after)) => field_changes(before.value(), after.value()),

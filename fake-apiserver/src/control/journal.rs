@@ -14,10 +14,10 @@ use super::answer::{Answer, Answered, Refusal, accepts, number};
 use super::controlled::Controlled;
 use crate::endpoints::journal::{Entry, JournalPage, RecordedRequest, stream};
 
-/// Maximum number of entries in one answer; `since` requests the next ones.
+/// Maximum number of entries in an answer; `since` requests the next ones.
 const ENTRIES: usize = 1_000;
 
-/// Maximum size of a body in a stream, in bytes; the request for a single entry returns all of it.
+/// Maximum size of a body in a stream, in bytes; the request for a single entry returns the whole body.
 const BODY_BYTES: usize = 4 * 1024;
 
 const EVENT_STREAM: &str = "text/event-stream";
@@ -42,7 +42,7 @@ pub(super) async fn read(State(it): State<Controlled>, headers: HeaderMap, uri: 
     Ok((headers, Body::from_stream(events)).into_response())
 }
 
-/// A page as a server-sent event.
+/// Formats a page as a server-sent event.
 fn event(page: &JournalPage) -> Bytes {
     format!("id: {}\ndata: {}\n\n", page.next(), shown(page, BODY_BYTES)).into()
 }
@@ -80,8 +80,8 @@ fn entry(entry: &Entry, number: u64, body_bytes: usize) -> Value {
     }
 }
 
-/// The resource (in the form of fault filters), the namespace and the name. For a created object, the name is in the
-/// answer.
+/// Returns the resource (in the form of fault filters), the namespace and the name. For a created object, the name is
+/// taken from the answer.
 fn about(request: &RecordedRequest) -> (String, &str, &str) {
     let Some(info) = &request.info else {
         return Default::default();
@@ -100,7 +100,7 @@ fn about(request: &RecordedRequest) -> (String, &str, &str) {
     (resource, &info.namespace, name)
 }
 
-/// One entry with its whole body and answer.
+/// Returns an entry with its whole body and answer.
 pub(super) async fn read_entry(State(it): State<Controlled>, Path(number): Path<String>) -> Answered {
     let page = number
         .parse()

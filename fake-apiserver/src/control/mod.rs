@@ -2,14 +2,14 @@
 //!
 //! | request | effect |
 //! |---|---|
-//! | `GET /_fake/` | a page that shows all of this in a browser |
+//! | `GET /_fake/` | a page for browsers with all of this information |
 //! | `GET /_fake` | this list |
 //! | `GET /_fake/openapi.json` | the same as an OpenAPI document |
-//! | `POST /_fake/faults` | injects a [`FaultRule`](crate::faults::FaultRule); answers its number |
+//! | `POST /_fake/faults` | injects a [`FaultRule`](crate::faults::FaultRule); returns its number |
 //! | `GET /_fake/faults` | active faults, with the number of requests that each has affected |
 //! | `DELETE /_fake/faults[/N]` | ends all faults, or one |
-//! | `GET /_fake/watches` | open watches, with the events that wait behind held ones |
-//! | `POST /_fake/watches` | controls matching watches: `{"on": {"resource": "pods"}, "do": "hold"}`; `"watch": 3` is one |
+//! | `GET /_fake/watches` | open watches, with the number of their undelivered events |
+//! | `POST /_fake/watches` | controls watches: `{"on": {"resource": "pods"}, "do": "hold"}`; `"watch": 3` selects one |
 //! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: an old body was dropped |
 //! | … with `Accept: text/event-stream` | the same, followed by new entries |
 //! | `GET /_fake/journal/N` | one entry with its answer |
@@ -22,7 +22,7 @@
 //! | `POST /_fake/pods` | sets the script of Pods: [`ScriptOrder`](crate::ScriptOrder); `DELETE` removes all |
 //! | `POST /_fake/compact` | removes the history, as etcd's compaction does |
 //! | `POST /_fake/restart` | ends all connections: `{"log": "lost", "downMs": 2000}` |
-//! | `POST /_fake/snapshot` | saves the state; answers its number |
+//! | `POST /_fake/snapshot` | saves the state; returns its number |
 //! | `GET /_fake/snapshot` | saved states, and the newest resourceVersion |
 //! | `POST /_fake/restore` | restores a state: `{"snapshot": 1}` |
 //! | `GET /_fake/diff?from=N[&to=N]` | changes since a state was saved, as text |
@@ -30,7 +30,7 @@
 //! | `GET /_fake/world` | all objects, as YAML that can be loaded again |
 //! | `GET /_fake/kinds` | kinds that have objects, with their numbers in each namespace |
 //! | `GET /_fake/table?resource=deployments.apps[&namespace=N]` | objects as `kubectl get` shows them |
-//! | `GET /_fake/changes?since=REVISION` | writes, as far as the history keeps them |
+//! | `GET /_fake/changes?since=REVISION` | writes that are still in the history |
 //! | `GET /_fake/objects` | all objects with their owners |
 //! | `GET /_fake/objects/UID` | one object |
 //! | … with `?snapshot=N` or `?at=REVISION` | the preceding four in a saved state, or after a write |
@@ -77,7 +77,7 @@ pub(crate) fn is_for(path: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The control API of a server.
+/// Returns the router of a server's control API.
 pub(crate) fn router(server: ApiServer, kept: Arc<KeptSnapshots>) -> Router {
     let orders = Router::new()
         .route("/", get(answer::help))

@@ -1,4 +1,4 @@
-//! Lists objects with their owners in the current or another state, and shows a single one.
+//! Lists objects with their owners, and shows a single object, in the current or another state.
 
 use axum::extract::{Path, State};
 use http::Uri;
@@ -19,13 +19,13 @@ pub(super) async fn read(State(it): State<Controlled>, Path(uid): Path<String>, 
     Ok(Answer::Json(find(&it.in_state(&uri)?, &uid)?.value()))
 }
 
-/// The object with this uid.
+/// Returns the object with this uid.
 fn find(server: &ApiServer, uid: &str) -> Result<StoredObject, Refusal> {
     let found = server.stored_objects().into_iter().find(|it| it.uid() == uid);
     found.ok_or_else(|| Refusal::absent(&format!("object with uid {uid}")))
 }
 
-/// An object's names, and its position in the owner tree.
+/// Returns an object's names, and its position in the owner tree.
 pub(super) fn brief(object: &StoredObject) -> Value {
     let meta = Meta::of(object.stored());
     let owners = meta.owner_references.iter();
@@ -38,7 +38,7 @@ pub(super) fn brief(object: &StoredObject) -> Value {
     })
 }
 
-/// The resource in the form of fault filters: `pods`, `deployments.apps`.
+/// Returns the resource in the form of fault filters: `pods`, `deployments.apps`.
 pub(super) fn resource(object: &StoredObject) -> String {
     match object.group() {
         "" => object.resource().to_owned(),

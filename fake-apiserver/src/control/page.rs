@@ -1,5 +1,5 @@
-//! The page that shows a server in a browser: its cluster, its journal and the control API. It does not contain data of
-//! the server, so it does not need a token; its requests need the permissions of the control API.
+//! The page for browsers that shows a server: its cluster, its journal and the control API. It contains no data of the
+//! server, so it needs no token; its requests need the permissions of the control API.
 
 use std::sync::OnceLock;
 
@@ -48,7 +48,7 @@ struct Page {
     policy: HeaderValue,
 }
 
-/// Returns `true` if a request is for the page: for its path, or from a browser for the path without the slash.
+/// Returns `true` if a request is for the page. Browsers may omit the slash at the end of the path.
 pub(crate) fn is_page(parts: &Parts) -> bool {
     let path = parts.uri.path();
     path == PATH || (path == PREFIX && reads(&parts.method) && accepts(&parts.headers, "text/html"))
@@ -83,9 +83,9 @@ pub(crate) fn page(parts: &Parts) -> Response<Body> {
     }
 }
 
-/// Joins the parts of the page, once per process. The policy permits the page its own script and style, and requests to
-/// its own server. It forbids frames, because another page could direct clicks into one, and it forbids converting text
-/// into HTML.
+/// Joins the parts of the page, once per process. The policy permits the page's own script and style, and requests to
+/// its own server. It forbids frames, because another page could redirect clicks to a frame, and it forbids converting
+/// text into HTML.
 fn whole() -> &'static Page {
     static WHOLE: OnceLock<Page> = OnceLock::new();
     WHOLE.get_or_init(|| {
@@ -107,7 +107,7 @@ fn whole() -> &'static Page {
     })
 }
 
-/// The hash of a text in the syntax of a Content-Security-Policy.
+/// Returns the hash of a text in the syntax of a Content-Security-Policy.
 fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(text)))
 }

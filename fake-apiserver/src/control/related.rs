@@ -1,4 +1,4 @@
-//! Shows the surroundings of an object: its owners, the objects that it owns, and Events about it.
+//! Shows objects related to an object: its owners, the objects that it owns, and Events about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(super) async fn of_object(State(it): State<Controlled>, Path(uid): Path<Stri
     })))
 }
 
-/// The owners of an object, including indirect ones, nearest first. Owners that no longer exist are omitted.
+/// Returns the owners of an object, including indirect ones, nearest first. Owners that no longer exist are omitted.
 fn owners(object: &StoredObject, by_uid: &BTreeMap<&str, &StoredObject>) -> Vec<Value> {
     let (mut seen, mut shown) = (BTreeSet::from([object.uid()]), Vec::new());
     let mut next = vec![object];
@@ -42,7 +42,7 @@ fn owners(object: &StoredObject, by_uid: &BTreeMap<&str, &StoredObject>) -> Vec<
     shown
 }
 
-/// The direct and indirect dependents of an object, each after its owner and with its depth.
+/// Returns the direct and indirect dependents of an object, each after its owner and with its depth.
 fn owned(uid: &str, objects: &[StoredObject]) -> Vec<Value> {
     let mut by_owner: BTreeMap<String, Vec<&StoredObject>> = BTreeMap::new();
     for object in objects {
@@ -69,7 +69,7 @@ fn owned(uid: &str, objects: &[StoredObject]) -> Vec<Value> {
     shown
 }
 
-/// The newest Events about an object, oldest first.
+/// Returns the newest Events about an object, oldest first.
 fn events(object: &StoredObject, objects: &[StoredObject]) -> Vec<Value> {
     let all = objects
         .iter()

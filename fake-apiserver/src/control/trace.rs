@@ -9,7 +9,7 @@ use super::answer::{Answer, accepts};
 use super::controlled::Controlled;
 use crate::trace::{Marks, Run, Trace};
 
-/// The page is self-contained and includes its policy; this header adds the part that must be in a header.
+/// Header with the only directive that must be in a header: the self-contained page includes the rest of its policy.
 const POLICY: &str = "frame-ancestors 'none'";
 
 pub(super) async fn read(State(it): State<Controlled>, headers: HeaderMap) -> Response {

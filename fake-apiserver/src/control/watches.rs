@@ -1,4 +1,4 @@
-//! Shows the open watches, and acts on them.
+//! Shows and controls the open watches.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -42,7 +42,7 @@ pub(super) struct EventOrder {
 pub(super) struct OnWatches {
     #[serde(default)]
     on: RequestFilter,
-    /// Only the watch of this number.
+    /// Selects the watch with this number.
     watch: Option<u64>,
     r#do: Action,
 }
@@ -66,8 +66,8 @@ fn shown(handle: &WatchHandle, server: &ApiServer) -> Value {
     })
 }
 
-/// Number of undelivered events. For a held watch, the events that it has read ahead; otherwise the changes of all
-/// objects in its scope, without applying its selectors.
+/// Returns the number of undelivered events. For a held watch, these are the events that it has read ahead; otherwise
+/// the changes of all objects in its scope, without applying its selectors.
 fn behind(handle: &WatchHandle, server: &ApiServer) -> usize {
     if handle.is_held() {
         return handle.held().len();

@@ -67,7 +67,7 @@ pub(super) async fn diff(State(it): State<Controlled>, headers: HeaderMap, uri: 
     ))
 }
 
-/// The object's kind, names and uid.
+/// Returns the object's kind, namespace, name and uid.
 fn identity(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -108,7 +108,7 @@ pub(super) async fn script_pods(State(it): State<Controlled>, Order(order): Orde
     Ok(Answer::Json(json!({})))
 }
 
-/// The state of a kubelet.
+/// Stops or starts the kubelet of a node.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KubeletOrder {

@@ -24,15 +24,15 @@ use crate::registry::webhook::transport::Reply;
 
 /// Address to connect to.
 pub(super) struct Place<'a> {
-    /// The name the certificate must have.
+    /// The name in the server's certificate.
     pub(super) host: &'a str,
     pub(super) port: u16,
-    /// The address, if it differs from the address that the name resolves to.
+    /// Address to connect to instead of resolving the name.
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Connects, performs the TLS handshake, sends the request, and returns the answer. Its body is read from the
-/// connection.
+/// Connects, performs the TLS handshake, sends the request, and returns the answer. The body of the answer is read from
+/// the connection.
 pub(super) async fn forward(
     place: &Place<'_>,
     trust: &Trust<'_>,
@@ -51,7 +51,7 @@ async fn open(place: &Place<'_>, trust: &Trust<'_>, _: &str) -> Result<TlsStream
     super::https::secure(connect(place).await?, place.host, trust).await
 }
 
-/// Connects, and refuses the call: `called` names the servers in the error.
+/// Connects, then fails because the feature `tls` is missing. `called` is the kind of server in the error.
 #[cfg(not(feature = "tls"))]
 async fn open(place: &Place<'_>, _: &Trust<'_>, called: &str) -> Result<TcpStream, String> {
     connect(place).await?;
@@ -72,7 +72,7 @@ async fn connect(place: &Place<'_>) -> Result<TcpStream, String> {
     })
 }
 
-/// Go's text for an error of a connection.
+/// Returns Go's text for a connection error.
 fn shown(error: hyper::Error) -> String {
     match error.is_incomplete_message() {
         true => "EOF".to_owned(),
@@ -104,10 +104,11 @@ where
     }))
 }
 
-/// The future that reads and writes a connection.
+/// Future that reads from and writes to a connection.
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// The body of an answer, which drives its connection while it is read. The connection is closed when it is dropped.
+/// Body of an answer that is still arriving. Reading it drives the connection, which is closed when the body is
+/// dropped.
 struct Arriving {
     body: Incoming,
     /// `None` after the connection has ended.
@@ -122,7 +123,7 @@ impl http_body::Body for Arriving {
         if let Some(connection) = &mut self.connection
             && connection.as_mut().poll(cx).is_ready()
         {
-            // An error of the connection is also one of the body.
+            // A connection error is also an error of the body.
             self.connection = None;
         }
         Pin::new(&mut self.body).poll_frame(cx)
@@ -156,7 +157,7 @@ async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Reque
     }
 }
 
-/// A stream that tolerates a peer closing the connection without TLS's closing message, as Go does.
+/// A stream that, like Go, tolerates a peer that closes the connection without TLS's `close_notify`.
 struct Cuttable<S>(S);
 
 impl<S: AsyncRead + Unpin> AsyncRead for Cuttable<S> {

@@ -1,4 +1,4 @@
-//! TLS to a webhook or an aggregated API server: only `caBundle` verifies its certificate.
+//! TLS to a webhook or an aggregated API server, whose certificate is verified with `caBundle` only.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) async fn secure(stream: TcpStream, host: &str, trust: &Trust<'_>) -> 
         let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
         match inner {
             Some(Error::InvalidCertificate(why)) => match why {
-                // An authority of the same name, but with another key, is unknown, too.
+                // An authority with the same name but another key counts as unknown, too.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => UNKNOWN_AUTHORITY.to_owned(),
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                     "tls: failed to verify certificate: x509: certificate has expired or is not yet valid".to_owned()
@@ -51,7 +51,7 @@ fn config(trust: &Trust<'_>) -> Result<ClientConfig, String> {
     let mut bundle = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(trust.ca_bundle) {
         let certificate = certificate.map_err(|_| "unable to load root certificates".to_owned())?;
-        // A certificate that is not an authority can still be the server's own.
+        // A certificate that is not an authority can still be the server's own certificate.
         let _ = roots.add(certificate.clone());
         bundle.push(certificate);
     }
@@ -82,8 +82,8 @@ fn config(trust: &Trust<'_>) -> Result<ClientConfig, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Trusts certificates signed by the bundle, and certificates in it. Webhooks in development often serve the
-/// certificate that is also the bundle, which Go accepts and webpki refuses.
+/// Trusts certificates signed by the bundle, and certificates in it. Webhooks in development often serve the same
+/// certificate that is in the bundle, which Go accepts and webpki refuses.
 #[derive(Debug)]
 struct Bundle {
     bundle: Vec<CertificateDer<'static>>,

@@ -1,6 +1,6 @@
-//! Calls of the server to others: a webhook's review is posted to a service of the test, to an address that the test
-//! has set, or to the real host; a request to an aggregated API server is passed on to one of the first two. This layer
-//! uses HTTP and TLS, and only carries the bodies of the registry.
+//! Outgoing calls of the server. Reviews of webhooks are posted to a service of the test, to an address set by the
+//! test, or to the real host; requests to aggregated API servers are passed on to a service or address of the test.
+//! This layer uses HTTP and TLS, and does not interpret the bodies.
 
 #[cfg(feature = "serve")]
 mod http;

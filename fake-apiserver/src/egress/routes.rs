@@ -1,4 +1,4 @@
-//! `Routes`: the service or address for each host.
+//! `Routes`: the service or address of each host.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,17 +17,17 @@ use super::trust::{Identity, Trust};
 use crate::registry::types::endpoint::Endpoint;
 use crate::registry::webhook::transport::{Reply, Transport};
 
-/// The port of a URL without a port.
+/// The default port of URLs.
 const HTTPS_PORT: u16 = 443;
 
 /// Maximum number of redirects, as in Go's client.
 const REDIRECTS_MAX: usize = 10;
 
-/// Host of the address of all services that have none of their own.
+/// The host whose address applies to all services without their own address.
 const ANY_SERVICE: &str = "*";
 
-/// Makes a call or refuses it. It receives the host, the path and the call, which it may await; an error fails the call
-/// with this text.
+/// Decides on a call. It receives the host, the path and the call, which it may await; an error fails the call with
+/// this text.
 pub(crate) type Gate =
     dyn for<'a> Fn(&'a str, &'a str, BoxFuture<'a, ()>) -> BoxFuture<'a, Result<(), String>> + Send + Sync;
 
@@ -38,7 +38,7 @@ type Answering = dyn Fn(Request<Body>) -> BoxFuture<'static, Response<Body>> + S
 pub(crate) struct Handler(Arc<Answering>);
 
 impl Handler {
-    /// A tower service, such as an axum router.
+    /// Creates a handler from a tower service, such as an axum router.
     pub(crate) fn new<S>(service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -62,20 +62,20 @@ impl std::fmt::Debug for Handler {
     }
 }
 
-/// Addresses of the hosts of webhooks and of aggregated API servers. Any other host is resolved and called under its
-/// own name; a service is refused. Copies share the routes.
+/// Addresses of the hosts of webhooks and of aggregated API servers. Any other host is resolved with DNS; calls to a
+/// service without a route are refused. Clones share the routes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes(Arc<Mutex<Tables>>);
 
 #[derive(Clone, Default)]
 struct Tables {
-    /// In this process.
+    /// Services in this process, by host.
     handlers: BTreeMap<String, Handler>,
     /// Hosts with their addresses, which take precedence over DNS.
     addresses: BTreeMap<String, SocketAddr>,
-    /// The server's own services, which others take precedence over. Copies of the routes do not contain them.
+    /// The server's own services; routes of the test take precedence. Copies of the routes do not contain them.
     own: BTreeMap<String, Handler>,
-    /// The certificate that this server shows to aggregated API servers.
+    /// The certificate with which this server authenticates to aggregated API servers.
     #[cfg(feature = "serve")]
     identity: Option<Arc<Identity>>,
     /// Delays or refuses calls of webhooks at addresses, for explorations of processes.
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Tables {
     }
 }
 
-/// The destination of the calls of a host.
+/// The destination of calls to a host.
 enum Route {
     /// A service in this process.
     Handler(Handler),
@@ -116,7 +116,7 @@ fn find<'a, T>(map: &'a BTreeMap<String, T>, uri: &Uri) -> Option<&'a T> {
         .or_else(|| map.get(uri.host().unwrap_or_default()))
 }
 
-/// The key of a host in the routes: without the default port.
+/// Returns the key of a host in the routes: without the default port.
 fn authority(uri: &Uri) -> String {
     let host = uri.host().unwrap_or_default();
     match uri.port_u16() {
@@ -146,24 +146,24 @@ impl Routes {
         self.tables().own.insert(host.to_owned(), handler);
     }
 
-    /// Makes every call of a webhook at an address pass this gate.
+    /// Installs a gate for every call of a webhook at an address.
     pub(crate) fn gate(&self, gate: Arc<Gate>) {
         self.tables().gate = Some(gate);
     }
 
-    /// Calls `host` at an address. The host `*` matches every service without its own address.
+    /// Sets the address of `host`. The host `*` matches every service without its own address.
     pub(crate) fn resolve(&self, host: &str, address: SocketAddr) {
         let host = host.trim_end_matches(":443").to_owned();
         self.tables().addresses.insert(host, address);
     }
 
-    /// Sets the certificate that this server shows to aggregated API servers.
+    /// Sets the certificate with which this server authenticates to aggregated API servers.
     #[cfg(feature = "tls")]
     pub(crate) fn identify(&self, certificate: Vec<u8>, key: Vec<u8>) {
         self.tables().identity = Some(Arc::new(Identity { certificate, key }));
     }
 
-    /// Returns `true` if the calls of an endpoint's host are made to an address that is set.
+    /// Returns `true` if calls to an endpoint's host are made to a configured address.
     pub(crate) fn is_at_an_address(&self, endpoint: &Endpoint) -> bool {
         matches!(self.route_of(endpoint), Some(Route::Address(_)))
     }
@@ -173,8 +173,8 @@ impl Routes {
         self.tables().route(&uri)
     }
 
-    /// Passes a request on to the host of an endpoint, which must have a route, and returns the answer with a body that
-    /// is read while it arrives. The error is the text of Go's client.
+    /// Passes a request on to the host of an endpoint, which must have a route. The body of the answer is read as it
+    /// arrives. Errors have the text of Go's client.
     pub(crate) async fn forward(
         &self,
         endpoint: &Endpoint,
@@ -284,7 +284,7 @@ impl Routes {
     }
 }
 
-/// Sends a POST of the body, or a GET without a body.
+/// Builds a POST of the body, or a GET without a body.
 fn request(uri: &Uri, body: Option<Bytes>) -> Result<Request<Body>, String> {
     let path = uri.path_and_query().map_or("/", |it| it.as_str());
     let path = match path.starts_with('?') {
@@ -304,12 +304,12 @@ fn request(uri: &Uri, body: Option<Bytes>) -> Result<Request<Body>, String> {
     request.body(body).map_err(|error| error.to_string())
 }
 
-/// Returns `true` for a status that Go's client follows.
+/// Returns `true` if Go's client follows a redirect with this status.
 fn is_redirect(code: u16) -> bool {
     matches!(code, 301 | 302 | 303 | 307 | 308)
 }
 
-/// The target of a redirect, which may be relative.
+/// Returns the target of a redirect, which may be relative.
 fn resolve(from: &Uri, location: &str) -> Result<Uri, String> {
     let failed = || format!("failed to parse Location header {}", crate::api::field::quote(location));
     let given: Uri = location.parse().map_err(|_| failed())?;

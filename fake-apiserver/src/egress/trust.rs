@@ -1,4 +1,4 @@
-//! The certificates of connections to webhooks and to aggregated API servers.
+//! Certificates for connections to webhooks and to aggregated API servers.
 
 #![cfg_attr(
     not(feature = "tls"),
@@ -12,12 +12,12 @@ pub(crate) struct Identity {
     pub(super) key: Vec<u8>,
 }
 
-/// The certificates of a connection: of the server, and of the client.
+/// The certificates of a connection: authorities for the server, and an identity for the client.
 pub(super) struct Trust<'a> {
     /// The authorities of the server's certificate, in PEM.
     pub(super) ca_bundle: &'a [u8],
     /// Set if any certificate of the server is accepted.
     pub(super) skips_checks: bool,
-    /// The certificate that the client shows.
+    /// The client certificate.
     pub(super) identity: Option<&'a Identity>,
 }

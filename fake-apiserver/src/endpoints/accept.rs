@@ -1,6 +1,6 @@
 //! The clauses of an `Accept` header, in the order in which the server tries them.
 
-/// One media range with its parameters.
+/// A media range with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Clause<'a> {
     kind: &'a str,
@@ -9,7 +9,7 @@ pub(super) struct Clause<'a> {
     params: Vec<(&'a str, &'a str)>,
 }
 
-/// The clauses by descending quality, specific ones before wildcards. Invalid media ranges are dropped.
+/// Returns the clauses by descending quality, specific ones before wildcards. Invalid media ranges are dropped.
 pub(super) fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut found: Vec<Clause<'_>> = header.split(',').filter_map(Clause::parse).collect();
     // Go's comparison is not a strict weak order (a specific clause precedes a wildcard of higher quality, and vice
@@ -62,12 +62,12 @@ impl<'a> Clause<'a> {
             || (self.kind == "*" && self.subtype == "*")
     }
 
-    /// Returns `true` if the clause names this media type without a wildcard.
+    /// Returns `true` if the clause contains this media type without a wildcard.
     pub(super) fn names(&self, media_type: &str) -> bool {
         media_type.split_once('/') == Some((self.kind, self.subtype))
     }
 
-    /// The value of a parameter; the last occurrence applies.
+    /// Returns the value of a parameter; the last occurrence applies.
     pub(super) fn param(&self, name: &str) -> Option<&'a str> {
         self.params
             .iter()
@@ -76,7 +76,7 @@ impl<'a> Clause<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// Group, version and kind of the requested conversion (`g`, `v` and `as`), if any of them is set.
+    /// Returns group, version and kind of the requested conversion (`g`, `v` and `as`), if any of them is set.
     pub(super) fn view(&self) -> Option<(&'a str, &'a str, &'a str)> {
         let parts = (self.param("g"), self.param("v"), self.param("as"));
         match parts {

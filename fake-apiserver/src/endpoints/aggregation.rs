@@ -1,5 +1,5 @@
-//! Requests that aggregated API servers answer, as `proxyHandler` of kube-aggregator passes them on: with the user in
-//! the headers of a front proxy. Their groups are also in this server's discovery documents.
+//! Passes requests on to aggregated API servers, like `proxyHandler` of kube-aggregator: with the user in the headers
+//! of a front proxy. Also adds their groups to this server's discovery documents.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ const AGGREGATOR: &str = "system:kube-aggregator";
 /// Maximum size of a discovery document of an aggregated API server, in bytes; a longer one counts as absent.
 const DOCUMENT_BYTES_MAX: usize = 32 << 20;
 
-/// Headers that describe a connection and not a request (`hopHeaders` of Go's `ReverseProxy`).
+/// Headers that belong to a connection and not to a request (`hopHeaders` of Go's `ReverseProxy`).
 const OF_A_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("proxy-connection"),
@@ -41,7 +41,7 @@ const OF_A_CONNECTION: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// Headers with the user, from a client or for an aggregated API server.
+/// Headers with the user, sent by clients or to aggregated API servers.
 const USER: &str = "x-remote-user";
 const UID: &str = "x-remote-uid";
 const GROUP: &str = "x-remote-group";
@@ -49,7 +49,7 @@ const EXTRA: &str = "x-remote-extra-";
 
 /// Passes requests on to aggregated API servers.
 pub(crate) trait Forward: fmt::Debug + Send + Sync {
-    /// Returns the answer, with a body that is read while it arrives. The error is the text of Go's client.
+    /// Returns the answer, with a body that is read as it arrives. Errors have the text of Go's client.
     fn forward<'a>(
         &'a self,
         remote: &'a RemoteServer,
@@ -101,7 +101,7 @@ pub(super) async fn answer(
     answer
 }
 
-/// The resource that a request names, as this server reads the path.
+/// Parses the path into a request for a resource, which may not be served by this server.
 fn resource_request(call: &Call) -> Option<RequestInfo> {
     let path = percent_encoding::percent_decode_str(call.parts.uri.path()).decode_utf8_lossy();
     let path = ResourcePath::parse(&path)?;
@@ -142,13 +142,13 @@ async fn pass(server: &Endpoints, call: &Call, remote: &RemoteServer) -> Respons
     }
 }
 
-/// Path and parameters of a URI, without its authority.
+/// Returns path and query of a URI, without its authority.
 fn path_of(uri: &http::Uri) -> http::Uri {
     let path = uri.path_and_query().map_or("/", |it| it.as_str());
     path.parse().unwrap_or_default()
 }
 
-/// The headers of a request that is passed on. Credentials of the client are not passed on.
+/// Returns the headers of a request that is passed on. The client's credentials are removed.
 fn headers_of(call: &Call) -> HeaderMap {
     let parts = &call.parts;
     let mut headers = parts.headers.clone();
@@ -192,7 +192,7 @@ fn name_user(headers: &mut HeaderMap, user: &UserInfo) {
     }
 }
 
-/// The key of an extra field as a part of a header's name: bytes that a token may not contain are percent-encoded.
+/// Escapes the key of an extra field for a header name: bytes that are not allowed there are percent-encoded.
 fn escaped(key: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
     let mut out = String::with_capacity(key.len());
@@ -206,32 +206,32 @@ fn escaped(key: &str) -> String {
     out
 }
 
-/// Sets a header; a value that is not valid is left out.
+/// Sets a header; an invalid value is omitted.
 fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
-/// Adds a value of a header; an invalid name or value is omitted.
+/// Appends a header value; an invalid name or value is omitted.
 fn append(headers: &mut HeaderMap, name: &str, value: &str) {
     if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
         headers.append(name, value);
     }
 }
 
-/// The message of the condition `Available` after a call that failed.
+/// Returns the message of the condition `Available` after a call that failed.
 fn failed_check(remote: &RemoteServer, why: &str) -> String {
     let url = url_of(remote);
     format!("failing or missing response from {url}: Get {url:?}: {why}")
 }
 
-/// The discovery document of the group and version.
+/// Returns the URL of the discovery document of the group and version.
 fn url_of(remote: &RemoteServer) -> String {
     format!("{}/apis/{}/{}", remote.endpoint.url, remote.group, remote.version)
 }
 
-/// Requests a document as the aggregator; the error is the text of Go's client.
+/// Requests a document with the aggregator's own user. Errors have the text of Go's client.
 async fn get(server: &Endpoints, remote: &RemoteServer, path: &str, accept: &str) -> Result<Response<Bytes>, String> {
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::GET;
@@ -279,7 +279,7 @@ impl Endpoints {
 }
 
 /// Returns the versions that aggregated API servers serve, for a discovery document. Their resources are requested only
-/// for an aggregated document of groups.
+/// for the aggregated discovery of groups.
 pub(super) async fn versions(server: &Endpoints, call: &Call) -> Vec<RemoteVersion> {
     let path = call.parts.uri.path();
     if path != "/" && !path.starts_with("/apis") {
@@ -308,8 +308,8 @@ pub(super) async fn versions(server: &Endpoints, call: &Call) -> Vec<RemoteVersi
     versions
 }
 
-/// The resources of a version in the form of an aggregated document: from the server's own such document, else from its
-/// list of resources.
+/// Returns the resources of a version in the form of aggregated discovery: from the aggregated document of the server,
+/// or else from its list of resources.
 async fn resources(server: &Endpoints, remote: &RemoteServer) -> Option<Vec<Value>> {
     let (group, version) = (&*remote.group, &*remote.version);
     let json = |answer: Response<Bytes>| -> Option<Value> {

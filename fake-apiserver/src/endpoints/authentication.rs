@@ -1,5 +1,4 @@
-//! Authentication, impersonation and authorisation, in this order, before anything else is examined (rules A23, Q1,
-//! Q2).
+//! Authentication, impersonation and authorization, in this order, before any other check (rules A23, Q1, Q2).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::api::status::Status;
 use crate::api::user::{Anonymous, MASTERS, SentBy, UserInfo};
 use crate::registry::authentication::TokenVerdict;
 
-/// Authenticates and authorises the user, and fails with 401 or 403.
+/// Authenticates and authorizes the user. Fails with 401 or 403.
 pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
     let authenticated = authenticate(server, &call.parts);
     let wanted = match &authenticated {
@@ -46,8 +45,8 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     }
     audit::begin(server, call, &path, &request);
     if call.parts.extensions.get::<SentBy>().is_some() {
-        // The server's own workers have all permissions, because the ClusterRoles of real controllers do not exist
-        // here.
+        // The server's own workers have all permissions, because the ClusterRoles of Kubernetes' controllers do not
+        // exist here.
         call.is_admitted = true;
         return Ok(());
     }
@@ -77,7 +76,7 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     Ok(())
 }
 
-/// Admits a user with all permissions, as for every user without authorization.
+/// Admits a user with all permissions. This is the case for every user if authorization is off.
 fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>) -> Result<(), Refused> {
     if let Some(user) = user {
         call.user = user;
@@ -104,7 +103,7 @@ impl From<Status> for Refused {
     }
 }
 
-/// Counts a request as in progress. Requests of administrators are never refused.
+/// Counts a request as in progress. Fails if the limit is reached, except for administrators.
 fn take_seat(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
     if call.is_long_running {
         return Ok(());
@@ -134,7 +133,7 @@ pub(super) fn admit_master(server: &Endpoints, parts: &Parts) -> Result<(), Stat
     Err(Status::not_allowed(&request, &user.name, reason))
 }
 
-/// Authenticates the user of a request; `None` for the administrator.
+/// Authenticates the user of a request; returns `None` for the administrator.
 fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo>>, Status> {
     let authentication = &server.registry.access.authentication;
     if let Some(user) = parts.extensions.get::<Arc<UserInfo>>() {
@@ -145,7 +144,7 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     if let Some(user) = parts.extensions.get::<UserInfo>() {
         return Ok(Some(Arc::new(user.clone())));
     }
-    // Without authorization, an expired token is accepted as the administrator's, too.
+    // Without authorization, an expired token is also accepted as a token of the administrator.
     let unknown = || match authentication.is_strict() {
         true => Err(Status::unauthorized()),
         false => Ok(None),
@@ -169,7 +168,7 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     }
 }
 
-/// The token of a request, from `Authorization` or from the protocols of a WebSocket (`ProtocolAuthenticator`).
+/// Returns the token of a request, from `Authorization` or from the protocols of a WebSocket (`ProtocolAuthenticator`).
 fn token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedToken> {
     if let Some(token) = bearer_token(headers) {
         return Ok(Some(Cow::Borrowed(token)));
@@ -201,7 +200,7 @@ fn token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedToken> {
 /// A malformed token among the protocols of a WebSocket.
 struct MalformedToken;
 
-/// The token of `Authorization: Bearer …`; other schemes are ignored.
+/// Returns the token of `Authorization: Bearer …`; other schemes are ignored.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut words = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
     let scheme = words.next()?;
@@ -224,7 +223,7 @@ pub(super) fn verb(call: &Call, found: &ResourcePath<'_>) -> Verb {
     }
 }
 
-/// Returns the attributes for authorisation, even if the path does not exist (rule A26).
+/// Returns the attributes for authorization, even if the path does not exist (rule A26).
 fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str) -> Attributes<'a> {
     let Some(found) = ResourcePath::parse(path) else {
         return Attributes {

@@ -11,15 +11,14 @@ use http_body::{Frame, SizeHint};
 
 use crate::faults::Broken;
 
-/// Response extension: the connection is broken in this way, and the response is not sent.
+/// Response extension that marks a broken connection: the response is not sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoAnswer(pub(crate) Broken);
 
-/// A response with the marker for a broken connection.
+/// Returns a response with the marker for a broken connection.
 pub(crate) fn no_answer(broken: Broken) -> Response<Body> {
     let mut response = Response::new(Body::from("the connection was broken by a fault that was injected\n"));
-    // The status of a proxy whose server does not answer; visible only to in-process callers, which do not have a
-    // connection.
+    // The status of a proxy whose server does not answer. Only in-process callers without a connection receive it.
     *response.status_mut() = http::StatusCode::BAD_GATEWAY;
     response.extensions_mut().insert(NoAnswer(broken));
     response
@@ -81,7 +80,7 @@ impl http_body::Body for TruncatedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // The length that the headers announced.
+        // The length announced in the headers.
         self.body.size_hint()
     }
 }

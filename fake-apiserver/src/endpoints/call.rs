@@ -19,18 +19,18 @@ use crate::entropy::Entropy;
 use crate::faults::Seen;
 use crate::registry::request::Remarks;
 
-/// Header that names a request in logs.
+/// Header with the identifier of a request in logs.
 pub(super) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// Subresources that open connections.
 pub(super) const CONNECTIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// A request in progress.
+/// A request that is being handled.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// Method, path, headers.
+    /// Method, path and headers.
     pub(crate) parts: Parts,
-    /// The parameters.
+    /// Query parameters.
     pub(crate) query: Query,
     /// The body, once it has been read.
     pub(crate) body: Bytes,
@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub(crate) info: Option<RequestInfo>,
     /// Warning for a deprecated kind (rules O13, U5).
     pub(crate) deprecation: Option<String>,
-    /// Set for a built-in kind: requests without a route then do not get warnings.
+    /// Set for built-in kinds: requests without a route then get no warnings.
     pub(crate) has_routes: bool,
     /// User that sent the request.
     pub(crate) user: Arc<UserInfo>,
@@ -46,20 +46,20 @@ pub(crate) struct Call {
     pub(crate) remarks: Remarks,
     /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
     pub(crate) client: Arc<str>,
-    /// Descriptions of the faults that were applied.
+    /// Descriptions of the injected faults that were applied.
     pub(crate) struck: Vec<String>,
     /// Set after the user's permissions were checked.
     pub(crate) is_admitted: bool,
-    /// The request's place among the requests in progress; `None` for watches and connections.
+    /// Guard that counts the request as in progress; `None` for watches and connections.
     pub(crate) seat: Option<Seat>,
     /// The request's audit event, if it is recorded.
     pub(crate) record: Option<Box<Record>>,
-    /// Time of arrival.
+    /// Time of arrival, since the server's start.
     pub(crate) started: Duration,
     /// Set if the request's duration is unlimited.
     pub(crate) is_long_running: bool,
     pub(super) audit_id: HeaderValue,
-    /// The request's number among all requests, from 1.
+    /// Ordinal of the request, from 1.
     number: u64,
 }
 
@@ -93,17 +93,17 @@ impl Call {
         }
     }
 
-    /// The identifier of the request in logs.
+    /// Returns the identifier of the request in logs.
     pub(crate) fn audit_id(&self) -> &str {
         self.audit_id.to_str().unwrap_or_default()
     }
 
-    /// A header as a string; `None` if it is absent or not valid text.
+    /// Returns a header as a string; `None` if it is absent or not valid text.
     pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
         text(&self.parts.headers, name)
     }
 
-    /// `Accept`; several headers count as one list.
+    /// Returns `Accept`; several headers count as one list.
     pub(crate) fn accept(&self) -> Option<String> {
         let mut values = self
             .parts
@@ -115,12 +115,12 @@ impl Call {
         Some(values.fold(first, |list, next| list + "," + next))
     }
 
-    /// `User-Agent`
+    /// Returns `User-Agent`; empty if it is absent.
     pub(crate) fn user_agent(&self) -> &str {
         self.header(&header::USER_AGENT).unwrap_or_default()
     }
 
-    /// Returns `true` if JSON is to be indented (rule A31).
+    /// Returns `true` if the client requests indented JSON (rule A31).
     pub(crate) fn wants_pretty(&self) -> bool {
         let browser = |agent: &str| ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| agent.starts_with(it));
         self.query.flag("pretty").unwrap_or_else(|| browser(self.user_agent()))
@@ -139,7 +139,7 @@ impl Call {
         !matches!(self.parts.method, Method::GET | Method::HEAD)
     }
 
-    /// The request as faults receive it.
+    /// Returns the properties of the request that faults can match.
     pub(crate) fn seen<'a>(&'a self, info: &'a RequestInfo) -> Seen<'a> {
         Seen {
             number: self.number,
@@ -155,7 +155,7 @@ impl Call {
     }
 }
 
-/// Returns `true` for a watch, a log or a connection. After `BasicLongRunningRequestCheck` of k8s.io/apiserver.
+/// Returns `true` for watches, logs and connections. After `BasicLongRunningRequestCheck` of k8s.io/apiserver.
 fn is_long_running(method: &Method, path: &str, query: &Query) -> bool {
     ResourcePath::parse(path).is_some_and(|it| {
         let connection = it
@@ -167,7 +167,7 @@ fn is_long_running(method: &Method, path: &str, query: &Query) -> bool {
     })
 }
 
-/// The name in `fieldSelector=metadata.name=x`.
+/// Returns the name in `fieldSelector=metadata.name=x`.
 pub(super) fn selected_name(query: &Query) -> String {
     let selector = query.get("fieldSelector").filter(|it| !it.is_empty());
     let selector = selector.and_then(|text| FieldSelector::parse(text).ok());
@@ -179,13 +179,13 @@ pub(super) fn selected_name(query: &Query) -> String {
 /// The complete answer, kept for the journal.
 #[derive(Clone, Debug)]
 pub(crate) enum KeptAnswer {
-    /// Its body.
+    /// The whole body of the answer.
     Whole(Bytes),
     /// The stored object in the answer.
     Stored(StoredAnswer),
 }
 
-/// A header as a string; `None` if it is absent or not valid text.
+/// Returns a header as a string; `None` if it is absent or not valid text.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }

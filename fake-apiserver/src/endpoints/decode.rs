@@ -1,4 +1,4 @@
-//! Decodes a body to JSON: from JSON, YAML or protobuf, according to `Content-Type`.
+//! Decodes a request body to JSON: from JSON, YAML or protobuf, according to `Content-Type`.
 
 use std::borrow::Cow;
 
@@ -27,22 +27,22 @@ pub(crate) fn served(row: &Row) -> Served {
     }
 }
 
-/// A body as an object, before its conversion to a type.
+/// A decoded body, before its conversion to a type.
 #[derive(Debug, Default)]
 pub(crate) struct Sent<'a> {
     /// The object.
     pub(crate) object: Object,
-    /// Its JSON text, for facts that the object does not contain; may be empty.
+    /// The JSON text of the body, for details that are lost in the object; may be empty.
     pub(crate) text: Cow<'a, [u8]>,
     /// Set if an object in the text has a duplicate key.
     pub(crate) repeats_key: bool,
     /// Error of strict decoding for the duplicate keys of a YAML body.
     yaml_error: Option<String>,
-    /// The same duplicates as warnings.
+    /// Warnings for the same duplicate keys.
     yaml_warnings: Vec<String>,
 }
 
-/// The body of POST or PUT.
+/// Decodes the body of a POST or PUT.
 pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
     let kind = row.info.kind.as_ref();
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
@@ -79,8 +79,8 @@ pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
     }
 }
 
-/// The body of POST or PUT as an object of the row's kind. `before` is the object that a PUT replaces, if the caller
-/// has it.
+/// Decodes the body of a POST or PUT to an object of the row's kind. `before` is the object that a PUT replaces, if the
+/// caller has read it.
 pub(crate) fn object(
     row: &Row,
     call: &Call,
@@ -111,7 +111,7 @@ pub(crate) fn object(
     Ok(decoded)
 }
 
-/// Decodes an object of any built-in kind from protobuf; of other kinds, only the kind and version are kept.
+/// Decodes a built-in object from protobuf. For other kinds, only kind and version are kept.
 fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
     let envelope = protobuf::open(body)?;
     let (group, version) = envelope
@@ -119,7 +119,7 @@ fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
         .split_once('/')
         .unwrap_or(("", &envelope.api_version));
     let shape = match envelope.kind.as_str() {
-        // These kinds belong to every group.
+        // These kinds exist in every group.
         "DeleteOptions" => shape_of("meta.k8s.io", "v1", "DeleteOptions"),
         kind if kind == row.info.kind && envelope.api_version == *row.api_version => row.shape(),
         kind => shape_of(group, version, kind),
@@ -133,7 +133,7 @@ fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
     Ok(object)
 }
 
-/// The options of a delete: from the body if there is one, otherwise from the query (rule B22).
+/// Returns the options of a delete: from the body if there is one, otherwise from the query (rule B22).
 pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, Status> {
     if call.body.is_empty() {
         return DeleteOptions::from_query(&call.query);
@@ -156,7 +156,7 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
 /// Kinds of responses, which are the same in every version.
 const UNVERSIONED: [&str; 5] = ["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
 
-/// Checks the kind and the field types of a body that should be DeleteOptions.
+/// Checks the kind and the field types of a body that must be DeleteOptions.
 fn check_delete_options(value: &Value) -> Result<(), Status> {
     if !value.is_object() {
         let found = type_name(value);
@@ -168,7 +168,7 @@ fn check_delete_options(value: &Value) -> Result<(), Status> {
     }
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));
-    // Unversioned kinds belong to every version (`AddUnversionedTypes`), including this one.
+    // Unversioned kinds exist in every version (`AddUnversionedTypes`), including this one.
     if UNVERSIONED.contains(&kind) {
         let why = format!("converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion");
         return Err(Status::bad_request(why));

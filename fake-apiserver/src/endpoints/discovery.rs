@@ -1,5 +1,5 @@
-//! Discovery documents, `/version`, health checks and the list of paths, as functions of the served resources
-//! (rules N1 to N5, N9, N10).
+//! Builds discovery documents, `/version`, health checks and the list of paths from the served resources (rules N1 to
+//! N5, N9, N10).
 
 pub(crate) mod protobuf;
 pub(crate) mod remote;
@@ -22,7 +22,8 @@ use remote::RemoteVersion;
 /// The media type of an aggregated discovery document.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Built-in resources that are stored in a version other than the preferred one: group, resource, and stored form.
+/// Built-in resources that are stored in a version other than the preferred one: group, resource, and the group and
+/// version of the stored form.
 const STORED_AS: [(&str, &str, &str, &str); 5] = [
     (
         "apiextensions.k8s.io",
@@ -52,7 +53,7 @@ struct Group<'a> {
     versions: Vec<(&'a str, Vec<&'a ResourceInfo>)>,
 }
 
-/// `/api`
+/// Builds the document of `/api`.
 pub(crate) fn core_versions(server_address: &str) -> Value {
     json!({
         "kind": "APIVersions",
@@ -61,7 +62,7 @@ pub(crate) fn core_versions(server_address: &str) -> Value {
     })
 }
 
-/// `/apis`
+/// Builds the document of `/apis`.
 pub(crate) fn group_list(rows: &[&ResourceInfo], remote: &[RemoteVersion]) -> Value {
     let local = groups(rows);
     let mut groups: Vec<Value> = local
@@ -77,7 +78,7 @@ pub(crate) fn group_list(rows: &[&ResourceInfo], remote: &[RemoteVersion]) -> Va
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/GROUP`; `None` if the group is not served.
+/// Builds the document of `/apis/GROUP`; `None` if the group is not served.
 pub(crate) fn group(rows: &[&ResourceInfo], remote: &[RemoteVersion], name: &str) -> Option<Value> {
     let groups = groups(rows);
     let group = groups.iter().find(|group| group.name == name && !name.is_empty());
@@ -91,7 +92,7 @@ pub(crate) fn group(rows: &[&ResourceInfo], remote: &[RemoteVersion], name: &str
     Some(Value::Object(out))
 }
 
-/// The groups of aggregated API servers, without the groups of this server.
+/// Returns the groups of aggregated API servers, without the groups of this server.
 fn remote_groups<'a>(local: &[Group<'_>], remote: &'a [RemoteVersion]) -> Vec<Vec<&'a RemoteVersion>> {
     remote::groups(remote, |name| local.iter().any(|it| it.name == name))
 }
@@ -120,7 +121,7 @@ fn describe<'a>(name: &str, versions: impl Iterator<Item = &'a str>) -> Map {
     out
 }
 
-/// `/api/v1` and `/apis/GROUP/VERSION`; `None` if the version is not served.
+/// Builds the document of `/api/v1` or `/apis/GROUP/VERSION`; `None` if the version is not served.
 pub(crate) fn resource_list(rows: &[&ResourceInfo], group: &str, version: &str) -> Option<Value> {
     let groups = groups(rows);
     let (_, rows) = groups
@@ -140,7 +141,7 @@ pub(crate) fn resource_list(rows: &[&ResourceInfo], group: &str, version: &str) 
         resources.extend(subresources(row).into_iter().map(|sub| describe_subresource(row, sub)));
     }
     let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
-    // The core group is older than the field for the type's version, and omits it.
+    // The core group omits its version, because it is older than the field.
     if !group.is_empty() {
         list["apiVersion"] = json!("v1");
     }
@@ -189,7 +190,7 @@ fn is_own_kind(row: &ResourceInfo, sub: &SubresourceInfo) -> bool {
     sub.group == row.group && sub.version == row.version
 }
 
-/// Rule N4. `version` is the version in which objects are stored.
+/// Returns the hash of a storage version (rule N4). `version` is the version in which objects are stored.
 fn storage_version_hash(row: &ResourceInfo, version: &str) -> String {
     let stored = STORED_AS
         .iter()
@@ -200,7 +201,7 @@ fn storage_version_hash(row: &ResourceInfo, version: &str) -> String {
     STANDARD.encode(&digest[..8])
 }
 
-/// Aggregated discovery (rules N2, N3): of `/api` if `core`, else of `/apis`.
+/// Builds an aggregated discovery document (rules N2, N3): for `/api` if `core` is set, else for `/apis`.
 pub(crate) fn aggregated(rows: &[&ResourceInfo], remote: &[RemoteVersion], core: bool) -> Value {
     let local = groups(rows);
     let mut items: Vec<Value> = local
@@ -229,7 +230,7 @@ pub(crate) fn aggregated(rows: &[&ResourceInfo], remote: &[RemoteVersion], core:
     })
 }
 
-/// A group of aggregated API servers. A version is stale if its server does not answer.
+/// Returns a group of aggregated API servers. A version is stale if its server does not answer.
 fn aggregated_remote(versions: &[&RemoteVersion]) -> Value {
     let name = versions.first().map_or("", |it| &it.group);
     let versions = versions.iter().map(|it| match &it.resources {
@@ -276,12 +277,12 @@ fn aggregated_resource(row: &ResourceInfo) -> Value {
     out
 }
 
-/// The ETag of a document: its SHA-512, quoted.
+/// Returns the ETag of a document: its SHA-512, quoted.
 pub(crate) fn etag(body: &[u8]) -> String {
     format!("\"{}\"", hash(body))
 }
 
-/// The SHA-512 of a document in upper-case hex.
+/// Returns the SHA-512 of a document in upper-case hex.
 pub(super) fn hash(body: &[u8]) -> String {
     Sha512::digest(body)
         .iter()
@@ -292,7 +293,7 @@ pub(super) fn hash(body: &[u8]) -> String {
         })
 }
 
-/// Built-in groups in the order of the table, then custom groups by name.
+/// Returns built-in groups in the order of the table, then custom groups by name.
 fn groups<'a>(rows: &[&'a ResourceInfo]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for &row in rows {
@@ -334,7 +335,7 @@ fn verbs<'a>(row: &ResourceInfo, verbs: &'a [Text]) -> Vec<&'a str> {
     out
 }
 
-/// Subresources by name; custom resources show `status` before `scale`.
+/// Returns subresources by name; `status` precedes `scale` for custom resources.
 fn subresources(row: &ResourceInfo) -> Vec<&SubresourceInfo> {
     let mut out: Vec<&SubresourceInfo> = row.subresources.iter().collect();
     if is_custom(row) {
@@ -343,7 +344,7 @@ fn subresources(row: &ResourceInfo) -> Vec<&SubresourceInfo> {
     out
 }
 
-/// The order of versions, the most stable and newest first: `v10, v2, v1, v2beta1, v1beta2, v1alpha1, foo`.
+/// Compares versions; the most stable and newest one is first: `v10, v2, v1, v2beta1, v1beta2, v1alpha1, foo`.
 pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
     match (version_rank(a), version_rank(b)) {
         (Some(a), Some(b)) => b.cmp(&a),
@@ -358,7 +359,7 @@ fn is_stable(version: &str) -> bool {
     version_rank(version).is_some_and(|(stability, ..)| stability == 2)
 }
 
-/// Stability, major and minor number of `v2beta1`; `None` for a version of another form.
+/// Returns stability, major and minor number of a version such as `v2beta1`; `None` for other forms.
 fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -380,7 +381,7 @@ fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
     Some((0, major, number(rest.strip_prefix("alpha")?)?))
 }
 
-/// `/version` (rule N9).
+/// Builds the document of `/version` (rule N9).
 pub(crate) fn version(of: KubernetesVersion) -> Value {
     let minor = of.minor();
     json!({
@@ -400,7 +401,7 @@ pub(crate) fn version(of: KubernetesVersion) -> Value {
     })
 }
 
-/// `/`: the available paths.
+/// Builds the document of `/`: the available paths.
 pub(crate) fn paths(rows: &[&ResourceInfo], remote: &[RemoteVersion]) -> Value {
     let mut paths: Vec<String> = [
         "/api",
@@ -438,7 +439,7 @@ pub(crate) fn paths(rows: &[&ResourceInfo], remote: &[RemoteVersion]) -> Value {
     json!({ "paths": paths })
 }
 
-/// The start hooks of kube-apiserver, in order. Each is a check of every health endpoint.
+/// The start hooks of kube-apiserver, in order. Each hook is a check of every health endpoint.
 const HOOKS: [&str; 30] = [
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -472,7 +473,7 @@ const HOOKS: [&str; 30] = [
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// The checks of a health endpoint; all of them always pass.
+/// Returns the checks of a health endpoint; all of them always pass.
 fn checks(endpoint: &str) -> Vec<&'static str> {
     let (first, last): (&[&str], &[&str]) = match endpoint {
         "healthz" | "livez" => (&["ping", "log", "loopback-serving-certificate", "etcd"], &[]),
@@ -485,8 +486,8 @@ fn checks(endpoint: &str) -> Vec<&'static str> {
     [first, &HOOKS, last].concat()
 }
 
-/// The answer of `/healthz`, `/livez`, `/readyz` and of single checks below them, in plain text; `None` for a 404 (rule
-/// N10). `verbose` is set if the query contains that parameter.
+/// Answers `/healthz`, `/livez`, `/readyz` and single checks below them, in plain text; `None` for a 404 (rule N10).
+/// `verbose` is set if the query contains this parameter.
 pub(crate) fn health(path: &str, verbose: bool, exclude: &[String]) -> Option<String> {
     let path = path.trim_start_matches('/');
     let (endpoint, single) = match path.split_once('/') {

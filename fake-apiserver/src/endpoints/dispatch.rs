@@ -1,4 +1,4 @@
-//! Dispatches a request that was authorized: to a document, to an aggregated API server, or to the handler of its verb.
+//! Dispatches an authorized request to a document, to an aggregated API server, or to the handler of its verb.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::faults::{Broken, Outcome, Struck};
 use crate::registry::scheme::Row;
 
 impl Endpoints {
-    /// Answers a request, or fails with the Status for it.
+    /// Answers a request. Errors are returned as a Status.
     pub(super) async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
         if self.faults.downtime.strikes(&call.client) {
             call.struck.push("connection refused, restarting".to_owned());
@@ -28,7 +28,7 @@ impl Endpoints {
         let admitted = authentication::admit(self, call);
         let scheme = self.registry.reader.scheme();
         if let Err(refused) = admitted {
-            // Set for the journal, which records refused requests, too.
+            // Set here for the journal, which also records refused requests.
             if let Ok(Target::Resource(_, info)) = route::find(&scheme, call) {
                 call.info = Some(info);
             }
@@ -66,7 +66,7 @@ impl Endpoints {
         }
     }
 
-    /// Handles a request for a resource, after its faults.
+    /// Handles a request for a resource, after applying its faults.
     async fn handle_struck(
         self: &Arc<Self>,
         call: &Call,
@@ -78,7 +78,7 @@ impl Endpoints {
         self.answer_struck(call, info, struck, handle).await
     }
 
-    /// Answers with the result of `handle`, after the faults of the request.
+    /// Answers with the result of `handle`, after applying the faults of the request.
     pub(super) async fn answer_struck<F>(
         &self,
         call: &Call,

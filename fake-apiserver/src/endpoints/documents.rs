@@ -1,5 +1,5 @@
-//! Documents served without reading objects: discovery, OpenAPI, version, health and the list of paths. Requests for
-//! resources never reach them.
+//! Documents that do not depend on objects: discovery, OpenAPI, version, health and the list of paths. Requests for
+//! resources are handled elsewhere.
 
 #[cfg_attr(not(feature = "serve"), path = "documents/no_open_api.rs")]
 mod open_api;
@@ -33,12 +33,12 @@ const KEY_SET: &str = "application/jwk-set+json";
 /// The address that `/api` reports; clients do not use it.
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
 
-/// A request for a document, with the facts that were determined before.
+/// A request for a document, with details that were determined earlier.
 #[derive(Debug)]
 struct Asked<'a> {
     server: &'a Arc<Endpoints>,
     scheme: Arc<Scheme>,
-    /// The path, without trailing slashes that are ignored.
+    /// The path, without ignored trailing slashes.
     path: &'a str,
     method: &'a Method,
     headers: &'a HeaderMap,
@@ -47,7 +47,7 @@ struct Asked<'a> {
     wants_pretty: bool,
     /// The host of an absolute URI, else the `Host` header.
     host: Option<String>,
-    /// Versions that aggregated API servers serve.
+    /// Versions served by aggregated API servers.
     remote: &'a [RemoteVersion],
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn answer(server: &Arc<Endpoints>, scheme: Arc<Scheme>, call: &Call, 
     asked.answer()
 }
 
-/// Removes trailing slashes: discovery documents ignore any number of them, a few other documents ignore one.
+/// Removes trailing slashes: discovery documents ignore any number of them, some other documents ignore one.
 fn without_slashes(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');
     match path {
@@ -87,11 +87,11 @@ fn without_slashes(path: &str) -> &str {
     }
 }
 
-/// A document of discovery.
+/// A discovery document.
 struct Document {
     value: Value,
     served: Served,
-    /// Set if there is an aggregated form: `true` for the core group.
+    /// Set if there is an aggregated form; `true` for the core group.
     aggregated: Option<bool>,
 }
 
@@ -146,7 +146,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Answers a read-only document: other methods, including HEAD, are answered 405.
+    /// Answers GET with a document, and all other methods, including HEAD, with 405.
     fn only_get(&self, document: fn(&Self) -> Answer) -> Answer {
         match *self.method == Method::GET {
             true => document(self),
@@ -154,7 +154,7 @@ impl Asked<'_> {
         }
     }
 
-    /// An unknown path: a Status below a built-in group, plain text elsewhere (rule A19).
+    /// Answers an unknown path: with a Status below a built-in group, with plain text elsewhere (rule A19).
     fn unknown(&self) -> Answer {
         let group = match self.path.strip_prefix("/apis/") {
             Some(rest) => rest.split('/').next().unwrap_or_default(),
@@ -172,7 +172,7 @@ impl Asked<'_> {
         self.scheme.rows().map(|row| &row.info).collect()
     }
 
-    /// Returns the answer with a document, in the format that the client requests.
+    /// Answers with a document in the format that the client requests.
     fn show(&self, document: Document) -> Answer {
         let Document { value, served, .. } = document;
         let form = negotiation::discovery(self.accept.as_deref(), served, document.aggregated.is_some())?;
@@ -197,14 +197,14 @@ impl Asked<'_> {
         encode::respond_whole(200, JSON, indented(&discovery::paths(&self.rows(), self.remote)))
     }
 
-    /// `/version`
+    /// Answers `/version`.
     fn version(&self) -> Answer {
         negotiation::check_document(self.accept.as_deref(), JSON)?;
         let version = discovery::version(self.scheme.version);
         Ok(encode::respond_whole(200, JSON, indented(&version)))
     }
 
-    /// `/api`
+    /// Answers `/api`.
     fn core_versions(&self) -> Answer {
         self.show(Document {
             aggregated: Some(true),
@@ -212,7 +212,7 @@ impl Asked<'_> {
         })
     }
 
-    /// `/apis`
+    /// Answers `/apis`.
     fn groups(&self) -> Answer {
         self.show(Document {
             aggregated: Some(false),
@@ -220,7 +220,7 @@ impl Asked<'_> {
         })
     }
 
-    /// `/apis/G`, `/api/v1` and `/apis/G/V`. Unserved ones are answered 404 for every method.
+    /// Answers `/apis/G`, `/api/v1` and `/apis/G/V`. Unserved groups and versions are answered 404 for every method.
     fn group_document(&self, group: &str, version: Option<&str>) -> Answer {
         let rows = self.rows();
         let value = match version {
@@ -230,7 +230,7 @@ impl Asked<'_> {
         let Some(value) = value else {
             return self.unknown();
         };
-        // In Go, kube-aggregator serves the documents of groups, and ignores the method.
+        // In Kubernetes, kube-aggregator serves the documents of groups, and ignores the method.
         if version.is_some() && *self.method != Method::GET {
             return Err(Status::method_not_allowed());
         }
@@ -248,7 +248,7 @@ fn served(scheme: &Scheme, group: &str) -> Served {
     if is_custom { Served::Custom } else { Served::BuiltIn }
 }
 
-/// The aggregated document, which clients cache by its ETag (rule N2).
+/// Answers with an aggregated document, which clients cache by its ETag (rule N2).
 fn aggregated_document(
     headers: &HeaderMap,
     rows: &[&ResourceInfo],
@@ -285,14 +285,14 @@ fn line(value: &Value) -> Bytes {
     bytes.into()
 }
 
-/// `If-None-Match`; empty if it is absent or not valid text.
+/// Returns `If-None-Match`; empty if it is absent or not valid text.
 fn if_none_match(headers: &HeaderMap) -> &str {
     let value = headers.get(header::IF_NONE_MATCH);
     value.and_then(|it| it.to_str().ok()).unwrap_or_default()
 }
 
 impl Asked<'_> {
-    /// `/healthz`, `/livez`, `/readyz` and the checks below them.
+    /// Answers `/healthz`, `/livez`, `/readyz` and the checks below them.
     fn health(&self) -> Response<Body> {
         let verbose = self.query.get("verbose").is_some();
         let exclude: Vec<String> = self.query.all("exclude").map(str::to_owned).collect();
@@ -306,7 +306,7 @@ impl Asked<'_> {
         response
     }
 
-    /// `/openid/v1/jwks`: the public keys that verify tokens of ServiceAccounts, in the format of OpenID Connect.
+    /// Answers `/openid/v1/jwks`: the public keys that verify tokens of ServiceAccounts, as a JSON Web Key Set.
     fn token_keys(&self) -> Answer {
         let Some((keys, _)) = self.server.registry.access.tokens.key_set() else {
             return Ok(encode::not_found_text());
@@ -315,7 +315,7 @@ impl Asked<'_> {
         Ok(cached(KEY_SET, &keys))
     }
 
-    /// `/.well-known/openid-configuration`: the issuer of tokens, and the address of its keys.
+    /// Answers `/.well-known/openid-configuration`: the issuer of tokens, and the URL of its keys.
     fn token_issuer(&self) -> Answer {
         let tokens = &self.server.registry.access.tokens;
         let Some((_, algorithms)) = tokens.key_set() else {
@@ -335,7 +335,7 @@ impl Asked<'_> {
     }
 }
 
-/// A document that clients may cache for an hour.
+/// Returns a document that clients may cache for an hour.
 fn cached(content_type: &'static str, value: &Value) -> Response<Body> {
     let text = serde_json::to_vec(&Ordered::new(value)).unwrap_or_default();
     let mut response = encode::respond_whole(200, content_type, text.into());

@@ -29,12 +29,12 @@ use crate::registry::scheme::codec;
 use crate::registry::types::decode::protobuf;
 use crate::registry::types::print::AsGoPrints;
 
-/// Minimum size of a compressed answer; compression requires the client's consent (rule A29).
+/// Minimum size of a compressed answer, if the client accepts compression (rule A29).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 
 const WARNING: HeaderName = HeaderName::from_static("warning");
 
-/// An answer to a write or a get.
+/// Builds the answer to a write or a get.
 pub(crate) fn answer(
     server: &Endpoints,
     call: &Call,
@@ -48,7 +48,7 @@ pub(crate) fn answer(
         check_view(row, form, false)?;
     }
     let (code, value) = match &answer {
-        // The connection has already been made.
+        // Upgraded connections have already been handled.
         Answer::Nothing | Answer::Connection(_) => return Ok(bare(204, Body::empty())),
         Answer::Text(text) => {
             let mut response = bare(code, Body::from(text.clone()));
@@ -69,7 +69,7 @@ pub(crate) fn answer(
             let value = view(server, call, row, form, codec::decode(row, stored))?;
             let mut response = respond(call, code, form, value);
             if form.encoding == Encoding::Protobuf && form.view == View::Whole && row.is_as_stored {
-                // The journal and the audit log contain it as JSON.
+                // The journal and the audit log contain the answer as JSON.
                 let stored = StoredAnswer {
                     head: Arc::clone(&row.head),
                     object: Arc::clone(stored),
@@ -91,7 +91,7 @@ pub(crate) fn answer(
     Ok(with_warnings(respond(call, code, form, value), warnings))
 }
 
-/// Returns `true` if the client requests the stored form.
+/// Returns `true` if the answer is equal to the stored form of the object.
 fn is_as_stored(call: &Call, row: &Row, form: &negotiation::AnswerForm) -> bool {
     form.view == View::Whole && row.is_as_stored && is_compact_json(call, form)
 }
@@ -101,12 +101,12 @@ fn is_compact_json(call: &Call, form: &negotiation::AnswerForm) -> bool {
     form.encoding == Encoding::Json && !form.pretty && !call.wants_pretty()
 }
 
-/// Returns `true` if the object has the row's kind; a Scale does not.
+/// Returns `true` if the object has the row's kind, unlike a Scale.
 fn is_of(row: &Row, object: &Object) -> bool {
     object.kind() == row.info.kind && object.api_version() == &*row.api_version
 }
 
-/// An object in the view that the client requests.
+/// Returns an object in the view that the client requests.
 fn view(
     server: &Endpoints,
     call: &Call,
@@ -128,11 +128,11 @@ fn view(
 pub(crate) enum RowColumns {
     /// The columns of a built-in kind.
     Builtin(String, String),
-    /// Of a CRD.
+    /// The columns of a custom resource.
     Custom(Vec<PrinterColumn>),
 }
 
-/// The columns of a row's objects, or of the answer of one of its subresources.
+/// Returns the columns for a row's objects, or for the answer of one of its subresources.
 pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
     let is_other = !object.kind().is_empty() && object.kind() != row.info.kind;
     match row.custom_version() {
@@ -170,20 +170,20 @@ pub(crate) fn tables<'a>(
     }
 }
 
-/// Refuses a view that does not fit the type of the answer.
+/// Refuses a view that does not match the type of the answer.
 pub(crate) fn check_view(row: &Row, form: &negotiation::AnswerForm, is_list: bool) -> Result<(), Status> {
     let served = decode::served(row);
     let kind = if is_list { &row.info.list_kind } else { &row.info.kind };
-    // Each event of a watch is one object, so any view of the collection fits.
+    // An event of a watch is a single object, but list metadata is also accepted.
     form.view.check(is_list, || go_type(served, &row.info.group, kind))
 }
 
-/// `includeObject` of a Table.
+/// Parses `includeObject` of a Table.
 pub(crate) fn include_object(call: &Call) -> Result<IncludeObject, Status> {
     IncludeObject::parse(call.query.get("includeObject"))
 }
 
-/// An answer to a list.
+/// Builds the answer to a list.
 pub(crate) fn page(
     server: &Endpoints,
     call: &Call,
@@ -196,7 +196,7 @@ pub(crate) fn page(
     }
     let (head, items) = match form.view {
         View::Whole if is_as_stored(call, row, form) => (list_head(row, &page), ItemForm::of(row)),
-        // Excludes empty lists, because their items are null.
+        // Excludes empty lists, which have `null` instead of items.
         View::Metadata(version) | View::MetadataList(version)
             if is_compact_json(call, form) && partial::is_as_stored(row) && page.items.iter().next().is_some() =>
         {
@@ -227,7 +227,8 @@ pub(crate) fn page(
     Ok(response)
 }
 
-/// Returns the text before the items of a list: built-in ones have the order of Go's structs, custom ones are sorted.
+/// Returns the text before the items of a list. Built-in lists have the field order of Go's structs, custom ones are
+/// sorted.
 fn list_head(row: &Row, page: &ListPage) -> String {
     let version = &row.api_version;
     if row.is_custom() {
@@ -250,7 +251,7 @@ fn list_tail(row: &Row, page: &ListPage) -> String {
     format!("],\"kind\":\"{kind}\",\"metadata\":{metadata}}}\n")
 }
 
-/// The metadata of a list. Lists of custom resources always have a `continue` field (rule A33).
+/// Returns the metadata of a list. Lists of custom resources always have a `continue` field (rule A33).
 fn list_metadata(row: &Row, page: &ListPage) -> Map {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".into(), page.revision.to_string().into());
@@ -263,7 +264,7 @@ fn list_metadata(row: &Row, page: &ListPage) -> Map {
     metadata
 }
 
-/// A list as a value: for YAML, indented JSON, Tables, metadata, and versions that differ from the stored form.
+/// Returns a list as a value: for YAML, indented JSON, Tables, metadata, and versions that differ from the stored form.
 fn page_value(
     server: &Endpoints,
     call: &Call,
@@ -302,7 +303,7 @@ fn page_value(
     })
 }
 
-/// A failure, in a form that the client accepts (rule M5).
+/// Builds the answer to a failed request, in a form that the client accepts (rule M5).
 pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     let form = error_form(call.accept().as_deref());
     let bytes: Bytes = match form {
@@ -322,7 +323,7 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     with_warnings(response, &status.warnings)
 }
 
-/// The plain 404 of paths that no group serves (rule A19).
+/// Returns the plain-text 404 for paths that no group serves (rule A19).
 pub(crate) fn not_found_text() -> Response<Body> {
     let bytes = Bytes::from_static(b"404 page not found\n");
     let mut response = respond_whole(404, "text/plain; charset=utf-8", bytes);
@@ -332,12 +333,12 @@ pub(crate) fn not_found_text() -> Response<Body> {
     response
 }
 
-/// The plain 503 for groups of an aggregated API server without an address.
+/// Returns the plain-text 503 for groups of an aggregated API server without an address.
 pub(crate) fn unavailable_text() -> Response<Body> {
     service_text("service unavailable")
 }
 
-/// A plain 503.
+/// Returns a plain-text 503.
 pub(crate) fn service_text(text: &str) -> Response<Body> {
     let bytes = Bytes::from(format!("{text}\n"));
     let mut response = respond_whole(503, "text/plain; charset=utf-8", bytes);
@@ -347,7 +348,7 @@ pub(crate) fn service_text(text: &str) -> Response<Body> {
     response
 }
 
-/// The plain 429 above the limit of concurrent requests.
+/// Returns the plain-text 429 for requests above the limit of concurrent requests.
 pub(crate) fn too_many_text() -> Response<Body> {
     let bytes = Bytes::from_static(b"Too many requests, please try again later.\n");
     let mut response = respond_whole(429, "text/plain; charset=utf-8", bytes);
@@ -357,17 +358,17 @@ pub(crate) fn too_many_text() -> Response<Body> {
     response
 }
 
-/// The response of a watch.
+/// Returns the response of a watch.
 pub(crate) fn stream(body: Body, form: &negotiation::AnswerForm) -> Response<Body> {
     respond_with(200, form.encoding.stream_type(), body)
 }
 
-/// A value in the encoding that the client requests.
+/// Encodes a value as the client requests.
 pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::AnswerForm, value: Value) -> Response<Body> {
     let bytes = match form.encoding {
         Encoding::Protobuf => match protobuf::encode_value(&value) {
             Some(bytes) => return whole(call, code, Encoding::Protobuf, bytes.into()),
-            // The value does not have a protobuf form here; the header declares JSON.
+            // The value does not have a protobuf form here, so it is sent as JSON.
             None => return whole(call, code, Encoding::Json, json_line(&AsGoPrints(&value))),
         },
         Encoding::Yaml => yaml::to_string(&value).into(),
@@ -387,7 +388,7 @@ fn json_line(value: &impl serde::Serialize) -> Bytes {
     bytes.into()
 }
 
-/// A response with a complete body, compressed if it is large and the client accepts that.
+/// Returns a response with a complete body, which is compressed if it is large and the client accepts that.
 fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<Body> {
     let is_wanted = bytes.len() > GZIP_BYTES_MIN && call.accepts_gzip();
     let Some(compressed) = is_wanted.then(|| gzip::compressed(&bytes)).flatten() else {
@@ -401,7 +402,7 @@ fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<B
     response
 }
 
-/// A response with a complete body, which the journal keeps.
+/// Returns a response with a complete body, which the journal keeps.
 pub(crate) fn respond_whole(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> {
     let mut response = respond_with(code, content_type, Body::from(bytes.clone()));
     response.extensions_mut().insert(KeptAnswer::Whole(bytes));
@@ -431,12 +432,12 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
     response
 }
 
-/// Maximum total length of the warnings of a request, in characters, and the maximum length of each if it is exceeded.
+/// Maximum total length of the warnings of a request, and the maximum length of each if it is exceeded, in characters.
 const WARNINGS_MAX: usize = 4 * 1024;
 const WARNING_MAX: usize = 256;
 
-/// Bounds warnings like `recorder` of k8s.io/apiserver: without duplicates and control characters. Above the maximum
-/// total length, each is cut and the rest is dropped.
+/// Limits warnings like `recorder` of k8s.io/apiserver: without duplicates and control characters. Above the maximum
+/// total length, each warning is truncated and the rest is dropped.
 fn bounded(warnings: &[String]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let is_shown = |text: &&str| !text.is_empty() && !text.chars().any(char::is_control);
@@ -454,7 +455,7 @@ fn bounded(warnings: &[String]) -> Vec<&str> {
     let mut written = 0;
     let mut all = Vec::new();
     for (index, text) in texts.into_iter().enumerate() {
-        // The warning that exceeds the limit causes earlier ones to be cut, and is still sent.
+        // The first warning that exceeds the limit is always sent; all warnings are then truncated.
         if index > fitting && written >= WARNINGS_MAX {
             break;
         }
@@ -484,7 +485,7 @@ pub(crate) fn add_warning(headers: &mut HeaderMap, text: &str) {
     }
 }
 
-/// `{"kind":"Status",…,"status":"Success"}`
+/// Builds `{"kind":"Status",…,"status":"Success"}`.
 fn success(status: &SuccessStatus) -> Value {
     let mut value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     if let Some(details) = &status.details {

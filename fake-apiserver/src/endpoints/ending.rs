@@ -1,4 +1,4 @@
-//! Counts and records requests at their end. A watch or a connection ends together with its body.
+//! Counts and records requests when they end. A watch or a connection ends together with its body.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::upgrade::Upgrade;
 use super::{Endpoints, encode};
 use crate::api::status::Status;
 
-/// A request that was handled: its answer, a failure, or a panic.
+/// The result of handling a request: an answer, a failure, or a panic.
 type Handled = std::thread::Result<Result<Response<Body>, Status>>;
 
 /// Answers, counts and records a request that was handled.
@@ -63,7 +63,7 @@ pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Ha
     response
 }
 
-/// Adds an answer to the record of its request.
+/// Adds an answer to the audit record of its request.
 async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>) -> Response<Body> {
     let Some(record) = record else { return response };
     let kept = response.extensions().get::<KeptAnswer>().cloned();
@@ -78,7 +78,7 @@ async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>
         Some(KeptAnswer::Stored(stored)) => (stored.bytes(), response),
         None => {
             let (parts, body) = response.into_parts();
-            // Bodies made in this process do not fail.
+            // Bodies from this process do not fail.
             let bytes = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
             (bytes.clone(), Response::from_parts(parts, Body::from(bytes)))
         }
@@ -89,7 +89,7 @@ async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>
     response
 }
 
-/// The metric labels of a request; `None` if it is not counted, such as a request that was not admitted.
+/// Returns the metric labels of a request; `None` if it is not counted, such as a request that was not admitted.
 fn labels(call: &Call, response: &Response<Body>) -> Option<Labels> {
     match &call.info {
         _ if !call.is_admitted => None,
@@ -137,7 +137,7 @@ pub(super) fn refuse(server: &Endpoints, call: &Call, refused: Refused) -> Resul
     }
 }
 
-/// The refusal of a request above the limit. It is not a Status. After `tooManyRequests` of k8s.io/apiserver.
+/// Refuses a request above the limit, without a Status. After `tooManyRequests` of k8s.io/apiserver.
 fn too_many(server: &Endpoints, call: &Call) -> Response<Body> {
     let labels = call
         .info
@@ -156,12 +156,12 @@ struct Ending {
     record: Option<Box<Record>>,
     code: u16,
     started: Duration,
-    /// The labels under which it is counted as long-running.
+    /// The labels under which a long-running request is counted while it is open.
     lasting: Option<Labels>,
 }
 
 impl Ending {
-    /// Ends the request together with its answer: with the upgraded connection, or else with the body.
+    /// Ends the request together with its answer: when the upgraded connection or the body ends.
     fn follow(self, response: Response<Body>) -> Response<Body> {
         if let Some(upgrade) = response.extensions().get::<Upgrade>() {
             upgrade.clone().keep(self);

@@ -2,12 +2,12 @@
 
 use crate::api::json::json;
 
-/// The message of a command that has failed.
+/// Returns the error message for a failed command.
 pub(super) fn failure(exit_code: i32) -> String {
     format!("command terminated with non-zero exit code: exit status {exit_code}")
 }
 
-/// The Status with which version 4 of the protocol, and later ones, end a command.
+/// Returns the Status that ends a command in version 4 and later versions of the protocol.
 pub(super) fn status(exit_code: i32) -> String {
     let status = match exit_code {
         0 => json!({"metadata": {}, "status": "Success"}),

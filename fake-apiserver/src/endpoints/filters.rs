@@ -1,4 +1,4 @@
-//! Filters before routing and after answering. Every request passes through them.
+//! Filters before routing and after answering, which apply to every request.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use crate::api::user::SentBy;
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 impl Endpoints {
-    /// Checks the origin of a request, and not its user; otherwise 403 or 415.
+    /// Checks the origin of a request, but not its user. Fails with 403 or 415.
     pub(crate) fn check_arrival(&self, parts: &Parts) -> Result<(), Status> {
         check_arrival(parts)
     }
 
-    /// Decides if a request for the control API may be answered; else 401, 403 or 415.
+    /// Checks that a request may use the control API. Fails with 401, 403 or 415.
     pub(crate) fn admit_master(&self, parts: &Parts) -> Result<(), Status> {
         check_arrival(parts)?;
         authentication::admit_master(self, parts)
@@ -43,15 +43,15 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     let Some(arrival) = parts.extensions.get::<Arrival>() else {
         return Ok(());
     };
-    // All headers are checked, because it is unknown which one an intermediary uses.
+    // All `Host` headers are checked, because it is unknown which one an intermediary uses.
     let named = parts.headers.get_all(header::HOST).iter().map(lossy);
     let asked = parts.uri.authority().map(|it| Cow::Borrowed(it.as_str()));
     let hosts: Vec<Cow<'_, str>> = asked.into_iter().chain(named).collect();
     if let Some(foreign) = hosts.iter().find(|host| !arrival.hosts.accept(host)) {
         return Err(Status::foreign_host(foreign));
     }
-    // A page can send this header to another origin only if the server permits it, which it never does. Go's WebSocket
-    // client sends an `Origin` with each request.
+    // Requests with `Authorization` are exempt: a page can send this header to another origin only if the server
+    // permits it, which it never does, and Go's WebSocket client sends an `Origin` with each request.
     let names_user = parts.headers.contains_key(header::AUTHORIZATION);
     let origins = parts.headers.get_all(header::ORIGIN).iter().filter(|_| !names_user);
     for origin in origins.map(lossy) {
@@ -80,13 +80,13 @@ fn is_embedded_elsewhere(parts: &Parts) -> bool {
     (says("sec-fetch-site", "cross-site") || says("sec-fetch-site", "same-site")) && !is_followed
 }
 
-/// The text of a header; invalid bytes become a text that never matches.
+/// Returns the text of a header; invalid bytes are replaced by a character that never matches.
 fn lossy(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }
 
 /// Returns `true` if a browser sent the request: only browsers send the origin of a page or the fetch mode. Other
-/// clients may omit the type of a body, which kube-apiserver treats as JSON; the Python client does.
+/// clients, such as the Python client, may omit the type of a body, which kube-apiserver treats as JSON.
 fn is_of_a_browser(headers: &HeaderMap) -> bool {
     const MARKS: [HeaderName; 5] = [
         header::ORIGIN,
@@ -99,7 +99,7 @@ fn is_of_a_browser(headers: &HeaderMap) -> bool {
     agent.starts_with("Mozilla/") || MARKS.iter().any(|name| headers.contains_key(name))
 }
 
-/// Reads the whole body, within the limit.
+/// Reads the whole body, up to the limit.
 pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status> {
     let too_large = || Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
     if matches!(parts.method, http::Method::GET | http::Method::HEAD) {
@@ -114,7 +114,8 @@ pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status
     }
 }
 
-/// `?timeout=` must be a duration (rule A24). It is not enforced, because requests take no significant time here.
+/// Checks that `?timeout=` is a duration (rule A24). It is not enforced, because requests take no significant time
+/// here.
 pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
     let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
         return Ok(());
@@ -132,8 +133,8 @@ pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal
     let user_agent = call.user_agent().into();
     response.headers_mut().insert(AUDIT_ID, call.audit_id);
     let code = response.status().as_u16();
-    // In Go, errors of the router do not get this warning. It checks the method, and the media type of a patch; a watch
-    // is refused after it.
+    // In Go, errors of the router do not have this warning. The router checks the method, and the media type of a
+    // patch; watches are refused later.
     let is_unrouted = match call.parts.method {
         Method::GET => false,
         Method::PATCH => code == 405 || code == 415,

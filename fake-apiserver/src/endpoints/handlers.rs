@@ -1,4 +1,4 @@
-//! One function for each verb: parses the options, negotiates, calls the registry, and encodes the answer.
+//! A function for each verb, which parses the options, negotiates, calls the registry, and encodes the answer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn list_options(server: &Endpoints, call: &Call, watch: bool) -> Result<ListOpti
 async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let options = list_options(server, call, true)?;
     let plan = server.registry.reader.watch(row, info, &options, &call.client)?;
-    // Negotiated after the watch was prepared, so that other errors take precedence.
+    // The form is negotiated after the watch was prepared, so that other errors take precedence.
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let include = encode::include_object(call)?;
     let row = server
@@ -143,12 +143,12 @@ fn write_request<'a>(
     }
 }
 
-/// POST and PUT.
+/// Handles POST and PUT.
 async fn write(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let creates = info.verb == Verb::Create;
     if creates {
-        // A create checks the media type before its options, an update after them.
+        // A create checks the media type before the options, an update afterwards.
         negotiation::body_form(call.header(&CONTENT_TYPE), decode::served(row))?;
     }
     let kind = if creates { WriteKind::Create } else { WriteKind::Update };
@@ -190,8 +190,8 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     answer(server, call, row, &form, written)
 }
 
-/// The body of an apply: YAML, which includes JSON (rule H12). Strict field validation refuses duplicate fields;
-/// otherwise they cause warnings.
+/// Decodes the body of an apply: YAML, which includes JSON (rule H12). Strict field validation refuses duplicate
+/// fields; otherwise they cause warnings.
 fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let parsed = yaml::parse(&call.body)
         .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
@@ -244,7 +244,7 @@ async fn delete_collection(
     Ok(encode::with_warnings(response, &call.remarks.warnings.take()))
 }
 
-/// Subresources with their own behaviour: scale, binding, eviction and others.
+/// Handles subresources with their own behaviour: scale, binding, eviction and others.
 async fn other_subresource(
     server: &Endpoints,
     call: &Call,
@@ -259,7 +259,7 @@ async fn other_subresource(
         _ => None,
     };
     let form = form(call, row, Route::Object)?;
-    // Of the subresources with their own storage, only `scale` converts its objects to Tables.
+    // `scale` is the only subresource with its own storage that converts its objects to Tables.
     if info.subresource != "scale" && !subresources::is_connection(&info.subresource) {
         form.refuse_table()?;
     }
@@ -298,7 +298,7 @@ async fn other_subresource(
     answer(server, call, row, &form, written)
 }
 
-/// POST of a virtual resource: answered without storing anything.
+/// Handles the POST of a virtual resource, which is answered without storing anything.
 async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     form.refuse_table()?;
@@ -312,7 +312,7 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     answer(server, call, row, &form, written)
 }
 
-/// The form in which the client requests an object or a list.
+/// Returns the form in which the client requests an object or a list.
 fn form(call: &Call, row: &Row, route: Route) -> Result<negotiation::AnswerForm, Status> {
     let form = match call.parts.headers.get(http::header::ACCEPT) {
         None => negotiation::AnswerForm::default(),

@@ -1,9 +1,9 @@
-//! `Impersonate-User` and related headers: the request acts as another user, if its user has the permission to
+//! `Impersonate-User` and related headers: the request acts as another user, if its own user has the permission to
 //! impersonate that user (rule Q1).
 //!
-//! As in Kubernetes 1.36, there are two ways to grant it. Constrained impersonation requires the verb
-//! `impersonate:<mode>` on the other user and `impersonate-on:<mode>:<verb>` on the request's target; the legacy way
-//! requires only `impersonate`. Constrained impersonation is checked first, and its refusal is the answer.
+//! As in Kubernetes 1.36, the permission can be granted in two ways. Constrained impersonation requires the verb
+//! `impersonate:<mode>` on the other user and `impersonate-on:<mode>:<verb>` on the request's target; legacy
+//! impersonation only requires `impersonate`. Constrained impersonation is checked first, and its error is returned.
 
 use http::HeaderMap;
 
@@ -19,7 +19,7 @@ const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 /// Prefix of the user names of nodes.
 const NODE_PREFIX: &str = "system:node:";
 
-/// The impersonated user; `None` without the headers.
+/// Returns the impersonated user; `None` without the headers.
 pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, Status> {
     let mut user = UserInfo::default();
     let mut is_asked = false;
@@ -60,7 +60,7 @@ pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, Status> {
     Ok(Some(user))
 }
 
-/// `[]string{"a", "b"}`
+/// Formats a list like Go: `[]string{"a", "b"}`.
 fn go_list(list: &[String]) -> String {
     if list.is_empty() {
         return "[]string(nil)".to_owned();
@@ -69,7 +69,7 @@ fn go_list(list: &[String]) -> String {
     format!("[]string{{{}}}", items.join(", "))
 }
 
-/// `map[string][]string{"k":[]string{"v"}}`
+/// Formats extra fields like Go: `map[string][]string{"k":[]string{"v"}}`.
 fn go_extra(user: &UserInfo) -> String {
     if user.extra.is_empty() {
         return "map[string][]string(nil)".to_owned();
@@ -83,7 +83,7 @@ fn go_extra(user: &UserInfo) -> String {
     format!("map[string][]string{{{}}}", items.join(", "))
 }
 
-/// The user after impersonation, or 403.
+/// Returns the user after impersonation, or 403.
 pub(super) fn become_user(
     registry: &Registry,
     requestor: &UserInfo,
@@ -167,7 +167,7 @@ impl Mode {
     }
 }
 
-/// The check of one mode.
+/// The check of a mode.
 struct Check<'a> {
     registry: &'a Registry,
     requestor: &'a UserInfo,
@@ -211,7 +211,7 @@ impl Check<'_> {
         Ok(groups)
     }
 
-    /// The API group for checks of users and groups.
+    /// Returns the API group for checks of users and groups.
     fn identity_group(&self) -> &'static str {
         match self.mode {
             Mode::Legacy => "",
@@ -219,7 +219,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the permission for the user name, and returns the groups it implies.
+    /// Checks the permission for the user name, and returns the groups that the name implies.
     fn user(&self, verb: &str) -> Result<Vec<String>, Status> {
         let wanted = self.wanted;
         let mut groups = wanted.groups.clone();

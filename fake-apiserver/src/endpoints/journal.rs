@@ -1,4 +1,4 @@
-//! `Journal`: requests, answers and watch events, in order, for tests to read.
+//! `Journal`: an ordered record of requests, answers and watch events, for tests.
 
 pub(crate) mod stream;
 
@@ -40,9 +40,9 @@ impl Default for JournalBounds {
 /// A request and its answer.
 #[derive(Clone, Debug)]
 pub struct RecordedRequest {
-    /// Time of arrival, on the server's clock from its start.
+    /// Time of arrival, since the server's start, on its clock.
     pub started: Duration,
-    /// Time at which sending of the answer began.
+    /// Time at which the answer began.
     pub answered: Duration,
     /// Method.
     pub method: Method,
@@ -50,40 +50,40 @@ pub struct RecordedRequest {
     pub path: String,
     /// Verb, resource, namespace and name; `None` for a non-resource request.
     pub info: Option<RequestInfo>,
-    /// Client that sent it: the name of an in-process client, else its `User-Agent`.
+    /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
     pub client: Arc<str>,
     /// `User-Agent`
     pub user_agent: String,
-    /// The worker that sent it, such as `generic-garbage-collector`; `None` if a client did.
+    /// Worker that sent the request, such as `generic-garbage-collector`; `None` for clients.
     pub worker: Option<&'static str>,
     /// Descriptions of the applied faults; empty without faults.
     pub faults: Vec<String>,
-    /// User that sent it, after authentication and impersonation.
+    /// User that sent the request, after authentication and impersonation.
     pub user: Arc<UserInfo>,
     /// The body as sent; may be empty.
     pub request_body: Bytes,
-    /// HTTP status of the answer; 0 if a fault took the answer or the connection away.
+    /// HTTP status of the answer; 0 if a fault suppressed the answer or broke the connection.
     pub code: u16,
-    /// The answer, uncompressed; `None` if it was streamed: a watch or a long list.
+    /// Uncompressed answer; `None` if it was streamed, as for watches and long lists.
     pub answer: Option<Bytes>,
-    /// The answer if it is a stored object, as usual. It is encoded on demand.
+    /// The answer if it is a stored object, which is usual. It is encoded on demand.
     pub(crate) stored: Option<StoredAnswer>,
-    /// Set if the body and the answer were dropped because the journal [has a
-    /// bound](crate::ApiServerBuilder::journal_bytes).
+    /// Set if the body and the answer were dropped because of the [size limit](crate::ApiServerBuilder::journal_bytes)
+    /// of the journal.
     pub is_cut: bool,
 }
 
-/// A stored object as an answer shows it.
+/// A stored object in an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredAnswer {
-    /// First part of the answer.
+    /// The text of the answer before the stored bytes.
     pub(crate) head: Arc<str>,
     /// The object.
     pub(crate) object: Arc<Stored>,
 }
 
 impl StoredAnswer {
-    /// The answer's bytes.
+    /// Returns the bytes of the answer.
     pub(crate) fn bytes(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(self.head.len() + 40 + self.object.body.bytes.len());
         codec::write_with_head(&self.head, &self.object, self.object.revision, &mut bytes);
@@ -96,9 +96,9 @@ impl StoredAnswer {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedEvent {
-    /// Time of delivery, on the server's clock from its start.
+    /// Time of delivery, since the server's start, on its clock.
     pub at: Duration,
-    /// The number of the watch, counted from 1.
+    /// Ordinal of the watch, from 1.
     pub watch: u64,
     /// Client of the watch: the name of an in-process client, else its `User-Agent`.
     pub client: Arc<str>,
@@ -106,7 +106,7 @@ pub struct RecordedEvent {
     pub kind: &'static str,
     /// API group of the resource; empty for core.
     pub group: Text,
-    /// The plural resource that is watched.
+    /// Plural name of the watched resource.
     pub resource: Text,
     /// Namespace of the object; empty for cluster-scoped objects, bookmarks, errors and injected events.
     pub namespace: String,
@@ -116,11 +116,11 @@ pub struct RecordedEvent {
     pub revision: u64,
     /// The event as sent, with its line end.
     pub line: Bytes,
-    /// Set if the line was dropped because the journal [has a bound](crate::ApiServerBuilder::journal_bytes).
+    /// Set if the line was dropped because of the [size limit](crate::ApiServerBuilder::journal_bytes) of the journal.
     pub is_cut: bool,
 }
 
-/// One entry.
+/// An entry of the journal.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -134,7 +134,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The size of its body, answer or line, in bytes. The bytes may be shared with the stored object.
+    /// Returns the size of the body, answer or line, in bytes. The bytes may be shared with the stored object.
     fn size(&self) -> usize {
         match self {
             Entry::Request(it) => {
@@ -162,7 +162,7 @@ impl Entry {
 }
 
 impl RecordedRequest {
-    /// The request with its answer encoded, for tests.
+    /// Returns a copy with the answer encoded, for tests.
     fn shown(&self) -> Self {
         let written = || self.stored.as_ref().map(StoredAnswer::bytes);
         Self {
@@ -172,19 +172,20 @@ impl RecordedRequest {
         }
     }
 
-    /// The answer, even if [`answer`](RecordedRequest::answer) would encode it on demand; empty if it was streamed.
+    /// Returns the answer, which [`answer`](RecordedRequest::answer) may lack until it is encoded; empty if it was
+    /// streamed.
     pub fn answer_bytes(&self) -> Bytes {
         let written = || self.stored.as_ref().map(StoredAnswer::bytes);
         self.answer.clone().or_else(written).unwrap_or_default()
     }
 
-    /// The verb of a resource request.
+    /// Returns the verb of a request for a resource.
     pub fn verb(&self) -> Option<Verb> {
         self.info.as_ref().map(|info| info.verb)
     }
 
-    /// Returns `true` if it was for this resource or one of its subresources: `pods`, or `deployments.apps` to name the
-    /// group.
+    /// Returns `true` if the request was for this resource or one of its subresources: `pods`, or `deployments.apps` to
+    /// name the group.
     pub fn is_for(&self, resource: &str) -> bool {
         self.info.as_ref().is_some_and(|info| {
             *info.resource == *resource
@@ -194,16 +195,16 @@ impl RecordedRequest {
         })
     }
 
-    /// Returns `true` if it would change something: create, update, patch or delete.
+    /// Returns `true` for requests that change something: create, update, patch and delete.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb(), None | Some(Verb::Get | Verb::List | Verb::Watch))
     }
 }
 
-/// Consecutive entries of a journal.
+/// A range of consecutive entries of a journal.
 #[derive(Debug)]
 pub(crate) struct JournalPage {
-    /// Number of the first entry; entries between the requested number and this one have been dropped.
+    /// Number of the first entry. If it is greater than the requested number, the entries before it have been dropped.
     pub(crate) first: u64,
     /// The entries, oldest first.
     pub(crate) entries: Vec<Entry>,
@@ -212,13 +213,13 @@ pub(crate) struct JournalPage {
 }
 
 impl JournalPage {
-    /// The number after the last entry.
+    /// Returns the number after the last entry.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 }
 
-/// Record of a server's requests, answers and watch events. Copies show the same journal.
+/// Record of a server's requests, answers and watch events. Clones share the same journal.
 ///
 /// ```
 /// use fake_apiserver::{ApiServer, Verb};
@@ -307,7 +308,7 @@ impl Journal {
         self.record(Entry::Event(event));
     }
 
-    /// The entries that are kept, oldest first.
+    /// Returns the kept entries, oldest first.
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |entry: &Entry| match entry {
             Entry::Request(request) => Entry::Request(request.shown()),
@@ -316,7 +317,7 @@ impl Journal {
         self.lock().kept.iter().map(entry).collect()
     }
 
-    /// The requests that are kept, oldest first.
+    /// Returns the kept requests, oldest first.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         let request = |entry: &Entry| match entry {
             Entry::Request(request) => Some(request.shown()),
@@ -325,7 +326,7 @@ impl Journal {
         self.lock().kept.iter().filter_map(request).collect()
     }
 
-    /// The events that are kept, oldest first.
+    /// Returns the kept events, oldest first.
     pub fn events(&self) -> Vec<RecordedEvent> {
         let event = |entry: &Entry| match entry {
             Entry::Event(event) => Some(event.clone()),
@@ -346,18 +347,18 @@ impl Journal {
         self.lock().kept.iter().filter(counts).count()
     }
 
-    /// Returns the number of entries recorded so far, including dropped ones. It increases with every request, answer
-    /// and event.
+    /// Returns the number of entries recorded so far, including dropped ones. It increases with every request and
+    /// event.
     pub fn total(&self) -> u64 {
         self.lock().total
     }
 
-    /// Waits until the total number of entries is reached. It detects requests that keep arriving while the clock does
-    /// not advance.
+    /// Waits until the total number of entries reaches `total`. Useful to detect requests that keep arriving while the
+    /// clock does not advance.
     pub fn reached(&self, total: u64) -> impl Future<Output = ()> + Send {
         poll_fn(move |cx| {
             let mut entries = self.lock();
-            // At most one waker per task, so that abandoned waits do not accumulate.
+            // Keeps at most one waker per task, so that abandoned waits do not accumulate.
             entries.awaited.retain(|(_, waker)| !waker.will_wake(cx.waker()));
             if entries.total >= total {
                 return Poll::Ready(());
@@ -367,15 +368,15 @@ impl Journal {
         })
     }
 
-    /// The kept entries after the first `total` ones, oldest first.
+    /// Returns the kept entries after the first `total` ones, oldest first.
     pub fn since(&self, total: u64) -> Vec<Entry> {
         let mut all = Vec::new();
         self.visit(total, |entry| all.push(entry.clone()));
         all
     }
 
-    /// Calls `look` with the entries after the first `total` ones, as [`since`](Self::since) returns them, without
-    /// copies. Returns the current total. `look` must not use the journal.
+    /// Calls `look` with the same entries as [`since`](Self::since), without copying them. Returns the current total.
+    /// `look` must not use the journal.
     pub fn visit(&self, total: u64, look: impl FnMut(&Entry)) -> u64 {
         let entries = self.lock();
         let fresh = usize::try_from(entries.total.saturating_sub(total)).unwrap_or(usize::MAX);
@@ -384,7 +385,7 @@ impl Journal {
         entries.total
     }
 
-    /// The first entries from the number `since` on, at most `most`.
+    /// Returns at most `most` entries, beginning with the number `since`.
     pub(crate) fn page(&self, since: u64, most: usize) -> JournalPage {
         let entries = self.lock();
         let oldest = entries.total - entries.kept.len() as u64;
@@ -402,7 +403,7 @@ impl Journal {
         self.lock().clear();
     }
 
-    /// The last `most` entries as text, for the message of a failed test.
+    /// Formats the last `most` entries as text, for the message of a failed test.
     pub fn tail(&self, most: usize) -> String {
         let entries = self.lock();
         let skipped = entries.kept.len().saturating_sub(most);

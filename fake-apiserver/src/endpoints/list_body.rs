@@ -1,5 +1,5 @@
-//! `ListBody`: a list sent in chunks that are read from its snapshot on demand. It holds one chunk at a time,
-//! regardless of the length of the list.
+//! `ListBody`: the body of a list, sent in chunks that are read from a snapshot on demand. It contains one chunk at a
+//! time, regardless of the length of the list.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::{KeyRange, Stored};
 
-/// Approximate size of a chunk in bytes; it may exceed this by an object.
+/// Approximate size of a chunk in bytes; chunks may be larger by one object.
 const CHUNK_BYTES: usize = 128 * 1024;
 
 /// The body of a list.
@@ -24,7 +24,7 @@ pub(crate) struct ListBody {
     form: ItemForm,
     /// Text after the items.
     tail: String,
-    /// The written part of the next chunk; initially the head of the list.
+    /// The next chunk, as far as it has been written; initially the head of the list.
     chunk: Vec<u8>,
     /// Number of items sent from a page, or the last key sent from a snapshot.
     sent: Sent,
@@ -34,16 +34,16 @@ pub(crate) struct ListBody {
 /// Encoding of each item.
 #[derive(Debug)]
 pub(crate) enum ItemForm {
-    /// Without the kind, as for built-in objects in lists.
+    /// Objects without kind and apiVersion, as in built-in lists.
     Bare,
-    /// Complete objects, with the prefix of a custom resource.
+    /// Complete objects of a custom resource, with this prefix.
     Whole(Arc<str>),
-    /// Only the metadata, with the prefix.
+    /// Only the metadata, with this prefix.
     Metadata(String),
 }
 
 impl ItemForm {
-    /// Returns the form of unmodified objects.
+    /// Returns the form of complete objects.
     pub(crate) fn of(row: &Row) -> Self {
         match row.is_custom() {
             true => Self::Whole(Arc::clone(&row.head)),
@@ -60,7 +60,7 @@ enum Sent {
 }
 
 impl ListBody {
-    /// A list that begins with `head` and ends with `tail`.
+    /// Creates a list that begins with `head` and ends with `tail`.
     pub(crate) fn new(head: Vec<u8>, tail: String, form: ItemForm, items: Items) -> Self {
         Self {
             items,
@@ -72,7 +72,7 @@ impl ListBody {
         }
     }
 
-    /// The whole list.
+    /// Returns the whole list.
     pub(crate) fn collect(mut self) -> Bytes {
         let mut all = Vec::new();
         while let Some(chunk) = self.next_chunk() {
@@ -81,7 +81,7 @@ impl ListBody {
         all.into()
     }
 
-    /// The whole list if it fits into one chunk; otherwise the first chunk is kept for later.
+    /// Returns the whole list if it fits into one chunk; otherwise the first chunk is kept for later.
     pub(crate) fn whole_if_small(&mut self) -> Option<Bytes> {
         self.fill();
         if self.ended {
@@ -109,7 +109,7 @@ impl ListBody {
         }
         let mut sent_any = !matches!(self.sent, Sent::Nothing);
         if sent_any {
-            // The following chunks have about the same length.
+            // Reserves enough for the following chunks, which have about the same length.
             self.chunk.reserve(CHUNK_BYTES + CHUNK_BYTES / 8);
         }
         let chunk = &mut self.chunk;
@@ -138,7 +138,7 @@ impl ListBody {
             Items::All(all) => {
                 let (snapshot, range, filter) = &**all;
                 let rest: KeyRange = match &self.sent {
-                    // Returns the smallest key greater than the last one.
+                    // Continues at the smallest key greater than the last one.
                     Sent::UpTo(key) => range.clone().from(format!("{key}\0")),
                     Sent::Nothing | Sent::Items(_) => range.clone(),
                 };

@@ -58,7 +58,7 @@ use call::Call;
 use journal::Journal;
 use metrics::Metrics;
 
-/// The server as a function from requests to answers.
+/// Answers HTTP requests with the registry, faults, journal and metrics of a server.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     /// Implements the verbs.
@@ -73,13 +73,12 @@ pub(crate) struct Endpoints {
     pub(crate) metrics: Metrics,
     /// Aggregated API servers.
     pub(crate) backends: Arc<dyn Forward>,
-    /// Number of requests ever received.
+    /// Number of requests received so far.
     pub(crate) requests: AtomicU64,
 }
 
 impl Endpoints {
-    /// Answers a request on a connection. If a fault breaks the connection, the result is an error that describes the
-    /// break.
+    /// Answers a request on a connection. If a fault breaks the connection, returns an error that describes it.
     pub(crate) async fn converse(self: Arc<Self>, request: Request<Body>) -> io::Result<Response<Body>> {
         let response = self.handle(request).await;
         match response.extensions().get::<NoAnswer>() {
@@ -89,7 +88,7 @@ impl Endpoints {
         }
     }
 
-    /// Answers a request. The journal records every request. There is always an answer, unless a fault withholds it.
+    /// Answers a request, and records it in the journal. There is always an answer, unless a fault suppresses it.
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;

@@ -35,13 +35,13 @@ pub(crate) enum Route {
     Collection,
 }
 
-/// Encoding of an answer.
+/// Encoding of the answer's body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// Compact, or indented if the request asks for it (rule A31).
+    /// JSON, compact unless the client requests indentation (rule A31).
     #[default]
     Json,
-    /// With sorted keys.
+    /// YAML with sorted keys.
     Yaml,
     /// Kubernetes' protobuf envelope.
     Protobuf,
@@ -64,9 +64,9 @@ pub(crate) enum View {
     Whole,
     /// A Table of rows and columns.
     Table(MetaVersion),
-    /// One object's metadata.
+    /// The metadata of an object.
     Metadata(MetaVersion),
-    /// A list's metadata.
+    /// The metadata of the items of a list.
     MetadataList(MetaVersion),
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct AnswerForm {
 pub(crate) enum ErrorForm {
     /// Compact JSON.
     Json,
-    /// JSON indented by two spaces, if the client accepts no available encoding.
+    /// JSON indented by two spaces, for a client that accepts no available encoding.
     IndentedJson,
     /// YAML.
     Yaml,
@@ -115,7 +115,7 @@ pub(crate) enum BodyForm {
 }
 
 impl Encoding {
-    /// The `Content-Type` of a watch.
+    /// Returns the `Content-Type` of a watch.
     pub(crate) fn stream_type(self) -> &'static str {
         match self {
             Encoding::Json | Encoding::Yaml => JSON,
@@ -123,7 +123,7 @@ impl Encoding {
         }
     }
 
-    /// The `Content-Type` of an answer.
+    /// Returns the `Content-Type` of an answer.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Encoding::Json => JSON,
@@ -134,7 +134,7 @@ impl Encoding {
 }
 
 impl AnswerForm {
-    /// Refuses a Table for responses that cannot be one.
+    /// Refuses Tables for answers that cannot be converted to a Table.
     pub(crate) fn refuse_table(&self) -> Result<(), Status> {
         match self.view {
             View::Table(_) => Err(Status::not_acceptable(&[JSON, YAML, PROTOBUF])),
@@ -144,7 +144,7 @@ impl AnswerForm {
 }
 
 impl ErrorForm {
-    /// The `Content-Type` of an answer.
+    /// Returns the `Content-Type` of an answer.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             ErrorForm::Json | ErrorForm::IndentedJson => JSON,
@@ -155,7 +155,7 @@ impl ErrorForm {
 }
 
 impl Discovery {
-    /// The `Content-Type` of an answer.
+    /// Returns the `Content-Type` of an answer.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Discovery::Plain(encoding) => encoding.content_type(),
@@ -165,7 +165,7 @@ impl Discovery {
 }
 
 impl MetaVersion {
-    /// The `apiVersion` of a Table or PartialObjectMetadata.
+    /// Returns the `apiVersion` of a Table or PartialObjectMetadata.
     pub(crate) fn api_version(self) -> &'static str {
         match self {
             MetaVersion::V1 => "meta.k8s.io/v1",
@@ -175,7 +175,7 @@ impl MetaVersion {
 }
 
 impl View {
-    /// Refuses list metadata for a single object, and vice versa (rule M3). `go_type` is the type in the message.
+    /// Refuses list metadata for a single object, and vice versa (rule M3). `go_type` returns the type in the message.
     pub(crate) fn check(self, is_list: bool, go_type: impl FnOnce() -> String) -> Result<(), Status> {
         let message = match self {
             View::Metadata(_) if is_list => format!(
@@ -192,7 +192,7 @@ impl View {
     }
 }
 
-/// The Go type that messages show for a kind: `*core.ConfigMap`, `*apps.DeploymentList`.
+/// Returns the Go type of a kind in messages: `*core.ConfigMap`, `*apps.DeploymentList`.
 pub(crate) fn go_type(served: Served, group: &str, kind: &str) -> String {
     let package = match (served, group) {
         (Served::Custom, _) if kind.ends_with("List") => return "*unstructured.UnstructuredList".to_owned(),
@@ -204,7 +204,7 @@ pub(crate) fn go_type(served: Served, group: &str, kind: &str) -> String {
     format!("*{package}.{kind}")
 }
 
-/// Returns `true` if the headers need no negotiation, as for nearly every request.
+/// Returns `true` if no negotiation is needed, as for nearly every request.
 fn is_plain(accept: Option<&str>) -> bool {
     accept.is_none_or(|it| matches!(it, "" | JSON | "*/*"))
 }
@@ -212,7 +212,7 @@ fn is_plain(accept: Option<&str>) -> bool {
 /// Error for Tables in builds without `serve`.
 const NO_TABLES: &str = "Tables need the feature \"serve\" of the crate fake-apiserver";
 
-/// The form of any answer except a watch.
+/// Negotiates the form of any answer except a watch.
 pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Result<AnswerForm, Status> {
     if is_plain(accept) {
         return Ok(AnswerForm::default());
@@ -228,8 +228,8 @@ pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Resu
     }
 }
 
-/// The form of the events of a watch. The first acceptable clause applies, even if it is YAML, which does not support
-/// streams.
+/// Negotiates the form of the events of a watch. The first acceptable clause applies, even if it is YAML, which does
+/// not support streams.
 pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<AnswerForm, Status> {
     let answer = answer(accept, served, Route::Collection)?;
     match answer.encoding {
@@ -238,7 +238,7 @@ pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<Answe
     }
 }
 
-/// The form of a failure.
+/// Negotiates the form of a failure.
 pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
     if is_plain(accept) {
         return ErrorForm::Json;
@@ -261,8 +261,8 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
     }
 }
 
-/// Negotiates the form of a discovery document. A clause for the aggregated form wins at any position; `aggregated` is
-/// set if the path has one (`/api` and `/apis` do); `served` is the origin of the resources.
+/// Negotiates the form of a discovery document. A clause for the aggregated form takes precedence at any position;
+/// `aggregated` is set if the path has such a form (`/api` and `/apis`); `served` is the kind of the resources.
 pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) -> Result<Discovery, Status> {
     if is_plain(accept) {
         return Ok(Discovery::Plain(Encoding::Json));
@@ -283,12 +283,12 @@ pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) 
     }
 }
 
-/// The 406 for documents without a protobuf encoding.
+/// Returns the 406 for documents without a protobuf encoding.
 pub(crate) fn no_protobuf() -> Status {
     Status::not_acceptable(&[JSON, YAML, PROTOBUF])
 }
 
-/// The form of a request's body, for every verb except PATCH.
+/// Determines the form of a request's body, for every verb except PATCH.
 pub(crate) fn body_form(content_type: Option<&str>, served: Served) -> Result<BodyForm, Status> {
     let written = content_type.unwrap_or_default();
     let media_type = written.split_once(';').map_or(written, |(it, _)| it).trim();
@@ -311,7 +311,7 @@ const PATCHES: [(&str, PatchKind); 4] = [
     ("application/apply-patch+yaml", PatchKind::Apply),
 ];
 
-/// The form of a PATCH.
+/// Determines the form of a PATCH.
 pub(crate) fn patch_form(content_type: Option<&str>, served: Served) -> Result<PatchKind, Status> {
     let written = content_type.unwrap_or_default();
     let known = |name: &str| {
@@ -322,7 +322,7 @@ pub(crate) fn patch_form(content_type: Option<&str>, served: Served) -> Result<P
     if let Some(form) = known(media_type) {
         return Ok(form);
     }
-    // The router trims spaces, the handler does not.
+    // The router trims spaces, unlike the handler.
     if served == Served::BuiltIn && known(media_type.trim_matches(' ')).is_none() {
         return Err(router_refusal(
             415,
@@ -350,7 +350,8 @@ pub(crate) fn check_document(accept: Option<&str>, media_type: &str) -> Result<(
     }
 }
 
-/// The router's check of `Accept`: a literal media type or `*/*`; other wildcards and all parameters are ignored.
+/// Checks `Accept` like the router: it must contain a literal media type or `*/*`; other wildcards and all parameters
+/// are ignored.
 fn check_route(accept: &str, served: Served, route: Route) -> Result<(), Status> {
     let known = accept.split(',').any(|clause| {
         let media_type = clause.split_once(';').map_or(clause, |(it, _)| it).trim_matches(' ');
@@ -373,7 +374,8 @@ fn router_refusal(code: u16, reason: &'static str, message: String) -> Status {
     Status::new(code, reason, message).with_details(StatusDetails::default())
 }
 
-/// The answer that a clause requests, if it is available. For custom resources only metadata is encoded as protobuf.
+/// Returns the form that a clause requests, if it is available. For custom resources, only metadata can be encoded as
+/// protobuf.
 fn accepted(clause: &Clause<'_>, served: Served) -> Option<AnswerForm> {
     let encoding = if clause.names(PROTOBUF) && !clause.is_foreign() {
         Encoding::Protobuf

@@ -1,4 +1,4 @@
-//! Responses of kube-apiserver 1.36 for each header.
+//! Compares negotiation with the responses of kube-apiserver 1.36 for each header.
 
 use rstest::rstest;
 

@@ -1,4 +1,4 @@
-//! Replaces `table` without the feature `serve`: the negotiation refuses Tables.
+//! Replaces `table` without the feature `serve`: Tables are refused during negotiation.
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
 
-/// Columns of custom resources, which are not read.
+/// A column of a custom resource. Columns are not parsed here.
 #[derive(Debug)]
 pub(crate) enum PrinterColumn {}
 
@@ -22,7 +22,7 @@ impl PrinterColumn {
     }
 }
 
-/// Source of columns.
+/// Source of the columns of a Table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Columns<'a> {
     Builtin { group: &'a str, kind: &'a str },

@@ -1,5 +1,5 @@
-//! OpenAPI v3: the index, a document for each group and version, and the rules of their hashes (rules N6, N8); and v2,
-//! one document of everything.
+//! OpenAPI v3: the index, a document for each group and version, and their hashes (rules N6, N8). OpenAPI v2: a single
+//! document for all groups.
 //!
 //! Documents of v3 are JSON. Their protobuf form is not served; requests for it are refused.
 
@@ -28,8 +28,8 @@ use crate::registry::custom::definition::OpenApiSchema;
 use crate::registry::types::schema::optional::stable_version;
 
 /// The generated definitions of the built-in types with their descriptions, each as JSON text. The default version of
-/// Kubernetes has all definitions; every other version only has those that differ from its neighbour towards the
-/// default.
+/// Kubernetes has all definitions; every other version only has the definitions that differ from the next version
+/// towards the default.
 static DEFINITIONS: [LazyLock<Definitions>; KubernetesVersion::ALL.len()] = [
     LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.33.json.gz"))),
     LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.34.json.gz"))),
@@ -45,7 +45,7 @@ fn unpack(packed: &[u8]) -> Definitions {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// A definition of a version of Kubernetes.
+/// Returns a definition for a version of Kubernetes.
 fn definition(of: KubernetesVersion, name: &str) -> Option<Cow<'static, RawValue>> {
     let (at, default) = (of as usize, KubernetesVersion::default() as usize);
     let nearer = |steps: usize| if at < default { at + steps } else { at - steps };
@@ -57,7 +57,7 @@ fn definition(of: KubernetesVersion, name: &str) -> Option<Cow<'static, RawValue
     }
 }
 
-/// The definition of a newer version of an API group under the name of an older one that has the same.
+/// Returns the definition of a kind in a newer version of its API group, renamed to an older version with equal fields.
 fn renamed(of: KubernetesVersion, name: &str, newer: &str) -> Option<Box<RawValue>> {
     let (package, kind) = name.rsplit_once('.')?;
     let (group, version) = package.rsplit_once('.')?;
@@ -82,12 +82,12 @@ pub(crate) struct CustomSchema<'a> {
     pub(crate) schema: &'a OpenApiSchema,
 }
 
-/// The inputs of all OpenAPI documents.
+/// The input for all OpenAPI documents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenApi<'a> {
-    /// The version of Kubernetes.
+    /// The served version of Kubernetes.
     pub(crate) version: KubernetesVersion,
-    /// The built-in resources served.
+    /// The served built-in resources.
     pub(crate) builtins: &'a [&'a ResourceInfo],
     /// The established custom resources, one row per version.
     pub(crate) custom: &'a [CustomSchema<'a>],
@@ -98,7 +98,7 @@ pub(crate) struct OpenApi<'a> {
 pub(crate) struct Asked<'a> {
     /// The path below `/openapi/v3/`, such as `apis/apps/v1`.
     pub(crate) path: &'a str,
-    /// The `hash` of the query; may be empty.
+    /// The `hash` parameter of the query; may be empty.
     pub(crate) hash: &'a str,
     /// The `Accept` header; may be empty.
     pub(crate) accept: &'a str,
@@ -113,13 +113,13 @@ pub(crate) struct Asked<'a> {
 pub(crate) struct DocumentAnswer {
     /// HTTP status code.
     pub(crate) status: u16,
-    /// Additional headers; `Cache-Control` replaces the usual one.
+    /// Additional headers; `Cache-Control` replaces the default one.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// The body.
     pub(crate) body: Bytes,
 }
 
-/// The description of a type, or of one of its fields if `field` is not empty:
+/// Returns the description of a type, or of one of its fields if `field` is not empty:
 /// `description("io.k8s.api.core.v1.Pod", "spec")`. It parses the definition, so callers should keep the result.
 pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
     let text = self::definition(KubernetesVersion::default(), definition)?;
@@ -133,7 +133,7 @@ pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
 }
 
 impl OpenApi<'_> {
-    /// `/openapi/v3`: the documents and their hashes.
+    /// Builds `/openapi/v3`: the paths of the documents, with their hashes.
     pub(crate) fn index(&self) -> Value {
         let hashes = self.hashes().into_iter();
         let paths: Map = hashes
@@ -145,7 +145,7 @@ impl OpenApi<'_> {
         json!({ "paths": paths })
     }
 
-    /// `/openapi/v3/PATH`
+    /// Answers `/openapi/v3/PATH`.
     pub(crate) fn answer(&self, asked: Asked<'_>) -> DocumentAnswer {
         let Some(hash) = self.hash(asked.path) else {
             return plain(404, "404 page not found\n");
@@ -194,8 +194,8 @@ impl OpenApi<'_> {
         }
     }
 
-    /// The hashes of all documents by their paths, such as `api/v1` and `apis/apps/v1`. A hash changes whenever its
-    /// document does.
+    /// Returns the hashes of all documents by their paths, such as `api/v1` and `apis/apps/v1`. A hash changes with its
+    /// document.
     fn hashes(&self) -> BTreeMap<String, String> {
         let mut inputs: BTreeMap<String, String> = BTreeMap::new();
         for row in self.builtins {
@@ -220,7 +220,7 @@ impl OpenApi<'_> {
         inputs.into_iter().map(hash).collect()
     }
 
-    /// The hash of a document; `None` if the document does not exist.
+    /// Returns the hash of a document; `None` if the document does not exist.
     fn hash(&self, path: &str) -> Option<String> {
         if self.group_documents().contains(path) {
             return self.hashes().remove(path);
@@ -261,15 +261,16 @@ impl OpenApi<'_> {
         serde_json::to_vec(&document).unwrap_or_default()
     }
 
-    /// The operations of some resources, and all definitions that they refer to, directly or indirectly.
+    /// Returns the operations of the selected resources, and all definitions that they refer to, directly or
+    /// indirectly.
     fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions) {
         let (paths, mut schemas, wanted) = self.own_parts(concerns);
         complete(self.version, &mut schemas, wanted);
         (paths, schemas)
     }
 
-    /// The operations of some resources, the definitions of the custom ones, and the names of the other definitions
-    /// that they refer to.
+    /// Returns the operations of the selected resources, the definitions of the custom ones, and the names of the other
+    /// definitions that they refer to.
     fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions, Vec<String>) {
         let (mut paths, mut schemas, mut wanted) = (Map::new(), Definitions::new(), Vec::new());
         for row in self.builtins.iter().filter(|row| concerns(row)) {
@@ -301,7 +302,7 @@ impl OpenApi<'_> {
 /// Definitions by name, each as JSON text.
 type Definitions = BTreeMap<String, Box<RawValue>>;
 
-/// Adds the requested built-in definitions, and the definitions that they refer to.
+/// Adds the built-in definitions in `wanted`, and the definitions that they refer to.
 fn complete(of: KubernetesVersion, schemas: &mut Definitions, mut wanted: Vec<String>) {
     while let Some(name) = wanted.pop() {
         if schemas.contains_key(&name) {
@@ -323,7 +324,7 @@ struct Document {
     paths: Map,
 }
 
-/// Writes JSON in which the fields of a kind have the usual order: group, version, kind.
+/// Serializes paths, with the fields of each kind in the usual order: group, version, kind.
 fn kinds_in_order<S: serde::Serializer>(paths: &Map, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(paths.iter().map(|(path, value)| (path, KindInOrder(value))))
 }
@@ -381,7 +382,7 @@ fn accepts_json(accept: &str) -> bool {
         })
 }
 
-/// The definition of a built-in kind.
+/// Returns the name of a built-in kind's definition.
 fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
     let single = kind.strip_suffix("List").unwrap_or(kind);
     let version = stable_version(group, version).unwrap_or(version);
@@ -392,7 +393,7 @@ fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
     Some(format!("{name}.{kind}"))
 }
 
-/// The definition name of a custom kind, with the labels of the group reversed: `com.example.v1.Widget`.
+/// Returns the name of a custom kind's definition, with the labels of the group reversed: `com.example.v1.Widget`.
 fn custom_definition(row: &ResourceInfo) -> String {
     let labels: Vec<&str> = row.group.rsplit('.').collect();
     format!("{}.{}.{}", labels.join("."), row.version, row.kind)
@@ -407,7 +408,7 @@ fn collect_refs(text: &str, out: &mut Vec<String>) {
     }
 }
 
-/// The schemas of a custom kind and of its list.
+/// Returns the schemas of a custom kind and of its list.
 fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2] {
     let row = custom.row;
     let gvk = |kind: &str| json!([{"group": row.group, "version": row.version, "kind": kind}]);
@@ -447,7 +448,7 @@ fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2]
     list.insert("required".into(), json!(["items"]));
     list.insert("type".into(), json!("object"));
     list.insert("x-kubernetes-group-version-kind".into(), gvk(&row.list_kind));
-    // The list is defined in the package of the kind, regardless of its name in the CRD.
+    // The definition of the list is in the package of the kind, regardless of the list kind in the CRD.
     let package = name.rsplit_once('.').map_or("", |(package, _)| package);
     [
         (name.to_owned(), Value::Object(object)),
@@ -455,7 +456,7 @@ fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2]
     ]
 }
 
-/// Adds the properties of every object to a schema.
+/// Adds `apiVersion`, `kind` and `metadata` to a schema.
 fn add_type_meta(schema: &mut Map, meta: &str, about_meta: &str) {
     let text = |field: &str| description(&format!("{META}Status"), field).unwrap_or_default();
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
@@ -467,9 +468,9 @@ fn add_type_meta(schema: &mut Map, meta: &str, about_meta: &str) {
     properties["metadata"] = json!({"allOf": [{"$ref": format!("{REF}{META}{meta}")}], "description": about_meta});
 }
 
-/// Adds the properties of every object to the embedded resources within a schema.
+/// Adds `apiVersion`, `kind` and `metadata` to the embedded resources within a schema.
 fn add_embedded(schema: &mut Value, level: usize) {
-    // Stored schemas are not this deep; deeper parts would only lack these properties.
+    // Stored schemas have fewer levels; deeper parts would only lack these properties.
     if level > 100 {
         return;
     }

@@ -5,7 +5,7 @@ use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::scheme::Row;
 
-/// An object as PartialObjectMetadata.
+/// Returns an object as PartialObjectMetadata.
 pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
     let mut metadata = object.metadata().cloned().unwrap_or_default();
     if object.kind() == "DaemonSet" {
@@ -20,7 +20,7 @@ pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
     fields.into_iter().collect()
 }
 
-/// Returns `true` if the metadata of a row's objects is returned as stored, so that decoding is unnecessary.
+/// Returns `true` if the stored metadata of a row's objects can be returned without decoding.
 pub(crate) fn is_as_stored(row: &Row) -> bool {
     row.is_as_stored && &*row.info.kind != "DaemonSet"
 }
@@ -31,14 +31,14 @@ pub(crate) fn head(version: MetaVersion) -> String {
     format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":{{")
 }
 
-/// Returns the text before the items of a list, which is not empty; `metadata` is the list's.
+/// Returns the text before the items of a list that is not empty; `metadata` is the metadata of the list.
 pub(crate) fn list_head(metadata: Option<&Map>, version: MetaVersion) -> String {
     let (version, metadata) = (version.api_version(), list_metadata(metadata));
     format!("{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
 }
 
-/// Metadata is taken from the internal form of an object, in which the template generation of a DaemonSet is a separate
-/// field.
+/// Removes the annotation with the template generation of a DaemonSet: metadata is taken from the internal form of an
+/// object, in which it is a separate field.
 fn drop_template_generation(metadata: &mut Map) {
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
         return;
@@ -49,7 +49,8 @@ fn drop_template_generation(metadata: &mut Map) {
     }
 }
 
-/// A list as PartialObjectMetadataList; `metadata` is the list's. Items of an empty list are null.
+/// Returns a list as PartialObjectMetadataList; `metadata` is the metadata of the list. Items of an empty list are
+/// null.
 pub(crate) fn list<'o>(
     metadata: Option<&Map>,
     items: impl IntoIterator<Item = &'o Object>,
@@ -72,7 +73,7 @@ pub(crate) fn list<'o>(
     fields.into_iter().collect()
 }
 
-/// The metadata of a list in typed form: without the empty `continue` that lists of custom resources have.
+/// Returns the metadata of a list in typed form: without the empty `continue` that lists of custom resources have.
 pub(super) fn list_metadata(metadata: Option<&Map>) -> Value {
     let known = ["resourceVersion", "continue", "remainingItemCount"];
     let fields = metadata.into_iter().flatten();

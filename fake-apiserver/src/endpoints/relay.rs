@@ -1,4 +1,4 @@
-//! Requests that another server answers, after they have passed through this server's faults and journal.
+//! Forwards requests to another server, after they have passed through this server's faults and journal.
 
 use std::future::Future;
 use std::io;
@@ -17,8 +17,8 @@ use super::{Endpoints, encode, passed_on};
 use crate::faults::{Broken, Outcome, Struck};
 
 impl Endpoints {
-    /// Answers a request with `send`, after this server's faults. The request is parsed with this server's resources:
-    /// faults do not apply to other resources.
+    /// Answers a request with `send`, after applying this server's faults. The path is matched against this server's
+    /// resources, so faults do not apply to other resources.
     pub(crate) async fn relay<F>(
         self: Arc<Self>,
         request: Request<Body>,

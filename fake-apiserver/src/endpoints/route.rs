@@ -1,4 +1,4 @@
-//! Maps path and method to a resource and a verb (rules A18, A19, A26, A27).
+//! Maps path and method of a request to a resource and a verb (rules A18, A19, A26, A27).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) enum Target {
     Resource(Arc<Row>, RequestInfo),
 }
 
-/// Finds the target of a request, or the error for a request without one.
+/// Finds the target of a request, or returns an error.
 pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     let decoded = percent_encoding::percent_decode_str(call.parts.uri.path())
         .decode_utf8_lossy()
@@ -46,7 +46,7 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     Ok(Target::Resource(row, info))
 }
 
-/// Finds the request that a path of a resource makes; `None` if the answer is a plain 404.
+/// Finds the request for a path below a resource; `None` if the answer is a plain-text 404.
 fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<Option<RequestInfo>, Status> {
     call.has_routes = !row.is_custom();
     call.deprecation = match row.custom_version() {
@@ -68,13 +68,13 @@ fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<O
     } else if !path.namespace.is_empty() {
         return missing();
     }
-    // The handler of custom resources supports only list and watch across namespaces.
+    // The handler of custom resources only supports list and watch across namespaces.
     let across_namespaces = row.info.is_namespaced() && path.namespace.is_empty();
     let reads = matches!(call.parts.method, Method::GET | Method::HEAD);
     if row.is_custom() && across_namespaces && !reads {
         return missing();
     }
-    // A built-in resource without the verb list does not have a path across namespaces.
+    // A built-in resource without the verb list has no path for all namespaces.
     if !row.is_custom() && across_namespaces && !row.info.allows("list") {
         return Err(Status::unknown_path());
     }
@@ -99,7 +99,7 @@ fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<O
     Ok(Some(info))
 }
 
-/// Answers a path of an unserved resource.
+/// Returns the target, or the error, for a path of a resource that is not served.
 fn unknown(scheme: &Scheme, path: &ResourcePath<'_>) -> Result<Target, Status> {
     let builtin = |row: &&Arc<Row>| row.info.group == path.group && !row.is_custom();
     match scheme.rows().any(|row| builtin(&row)) {
@@ -114,7 +114,7 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
         Some(sub) => &sub.verbs,
         None => &row.info.verbs,
     };
-    // Discovery omits verbs for a definition that is being deleted, but all of them are still handled.
+    // Discovery omits verbs for a CRD that is being deleted, but all of them are still handled.
     let is_custom_itself = row.is_custom() && subresource.is_empty();
     let has = |verb: Verb| is_custom_itself || verbs.iter().any(|it| it == verb.as_str());
     let watching = path.legacy_watch || call.query.flag("watch").unwrap_or(false);
@@ -156,7 +156,8 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
     if has(verb) {
         Ok(verb)
     } else if row.is_custom() {
-        // Custom resources share one handler, which names the verb in its error; built-in resources have no such route.
+        // Custom resources share a handler, which includes the verb in its error; built-in resources have no such
+        // route.
         Err(Status::verb_not_supported(&row.info.group_resource(), verb.as_str()))
     } else {
         Err(Status::method_not_allowed())

@@ -1,5 +1,5 @@
-//! Leases as seen by a client with a skewed clock. The clock of the process under test is correct. Instead, the times
-//! in its requests and answers are shifted.
+//! Shifts times in Leases for a client with a skewed clock. The clock of the process under test is not changed.
+//! Instead, the times in its requests and answers are shifted.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -35,7 +35,7 @@ pub(super) fn arrive(call: &mut Call, ahead_ms: i64) {
     }
 }
 
-/// Shifts the times in JSON; any other body is not changed.
+/// Shifts the times in JSON; other bodies are not changed.
 fn moved(bytes: &Bytes, ahead_ms: i64) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(bytes) else {
         return bytes.clone();
@@ -70,7 +70,7 @@ pub(crate) async fn answer(response: Response<Body>, info: &RequestInfo, ahead_m
         return Response::from_parts(parts, Body::new(Lines { body, ahead_ms }));
     }
     parts.headers.remove(http::header::CONTENT_LENGTH);
-    // Bodies made in this process do not fail.
+    // Bodies from this process do not fail.
     let bytes = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     Response::from_parts(parts, Body::from(moved(&bytes, ahead_ms.saturating_neg())))
 }

@@ -3,7 +3,7 @@
 use crate::api::protobuf::{write_bytes, write_number, write_text};
 use crate::api::status::Status;
 
-/// The body of a failure: the magic number, then a `runtime.Unknown` that contains the Status.
+/// Encodes the body of a failure: the magic number, then a `runtime.Unknown` that contains the Status.
 pub(crate) fn encode(status: &Status) -> Vec<u8> {
     let mut type_meta = Vec::new();
     write_text(&mut type_meta, 1, "v1");

@@ -6,7 +6,8 @@ use futures::future::BoxFuture;
 use http::header::{self, HeaderMap};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Prefix of a protocol name that carries a bearer token (in base64url), because browsers cannot send other headers.
+/// Prefix of a WebSocket protocol that contains a bearer token (in base64url), because browsers cannot set other
+/// headers.
 pub(super) const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// A connection after its upgrade from HTTP.
@@ -54,7 +55,7 @@ fn has_word(headers: &HeaderMap, name: &header::HeaderName, word: &str) -> bool 
     words(headers, name).any(|it| it.eq_ignore_ascii_case(word))
 }
 
-/// The words of a header that is a list.
+/// Returns the words of a header that is a list.
 pub(super) fn words<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter().filter_map(|it| it.to_str().ok());
     values

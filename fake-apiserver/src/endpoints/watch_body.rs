@@ -1,4 +1,4 @@
-//! `WatchBody`: a watch as a stream of events, one line of JSON or one frame of protobuf each (rules E1, E2).
+//! `WatchBody`: a watch as a stream of events, each a line of JSON or a frame of protobuf (rules E1, E2).
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,7 +27,7 @@ use crate::registry::scheme::codec;
 use crate::storage::{Change, Revision, Stored};
 use crate::watch::{Delivery, EventType, WatchStart, Watcher};
 
-/// Time for which the watches of custom resources continue after a change of their CRD, as in `crdHandler.tearDown`.
+/// Time for which watches of custom resources continue after their CRD has changed, as in `crdHandler.tearDown`.
 const TEAR_DOWN_DELAY: Duration = Duration::from_secs(1);
 
 /// The body of a watch.
@@ -37,31 +37,31 @@ pub(crate) struct WatchBody {
     view: View,
     encoding: Encoding,
     include: IncludeObject,
-    /// Tables have their columns in the first event only (rule E19).
+    /// Set once the columns of a Table have been sent, which only the first event contains (rule E19).
     columns_sent: bool,
     open: OpenWatch,
     state: State,
-    /// Output produced by faults that is sent first.
+    /// Output from injected faults, which is sent first.
     left: VecDeque<io::Result<Bytes>>,
     is_flushed: bool,
-    /// The bookmark that ends the initial state, withheld by a test.
+    /// The bookmark at the end of the initial state, if a test withholds it.
     withheld_end: Option<Revision>,
     /// A delivery that waits for the conversion webhook of its CRD.
     converting: Option<(BoxFuture<'static, Result<(), Status>>, Delivery)>,
-    /// Completes some time after a change of the row's CRD, which ends its watches (rule O16).
+    /// Completes some time after a change of the row's CRD, which ends the watch (rule O16).
     row_change: RowChange,
     /// Counter of the events of all watches of the resource.
     sent: Arc<AtomicU64>,
 }
 
-/// Changes of a custom resource's definition end its watches.
+/// End of a watch after a change of its custom resource's definition.
 enum RowChange {
     Never,
     Ends(BoxFuture<'static, ()>),
 }
 
 enum State {
-    /// The server has not reached the required version of the initial state.
+    /// The server has not yet reached the version that the initial state requires.
     Waiting(BoxFuture<'static, Result<(), Status>>, Option<WatchStart>),
     Watching(Box<Watcher>),
     Ended,
@@ -111,11 +111,11 @@ impl WatchBody {
         }
     }
 
-    /// The next line, unless a test holds it.
+    /// Polls for the next line, unless a test holds it.
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             match self.left.pop_front() {
-                // The output before the break gets time to be sent.
+                // Gives the output before the break time to be sent.
                 Some(Err(err)) if !std::mem::replace(&mut self.is_flushed, true) => {
                     self.left.push_front(Err(err));
                     cx.waker().wake_by_ref();
@@ -145,7 +145,7 @@ impl WatchBody {
         }
     }
 
-    /// The next delivery; `None` at the end.
+    /// Polls for the next delivery; `None` at the end.
     fn poll_delivery(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         loop {
             if let Some((asked, _)) = &mut self.converting {
@@ -183,7 +183,7 @@ impl WatchBody {
                     Poll::Ready(None) => self.state = State::Ended,
                     Poll::Pending => {
                         self.open.reaches(watcher.position());
-                        // Earlier changes have been sent by now.
+                        // All earlier changes have been sent by now.
                         if let RowChange::Ends(change) = &mut self.row_change
                             && change.as_mut().poll(cx).is_ready()
                         {
@@ -260,7 +260,7 @@ impl WatchBody {
         self.left.push_back(Ok(self.sent_form(&line)));
     }
 
-    /// A line in the client's encoding.
+    /// Converts a line to the client's encoding.
     fn sent_form(&self, line: &Bytes) -> Bytes {
         match self.encoding {
             Encoding::Json | Encoding::Yaml => line.clone(),
@@ -307,7 +307,7 @@ impl WatchBody {
         event_line(kind, &shown)
     }
 
-    /// Converts an object to the view that the client requested.
+    /// Converts an object to the view that the client requests.
     fn shown(&mut self, object: Object) -> Value {
         match self.view {
             View::Whole => Value::Object(object.0),
@@ -320,7 +320,7 @@ impl WatchBody {
         }
     }
 
-    /// A bookmark, which contains only the kind and the revision (rule E13).
+    /// Encodes a bookmark, which contains only the kind and the revision (rule E13).
     fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
@@ -345,7 +345,7 @@ impl WatchBody {
         line
     }
 
-    /// Applies a test's injection. Returns `true` if it ends the stream regularly.
+    /// Applies an injection from a test. Returns `true` if it ends the stream regularly.
     fn inject(&mut self, injected: Injected) -> bool {
         match injected {
             Injected::Event(kind, object) => {
@@ -359,7 +359,7 @@ impl WatchBody {
                     State::Waiting(..) | State::Ended => 0,
                 };
                 let revision = self.open.last_revision().max(began);
-                // A client would take version 0 for a version to resume from.
+                // A client would use version 0 as a version to resume from.
                 if revision > 0 {
                     self.send_bookmark(revision, false);
                 }
@@ -423,7 +423,7 @@ impl WatchBody {
     }
 }
 
-/// Summarises a held delivery for a test.
+/// Summarizes a held delivery for a test.
 fn brief(delivery: &Delivery) -> HeldEvent {
     let event = |kind, stored: &Stored, revision| HeldEvent {
         kind,
@@ -445,7 +445,7 @@ fn brief(delivery: &Delivery) -> HeldEvent {
     }
 }
 
-/// The object in an event: the previous one if it no longer matches the selectors, otherwise the current one.
+/// Returns the object in an event: the previous one if it no longer matches the selectors, otherwise the current one.
 fn seen(change: &Change, kind: EventType) -> &Stored {
     match (kind, &change.previous) {
         (EventType::Deleted, Some(previous)) => previous,
@@ -463,7 +463,7 @@ fn metadata_event(head: &str, kind: &str, stored: &Stored, revision: Revision) -
     line_of(kind, bytes, |line| codec::write_metadata(head, stored, revision, line))
 }
 
-/// Writes an event with an object in text form; `bytes` is the estimated size of the object.
+/// Formats an event with an object in text form; `bytes` is the estimated size of the object.
 fn line_of(kind: &str, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut line = Vec::with_capacity(bytes + 64);
     line.extend_from_slice(b"{\"type\":\"");
@@ -476,12 +476,12 @@ fn line_of(kind: &str, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes 
 
 fn event_line(kind: &str, object: &impl serde::Serialize) -> Bytes {
     line_of(kind, 512, |line| {
-        // Writing JSON to memory cannot fail, because keys are strings and numbers finite.
+        // Writing JSON to memory cannot fail, because keys are strings and numbers are finite.
         let _ = serde_json::to_writer(line, object);
     })
 }
 
-/// Completes a second after the CRD of the row changed, or as soon as it changes again. The real server creates a new
+/// Completes a second after the CRD of the row changed, or as soon as it changes again. kube-apiserver creates a new
 /// storage for a changed CRD and destroys the old one later; until then its watches continue.
 fn definition_changes(server: Arc<Endpoints>, row: &Arc<Row>) -> BoxFuture<'static, ()> {
     let row = Arc::clone(row);

@@ -1,4 +1,4 @@
-//! Watch events in protobuf: a `WatchEvent` after its length, with the object in Kubernetes' envelope.
+//! Watch events in protobuf: a length, then a `WatchEvent` that contains the object in Kubernetes' envelope.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use crate::api::json::Value;
 use crate::api::protobuf::write_bytes;
 use crate::registry::types::decode::protobuf;
 
-/// Size of the length before each event, in bytes.
+/// Size of the length prefix of each event, in bytes.
 pub(super) const LENGTH_BYTES: usize = 4;
 
 /// Converts an event from a line of JSON to a frame: a length of four bytes in network order, then the message.
@@ -19,7 +19,7 @@ pub(super) fn frame(line: &[u8]) -> Bytes {
         object: Value,
     }
     let Ok(event) = serde_json::from_slice::<Event>(line) else {
-        // A line with which a test breaks the stream breaks this encoding, too.
+        // A line that a test injects to break the stream also breaks this encoding.
         return framed(line);
     };
     let object = protobuf::encode_value(&event.object).unwrap_or_else(|| envelope_of_json(&event.object));
@@ -31,13 +31,13 @@ pub(super) fn frame(line: &[u8]) -> Bytes {
     framed(&message)
 }
 
-/// A message after its length.
+/// Adds a length prefix to a message.
 fn framed(message: &[u8]) -> Bytes {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes()[..], message].concat().into()
 }
 
-/// An object without a protobuf encoding, such as an injected one, as JSON in the envelope.
+/// Encodes an object without a protobuf form, such as an injected one, as JSON in the envelope.
 fn envelope_of_json(object: &Value) -> Vec<u8> {
     let text = |name: &str| object[name].as_str().unwrap_or_default();
     let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! WebSockets: the handshake, watches, and the channels of `exec`, `attach` and `port-forward` (the framing
-//! of kube-apiserver's `wsstream` and of `v5.channel.k8s.io`), and all three in SPDY.
+//! WebSockets: the handshake, watches, and the channels of `exec`, `attach` and `port-forward` (the framing of
+//! kube-apiserver's `wsstream` and of `v5.channel.k8s.io`). The three subresources are also supported over SPDY.
 
 mod spdy;
 
@@ -29,7 +29,7 @@ use crate::api::streams::{Connection, ExecHandler, ExecOutput, Listening, PortHa
 use spdy::command::{self, Command, Program};
 use spdy::{Service, Session};
 
-/// Maximum number of bytes that standard input or a forwarded port may send; above it the connection is closed.
+/// Maximum number of bytes accepted from standard input or a forwarded port; above it the connection is closed.
 const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Maximum number of bytes sent in one message.
@@ -46,7 +46,7 @@ const ERROR: u8 = 3;
 /// The v5 channel on which a client closes another channel.
 const CLOSE: u8 = 255;
 
-/// The channel protocols, newest first. The empty one is for clients that do not name a protocol.
+/// The channel protocols, newest first. The empty name is for clients that do not request a protocol.
 const CHANNEL_PROTOCOLS: [&str; 6] = [
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -56,13 +56,13 @@ const CHANNEL_PROTOCOLS: [&str; 6] = [
     "",
 ];
 
-/// The protocol of `port-forward`, the version of SPDY that carries it, and the combined name in a WebSocket.
+/// The protocol of `port-forward`, the version of SPDY that transports it, and the combined name in a WebSocket.
 const PORT_FORWARD: &str = "portforward.k8s.io";
 const SPDY: &str = "SPDY/3.1";
 const TUNNEL_PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
 const STREAM_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// Returns the answer that ends HTTP on a connection, and passes the connection to `work`.
+/// Returns the response 101 and passes the connection to `work`.
 fn switch(
     call: &Call,
     protocol: &str,
@@ -94,14 +94,14 @@ fn switch(
     Ok(response)
 }
 
-/// A watch over a WebSocket: each event of `answer` becomes a message.
+/// Answers with a watch over a WebSocket: each event of `answer` becomes a message.
 pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body>, Status> {
     let is_text = answer
         .headers()
         .get(header::CONTENT_TYPE)
         .and_then(|it| it.to_str().ok())
         .is_none_or(|it| it.starts_with("application/json"));
-    // If a client names exactly one protocol, the response confirms it; kube-apiserver ignores its value.
+    // If a client requests exactly one protocol, the response confirms it; kube-apiserver ignores its value.
     let names = words(&call.parts.headers, &header::SEC_WEBSOCKET_PROTOCOL);
     let mut names = names.filter(|it| !it.starts_with(BEARER_PROTOCOL));
     let protocol = names.next().unwrap_or_default();
@@ -123,10 +123,10 @@ pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body
     Ok(switched)
 }
 
-/// The protocols of a text, newest first. The empty one is for clients that do not name a protocol.
+/// The protocols for texts, newest first. The empty name is for clients that do not request a protocol.
 const TEXT_PROTOCOLS: [&str; 3] = ["", "base64.binary.k8s.io", "binary.k8s.io"];
 
-/// A text over a WebSocket, after an empty message that keeps the connection alive.
+/// Answers with a text over a WebSocket, after an empty message that keeps the connection alive.
 pub(super) fn text(call: &Call, text: String) -> Result<Response<Body>, Status> {
     let protocol = negotiate(call, &TEXT_PROTOCOLS)?;
     switch(call, protocol, move |mut socket| {
@@ -146,7 +146,7 @@ pub(super) fn text(call: &Call, text: String) -> Result<Response<Body>, Status> 
     })
 }
 
-/// The first protocol of the client that the server supports.
+/// Returns the first protocol of the client that the server supports.
 fn negotiate(call: &Call, known: &[&'static str]) -> Result<&'static str, Status> {
     let mut asked: Vec<&str> = words(&call.parts.headers, &header::SEC_WEBSOCKET_PROTOCOL).collect();
     asked.retain(|it| !it.starts_with(BEARER_PROTOCOL));
@@ -180,7 +180,7 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
         let Some(Ok(frame)) = frame else { break };
         let Ok(data) = frame.into_data() else { continue };
         if !is_text {
-            // A frame is one event. Its length prefix is unnecessary in a message.
+            // A frame contains one event. Its length prefix is unnecessary in a message.
             let event = data.get(watch_protobuf::LENGTH_BYTES..).unwrap_or_default();
             if sender.send(Message::binary(event.to_vec())).await.is_err() {
                 return;
@@ -205,9 +205,9 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
 
 /// The ways in which a client can request SPDY.
 enum Spdy {
-    /// Inside a WebSocket, as in kubectl.
+    /// Inside a WebSocket, like kubectl.
     Tunnel,
-    /// Directly after the HTTP upgrade, as in kubectl before 1.31.
+    /// Directly after the HTTP upgrade, like kubectl before 1.31.
     Alone,
     Other,
 }
@@ -230,7 +230,7 @@ fn asked_for_spdy(headers: &HeaderMap) -> Option<Spdy> {
     })
 }
 
-/// Forwards ports over SPDY streams, tunnelled in the messages of a WebSocket.
+/// Forwards ports over SPDY streams in the messages of a WebSocket.
 fn tunnel(call: &Call, listening: Listening) -> Result<Response<Body>, Status> {
     switch(call, TUNNEL_PROTOCOL, move |mut socket| {
         Box::pin(async move {
@@ -261,7 +261,7 @@ fn spdy(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     let protocol = match (protocol, &connection) {
         (Some(protocol), _) => protocol,
         (None, Connection::Ports(..)) if asked.is_empty() => PORT_FORWARD,
-        // A client that is older than the named protocols.
+        // The client is older than the named protocols.
         (None, _) if asked.is_empty() => "",
         (None, _) => {
             let (asked, known) = (asked.join(" "), known.join(" "));
@@ -300,7 +300,7 @@ fn spdy(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     Ok(response)
 }
 
-/// A connection to a Pod.
+/// Answers with a connection to a Pod.
 pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     let headers = &call.parts.headers;
     let connection = match (asked_for_spdy(headers), connection) {
@@ -323,7 +323,7 @@ pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Bo
     switch(call, protocol, move |socket| {
         Box::pin(async move {
             let mut channels = Channels { socket, protocol };
-            // A client that has disconnected does not need the rest.
+            // If the client has disconnected, the rest is dropped.
             let _ = match connection {
                 Connection::Exec(handler, command, streams) => exec(&mut channels, &handler, &command, streams).await,
                 Connection::Attach(text, streams) => attach(&mut channels, text, streams).await,
@@ -334,7 +334,7 @@ pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Bo
     })
 }
 
-/// The close message of a regular end; without it a client assumes a broken connection.
+/// Returns the close message of a regular end; without it, a client assumes a broken connection.
 fn normal_end() -> Message {
     Message::Close(Some(CloseFrame {
         code: CloseCode::Normal,
@@ -342,7 +342,7 @@ fn normal_end() -> Message {
     }))
 }
 
-/// The client has disconnected or violated the protocol.
+/// Error: the client has disconnected or violated the protocol.
 struct Gone;
 
 /// A WebSocket with messages that begin with a channel number.
@@ -356,7 +356,7 @@ impl Channels {
         self.protocol.contains("base64")
     }
 
-    /// Sends bytes on a channel. An empty slice is a message, too.
+    /// Sends bytes on a channel. An empty slice is also sent as a message.
     async fn send(&mut self, channel: u8, bytes: &[u8]) -> Result<(), Gone> {
         let mut chunks = bytes.chunks(CHUNK_BYTES).peekable();
         let none: &[u8] = &[];
@@ -371,7 +371,7 @@ impl Channels {
         Ok(())
     }
 
-    /// The next message: its channel and bytes.
+    /// Returns the channel and the bytes of the next message.
     async fn receive(&mut self) -> Result<(u8, Bytes), Gone> {
         loop {
             let bytes: Bytes = match self.socket.next().await {
@@ -396,7 +396,7 @@ impl Channels {
     async fn end(&mut self, exit_code: i32) -> Result<(), Gone> {
         match (self.protocol.starts_with('v'), exit_code) {
             (true, _) => self.send(ERROR, exit::status(exit_code).as_bytes()).await,
-            // Before v4, only failed commands report their end, as text.
+            // Before v4, only failed commands report their exit code, as text.
             (false, 0) => Ok(()),
             (false, _) => self.send(ERROR, exit::failure(exit_code).as_bytes()).await,
         }
@@ -407,14 +407,14 @@ impl Channels {
     }
 }
 
-/// Closes the connection cleanly: waits for the client's closing message.
+/// Closes the connection cleanly: waits for the client's close message.
 async fn close(mut socket: WebSocketStream<Box<dyn Stream>>) {
     if socket.send(normal_end()).await.is_ok() {
         while let Some(Ok(_)) = socket.next().await {}
     }
 }
 
-/// Signals an established connection as kube-apiserver does: with an empty message on the first channel.
+/// Signals that the connection is established: as in kube-apiserver, with an empty message on the first channel.
 async fn open(channels: &mut Channels, streams: Streams) -> Result<(), Gone> {
     let first = match streams {
         Streams { stdout: true, .. } => STDOUT,
@@ -505,7 +505,7 @@ async fn forward(channels: &mut Channels, asked: &[u16], listening: &Listening) 
     }
 }
 
-/// `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key` (RFC 6455, 4.2.2).
+/// Computes `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key` (RFC 6455, 4.2.2).
 fn accept_key(key: &[u8]) -> String {
     let digest = Sha1::new()
         .chain_update(key)

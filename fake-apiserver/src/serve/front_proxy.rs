@@ -1,4 +1,4 @@
-//! The user that a proxy names in headers, after `requestHeaderAuthRequestHandler` of k8s.io/apiserver.
+//! The user in the headers of a front proxy, after `requestHeaderAuthRequestHandler` of k8s.io/apiserver.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use http::header::{HeaderMap, HeaderName};
 use crate::api::front_proxy::FrontProxy;
 use crate::api::user::UserInfo;
 
-/// Removes the user from the headers, and returns it; `None` if they do not name one.
+/// Removes the headers with the user, and returns the user; `None` if the user name is missing.
 pub(super) fn take_user(proxy: &FrontProxy, headers: &mut HeaderMap) -> Option<UserInfo> {
     let name = first(headers, &proxy.username_headers)?;
     let uid = first(headers, &proxy.uid_headers).unwrap_or_default();
@@ -38,13 +38,13 @@ fn extra(proxy: &FrontProxy, headers: &HeaderMap) -> BTreeMap<String, Vec<String
     extra
 }
 
-/// The rest of a header name after its prefix. Header names are in lower case.
+/// Returns the rest of a header name after the prefix of extra fields. Header names are in lower case.
 fn fact<'a>(proxy: &FrontProxy, header: &'a HeaderName) -> Option<&'a str> {
     let mut prefixes = proxy.extra_headers_prefix.iter();
     prefixes.find_map(|it| header.as_str().strip_prefix(it.to_ascii_lowercase().as_str()))
 }
 
-/// Returns the first header with a value.
+/// Returns the value of the first header that is present.
 fn first(headers: &HeaderMap, names: &[String]) -> Option<String> {
     let mut values = names.iter().filter_map(|name| headers.get(name)?.to_str().ok());
     values.find(|it| !it.is_empty()).map(str::to_owned)

@@ -30,7 +30,7 @@ pub(super) enum Transport {
 }
 
 impl ServeOptions {
-    /// Plain HTTP.
+    /// Serves plain HTTP.
     pub fn http() -> Self {
         Self {
             transport: Transport::Http,
@@ -38,7 +38,7 @@ impl ServeOptions {
         }
     }
 
-    /// HTTPS with a certificate authority that is created for this server.
+    /// Serves HTTPS with a certificate authority that is created for this server.
     #[cfg(feature = "tls")]
     pub fn tls() -> Self {
         Self {
@@ -47,8 +47,8 @@ impl ServeOptions {
         }
     }
 
-    /// Uses this certificate instead of one of the generated authority. Both arguments are PEM: the certificate with
-    /// its intermediate certificates, and its key. Plain HTTP ignores this option.
+    /// Uses this certificate instead of a generated one. Both arguments are PEM: the certificate with its intermediate
+    /// certificates, and its key. Plain HTTP ignores this option.
     #[cfg(feature = "tls")]
     pub fn certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         if let Transport::Https(tls) = &mut self.transport {
@@ -67,7 +67,7 @@ impl ServeOptions {
         self
     }
 
-    /// Accepts users named in headers by proxies with a certificate of these authorities. Certificates of these
+    /// Accepts users in the headers of proxies with a certificate of these authorities. Certificates of these
     /// authorities do not authenticate users. Plain HTTP ignores this option.
     #[cfg(feature = "tls")]
     pub fn front_proxy(mut self, proxy: FrontProxy) -> Self {
@@ -79,8 +79,9 @@ impl ServeOptions {
 
     /// Accepts requests with one of these values of `Host`, in addition to loopback names and the address that the
     /// server listens on. A name that begins with `*.` matches all subdomains, `*` every host. Other requests are
-    /// refused with 403, because a web page can reach a server on its user's machine through its own DNS name (DNS
-    /// rebinding). A server that listens on all addresses accepts every address, since DNS rebinding needs a name.
+    /// refused with 403, because a web page could otherwise reach a server on its user's machine through a DNS name of
+    /// its own (DNS rebinding). A server that listens on all addresses accepts every address, since DNS rebinding needs
+    /// a name.
     pub fn accept_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hosts.extend(hosts.into_iter().map(Into::into));
         self

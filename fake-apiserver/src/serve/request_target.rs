@@ -1,5 +1,5 @@
-//! `EscapedTargets`: the bytes of a connection, with percent-encoding for characters in a request's target that Go
-//! accepts and hyper refuses. `curl 'host/api/v1/pods?labelSelector=n>5'` sends such a target.
+//! `EscapedTargets`: a stream that percent-encodes characters in request targets that Go accepts and hyper refuses.
+//! `curl 'host/api/v1/pods?labelSelector=n>5'` sends such a target.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// The characters that are escaped. In paths and queries they have the same meaning with and without escapes.
 const ESCAPED: &[u8] = b"\"<>\\^`|";
 
-/// Number of bytes at the start of a request in which its line must end to be escaped.
+/// Number of bytes within which a request line must end to be escaped.
 const START: usize = 4096;
 
 /// Wraps the stream of a connection.
@@ -19,7 +19,7 @@ pub(super) struct EscapedTargets<S> {
     stream: S,
     /// Set if the next bytes may begin a request: at the start, and after each write.
     is_at_start: bool,
-    /// Bytes of the start of a request that had no room in the reader's buffer.
+    /// Bytes of the start of a request that did not fit into the reader's buffer.
     rest: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ impl<S> EscapedTargets<S> {
         }
     }
 
-    /// Moves bytes of the rest into a buffer, and frees their memory with the last of them.
+    /// Moves bytes of the rest into a buffer, and frees the rest when it is empty.
     fn fill(&mut self, buffer: &mut ReadBuf<'_>) {
         let count = self.rest.len().min(buffer.remaining());
         buffer.put_slice(&self.rest[..count]);
@@ -99,7 +99,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for EscapedTargets<S> {
     }
 }
 
-/// Returns the bytes with an escaped target if they begin with the request line of HTTP/1 and its target needs escapes.
+/// Returns the bytes with an escaped target if they begin with an HTTP/1 request line and its target needs escapes.
 fn escaped(read: &[u8]) -> Option<Vec<u8>> {
     let end = read.iter().position(|it| *it == b'\n')?;
     let mut parts = read[..end].splitn(3, |it| *it == b' ');

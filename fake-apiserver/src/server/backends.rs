@@ -1,4 +1,4 @@
-//! Calls of aggregated API servers: requests that are passed on, and checks of their availability.
+//! Aggregated API servers: passes requests on to them, and checks their availability.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,10 +19,10 @@ use crate::tasks::TaskGroup;
 /// Time limit of a call that checks a server, as in `AvailableConditionController`.
 const CALL_BOUND: Duration = Duration::from_secs(5);
 
-/// Times between two calls of an unavailable server: they double from the first to the last one.
+/// First and last interval between two calls of an unavailable server; it doubles with each call.
 const RETRIES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
 
-/// The servers that the routes lead to.
+/// Aggregated API servers that have a route.
 #[derive(Debug)]
 pub(super) struct Backends(pub(super) Routes);
 
@@ -51,7 +51,7 @@ pub(super) fn check_remote(endpoints: &Arc<Endpoints>, routes: &Routes, group: &
     });
 }
 
-/// Held by the task. When its runtime ends, the next APIService starts another task.
+/// Held by the task while it runs. When its runtime ends, the next APIService starts another task.
 struct Running(Arc<AtomicBool>);
 
 impl Drop for Running {
@@ -81,7 +81,7 @@ async fn check(endpoints: Weak<Endpoints>, routes: Routes, _running: Running) {
                 unavailable.push(name);
             }
         }
-        // A signal that was sent in the meantime is stored until it is awaited.
+        // A signal that is sent in the meantime is kept until it is awaited.
         let checks = Arc::clone(&server.registry.remote_checks);
         drop(server);
         match unavailable.is_empty() {
@@ -92,7 +92,7 @@ async fn check(endpoints: Weak<Endpoints>, routes: Routes, _running: Running) {
     }
 }
 
-/// Returns `true` if the server of an APIService is at an address, where it may start at any time.
+/// Returns `true` if the server of an APIService is at an address, which may become available at any time.
 fn is_at_an_address(server: &Endpoints, routes: &Routes, name: &str) -> bool {
     let (version, group) = name.split_once('.').unwrap_or_default();
     let remote = server.registry.reader.remote_server(group, version);

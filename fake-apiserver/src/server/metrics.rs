@@ -1,4 +1,4 @@
-//! The API of metrics, which this server's autoscaler stands for: an aggregated API server in this process.
+//! The metrics API: an aggregated API server in this process that replaces metrics-server.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -16,10 +16,10 @@ use crate::workers::{Kubelet, metrics_server};
 /// The Service of metrics-server.
 const HOST: &str = "metrics-server.kube-system.svc";
 
-/// Priorities of the APIService in the manifests of metrics-server.
+/// `groupPriorityMinimum` and `versionPriority` of the APIService in the manifests of metrics-server.
 const PRIORITIES: (i64, i64) = (100, 100);
 
-/// Serves `metrics.k8s.io`, unless an APIService names a server for it.
+/// Serves `metrics.k8s.io`, unless an APIService refers to another server for it.
 pub(super) fn serve(endpoints: &Arc<Endpoints>, kubelet: &Kubelet, routes: &Routes) {
     let (server, kubelet) = (Arc::downgrade(endpoints), kubelet.clone());
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -1,4 +1,4 @@
-//! Objects in storage that cannot be decoded, which only a bug of the server could cause.
+//! Objects in storage that cannot be decoded. Only a bug in the server could cause them.
 
 use bytes::Bytes;
 use http::Request;
@@ -9,7 +9,7 @@ use crate::storage::{Body, Key};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps/a";
 
-/// A server with a ConfigMap stored as truncated JSON.
+/// Returns a server with a ConfigMap stored as truncated JSON.
 fn server() -> ApiServer {
     let server = ApiServer::start();
     let body = Body {

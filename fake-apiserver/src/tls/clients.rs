@@ -1,4 +1,4 @@
-//! `Clients`: verifies client certificates: certificates of users, and certificates of proxies that name the user.
+//! `Clients`: verifies the client certificates of users and of front proxies.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::api::user::UserInfo;
 pub(crate) struct Peer {
     /// The user, if an authority of users signed the certificate.
     pub(crate) user: Option<Arc<UserInfo>>,
-    /// Set if it is a proxy that may name the user.
+    /// Set if the client is a front proxy, which may set the user in headers.
     pub(crate) proxy: Option<Arc<FrontProxy>>,
     /// Set if a certificate was sent that does not identify a user.
     pub(crate) is_unknown: bool,
@@ -65,8 +65,8 @@ impl Clients {
     }
 }
 
-/// The handshake has verified that the client has the key of the certificate. This verifies the authority and the
-/// validity period.
+/// Verifies the authority and the validity period of a certificate. The handshake has already verified that the client
+/// has its key.
 fn is_believed(
     verifier: &dyn ClientCertVerifier,
     certificate: &CertificateDer<'_>,
@@ -89,7 +89,7 @@ pub(super) fn verifier(
 }
 
 /// Accepts any certificate in the handshake, like Go's `tls.RequestClientCert`. A request with a certificate that is
-/// expired or from another authority is answered 401, unless a token names its user.
+/// expired or from another authority is answered 401, unless a token authenticates it.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) Arc<dyn ClientCertVerifier>);
 

@@ -22,7 +22,8 @@ use crate::api::token::TokenSigner;
 
 /// The keys of ServiceAccounts' tokens.
 ///
-/// Tokens are signed with RS256, ES256 or ES384, by the type of the key, and `/openid/v1/jwks` shows the public keys.
+/// Tokens are signed with RS256, ES256 or ES384, depending on the type of the key, and `/openid/v1/jwks` contains the
+/// public keys.
 ///
 /// ```
 /// use fake_apiserver::{ApiServer, ServiceAccountKeys};
@@ -38,7 +39,7 @@ use crate::api::token::TokenSigner;
 #[derive(Debug)]
 pub struct ServiceAccountKeys {
     signer: Arc<dyn SigningKey>,
-    /// The signer's public key first.
+    /// Public keys, beginning with the signer's.
     public: Vec<PublicKey>,
 }
 
@@ -71,13 +72,14 @@ impl std::fmt::Debug for PublicKey {
 }
 
 impl ServiceAccountKeys {
-    /// A new key for ES256, drawn from the system's randomness.
+    /// Creates a new key for ES256, drawn from the system's randomness.
     pub fn generate() -> io::Result<Self> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         Self::of(&PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())))
     }
 
-    /// The first private key in `pem` signs: PKCS #8, PKCS #1 or SEC 1; RSA, P-256 or P-384.
+    /// Reads the key that signs tokens: the first private key in `pem`, as PKCS #8, PKCS #1 or SEC 1 (RSA, P-256 or
+    /// P-384).
     pub fn from_pem(pem: &[u8]) -> io::Result<Self> {
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|err| invalid(&format!("no private key: {err:?}")))?;
         Self::of(&key)
@@ -163,7 +165,7 @@ impl TokenSigner for ServiceAccountKeys {
 }
 
 impl PublicKey {
-    /// The key of a `SubjectPublicKeyInfo`.
+    /// Parses the key in a `SubjectPublicKeyInfo`.
     fn of(der: &[u8]) -> io::Result<Self> {
         Self::parse(der).ok_or_else(|| invalid("the public key is neither RSA, P-256 nor P-384"))
     }
@@ -200,7 +202,7 @@ impl PublicKey {
         matches!(verified, Some(Ok(())))
     }
 
-    /// The key in the format of RFC 7517.
+    /// Returns the key in the format of RFC 7517.
     fn to_jwk(&self) -> Option<Value> {
         let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let mut key = match self.algorithm.curve() {
@@ -239,7 +241,7 @@ impl Algorithm {
         }
     }
 
-    /// The curve, and the size of a coordinate in bytes.
+    /// Returns the curve, and the size of a coordinate in bytes.
     fn curve(self) -> Option<(&'static str, usize)> {
         match self {
             Self::Rs256 => None,
@@ -248,7 +250,7 @@ impl Algorithm {
         }
     }
 
-    /// Converts a signature to the form in tokens: the two numbers of ECDSA in sequence (RFC 7518, 3.4).
+    /// Converts a signature to the form in tokens: for ECDSA the concatenation of both numbers (RFC 7518, 3.4).
     fn to_jose(self, signature: Vec<u8>) -> Option<Vec<u8>> {
         let Some((_, size)) = self.curve() else {
             return Some(signature);
@@ -264,7 +266,7 @@ impl Algorithm {
         Some(both)
     }
 
-    /// The same in ring's format.
+    /// Converts a signature in a token to the format that ring verifies.
     fn to_der(self, signature: &[u8]) -> Option<Vec<u8>> {
         let Some((_, size)) = self.curve() else {
             return Some(signature.to_vec());
@@ -281,9 +283,9 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// A private key for P-256 in SEC 1, for clients that do not support PKCS #8, such as fabric8.
+/// Converts a private key for P-256 to SEC 1, for clients that do not support PKCS #8, such as fabric8.
 ///
-/// `pkcs8` is the `PrivateKeyInfo` that ring writes; `None` if it has another format.
+/// `pkcs8` is a `PrivateKeyInfo` as written by ring; `None` for other formats.
 pub(super) fn sec1(pkcs8: &[u8]) -> Option<Vec<u8>> {
     const PARAMETERS: u8 = 0xa0;
     const PUBLIC_KEY: u8 = 0xa1;
@@ -311,7 +313,7 @@ pub(super) fn sec1(pkcs8: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// 2,048 bits, generated for this test.
+    /// An RSA key of 2,048 bits, generated for this test.
     const RSA: &str = include_str!("../../tests/data/rsa.pem");
 
     fn rsa() -> ServiceAccountKeys {

@@ -3,15 +3,15 @@
 use super::der::{SEQUENCE, SET, any_element, element};
 use crate::api::user::UserInfo;
 
-/// `version`, which certificates of version 1 omit.
+/// Tag of `version`, which is absent from certificates of version 1.
 const VERSION: u8 = 0xa0;
 
-/// 2.5.4.3
+/// OID 2.5.4.3
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
-/// 2.5.4.10
+/// OID 2.5.4.10
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
-/// The user of a verified certificate (DER); `None` without a CN.
+/// Returns the user of a verified certificate (DER); `None` without a CN.
 pub(super) fn user(certificate: &[u8]) -> Option<UserInfo> {
     let mut user = UserInfo::default();
     let mut names = subject(certificate)?;
@@ -33,19 +33,19 @@ pub(super) fn user(certificate: &[u8]) -> Option<UserInfo> {
     (!user.name.is_empty()).then_some(user)
 }
 
-/// The names within `subject` of `tbsCertificate`.
+/// Returns the names within `subject` of `tbsCertificate`.
 fn subject(certificate: &[u8]) -> Option<&[u8]> {
     Some(element(from_subject(certificate)?, SEQUENCE)?.0)
 }
 
-/// `subjectPublicKeyInfo` of a certificate, tag and length included.
+/// Returns `subjectPublicKeyInfo` of a certificate, including tag and length.
 pub(super) fn public_key(certificate: &[u8]) -> Option<&[u8]> {
     let (_, _, key) = any_element(from_subject(certificate)?)?;
     let (_, rest) = element(key, SEQUENCE)?;
     Some(&key[..key.len() - rest.len()])
 }
 
-/// `tbsCertificate` from its `subject` on (RFC 5280, 4.1).
+/// Returns the rest of `tbsCertificate` from `subject` on (RFC 5280, 4.1).
 fn from_subject(certificate: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = element(certificate, SEQUENCE)?;
     let (mut fields, _) = element(certificate, SEQUENCE)?;

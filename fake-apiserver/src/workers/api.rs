@@ -26,14 +26,14 @@ use crate::storage::{Key, KeyRange, Stored};
 
 /// The server that the workers belong to.
 pub(crate) trait Host: Send + Sync {
-    /// Its state.
+    /// Returns the server's state.
     fn registry(&self) -> &Registry;
 
-    /// Answers a request in the same way as a client's request.
+    /// Answers a request like a request from a client.
     fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>>;
 }
 
-/// The resources by their names in storage, in the stored version.
+/// The resources by their names in storage, in their stored version.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     scheme: Arc<Scheme>,
@@ -96,7 +96,7 @@ pub(crate) struct RequestFailure {
 }
 
 impl RequestFailure {
-    /// Creates a failure that is retried, without a failed request.
+    /// Creates a failure that was not caused by a failed request, but is also retried.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -126,34 +126,34 @@ impl RequestFailure {
         self.code == 409 && self.reason == "Conflict"
     }
 
-    /// Returns `true` if the object exists already.
+    /// Returns `true` if the object already exists.
     pub(crate) fn is_already_exists(&self) -> bool {
         self.code == 409 && self.reason == "AlreadyExists"
     }
 
-    /// Returns `true` if the namespace is terminating, so that nothing can be created in it.
+    /// Returns `true` if the namespace is terminating and therefore accepts no new objects.
     pub(crate) fn is_namespace_terminating(&self) -> bool {
         self.code == 403 && self.details.causes.iter().any(|it| it.reason == "NamespaceTerminating")
     }
 }
 
 impl<'a> Api<'a> {
-    /// The clock and the random numbers.
+    /// Returns the clock and the random numbers.
     pub(crate) fn entropy(&self) -> &'a Entropy {
         &self.host.registry().reader.entropy
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     pub(crate) fn now(&self) -> Timestamp {
         self.entropy().now()
     }
 
-    /// The version of Kubernetes that the server serves.
+    /// Returns the version of Kubernetes that the server serves.
     pub(crate) fn version(&self) -> KubernetesVersion {
         self.rows.scheme.version
     }
 
-    /// The served resources.
+    /// Returns the served resources.
     pub(crate) fn scheme(&self) -> &'a Scheme {
         &self.rows.scheme
     }
@@ -163,40 +163,40 @@ impl<'a> Api<'a> {
         self.host.registry().access.tokens.sign(claims)
     }
 
-    /// Every stored resource, by its name in storage.
+    /// Returns all stored resources, by their names in storage.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &'a Arc<Row>> {
         self.rows.by_name.values()
     }
 
-    /// A resource by its name in storage.
+    /// Returns a resource by its name in storage.
     pub(crate) fn resource(&self, resource: &str) -> Option<&'a Arc<Row>> {
         self.rows.get(resource)
     }
 
-    /// The served resource of a kind in a version.
+    /// Returns the served resource of a kind in a version.
     pub(crate) fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
         self.rows.scheme.lookup_kind(api_version, kind)
     }
 
-    /// An object in its stored form.
+    /// Returns an object in its stored form.
     pub(crate) fn stored(&self, resource: &str, key: &Key) -> Option<Arc<Stored>> {
         self.host.registry().reader.store.get(resource, key)
     }
 
-    /// An object.
+    /// Returns a decoded object.
     pub(crate) fn get(&self, resource: &str, key: &Key) -> Option<Object> {
         let row = self.rows.get(resource)?;
         Some(codec::decode(row, &*self.stored(resource, key)?))
     }
 
-    /// The objects in their stored form, in the order of a list; `namespace` is empty for all namespaces.
+    /// Returns the objects in their stored form, in the order of a list. An empty `namespace` selects all namespaces.
     pub(crate) fn list_stored(&self, resource: &str, namespace: &str) -> Vec<Arc<Stored>> {
         let range = KeyRange::of((!namespace.is_empty()).then_some(namespace));
         let snapshot = self.host.registry().reader.store.snapshot(resource);
         snapshot.range(&range).cloned().collect()
     }
 
-    /// The objects, in the order of a list; `namespace` is empty for all namespaces.
+    /// Returns the objects, in the order of a list. An empty `namespace` selects all namespaces.
     pub(crate) fn list(&self, resource: &str, namespace: &str) -> Vec<Object> {
         let Some(row) = self.rows.get(resource) else {
             return Vec::new();
@@ -205,7 +205,7 @@ impl<'a> Api<'a> {
         stored.iter().map(|it| codec::decode(row, it)).collect()
     }
 
-    /// POST; returns the object as stored. `namespace` is empty for cluster-scoped objects.
+    /// Sends a POST; returns the object as stored. `namespace` is empty for cluster-scoped objects.
     pub(crate) async fn create(
         &self,
         resource: &str,
@@ -219,8 +219,8 @@ impl<'a> Api<'a> {
         read(&body)
     }
 
-    /// PUT of an object, or of a subresource such as `status`; `subresource` is empty for the object itself. The
-    /// object's resourceVersion, if it has one, is a precondition.
+    /// Sends a PUT of an object, or of a subresource such as `status`; `subresource` is empty for the object itself. If
+    /// the object has a resourceVersion, it is a precondition.
     pub(crate) async fn update(
         &self,
         resource: &str,
@@ -235,7 +235,7 @@ impl<'a> Api<'a> {
         read(&body)
     }
 
-    /// PATCH of an object, or of a subresource; `subresource` is empty for the object itself.
+    /// Sends a PATCH of an object or a subresource; `subresource` is empty for the object itself.
     pub(crate) async fn patch(
         &self,
         resource: &str,
@@ -255,7 +255,7 @@ impl<'a> Api<'a> {
         read(&body)
     }
 
-    /// DELETE with options and preconditions.
+    /// Sends a DELETE with options and preconditions.
     pub(crate) async fn delete(
         &self,
         resource: &str,
@@ -269,7 +269,7 @@ impl<'a> Api<'a> {
         Ok(())
     }
 
-    /// DELETE of all objects of a namespace.
+    /// Sends a DELETE of all objects in a namespace.
     pub(crate) async fn delete_collection(
         &self,
         resource: &str,
@@ -283,7 +283,7 @@ impl<'a> Api<'a> {
         Ok(())
     }
 
-    /// Sends any request, and returns the body of the answer.
+    /// Sends a request, and returns the body of the answer.
     pub(crate) async fn request(
         &self,
         method: Method,
@@ -326,7 +326,7 @@ impl<'a> Api<'a> {
         }
         let _ = write!(path, "/{}", row.info.resource);
         for part in [name, subresource].into_iter().filter(|it| !it.is_empty()) {
-            // Names of RBAC objects may contain anything except slashes and percent signs.
+            // Names of RBAC objects may contain all characters except slashes and percent signs.
             let part = percent_encoding::utf8_percent_encode(part, percent_encoding::NON_ALPHANUMERIC);
             let _ = write!(path, "/{part}");
         }

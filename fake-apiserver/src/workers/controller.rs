@@ -1,4 +1,4 @@
-//! `Controller`: the interface of a worker to the pump, with its queue.
+//! `Controller`: the interface between a worker and the pump. Each controller has a queue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use super::identity::Identity;
 use super::observed::Observed;
 use super::queue::WorkQueue;
 
-/// A controller of a worker: it observes changes, collects keys, and then syncs each of them. See the [module](super)
+/// A controller of a worker: it observes changes, enqueues keys, and then syncs each of them. See the [module](super)
 /// for an example.
 ///
-/// It is level-triggered: its memory can be rebuilt from the objects, so that a relist (after `ApiServer::restore`, or
-/// when the log was compacted) and a fork lose only delays.
+/// It is level-triggered: its memory can be rebuilt from the objects, so that only delays are lost by a fork or a
+/// relist (after `ApiServer::restore`, or when the log was compacted).
 pub(crate) trait Controller: Send + 'static {
-    /// Key of the work; a key is synced at most once at a time.
+    /// Key of an object to sync; a key is synced at most once at a time.
     type Key: Clone + Ord + fmt::Debug + Send + Sync + 'static;
 
-    /// Returns the sender of its requests.
+    /// Returns the user and the client name of its requests.
     fn identity(&self) -> Identity;
 
-    /// Returns the resources it observes.
+    /// Returns the resources that it observes.
     fn follows(&self) -> Follows;
 
-    /// Clears the memory. Afterwards all objects are observed again as new ones.
+    /// Clears the memory. Afterwards all objects are observed again as if they were new.
     fn reset(&mut self) {}
 
-    /// Observes a change, in the order of revisions. It only adds keys to the queue.
+    /// Observes a change, in the order of revisions. It must only add keys to the queue.
     fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Self::Key>);
 
-    /// Observes that the served resources have changed.
+    /// Called when the served resources have changed.
     fn served_changed(&mut self, queue: &mut WorkQueue<Self::Key>) {
         let _ = queue;
     }
 
-    /// Called before each turn, to enqueue keys for changes other than changes of objects, such as a new script of
+    /// Called before each turn, to enqueue keys after changes that are not changes of objects, such as a new script of
     /// Pods.
     fn poked(&mut self, queue: &mut WorkQueue<Self::Key>) {
         let _ = queue;
     }
 
-    /// Reconciles one key. Every change so far has been observed. A failure is retried after 5 ms, 10 ms, and so on
+    /// Reconciles a key. All changes so far have been observed. A failed key is retried after 5 ms, 10 ms, and so on
     /// (see [`WorkQueue`]).
     fn sync(
         &mut self,
@@ -64,20 +64,20 @@ pub(crate) enum Follows {
 /// Context of a controller while it syncs a key.
 #[derive(Debug)]
 pub(crate) struct Context<'a, K> {
-    /// The cluster.
+    /// Access to the cluster.
     pub(crate) api: Api<'a>,
     /// The controller's queue, for adding keys again.
     pub(crate) queue: &'a mut WorkQueue<K>,
 }
 
-/// A controller with its queue, with the type of its keys erased.
+/// A controller with its queue, independent of the type of its keys.
 pub(crate) trait Lane: Send {
     fn reset(&mut self);
     fn observe(&mut self, change: &Observed<'_>);
     fn served_changed(&mut self);
-    /// Returns `true` if there is work now.
+    /// Returns `true` if a key is ready.
     fn is_ready(&mut self) -> bool;
-    /// Returns the time of the next work.
+    /// Returns the time at which the next delayed key is due.
     fn next_due(&self) -> Option<Instant>;
     /// Syncs the next key.
     fn run_one<'a>(&'a mut self, host: &'a Arc<dyn Host>, rows: &'a Rows) -> BoxFuture<'a, ()>;

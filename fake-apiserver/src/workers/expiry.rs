@@ -27,7 +27,7 @@ pub(crate) fn expire_events(host: &Arc<dyn Host>, group: &TaskGroup) {
     });
 }
 
-/// Held by the task that removes Events. When its runtime ends, the next Event starts another task.
+/// Held by the task while it removes Events. When its runtime ends, the next Event starts another task.
 struct Kept(Arc<AtomicBool>);
 
 impl Drop for Kept {
@@ -48,7 +48,7 @@ async fn keep(host: Weak<dyn Host>, _kept: Kept) {
             let Some(host) = host.upgrade() else { return };
             host.registry().expire_events()
         };
-        // A signal that was sent in the meantime is stored until it is awaited.
+        // A signal that is sent in the meantime is kept until it is awaited.
         let signalled = pin!(changed.notified());
         match next {
             Some(end) => _ = select(signalled, pin!(sleep_until(end))).await,

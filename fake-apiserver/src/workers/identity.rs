@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use crate::api::user::UserInfo;
 
-/// Identity of a controller towards the server.
+/// Identity of a controller in its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// The name of the worker, by which the journal marks its requests.
+    /// The name of the worker, with which the journal marks its requests.
     pub(crate) worker: &'static str,
-    /// The user.
+    /// The user of the requests.
     pub(crate) user: Arc<UserInfo>,
     /// `User-Agent`; the part before the first slash is the manager of the written fields.
     pub(crate) user_agent: String,
 }
 
 impl Identity {
-    /// A controller of kube-controller-manager, with its own service account in `kube-system`.
+    /// Returns the identity of a controller in kube-controller-manager, with its own service account in `kube-system`.
     pub(crate) fn controller(name: &'static str) -> Self {
         let user = UserInfo::service_account("kube-system", name);
         Self {
@@ -26,7 +26,8 @@ impl Identity {
         }
     }
 
-    /// Another component, such as `kubelet` with the user `system:node:node-1` in the group `system:nodes`.
+    /// Returns the identity of another component, such as `kubelet` with the user `system:node:node-1` in the group
+    /// `system:nodes`.
     pub(crate) fn component(name: &'static str, user: impl Into<String>, groups: &[&str]) -> Self {
         Self {
             worker: name,

@@ -16,7 +16,7 @@ pub(crate) struct Meta {
     pub(crate) deletion_timestamp: Option<String>,
 }
 
-/// One item of `metadata.ownerReferences`.
+/// An item of `metadata.ownerReferences`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct OwnerReference {
@@ -37,7 +37,7 @@ pub(crate) struct OwnerReference {
 }
 
 impl Meta {
-    /// Reads it from the stored bytes, which begin within `metadata` (see `storage::Body`).
+    /// Reads the metadata from the stored bytes, which begin within `metadata` (see `storage::Body`).
     pub(crate) fn of(stored: &Stored) -> Self {
         let bytes = &stored.body.bytes;
         let mut text = Vec::with_capacity(bytes.len() + 1);

@@ -1,17 +1,17 @@
-//! Controllers of kube-controller-manager that run on request. They read storage as informers do, and write through
+//! Controllers of kube-controller-manager that run on request. They read storage like informers, and write through
 //! requests. Apart from requests, they do not depend on HTTP.
 //!
 //! # How it works
 //!
-//! One task, the `pump`, follows the logs of all resources with one cursor. It passes each change to every worker in
+//! A single task, the `pump`, reads the logs of all resources with one cursor. It passes each change to every worker in
 //! the order of revisions ([`Controller::observe`]). Then the workers take turns, in the order of [`Worker`], and each
 //! syncs one key ([`Controller::sync`]). Before every turn the pump passes on the changes since the previous one, so
-//! that a `sync` reads a state that has been fully observed. With a paused clock and one thread a run is a function of
-//! the seed. When no key is ready, the pump sleeps until the next commit or the next delayed key.
+//! that a `sync` reads a state that has been fully observed. With a paused clock and a single thread, a run only
+//! depends on the seed. When no key is ready, the pump sleeps until the next commit or the next delayed key.
 //!
-//! A worker adds a delayed key to its [`WorkQueue`] to be called again; a failed key is retried after 5 ms, 10 ms and
-//! so on up to 1000 s. The memory of a worker must be derivable from the objects: after `ApiServer::restore`, in a
-//! fork, and after the log was cut, the worker is [reset](Controller::reset) and observes every object as a new one.
+//! To be called again later, a worker adds a delayed key to its [`WorkQueue`]; a failed key is retried after 5 ms, 10
+//! ms and so on up to 1000 s. The memory of a worker must be derivable from the objects: after `ApiServer::restore`, in
+//! a fork, and after the log was cut, the worker is [reset](Controller::reset) and observes every object as a new one.
 //!
 //! # A controller
 //!
@@ -49,8 +49,8 @@
 //! }
 //! ```
 //!
-//! Its file defines a [`WorkerRow`], `const ROW: WorkerRow = WorkerRow::alone::<Labeller>("labeller")`, which the list
-//! in `worker.rs` names.
+//! Its file defines a [`WorkerRow`], `const ROW: WorkerRow = WorkerRow::alone::<Labeller>("labeller")`, which is added
+//! to the list in `worker.rs`.
 
 mod api;
 mod controller;

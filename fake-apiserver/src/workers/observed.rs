@@ -9,17 +9,17 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::{Key, Stored};
 
-/// An object was created, changed or removed. After a relist each object is observed as if it had just been created.
+/// An object was created, changed or removed. After a relist, each object is observed as if it had just been created.
 ///
-/// The objects are decoded at the first access, once for all workers.
+/// The objects are decoded on the first access, once for all workers.
 #[derive(Debug)]
 pub(crate) struct Observed<'a> {
     /// The resource's name in storage: `pods`, `apps/replicasets`.
     pub(crate) resource: &'a Arc<str>,
     row: Option<&'a Arc<Row>>,
-    /// The object before; `None` if it is new.
+    /// The object before the change; `None` if it is new.
     pub(crate) old: Option<&'a Arc<Stored>>,
-    /// The object after; `None` if it was removed.
+    /// The object after the change; `None` if it was removed.
     pub(crate) new: Option<&'a Arc<Stored>>,
     new_object: OnceCell<Option<Object>>,
     meta: OnceCell<Meta>,
@@ -42,7 +42,7 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// The current object, or its last state.
+    /// Returns the current object, or its last state.
     pub(crate) fn latest(&self) -> Option<&'a Arc<Stored>> {
         self.new.or(self.old)
     }
@@ -57,18 +57,18 @@ impl<'a> Observed<'a> {
         self.new.is_none()
     }
 
-    /// The resource in the stored version; `None` if it is no longer served.
+    /// Returns the resource in the stored version; `None` if it is not served any more.
     pub(crate) fn row(&self) -> Option<&'a Arc<Row>> {
         self.row
     }
 
-    /// The object after the change, decoded; `None` if it was deleted or if its resource is not served any more.
+    /// Returns the decoded object after the change; `None` if it was deleted or if its resource is not served any more.
     pub(crate) fn new_object(&self) -> Option<&Object> {
         let decode = || Some(codec::decode(self.row?, self.new?));
         self.new_object.get_or_init(decode).as_ref()
     }
 
-    /// Owners, finalizers and deletion state of the current object or its last state; cheaper than decoding it.
+    /// Returns owners, finalizers and deletion state of the current object or its last state, without decoding it.
     pub(crate) fn meta(&self) -> &Meta {
         self.meta
             .get_or_init(|| self.latest().map(|it| Meta::of(it)).unwrap_or_default())

@@ -1,5 +1,5 @@
-//! The controller of the status of ValidatingAdmissionPolicies: checks the types of their expressions, like
-//! `pkg/controller/validatingadmissionpolicystatus`.
+//! The controller of the status of ValidatingAdmissionPolicies, after `pkg/controller/validatingadmissionpolicystatus`:
+//! checks the types of their expressions.
 
 use http::Method;
 
@@ -17,7 +17,7 @@ const POLICIES: &str = "admissionregistration.k8s.io/validatingadmissionpolicies
 /// The name of the controller, its service account, and the manager of the fields that it applies.
 const NAME: &str = "validatingadmissionpolicy-status-controller";
 
-/// Checks each policy once for each generation. A change of the kinds that a policy matches does not repeat the check.
+/// Checks each policy once per generation. A change of the kinds that a policy matches does not repeat the check.
 #[derive(Debug, Default)]
 pub(super) struct PolicyStatus;
 

@@ -1,5 +1,5 @@
-//! The pump: the only task of the workers. It passes changes to them in the order of revisions, and lets each in turn
-//! sync one key.
+//! The pump: the only task of the workers. It passes changes to all workers in the order of revisions, and lets each of
+//! them in turn sync a key.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use super::controller::Lane;
 use super::observed::Observed;
 use crate::storage::{KeyRange, Revision, Store};
 
-/// Runs all workers of a server. While the queues are empty it holds neither a reference to the server nor a timer.
+/// Runs all workers of a server. While the queues are empty it has neither a reference to the server nor a timer.
 pub(super) struct Pump {
     host: Weak<dyn Host>,
     store: Arc<Store>,
@@ -22,7 +22,7 @@ pub(super) struct Pump {
     /// The workers, in the order in which they observe changes and take their turns.
     lanes: Vec<Box<dyn Lane>>,
     rows: Rows,
-    /// Position up to which everything has been observed; `None` before the first list.
+    /// Position up to which all changes have been observed; `None` before the first list.
     cursor: Option<(u64, Revision)>,
 }
 
@@ -44,7 +44,7 @@ impl Pump {
     pub(super) async fn run(mut self) {
         let (committed, definitions_changed) = (Arc::clone(&self.committed), Arc::clone(&self.definitions_changed));
         loop {
-            // Registers before it reads, so that no commit is missed.
+            // Registers before reading, so that no commit is missed.
             let (commit, definition) = (pin!(committed.notified()), pin!(definitions_changed.notified()));
             let changed = select(commit, definition);
             {
@@ -59,7 +59,7 @@ impl Pump {
         }
     }
 
-    /// Lets every worker sync one key, and observe the changes in between; returns `false` if all queues are empty.
+    /// Lets every worker sync a key, and observe the changes in between. Returns `false` if all queues are empty.
     async fn turn(&mut self, host: &Arc<dyn Host>) -> bool {
         let mut worked = false;
         for index in 0..self.lanes.len() {
@@ -68,7 +68,7 @@ impl Pump {
             if lane.is_ready() {
                 worked = true;
                 lane.run_one(host, &self.rows).await;
-                // Clients get a turn, too.
+                // Lets clients run, too.
                 tokio::task::yield_now().await;
             }
         }

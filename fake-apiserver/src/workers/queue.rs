@@ -12,9 +12,9 @@ const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRY_MOST: Duration = Duration::from_secs(1000);
 
 /// Queue of keys. A waiting key that is added again keeps its place; a key that is added while it is being processed is
-/// processed again. The queue has at most one entry for each key, so the number of objects is its bound.
+/// processed again. The queue has at most one entry for each key, so its size is limited by the number of objects.
 ///
-/// Delays use tokio's time. The timer is off while the queue is empty.
+/// Delays use tokio's clock. The timer is off while the queue is empty.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<K> {
     ready: VecDeque<K>,
@@ -81,14 +81,14 @@ impl<K: Clone + Ord> WorkQueue<K> {
         self.failures.remove(key);
     }
 
-    /// Takes the next key.
+    /// Takes the next ready key.
     pub(super) fn pop(&mut self) -> Option<K> {
         let key = self.ready.pop_front()?;
         self.queued.remove(&key);
         Some(key)
     }
 
-    /// Moves the delayed keys that are due to the ready ones; returns `true` if a key is ready.
+    /// Moves the delayed keys that are due to the ready keys. Returns `true` if a key is ready.
     pub(super) fn is_ready(&mut self) -> bool {
         while let Some(entry) = self.delayed.first_entry() {
             if entry.key().0 > Instant::now() {

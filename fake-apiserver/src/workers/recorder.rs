@@ -7,16 +7,16 @@ use crate::storage::Key;
 /// Namespace of the Events of cluster-scoped objects.
 const CLUSTER_EVENTS: &str = "default";
 
-/// The object of an Event.
+/// The object that an Event refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Regarding<'a> {
-    /// Its group and version.
+    /// Group and version of the object.
     pub(crate) api_version: &'a str,
-    /// Its kind.
+    /// Kind of the object.
     pub(crate) kind: &'a str,
     /// Key of the object.
     pub(crate) key: &'a Key,
-    /// Its uid.
+    /// UID of the object.
     pub(crate) uid: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! `WorkerRow`: the facts about a worker that the server needs, defined in the worker's own file.
+//! `WorkerRow`: the definition of a worker, which each worker's file contains.
 
 use super::controller::{Controller, Lane, Runner};
 use super::workloads::WorkloadController;
@@ -9,30 +9,30 @@ pub(crate) struct WorkerRow {
     pub(crate) runs: Runs,
 }
 
-/// The way in which a worker runs.
+/// The way in which a worker is run.
 pub(crate) enum Runs {
-    /// Runs in the registry as part of each write; nothing is started.
+    /// By the registry as part of each write; nothing is started.
     InWrites,
     /// As a [`Controller`] with its own queue.
     Alone(fn() -> Box<dyn Lane>),
-    /// As controllers of workloads, which share a queue and a view of the cluster.
+    /// As controllers of workloads that share a queue and a view of the cluster.
     Workloads(&'static [WorkloadController]),
 }
 
 impl WorkerRow {
-    /// A worker that the registry runs with each write.
+    /// Defines a worker that the registry runs with each write.
     pub(crate) const fn in_writes(word: &'static str) -> Self {
         let runs = Runs::InWrites;
         Self { word, runs }
     }
 
-    /// A worker with its own queue.
+    /// Defines a worker with its own queue.
     pub(crate) const fn alone<C: Controller + Default>(word: &'static str) -> Self {
         let runs = Runs::Alone(|| Box::new(Runner::new(C::default())));
         Self { word, runs }
     }
 
-    /// A worker that consists of controllers of workloads.
+    /// Defines a worker that consists of controllers of workloads.
     pub(crate) const fn workloads(word: &'static str, controllers: &'static [WorkloadController]) -> Self {
         let runs = Runs::Workloads(controllers);
         Self { word, runs }

@@ -1,4 +1,4 @@
-//! The rules of the framework, tested with a controller that labels ConfigMaps.
+//! Tests of the framework with a controller that labels ConfigMaps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::server::ApiServer;
 use crate::storage::Key;
 use crate::tasks::TaskGroup;
 
-/// Adds a label to every ConfigMap; a ConfigMap named `later` gets it after a minute, `broken` never.
+/// Adds a label to every ConfigMap; a ConfigMap named `later` gets it after a minute, `broken` never gets it.
 struct Labeller;
 
 impl Controller for Labeller {
@@ -73,7 +73,7 @@ async fn is_seen(server: &ApiServer, name: &str) -> bool {
     map["metadata"]["labels"]["seen"] == "true"
 }
 
-/// Runs all tasks until they wait for a later time.
+/// Runs all tasks until they are waiting for a later time.
 async fn rest() {
     sleep(Duration::from_millis(1)).await;
 }

@@ -1,4 +1,4 @@
-//! `Worker`: the list of workers. The file of each worker describes it with a [`WorkerRow`].
+//! `Worker`: the list of workers. The file of each worker defines it with a [`WorkerRow`].
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use super::row::{Runs, WorkerRow};
 use super::workloads::WorkloadController;
 use super::{garbage_collector, namespace, policy_status, workloads};
 
-/// The admission plugin counts quotas.
+/// Quotas are counted by the admission plugin.
 const RESOURCE_QUOTA: WorkerRow = WorkerRow::in_writes("resourcequota");
 
-/// The authorizer aggregates ClusterRoles.
+/// ClusterRoles are aggregated by the authorizer.
 const CLUSTER_ROLE_AGGREGATION: WorkerRow = WorkerRow::in_writes("clusterrole");
 
-/// Generates the enum, the list of its values and the access to the rows from one list.
+/// Generates the enum, the list of its values and the access to their rows from a single list.
 macro_rules! workers {
     ($(#[$about:meta])* pub enum Worker { $($(#[$doc:meta])+ $name:ident => $row:expr,)+ }) => {
         $(#[$about])*
@@ -21,7 +21,7 @@ macro_rules! workers {
         pub enum Worker { $($(#[$doc])+ $name,)+ }
 
         impl Worker {
-            /// Every worker, in the order of their turns.
+            /// All workers, in the order of their turns.
             pub const ALL: &'static [Worker] = &[$(Worker::$name),+];
 
             pub(crate) const fn row(self) -> &'static WorkerRow {
@@ -34,7 +34,7 @@ macro_rules! workers {
 }
 
 workers! {
-/// A part of a cluster that acts on its own; enabled by `ApiServerBuilder::workers`.
+/// A controller or another active component of a cluster; enabled by `ApiServerBuilder::workers`.
 ///
 /// ```
 /// use fake_apiserver::Worker;
@@ -53,10 +53,10 @@ pub enum Worker {
     GarbageCollector => garbage_collector::ROW,
     /// Deletes the content of terminating namespaces, and then the namespaces.
     Namespace => namespace::ROW,
-    /// Counts the usage of ResourceQuotas at each write, without its own requests; see
+    /// Counts the usage of ResourceQuotas at each write, without sending requests; see
     /// [`resource_quota_controller`](crate::ApiServerBuilder::resource_quota_controller).
     ResourceQuota => RESOURCE_QUOTA,
-    /// Aggregates ClusterRoles by their selectors at each write of a ClusterRole, without its own requests. The
+    /// Aggregates ClusterRoles by their selectors at each write of a ClusterRole, without sending requests. The
     /// bootstrap roles `admin`, `edit` and `view` are aggregated from the start.
     ClusterRoleAggregation => CLUSTER_ROLE_AGGREGATION,
     /// Checks the types of the expressions of ValidatingAdmissionPolicies against the schemas of the kinds that they
@@ -65,29 +65,29 @@ pub enum Worker {
     /// Creates the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` in every namespace, and fills Secrets
     /// of type `kubernetes.io/service-account-token`.
     ServiceAccount => workloads::service_account::ROW,
-    /// Rolls out Deployments through ReplicaSets, scales them, and keeps their history.
+    /// Rolls out Deployments through ReplicaSets, scales them, and keeps their revision history.
     Deployment => workloads::deployment::ROW,
-    /// Keeps the number of Pods that ReplicaSets and ReplicationControllers specify.
+    /// Maintains the number of Pods that ReplicaSets and ReplicationControllers specify.
     ReplicaSet => workloads::replica_set::ROW,
-    /// Keeps the Pods and claims of StatefulSets, in their order.
+    /// Creates and deletes the Pods and claims of StatefulSets in their order.
     StatefulSet => workloads::stateful_set::ROW,
-    /// Keeps one Pod of each DaemonSet on each suitable Node.
+    /// Maintains one Pod of each DaemonSet on each suitable Node.
     DaemonSet => workloads::daemon_set::ROW,
-    /// Runs Jobs to completion, and deletes finished ones after `ttlSecondsAfterFinished`.
+    /// Runs Jobs to completion, and deletes finished Jobs after `ttlSecondsAfterFinished`.
     Job => workloads::job::ROW,
     /// Creates Jobs on the schedules of CronJobs.
     CronJob => workloads::cron_job::ROW,
     /// Maintains the EndpointSlices and Endpoints of Services with a selector, and mirrors the Endpoints of other
     /// Services.
     Endpoints => workloads::endpoints::ROW,
-    /// Counts the disruptions that PodDisruptionBudgets allow.
+    /// Computes the number of disruptions that PodDisruptionBudgets allow.
     Disruption => workloads::disruption::ROW,
-    /// Scales workloads by HorizontalPodAutoscalers every 15 s, by the usage and the metrics that a
-    /// [`Kubelet`](crate::Kubelet) is given.
+    /// Scales workloads with HorizontalPodAutoscalers every 15 s, based on the usage and the metrics that are set in
+    /// [`Kubelet`](crate::Kubelet).
     HorizontalPodAutoscaler => workloads::autoscaler::ROW,
-    /// Taints Nodes by their conditions, and evicts Pods that do not tolerate a taint. A Node is lost if its condition
-    /// `Ready` is `Unknown`: a test sets it, or the worker does, 50 s after the last heartbeat of the Node. Heartbeats
-    /// are only sent on request, see [`Kubelet::stop_node`](crate::Kubelet::stop_node) and
+    /// Taints Nodes according to their conditions, and evicts Pods that do not tolerate a taint. A Node is lost if its
+    /// condition `Ready` is `Unknown`. A test sets this status, or the worker sets it 50 s after the last heartbeat of
+    /// the Node. Heartbeats are only sent on request, see [`Kubelet::stop_node`](crate::Kubelet::stop_node) and
     /// [`Kubelet::send_heartbeats`](crate::Kubelet::send_heartbeats).
     NodeLifecycle => workloads::node_lifecycle::ROW,
     /// Removes the Pods of a Node 40 s after the Node was deleted, and the terminating Pods of a Node that is not ready
@@ -97,17 +97,17 @@ pub enum Worker {
     Volumes => workloads::volumes::ROW,
     /// Creates the ResourceClaims of Pods from their templates, reserves allocated claims for Pods that have a node,
     /// and releases and deletes claims when their Pods end. The scheduler does not allocate claims: a test writes
-    /// `status.allocation`, as a DRA driver's test does.
+    /// `status.allocation`, as in tests of DRA drivers.
     ResourceClaim => workloads::resource_claim::ROW,
     /// Sets the condition `Ready` and the finalizer of ServiceCIDRs, and releases deleted ones that no IPAddress needs.
     ServiceCidr => workloads::service_cidr::ROW,
-    /// The scheduler and the kubelets: assigns Pods to Nodes and runs them with a script, see
+    /// Runs the scheduler and the kubelets: assigns Pods to Nodes and runs them with a script, see
     /// [`Kubelet`](crate::Kubelet).
     Kubelet => workloads::kubelet::ROW,
 }
 }
 
-/// A name that is not the name of a worker.
+/// Error for a name that is not the name of a worker.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("unknown worker {word:?}; known are {}", Worker::words())]
 pub struct UnknownWorker {
@@ -115,8 +115,8 @@ pub struct UnknownWorker {
 }
 
 impl Worker {
-    /// The controllers of workloads, and the nodes that run them: all except the garbage collector and the controllers
-    /// of namespaces, quotas, ClusterRoles and policies.
+    /// The controllers of workloads, the scheduler and the kubelets: all workers except the garbage collector and the
+    /// controllers of namespaces, quotas, ClusterRoles and policies.
     pub const WORKLOADS: &'static [Worker] = {
         let mut first = 0;
         while !matches!(Self::ALL[first].row().runs, Runs::Workloads(_)) {
@@ -125,7 +125,7 @@ impl Worker {
         Self::ALL.split_at(first).1
     };
 
-    /// Its controllers of workloads.
+    /// Returns the worker's controllers of workloads.
     pub(super) fn workloads(self) -> &'static [WorkloadController] {
         match self.row().runs {
             Runs::Workloads(controllers) => controllers,
@@ -133,16 +133,17 @@ impl Worker {
         }
     }
 
-    /// Its name on the command line.
+    /// Returns the worker's name on the command line.
     pub fn as_str(self) -> &'static str {
         self.row().word
     }
 
-    /// Parses a list such as `gc,namespace`. `workloads` means all of [`Worker::WORKLOADS`], and `all` every worker.
+    /// Parses a list such as `gc,namespace`. `workloads` means all of [`Worker::WORKLOADS`], and `all` for every
+    /// worker.
     ///
     /// # Errors
     ///
-    /// If a word is not the name of a worker; the error lists the names.
+    /// Fails if a word is not the name of a worker; the error lists the names.
     pub fn parse_list(text: &str) -> Result<Vec<Worker>, UnknownWorker> {
         let mut found = Vec::new();
         for word in text.split(',').map(str::trim) {
@@ -161,7 +162,7 @@ impl Worker {
         Ok(found)
     }
 
-    /// All names, for error messages.
+    /// Returns all names, for error messages.
     fn words() -> String {
         let own = Self::ALL.iter().map(|it| it.as_str());
         own.chain(["workloads", "all"]).collect::<Vec<_>>().join(", ")

@@ -26,8 +26,8 @@ pub(crate) struct ResourceTable {
 }
 
 impl ApiServer {
-    /// The objects of a resource, in all namespaces or in one; `None` if the resource is not served. `resource` is
-    /// `pods`, or `deployments.apps` to name the group.
+    /// Returns the objects of a resource, in all namespaces or in one; `None` if the resource is not served. `resource`
+    /// is `pods`, or `deployments.apps` to name the group.
     pub(crate) fn table(&self, resource: &str, namespace: Option<&str>) -> Option<ResourceTable> {
         let reader = &self.endpoints.registry.reader;
         let scheme = reader.scheme();

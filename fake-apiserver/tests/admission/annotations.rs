@@ -31,7 +31,7 @@ fn audited(builder: ApiServerBuilder, level: &str) -> (ApiServer, Lines) {
     (server, lines)
 }
 
-/// The annotations of the last event, except those that authorization adds.
+/// Returns the annotations of the last event, except annotations from authorization.
 fn annotations(lines: &Lines) -> Value {
     let lines = lines.lock().expect("the lock is not poisoned");
     let last = lines.last().expect("the request has an event");
@@ -41,7 +41,7 @@ fn annotations(lines: &Lines) -> Value {
     Value::Object(std::mem::take(found))
 }
 
-/// A server with webhooks that answer by path.
+/// Returns a server with webhooks; their answer depends on the path.
 fn with_webhooks(level: &str) -> (ApiServer, Lines) {
     let answers = service(&Asked::default(), |path, review| {
         let response = match path {
@@ -113,13 +113,14 @@ async fn validating_webhooks_annotate_the_audit_event() {
     ];
     configure(&server, "Validating", "v", &hooks).await;
     assert_eq!(post(&server, MAPS, map("a")).await.code, 400);
-    // The index counts only the webhooks that are called.
+    // The index only counts webhooks that are called.
     let expected = json!({"b.example.com/why": "<b>", "d.example.com/verdict": "no",
         "failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "c.example.com"});
     assert_eq!(annotations(&lines), expected);
 }
 
-/// Exact because of virtual time. Mutating webhooks are called one by one, validating ones concurrently.
+/// The latencies are exact because of virtual time. Mutating webhooks are called one by one, validating ones
+/// concurrently.
 #[rstest]
 #[case::mutating("Mutating", &["/300", "/400"], json!({"total": "700ms", "mutating-webhook": "700ms"}))]
 #[case::validating("Validating", &["/600", "/1500", "/0"], json!({"total": "1.5s", "validating-webhook": "1.5s"}))]

@@ -23,13 +23,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Code and message of a Status.
+    /// Returns code and message of a Status.
     pub(crate) fn failure(&self) -> (u16, &str) {
         (self.code, self.body["message"].as_str().unwrap_or_default())
     }
 }
 
-/// Sends a request. A PATCH is a merge patch unless its body is an apply configuration.
+/// Sends a request. A PATCH is a merge patch, unless its body is an apply configuration.
 pub(crate) async fn ask(server: &ApiServer, method: Method, path: &str, body: Value) -> Answer {
     let content_type = match (method.as_str(), body.get("apiVersion").is_some()) {
         ("PATCH", true) => "application/apply-patch+yaml",
@@ -71,12 +71,13 @@ pub(crate) fn made(answer: &Answer) {
 
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A ConfigMap.
+/// Returns a ConfigMap.
 pub(crate) fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
 }
 
-/// A configuration with webhooks for ConfigMaps; each has a name, a path, and fields that differ from the default.
+/// Returns a configuration with webhooks for ConfigMaps. Each has a name, a path, and fields that differ from the
+/// default.
 pub(crate) fn configuration(kind: &str, name: &str, hooks: &[(&str, &str, Value)]) -> Value {
     let hooks = hooks.iter().map(|(name, path, more)| {
         let mut hook = json!({
@@ -112,13 +113,13 @@ pub(crate) fn reviewed(review: &Value, response: Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": all})
 }
 
-/// A response with a patch.
+/// Returns a response with a patch.
 pub(crate) fn patch(operations: Value) -> Value {
     let patch = base64::engine::general_purpose::STANDARD.encode(operations.to_string());
     json!({"patchType": "JSONPatch", "patch": patch})
 }
 
-/// Requests to webhooks, in order: the path and the review.
+/// Requests received by webhooks, in order: the path and the review.
 pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// A service that answers each review by its path.

@@ -310,7 +310,7 @@ async fn p2_admitted_connection_fails_with_its_warnings() {
     assert_eq!(answer.warnings, ["299 - \"you are seen\""]);
 }
 
-/// Go's handler of a collection calls admission for each object, although the request does not contain a name.
+/// Go's handler of a collection calls admission for each object, although the request contains no name.
 #[tokio::test(start_paused = true)]
 async fn p3_reviews_of_a_deleted_collection_have_no_name() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));

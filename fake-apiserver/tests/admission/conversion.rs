@@ -13,7 +13,7 @@ use crate::ask::{Answer, Asked, HOST, ask, made, post, service};
 const V1: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const V2: &str = "/apis/example.com/v2/namespaces/default/widgets";
 
-/// v1 has `spec.size`, v2 has `spec.width`; objects are stored as v1.
+/// v1 has `spec.size`, v2 has `spec.width`; v1 is the storage version.
 fn definition() -> Value {
     let version = |name: &str, field: &str, storage: bool| {
         json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object",
@@ -27,7 +27,7 @@ fn definition() -> Value {
                 "clientConfig": {"url": format!("https://{HOST}/convert")}}}}})
 }
 
-/// Converts objects as requested, and then breaks the answer in the way that `spoil` names.
+/// Converts objects as requested, and then damages the answer as `spoil` specifies.
 fn converted(review: &Value, spoil: &str) -> Value {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].clone();
@@ -263,7 +263,7 @@ async fn apply(server: &ApiServer, version: &str, manager: &str, spec: Value) ->
     ask(server, Method::PATCH, &path, widget(version, "a", spec)).await
 }
 
-/// Managers of an object, and the fields of its spec that they own.
+/// Returns the managers of an object, with the fields of its spec that they own.
 fn owners(answer: &Answer) -> Value {
     let entries = answer.body["metadata"]["managedFields"].as_array();
     let owner = |it: &Value| json!([it["manager"], it["apiVersion"], it["fieldsV1"]["f:spec"]]);

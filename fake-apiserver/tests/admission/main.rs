@@ -1,5 +1,5 @@
 //! Admission at the HTTP boundary: mutations, refusals, and their texts. Webhooks are services in this process, called
-//! under the same configuration objects as in a real cluster, with a paused clock.
+//! for the same configuration objects as in a real cluster, with a paused clock.
 
 mod annotations;
 mod ask;

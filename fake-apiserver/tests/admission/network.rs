@@ -1,4 +1,4 @@
-//! Webhooks over real sockets: TLS, `caBundle`, addresses set by the test. The fake itself is the HTTPS server.
+//! Webhooks over real sockets: TLS, `caBundle`, and addresses set by the test. The HTTPS server is the fake itself.
 
 use base64::Engine as _;
 use fake_apiserver::ApiServer;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{MAPS, configure, map, post, reviewed};
 
-/// The authority of a server, from the kubeconfig it writes.
+/// Returns the authority of a server, from its kubeconfig.
 fn authority(kubeconfig: &str) -> String {
     let line = kubeconfig
         .lines()
@@ -39,7 +39,7 @@ async fn p6_webhook_certificate_is_verified_with_its_bundle() {
         .await
         .expect("a port is free");
     let url = format!("{}/nowhere", serving.url());
-    // It is not a webhook. Any answer shows that the handshake succeeded.
+    // The server is not a webhook, but any answer shows that the handshake succeeded.
     let text = refused(json!({"url": url, "caBundle": authority(&serving.kubeconfig())})).await;
     assert!(
         text.ends_with("failed to call webhook: the server could not find the requested resource"),
@@ -79,7 +79,7 @@ async fn p6_service_is_called_at_the_configured_address() {
     )
     .await;
     let answer = post(&server, MAPS, map("a")).await;
-    // The certificate is for another name, and therefore refused.
+    // The certificate is for another name, so it is refused.
     assert!(
         answer
             .failure()
@@ -99,7 +99,7 @@ async fn p4_refused_connection_fails_the_call() {
     assert_eq!(text, wanted);
 }
 
-/// A server that closes the connection without TLS's closing message, like Python's.
+/// The server closes the connection without TLS's `close_notify`, like servers in Python.
 #[rstest]
 #[case::with_a_length(true)]
 #[case::until_its_end(false)]
@@ -149,7 +149,7 @@ async fn answer_is_valid_if_the_connection_is_cut_after_it(#[case] has_length: b
             .await
             .expect("the connection is open");
         stream.flush().await.expect("the connection is open");
-        // The socket is closed without TLS's closing message.
+        // The socket is closed without TLS's `close_notify`.
         drop(stream.into_inner().0);
     });
     let bundle = base64::engine::general_purpose::STANDARD.encode(certificate);

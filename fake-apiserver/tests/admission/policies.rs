@@ -149,8 +149,7 @@ async fn p7_expressions_are_compiled_when_the_policy_is_written(#[case] expressi
     );
 }
 
-/// A policy that changes ConfigMaps, with its binding.
-// The types are those in errors of a real server.
+// The types in the errors have the names that kube-apiserver uses.
 #[rstest]
 #[case::field("object.a", "dyn")]
 #[case::items("object.a.b[0]", "dyn")]
@@ -193,7 +192,7 @@ async fn p7_expressions_must_have_the_required_type(#[case] expression: &str, #[
     );
 }
 
-// Expressions without a known type are accepted.
+// Expressions of unknown type are accepted.
 #[rstest]
 #[case("object.a == 1")]
 #[case("object.list.all(x, x)")]
@@ -401,7 +400,7 @@ async fn p7_the_authorizer_refuses_empty_names(#[case] expression: &str, #[case]
     assert!(said.ends_with(&format!("resulted in error: {why}")), "{said}");
 }
 
-/// Jane may write ConfigMaps and get Pods of `default`; the ServiceAccount `default/ops` may read `/metrics`.
+/// Jane may write ConfigMaps and get Pods in `default`; the ServiceAccount `default/ops` may read `/metrics`.
 fn rights() -> [Value; 4] {
     let metadata = |name: &str, namespace: &str| json!({"name": name, "namespace": namespace});
     let rbac = "rbac.authorization.k8s.io/v1";

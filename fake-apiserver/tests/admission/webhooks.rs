@@ -1,4 +1,4 @@
-//! Webhooks under configuration objects.
+//! Webhooks that are registered with configuration objects.
 
 use fake_apiserver::ApiServer;
 use http::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Asked, HOST, MAPS, ask, configuration, configure, map, patch, post, reviewed, service};
 
-/// A server with webhooks that answer by path.
+/// Returns a server with webhooks; their answer depends on the path.
 fn server(asked: &Asked) -> ApiServer {
     let answers = service(asked, |path, review| {
         let data = |key: &str| {

@@ -10,7 +10,8 @@ const MINOR: &str = "1.37";
 /// The directory of `.ci/kubectl`, inside the target directory.
 const INSTALLED: &str = "kubectl-1.37.1/bin/kubectl";
 
-/// Returns kubectl 1.37 from `$KUBECTL`, or from the directory of `.ci/kubectl`, or the reason why a test is skipped.
+/// Returns kubectl 1.37 from `$KUBECTL`, or from the directory of `.ci/kubectl`. The error is the reason why a test is
+/// skipped.
 pub(crate) fn kubectl() -> Result<&'static Path, &'static str> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| match std::env::var_os("KUBECTL") {

@@ -1,4 +1,4 @@
-//! The command as another process: started, read until it is ready, and stopped with the test.
+//! Runs the command as another process, which is started, read until it is ready, and stopped with the test.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 

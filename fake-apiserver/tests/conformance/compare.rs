@@ -10,7 +10,7 @@ use crate::scenario::folder;
 /// Maximum number of differences shown for a scenario.
 const SHOWN: usize = 6;
 
-/// Maximum number of characters shown of a value.
+/// Maximum number of characters shown for a value.
 const SHOWN_CHARS: usize = 300;
 
 /// A field in which an answer differs from the recorded one.
@@ -31,7 +31,7 @@ impl Difference {
     }
 }
 
-/// All differences of two runs, step by step.
+/// Returns all differences between two runs, step by step.
 pub(crate) fn compare(recorded: &[(usize, Value)], got: &[(usize, Value)]) -> Vec<Difference> {
     let mut found = Vec::new();
     let got: BTreeMap<usize, &Value> = got.iter().map(|(step, answer)| (*step, answer)).collect();
@@ -73,7 +73,7 @@ fn differ(recorded: &Value, got: &Value, place: &str, found: &mut Vec<Difference
     }
 }
 
-/// The differences of a scenario as text.
+/// Formats the differences of a scenario as text.
 pub(crate) fn report(name: &str, about: &str, differences: &[Difference]) -> String {
     let shown = std::env::var("CONFORMANCE_DIFFS")
         .ok()
@@ -97,7 +97,7 @@ fn clip(text: &str) -> String {
     }
 }
 
-/// The scenarios with known differences, by `area/name`, with the reason.
+/// Returns the scenarios with known differences, by `area/name`, with the reason.
 pub(crate) fn known_differences() -> BTreeMap<String, String> {
     let file = folder().join("known_differences.txt");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));

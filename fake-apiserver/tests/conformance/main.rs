@@ -1,5 +1,5 @@
-//! Replays recorded scenarios: sends each scenario's requests, and compares each answer with kube-apiserver's.
-//! `README.md` in this directory describes their origin, and how to add one.
+//! Replays recorded scenarios: sends the requests of each scenario, and compares the answers with the recorded answers
+//! of kube-apiserver. `README.md` in this directory describes their origin, and how to add a scenario.
 
 mod compare;
 #[path = "../common/kubectl.rs"]
@@ -79,7 +79,7 @@ impl Tally {
     }
 }
 
-/// The scenarios of an area. `CONFORMANCE_ONLY` selects scenarios by a part of the name.
+/// Returns the scenarios of an area. `CONFORMANCE_ONLY` selects scenarios by a part of their names.
 fn chosen(area: &str) -> Vec<Scenario> {
     if matches!(area, "admission" | "crd_cel") && !cfg!(feature = "cel") {
         say(&format!("skipped: {area} needs the feature cel"));
@@ -91,7 +91,7 @@ fn chosen(area: &str) -> Vec<Scenario> {
     scenarios
 }
 
-/// Workers that ran when an area was recorded.
+/// Returns the workers that ran when an area was recorded.
 fn workers(area: &str) -> &'static [Worker] {
     if area.starts_with("workers_") {
         &[Worker::GarbageCollector, Worker::Namespace]
@@ -123,7 +123,7 @@ fn say(text: &str) {
 /// The token of the recorder, which has all permissions; the user of `dev-token` has none.
 const TOKEN: &str = "admin-token";
 
-/// A server with the options of the recorded one.
+/// Returns a server with the options of the recorded server.
 fn builder() -> ApiServerBuilder {
     ApiServer::builder()
         .authorization(Authorization::Rbac)
@@ -173,7 +173,7 @@ async fn answers_equal_the_recordings(
     tally.finish(area);
 }
 
-/// The scenarios that run kubectl, over HTTP.
+/// Runs the scenarios with kubectl over HTTP.
 #[rstest]
 #[tokio::test]
 async fn kubectl_prints_the_recorded_output(
@@ -208,7 +208,7 @@ async fn kubectl_prints_the_recorded_output(
             say(&format!("skipped: {area}/{} {reason}", scenario.name));
             continue;
         }
-        // Programs take time: a scenario that differs on a busy machine gets two more attempts.
+        // Programs take time: a scenario that differs on a busy machine is tried two more times.
         let mut found = Vec::new();
         for _ in 0..3 {
             // kubectl computes ages relative to the current date.

@@ -37,7 +37,7 @@ struct Run<'a> {
     names: Vec<(String, String)>,
 }
 
-/// The answers of a run in comparable form. `origin` is the server's URL.
+/// Normalises the answers of a run, so that they can be compared. `origin` is the server's URL.
 pub(crate) fn normalise(answers: &mut [(usize, Value)], variables: &Variables, origin: Option<&str>) {
     let mut run = Run {
         variables,
@@ -52,8 +52,8 @@ pub(crate) fn normalise(answers: &mut [(usize, Value)], variables: &Variables, o
     }
 }
 
-/// The recorded answers in the form that [`normalise`] returns. They are already normalised, but their uids are
-/// numbered in the order in which one server wrote its keys.
+/// Normalises recorded answers like [`normalise`]. They are already normalised, except that their uids are numbered in
+/// the order in which the recorded server wrote its keys.
 pub(crate) fn recorded(answers: &mut [(usize, Value)]) {
     let mut uids = Vec::new();
     answers.iter().for_each(|(_, answer)| survey_uids(answer, &mut uids));
@@ -102,7 +102,7 @@ fn relabel(value: &mut Value, uids: &[String]) {
     }
 }
 
-/// Sorts lists with a random order.
+/// Sorts lists that have a random order.
 fn sort(value: &mut Value) {
     if let Value::Array(list) = value {
         list.sort_by_cached_key(ToString::to_string);
@@ -203,7 +203,7 @@ fn generated_name(metadata: &Map<String, Value>) -> Option<(String, String)> {
     is_generated.then(|| (name.to_owned(), format!("{base}<rand>")))
 }
 
-/// Lists, tables and bookmarks have the store's revision, not an object's.
+/// Returns `true` for lists, tables and bookmarks, which have the revision of the store, not of an object.
 fn is_collection(map: &Map<String, Value>) -> bool {
     let kind = map.get("kind").and_then(Value::as_str).unwrap_or_default();
     let of_no_object = |key: &String| matches!(key.as_str(), "resourceVersion" | "annotations" | "creationTimestamp");

@@ -1,4 +1,4 @@
-//! `Replay`: performs the steps of a scenario on a server in this process.
+//! `Replay`: runs the steps of a scenario on a server in this process.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,19 +23,19 @@ pub(crate) const ORIGIN: &str = "http://127.0.0.1:8001";
 /// Headers that are compared.
 const HEADERS: [&str; 4] = ["content-type", "warning", "retry-after", "allow"];
 
-/// Time that a step waits for its expected answer.
+/// Time for which a step waits for its expected answer.
 const UNTIL_SECONDS: f64 = 10.0;
 
-/// Time that a read waits for its events.
+/// Time for which a read waits for its events.
 const READ_SECONDS: f64 = 5.0;
 
-/// Result of a run: the answers by step, or the error that ended it.
+/// Result of a run: the answers by step, or the error that ended the run.
 pub(crate) type Answers = Result<Vec<(usize, Value)>, String>;
 
 /// A scenario in progress.
 pub(crate) struct Replay<'a> {
     server: &'a ApiServer,
-    /// The port for programs, if there are any to run.
+    /// The port for programs, if the scenario runs any.
     serving: Option<&'a Serving>,
     pub(crate) variables: Variables,
     watches: BTreeMap<String, Stream>,
@@ -120,7 +120,7 @@ impl<'a> Replay<'a> {
         Ok(None)
     }
 
-    /// Sends a request, and repeats it until its answer is the expected one.
+    /// Sends a request, and repeats it until it gets the expected answer.
     async fn ask(&mut self, step: &Step, method: &str) -> Result<Value, String> {
         let path = self.variables.fill(&step.path);
         let body = step.body.as_deref().map(|body| self.variables.fill_body(body));
@@ -169,7 +169,7 @@ impl<'a> Replay<'a> {
                 Err(_late) => break,
             }
         }
-        // No further events may arrive.
+        // Checks that no further events arrive.
         let deadline = Instant::now() + Duration::from_secs_f64(step.quiet.unwrap_or(0.0));
         while step.quiet.is_some() && !eof {
             match timeout_at(deadline, stream.lines.recv()).await {
@@ -198,7 +198,7 @@ impl<'a> Replay<'a> {
             .collect()
     }
 
-    /// Returns `true` if a preparing step succeeded.
+    /// Returns `true` if a setup step succeeded.
     fn is_set_up(&self, step: &Step, answer: &Value) -> bool {
         if step.may_fail || step.method.as_deref().is_none_or(|method| method == "DELETE") {
             return true;
@@ -253,7 +253,7 @@ fn request(
     Ok(request)
 }
 
-/// A path and query with percent-encoding.
+/// Percent-encodes a path and query.
 fn uri(path: &str) -> Result<Uri, String> {
     let encode = |byte: u8| match byte {
         b'!' | b'#'..=b';' | b'=' | b'?'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~' => char::from(byte).to_string(),
@@ -263,9 +263,9 @@ fn uri(path: &str) -> Result<Uri, String> {
     path.parse().map_err(|why| format!("{path:?} is no URI: {why}"))
 }
 
-/// The compared headers. Warnings are a sorted list, because there may be several.
+/// Returns the compared headers. Warnings are a sorted list, because there may be several.
 fn compared(headers: &HeaderMap) -> Value {
-    // As an HTTP/1.1 client decodes it: each byte is a character.
+    // Decodes like an HTTP/1.1 client: each byte is a character.
     let text = |value: &HeaderValue| {
         value
             .as_bytes()
@@ -289,7 +289,7 @@ fn compared(headers: &HeaderMap) -> Value {
     Value::Object(kept)
 }
 
-/// A body as JSON, or as text if it is not JSON.
+/// Parses a body as JSON; other bodies are returned as text.
 fn decode(body: &[u8]) -> Value {
     if body.is_empty() {
         return Value::Null;
@@ -302,7 +302,7 @@ async fn read_lines(mut body: Body, lines: mpsc::UnboundedSender<Bytes>) {
     while let Some(Ok(frame)) = body.frame().await {
         rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            // The receiver is gone after a close.
+            // After a close, there is no receiver.
             let _ = lines.send(rest.drain(..=end).collect());
         }
     }

@@ -38,20 +38,20 @@ pub(crate) const AREAS: [&str; 25] = [
     "workers_namespace",
 ];
 
-/// One recorded scenario.
+/// A recorded scenario.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) steps: Vec<Step>,
-    /// The recorded answers by number of the step; preparing steps are not recorded.
+    /// The recorded answers by number of the step; setup steps are not recorded.
     pub(crate) answers: BTreeMap<usize, Value>,
-    /// Set if the scenario gets its own namespace.
+    /// Set if the scenario has its own namespace.
     #[serde(default = "yes")]
     pub(crate) namespace: bool,
 }
 
-/// One step. Its fields determine its form; the README lists the forms.
+/// A step. Its fields determine its form; the README lists the forms.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
@@ -64,7 +64,7 @@ pub(crate) struct Step {
     pub(crate) sh: Option<String>,
     #[serde(default)]
     pub(crate) path: String,
-    /// As it was sent, because the order of its keys can matter.
+    /// The unmodified text, because the order of its keys can matter.
     pub(crate) body: Option<Box<RawValue>>,
     #[serde(rename = "type")]
     pub(crate) content_type: Option<String>,
@@ -92,7 +92,7 @@ fn yes() -> bool {
 }
 
 impl Scenario {
-    /// The scenarios of an area, by name.
+    /// Returns the scenarios of an area, by name.
     pub(crate) fn of_area(area: &str) -> Vec<Self> {
         let file = folder().join("transcripts").join(format!("{area}.jsonl"));
         let text = std::fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
@@ -100,7 +100,7 @@ impl Scenario {
         text.lines().map(scenario).collect()
     }
 
-    /// Returns `true` if it runs programs, which need real time and a port.
+    /// Returns `true` if the scenario runs programs, which need real time and a port.
     pub(crate) fn needs_programs(&self) -> bool {
         self.steps.iter().any(|step| step.sh.is_some())
     }
@@ -116,7 +116,7 @@ pub(crate) fn folder() -> PathBuf {
 pub(crate) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// The variables of a scenario: a unique suffix, and the namespace.
+    /// Creates the variables of a scenario: a unique suffix, and the namespace.
     pub(crate) fn of(scenario: &str) -> Self {
         const LETTERS: &[u8; 19] = b"bcdfghjkmnpqrstvwxz";
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -129,7 +129,7 @@ impl Variables {
         Self([("u".to_owned(), unique), ("ns".to_owned(), namespace)].into())
     }
 
-    /// The body with which the namespace of the run is created.
+    /// Returns the body of the request that creates the namespace of the run.
     pub(crate) fn namespace(&self) -> String {
         serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.get("ns")}}).to_string()
     }
@@ -138,7 +138,7 @@ impl Variables {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// Captures values of a step's answer.
+    /// Captures values of the answer to a step.
     pub(crate) fn capture(&mut self, wanted: &BTreeMap<String, String>, got: &Value) {
         for (name, path) in wanted {
             let value = match lookup(got, path) {
@@ -170,7 +170,7 @@ impl Variables {
         }
     }
 
-    /// The bytes of a body: a string is sent as it is, other values in the recorder's JSON format.
+    /// Returns the bytes of a body: a string is sent unchanged, other values in the recorder's JSON format.
     pub(crate) fn fill_body(&self, body: &RawValue) -> String {
         static NUMBER: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r#""\$\{(\w+):int\}""#).expect("the pattern is valid"));
@@ -190,7 +190,7 @@ impl Variables {
     }
 }
 
-/// Minified JSON as the recorder sent it, because some answers repeat the body: with spaces, and only ASCII.
+/// Formats minified JSON like the recorder, because some answers repeat the body: with spaces, and only ASCII.
 fn as_recorded(json: &str) -> String {
     let (mut out, mut in_string, mut is_escaped) = (String::with_capacity(json.len() * 2), false, false);
     for letter in json.chars() {
@@ -216,7 +216,7 @@ fn as_recorded(json: &str) -> String {
     out
 }
 
-/// Follows a dotted path; `\.` is a dot in a key. A number is an index of a list, from its end if negative.
+/// Follows a dotted path; `\.` is a dot in a key. A number is an index of a list; negative ones count from the end.
 pub(crate) fn lookup<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     const DOT: &str = "\u{0}";
     path.replace("\\.", DOT)

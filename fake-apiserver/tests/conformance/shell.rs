@@ -17,7 +17,8 @@ use crate::kubectl;
 /// Time limit of a program.
 const SECONDS_MAX: u64 = 90;
 
-/// The directory to prepend to the PATH, so that `kubectl` is the right version; or the reason why a test is skipped.
+/// Returns the directory to prepend to the PATH, so that `kubectl` has the right version. The error is the reason why a
+/// test is skipped.
 pub(crate) fn kubectl_folder() -> Result<&'static Path, &'static str> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let program = kubectl::kubectl()?;
@@ -46,7 +47,7 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a command line; `unique` names its scenario. The answer has the recorded form: exit code and lines.
+/// Runs a command line. `unique` is the name of its scenario. The answer has the recorded form: exit code and lines.
 pub(crate) async fn run(
     serving: &Serving,
     unique: &str,
@@ -89,7 +90,7 @@ pub(crate) async fn run(
     Ok(json!({"exit": exit.code(), "stdout": lines("out").map_err(text)?, "stderr": lines("err").map_err(text)?}))
 }
 
-/// A kubeconfig in the recorder's format: some scenarios parse it as JSON.
+/// Returns a kubeconfig in the recorder's format, because some scenarios parse it as JSON.
 fn kubeconfig(url: &str) -> String {
     json!({
         "apiVersion": "v1",
@@ -102,12 +103,12 @@ fn kubeconfig(url: &str) -> String {
     .to_string()
 }
 
-/// The lines of an output, without parts that change from run to run.
+/// Returns the lines of an output, without parts that change from run to run.
 fn lines(text: &str, masked: &[String]) -> Vec<String> {
     static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+").expect("the pattern is valid"));
     static AGE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(^|[^\w-])(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b").expect("the pattern is valid"));
-    // kubectl's log, for example of a watch that times out, depends on a race.
+    // kubectl's log depends on a race, for example if a watch times out.
     static LOG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[IWEF]\d{4} [\d:.]+ ").expect("the pattern is valid"));
     let masked: Vec<Regex> = masked.iter().filter_map(|it| Regex::new(it).ok()).collect();
     text.lines()

@@ -1,4 +1,4 @@
-//! Requests as clients send them, and the answers' code and text.
+//! Sends requests like clients, and reads code and text of the answers.
 
 use bytes::Bytes;
 use fake_apiserver::ApiServer;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A request with a JSON body, or without a body if it is null.
+/// Builds a request with a JSON body, or without a body if it is null.
 pub(crate) fn request(method: &str, path: &str, body: &Value) -> Request<Bytes> {
     let request = Request::builder().method(method).uri(path);
     let (request, body) = match body {
@@ -25,7 +25,7 @@ pub(crate) async fn get(server: &ApiServer, path: &str) -> (u16, String) {
     read(server.call(request("GET", path, &Value::Null)).await)
 }
 
-/// The code and the text of an answer.
+/// Returns the code and the text of an answer.
 pub(crate) fn read(answer: Response<Bytes>) -> (u16, String) {
     let code = answer.status().as_u16();
     (

@@ -11,7 +11,7 @@ use tower::ServiceExt as _;
 
 use crate::ask::{CONFIG_MAPS, config_map, get, request, send};
 
-/// The lines that a server wrote.
+/// The lines written by a server.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 

@@ -1,4 +1,4 @@
-//! Operation of a control plane, apart from its objects: metrics, limits, audit logs, served versions and encodings.
+//! Operation of a control plane: metrics, limits, audit logs, served versions and encodings.
 
 mod ask;
 mod audit;

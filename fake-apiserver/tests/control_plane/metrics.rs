@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 
 use crate::ask::{CONFIG_MAPS, config_map, get, request, send};
 
-/// Requests aggregated discovery.
+/// Media type that requests aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 async fn page(server: &ApiServer) -> String {
@@ -22,13 +22,13 @@ async fn page(server: &ApiServer) -> String {
     text
 }
 
-/// The value of a sample, as text.
+/// Returns the value of a sample, as text.
 fn sample<'a>(page: &'a str, series: &str) -> Option<&'a str> {
     page.lines()
         .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))
 }
 
-/// A sample of requests for ConfigMaps.
+/// Returns the series that counts requests for ConfigMaps.
 fn requests(code: u16, scope: &str, verb: &str) -> String {
     format!(
         "apiserver_request_total{{code=\"{code}\",component=\"apiserver\",dry_run=\"\",group=\"\",\
@@ -63,7 +63,7 @@ async fn requests_are_counted_by_verb_scope_and_code(
     let series = requests(code, scope, verb);
     assert_eq!(sample(&page(&server).await, &series), None);
     for _ in 0..2 {
-        // A second create of the same name would have another code.
+        // Another create with the same name would have another code.
         let body = if code == 201 {
             json!({"metadata": {"generateName": "a-"}})
         } else {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{get, read, request};
 
-/// The list: minor version, group version, resource, needed gate or `-`, storage version hash or `-`.
+/// The list: minor version, group version, resource, required gate or `-`, storage version hash or `-`.
 const LIST: &str = include_str!("../data/optional_apis.txt");
 
 /// A line of the list.
@@ -63,7 +63,7 @@ async fn json_of(server: &ApiServer, path: &str) -> Value {
     serde_json::from_str(&text).expect("the text is valid JSON")
 }
 
-/// The group versions in the order of aggregated discovery, and the resources of each.
+/// Returns the group versions in the order of aggregated discovery, and all resources.
 async fn discovered(server: &ApiServer) -> (Vec<String>, BTreeSet<String>) {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let request = Request::get("/apis").header("accept", accept).body(Bytes::new());
@@ -156,7 +156,7 @@ async fn optional_resources_have_documents_tables_and_storage_versions(
     }
 }
 
-/// The names of the metadata that the server sets.
+/// Names of the metadata fields that the server sets.
 const SET_BY_SERVER: [&str; 5] = [
     "creationTimestamp",
     "managedFields",
@@ -182,7 +182,7 @@ fn slice(device: Value) -> Value {
         "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}})
 }
 
-/// Each version shows the same object with its own fields, and takes what the other one shows.
+/// Each version returns the same object with its own fields, and accepts the object that the other version returns.
 #[rstest]
 #[case::request(
     "namespaces/default/resourceclaims",
@@ -266,7 +266,7 @@ async fn show_alike(minor: KubernetesVersion, resource: &str, old: &Value, new: 
     assert_eq!(answer.status(), 200);
 }
 
-/// The gate of the plugin decides before 1.36, as in kube-apiserver.
+/// Before 1.36 the gate enables the plugin, as in kube-apiserver.
 #[rstest]
 #[case::off("1.35", false, false)]
 #[case::on("1.35", true, true)]
@@ -308,7 +308,7 @@ async fn mutating_policies_apply_if_their_gate_is_on(
     assert_eq!(created["data"]["seen"] == "yes", applies, "{created}");
 }
 
-/// A snapshot as a document has the objects of resources without a version that is on by default.
+/// An exported snapshot includes objects of resources that have no version enabled by default.
 #[tokio::test(start_paused = true)]
 async fn objects_of_optional_resources_are_exported() {
     let server = with_all(KubernetesVersion::V1_36).start();

@@ -12,13 +12,13 @@ use crate::ask::{CONFIG_MAPS, config_map, send};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A request as client-go sends it for built-in kinds.
+/// Builds a request like client-go for built-in kinds.
 fn asked(path: &str, accept: &str) -> Request<String> {
     let asked = Request::get(path).header("accept", accept);
     asked.body(String::new()).expect("the request is valid")
 }
 
-/// The first field of this number in a message.
+/// Returns the first field with this number in a message.
 fn field(message: &[u8], number: u64) -> Option<&[u8]> {
     let mut rest = message;
     loop {
@@ -44,7 +44,7 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, &bytes[end + 1..]))
 }
 
-/// The kind and the message inside Kubernetes' envelope.
+/// Returns the kind and the message in Kubernetes' envelope.
 fn open(bytes: &[u8]) -> (String, &[u8]) {
     let unknown = bytes
         .strip_prefix(b"k8s\0")
@@ -54,7 +54,7 @@ fn open(bytes: &[u8]) -> (String, &[u8]) {
     (kind, field(unknown, 2).expect("the envelope has a message"))
 }
 
-/// `metadata.name` of an object.
+/// Returns `metadata.name` of an object.
 fn name(message: &[u8]) -> Option<&[u8]> {
     field(field(message, 1)?, 1)
 }

@@ -61,13 +61,13 @@ fn what_cannot_be_is_refused_by_name(#[case] pair: &str, #[case] why: &str) {
     assert_eq!(refused, Err(why.to_owned()));
 }
 
-/// The code and the body of an answer.
+/// Returns the code and the body of an answer.
 async fn sent(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16, Value) {
     let (code, text) = read(server.call(request(method, path, &body)).await);
     (code, serde_json::from_str(&text).unwrap_or_default())
 }
 
-/// A version that shares its types with another one returns the same objects under its own name.
+/// A version that shares its types with another version returns the same objects with its own `apiVersion`.
 #[rstest]
 #[case::beta(
     ("resource.k8s.io", "v1beta2", "v1"),

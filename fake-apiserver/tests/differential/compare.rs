@@ -23,7 +23,7 @@ pub(crate) struct Answer {
 /// Extracts the compared headers.
 pub(crate) fn headers(all: &HeaderMap) -> BTreeMap<String, Value> {
     let text = |name: &str| -> Vec<String> {
-        // As an HTTP/1.1 client decodes it: each byte is a character.
+        // Decodes like an HTTP/1.1 client: each byte is a character.
         let values = all.get_all(name).iter();
         let text = values.map(|it| it.as_bytes().iter().map(|byte| char::from(*byte)).collect());
         text.collect()
@@ -42,8 +42,8 @@ pub(crate) fn headers(all: &HeaderMap) -> BTreeMap<String, Value> {
     kept
 }
 
-/// The most important difference in one line; `None` if the answers agree. Values that an error prints as a Go struct,
-/// as JSON or as a diff may differ, because clients do not read them.
+/// Returns the most important difference in one line; `None` if the answers are equal. Values that an error prints as a
+/// Go struct, as JSON or as a diff may differ, because clients do not parse them.
 pub(crate) fn difference(want: &Answer, got: &Answer) -> Option<String> {
     let message = |answer: &Answer| match answer.body["message"].as_str() {
         Some(text) => text.to_owned(),
@@ -101,7 +101,7 @@ fn of_errors(want: &Value, got: &Value) -> Option<String> {
             causes
         };
         let (wanted, given) = (shown(&wanted), shown(&given));
-        // Causes that differ only in a dump are considered equal, and so are their messages.
+        // Causes that only differ in a printed value count as equal, and so do their messages.
         return (wanted != given).then(|| format!("causes: {wanted:?}, not {given:?}"));
     }
     if want["message"] != got["message"] {
@@ -110,7 +110,7 @@ fn of_errors(want: &Value, got: &Value) -> Option<String> {
     of_values(want, got, "").map(|place| format!("field: {place}"))
 }
 
-/// The text without values printed as JSON or as a Go struct.
+/// Returns the text without values printed as JSON or as a Go struct.
 fn undumped(text: &str) -> String {
     static BRACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?s)[{\[].*[}\]]").expect("the pattern is valid"));
     static LONG: LazyLock<Regex> =
@@ -120,7 +120,7 @@ fn undumped(text: &str) -> String {
     LONG.replace_all(&text, "\"…\"").into_owned()
 }
 
-/// The first path at which two values differ.
+/// Returns the first path at which two values differ.
 fn of_values(want: &Value, got: &Value, path: &str) -> Option<String> {
     match (want, got) {
         (Value::Object(want), Value::Object(got)) => {

@@ -8,16 +8,16 @@ fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/known_differences.txt")
 }
 
-/// Number of cases that are listed.
+/// Returns the number of listed cases.
 pub(crate) fn count() -> usize {
     let text = std::fs::read_to_string(path()).expect("the list of known differences exists");
     let is_case = |line: &&str| !line.is_empty() && !line.starts_with('#');
     text.lines().filter(is_case).count()
 }
 
-/// Fails if an unlisted case differs, or a listed one does not. `DIFFERENTIAL_UPDATE=1` removes cases that no longer
-/// differ from the list, and `DIFFERENTIAL_UPDATE=all` rewrites it. With `--nocapture`, `DIFFERENTIAL_SHOW=1` prints
-/// all differing cases.
+/// Fails if an unlisted case differs, or a listed case does not. `DIFFERENTIAL_UPDATE=1` removes cases that no longer
+/// differ from the list, and `DIFFERENTIAL_UPDATE=all` rewrites the list. With `--nocapture`, `DIFFERENTIAL_SHOW=1`
+/// prints all differing cases.
 pub(crate) fn check(file: &str, different: &[(String, String)], most: usize) {
     show(file, different);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -75,7 +75,7 @@ fn show(file: &str, different: &[(String, String)]) {
     }
 }
 
-/// Replaces the lines of one file; each has a case and the kind of its difference.
+/// Replaces the lines of one file; each line has a case and the kind of its difference.
 fn write(text: &str, prefix: &str, different: &[(String, String)]) {
     let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
     let mut lines: Vec<String> = body

@@ -1,5 +1,5 @@
-//! Sets each leaf of an object with many fields to unusual values. For every kind, the answer is never an internal
-//! error, and a refused write changes nothing.
+//! Sets each leaf of an object with many fields to unusual values. For all kinds, the answer must not be an internal
+//! error, and a refused write must not change anything.
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;
@@ -11,10 +11,10 @@ use tower::ServiceExt as _;
 use crate::recording::{Recording, Variables};
 use crate::{TOKEN, set_up, start};
 
-/// Only every n-th change is tried, because all of them take minutes.
+/// Only every n-th change is tried, because trying all of them takes minutes.
 const STRIDE: usize = 151;
 
-/// Maximum size of an object in bytes, because the time for all its leaves grows quadratically.
+/// Maximum size of an object, in bytes. The time for all leaves of an object grows quadratically.
 const MOST_BYTES: usize = 8 << 10;
 
 /// Unusual values of any type.
@@ -40,7 +40,7 @@ fn odd_values() -> Vec<Value> {
     ]
 }
 
-/// The paths of a value and of all values below it, without managed fields.
+/// Collects the paths of a value and of all values below it, without managed fields.
 fn ways(value: &Value, way: &str, found: &mut Vec<String>) {
     if way == "/metadata/managedFields" {
         return;

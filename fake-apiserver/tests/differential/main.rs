@@ -1,6 +1,6 @@
-//! Thousands of generated requests, each with the answer of a real kube-apiserver. This server must give the same
-//! answers.
-//!
+//! Sends thousands of generated requests that were recorded with a real kube-apiserver. This server must return the
+//! same answers.
+//! README.md describes how the requests were generated, and the format of `known_differences.txt`.
 //! README.md describes the generation of the requests, and the format of `known_differences.txt`.
 
 mod compare;
@@ -27,7 +27,7 @@ const TOKEN: &str = "admin-token";
 /// Maximum number of differences shown by a failing test.
 const SHOWN_MAX: usize = 30;
 
-/// A server with the options of the recorded one.
+/// Returns a server with the options of the recorded server.
 fn start() -> ApiServer {
     ApiServer::builder()
         .authorization(Authorization::Rbac)
@@ -65,7 +65,7 @@ async fn answers_equal_the_recordings(#[files("tests/differential/requests/*.jso
     for step in &recording.setup {
         set_up(&server, step, &mut variables).await;
     }
-    // Managers are ordered by whole seconds, so later writes need a later time.
+    // Managers are sorted by whole seconds, so later writes need a later time.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 
     let mut different = Vec::new();
@@ -106,7 +106,7 @@ async fn set_up(server: &ApiServer, step: &recording::Step, variables: &mut Vari
     tokio::time::sleep(std::time::Duration::from_secs_f64(step.pause)).await;
 }
 
-/// The normalised answer, and its unmodified body.
+/// Returns the normalised answer, and its unmodified body.
 async fn ask(server: &ApiServer, request: &Request, variables: &Variables) -> (Answer, Vec<u8>) {
     let body = request.body.as_deref().map(|body| variables.fill(body));
     let sent = request.http(TOKEN, &variables.fill_path(&request.path), body.clone());

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// Strings that are replaced wherever they occur.
+/// Patterns of strings that are always replaced.
 struct Texts {
     generated: Regex,
     time: Regex,
@@ -37,7 +37,7 @@ static TEXTS: LazyLock<Texts> = LazyLock::new(|| {
     }
 });
 
-/// Fields of `/version` and of the server's address, which always differ.
+/// Fields of `/version` and the address of the server, which always differ.
 const OF_THE_SERVER: [&str; 12] = [
     "gitCommit",
     "buildDate",
@@ -53,7 +53,7 @@ const OF_THE_SERVER: [&str; 12] = [
     "serverAddress",
 ];
 
-/// The normalised answer to a request with this body.
+/// Normalises the answer to a request with this body.
 pub(crate) fn form(raw: &[u8], request: &str) -> Value {
     let mut text = String::from_utf8_lossy(raw).into_owned();
     for found in TEXTS.generated.captures_iter(request) {
@@ -117,7 +117,7 @@ fn walk(value: Value, key: &str, request: &str) -> Value {
 
 fn walk_list(mut list: Vec<Value>, key: &str, request: &str) -> Value {
     if matches!(key, "managedFields" | "conditions") {
-        // kube-apiserver's own loop writes FlowSchemas shortly after the start.
+        // A controller in kube-apiserver writes FlowSchemas shortly after the start.
         list.retain(|it| it["manager"] != "api-priority-and-fairness-config-consumer-v1" && it["type"] != "Dangling");
     }
     if key == "cells" {
@@ -131,7 +131,7 @@ fn walk_list(mut list: Vec<Value>, key: &str, request: &str) -> Value {
     }
     let is_conflicts = key == "causes" && list.iter().all(|it| it["reason"] == "FieldManagerConflict");
     if is_conflicts {
-        // kube-apiserver's order is random, because it iterates over a map.
+        // The order in kube-apiserver is random, because it iterates over a map.
         list.sort_by_cached_key(|it| (it["field"].to_string(), it["message"].to_string()));
     }
     list.into_iter().map(|item| walk(item, key, request)).collect()

@@ -1,5 +1,5 @@
 //! Properties that do not need recorded answers: accepted objects survive round trips, and a refused write changes
-//! nothing. The objects are from the recorded requests, including dropped fields and nulls.
+//! nothing. The objects are taken from the recorded requests, including dropped fields and nulls.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tower::ServiceExt as _;
 use crate::recording::{Case, Recording, Variables};
 use crate::{SHOWN_MAX, TOKEN, ask, set_up, start};
 
-/// Number of objects tried of each file; `PROPERTIES=all` tries all of them.
+/// Number of objects to try from each file; `PROPERTIES=all` tries all of them.
 const TRIED: usize = 8;
 
 const JSON: &str = "application/json";
@@ -87,7 +87,7 @@ impl Stored {
             object: read(&object),
             failed: Vec::new(),
         };
-        // The server itself writes the status of these kinds.
+        // The status of these kinds is written by a controller in the server.
         let has_own_loop = matches!(
             made["kind"].as_str(),
             Some("CustomResourceDefinition" | "APIService" | "FlowSchema")
@@ -102,7 +102,7 @@ impl Stored {
         if stored.object["kind"] == "PersistentVolumeClaim" {
             stored.complete().await;
         }
-        // A later write that changes nothing keeps the times.
+        // If a later write changes nothing, the times must not change.
         tokio::time::advance(Duration::from_secs(2)).await;
         Some(stored)
     }
@@ -111,7 +111,7 @@ impl Stored {
         self.failed.push(format!("{} {what}: {why}", self.path));
     }
 
-    /// Sends the first write of a kind whose defaults complete the stored object: it makes a new version even if it
+    /// Sends the first write of a kind that completes stored objects with defaults: it creates a new version even if it
     /// changes nothing.
     async fn complete(&mut self) {
         let (path, body) = (self.path.clone(), self.object.to_string().into_bytes());
@@ -200,14 +200,14 @@ impl Stored {
             let (code, answer) = send(&self.server, "PUT", &path, (JSON, JSON), body).await;
             match code {
                 200 => self.check_conversion(&there, &read(&answer)).await,
-                // The versions have different validation, for example of Events.
+                // The validation differs between versions, for example for Events.
                 422 => {}
                 _ => self.fail(&there, &format!("{code} {}", read(&answer)["message"])),
             }
         }
     }
 
-    /// Compares the object after a write through another version with the object before it.
+    /// Checks that a write through another version has not changed the object.
     async fn check_conversion(&mut self, there: &str, answer: &Value) {
         let (_, body) = send(&self.server, "GET", &self.path, (JSON, JSON), Vec::new()).await;
         let mut now = read(&body);
@@ -230,7 +230,7 @@ impl Stored {
         self.object = read(&body);
     }
 
-    /// Applies the object itself, twice.
+    /// Applies the object to itself, twice.
     async fn applied_twice(&mut self) {
         let mut configuration = self.object.clone();
         let fields = [
@@ -251,7 +251,7 @@ impl Stored {
         let content_type = "application/apply-patch+yaml";
         let (code, answer) = send(&self.server, "PATCH", &path, (content_type, JSON), body.clone()).await;
         let answer = read(&answer);
-        // A set with duplicate items can be created, but not applied.
+        // A set with duplicate items can be created but not applied.
         let message = answer["message"].as_str().unwrap_or_default();
         if code == 500 && message.contains("duplicate entries for key") {
             return;
@@ -315,7 +315,7 @@ async fn refused_writes_change_nothing(
     finish(&recording, &format!("{tried} refused writes"), failed);
 }
 
-/// Reads a recording, and sends its preparing requests to a new server.
+/// Reads a recording, and sends its setup requests to a new server.
 async fn begin(path: &std::path::Path) -> (Recording, ApiServer, Variables) {
     let recording = Recording::read(path);
     let server = start();
@@ -326,7 +326,7 @@ async fn begin(path: &std::path::Path) -> (Recording, ApiServer, Variables) {
     (recording, server, variables)
 }
 
-/// Returns the distance between the cases to try: about `most` of them are tried, or all with `PROPERTIES=all`.
+/// Returns the distance between the cases to try, such that about `most` are tried, or all with `PROPERTIES=all`.
 fn step(cases: usize, most: usize) -> usize {
     match std::env::var("PROPERTIES").is_ok_and(|it| it == "all") {
         true => 1,

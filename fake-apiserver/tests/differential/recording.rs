@@ -1,4 +1,4 @@
-//! The recorded requests: a file of gzipped lines, first the preparing requests, then one case per line.
+//! The recorded requests: a gzipped file with a line for each request, first the setup requests, then the cases.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -13,30 +13,30 @@ use serde_json::Value;
 
 use crate::compare::Answer;
 
-/// One file of requests.
+/// A file of recorded requests.
 pub(crate) struct Recording {
-    /// The resource or area.
+    /// The resource or area of the requests.
     pub(crate) file: String,
     pub(crate) setup: Vec<Step>,
     pub(crate) cases: Vec<Case>,
 }
 
-/// A request that prepares the cases.
+/// A setup request for the cases.
 #[derive(Deserialize)]
 pub(crate) struct Step {
     #[serde(flatten)]
     pub(crate) request: Request,
-    /// Variables, each with the path of its value in the answer.
+    /// Variables to capture, each with the path of its value in the answer.
     #[serde(default)]
     pub(crate) keep: BTreeMap<String, String>,
-    /// The status for which the request is repeated.
+    /// The expected status; the request is repeated until it is returned.
     pub(crate) until: Option<u16>,
-    /// Seconds to wait afterwards.
+    /// Seconds to wait after the request.
     #[serde(default)]
     pub(crate) pause: f64,
 }
 
-/// A request with the answer of the real server.
+/// A request with the answer of kube-apiserver.
 #[derive(Deserialize)]
 pub(crate) struct Case {
     #[serde(rename = "n")]
@@ -54,7 +54,7 @@ pub(crate) struct Request {
     pub(crate) method: String,
     #[serde(rename = "p")]
     pub(crate) path: String,
-    /// If absent, JSON; if empty, the header is omitted.
+    /// The media type. Absent means JSON; if it is empty, the header is omitted.
     #[serde(rename = "t")]
     content_type: Option<String>,
     #[serde(rename = "h", default)]
@@ -92,7 +92,7 @@ impl Recording {
 }
 
 impl Request {
-    /// The request in the recorder's format.
+    /// Builds the request in the recorder's format.
     pub(crate) fn http(&self, token: &str, path: &str, body: Option<String>) -> http::Request<String> {
         let mut all = BTreeMap::from([
             ("accept".to_owned(), "application/json".to_owned()),
@@ -127,7 +127,7 @@ impl Request {
     }
 }
 
-/// A path and query, percent-encoded like the recorder does.
+/// Percent-encodes a path and query like the recorder.
 fn encoded(path: &str) -> String {
     let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"/?&=%:;,+*!()'$@~-._".contains(&byte);
     path.bytes()
@@ -158,7 +158,7 @@ impl Variables {
         self.replace(text, str::to_owned)
     }
 
-    /// Replaces the variables in a path, percent-encoded.
+    /// Replaces the variables in a path with percent-encoded values.
     pub(crate) fn fill_path(&self, text: &str) -> String {
         let encode = |value: &str| {
             let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte);

@@ -1,4 +1,4 @@
-//! Server-side apply with random objects and managed fields, in JSON and in YAML.
+//! Server-side apply with random objects and random managed fields, in JSON and in YAML.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -48,7 +48,7 @@ fn random_applies_with_owners_do_not_break_the_server() {
                 Ask::new("PUT", &format!("{path}/a"), "application/json", body.to_string())
             } else {
                 let path = format!("{path}/a?fieldManager=m&force={force}");
-                // JSON is valid YAML; with a comment before it, only YAML.
+                // JSON is also valid YAML. A comment at the start makes it valid only as YAML.
                 let start = if is_yaml { "# applied\n---\n" } else { "" };
                 Ask::new("PATCH", &path, "application/apply-patch+yaml", format!("{start}{body}"))
             };

@@ -1,4 +1,4 @@
-//! The limits of the server that a client can reach, each tested at its last valid value and beyond.
+//! Limits of the server that clients can reach, tested with the last valid value and with a greater one.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn a_body_past_its_limit(#[case] verb: &str, #[case] content_type: &str, #[case]
     assert_eq!((answer.code, answer.message().as_str()), (code, message));
 }
 
-/// A dry run does not reach etcd.
+/// Dry runs are not limited, because they do not reach etcd.
 #[rstest]
 #[case::create("", 500, "etcdserver: request is too large")]
 #[case::dry_run("?dryRun=All", 201, "")]

@@ -1,4 +1,4 @@
-//! Patches of all three kinds on objects with all kinds of lists.
+//! Patches of all three types for objects with all kinds of lists.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -12,7 +12,7 @@ fn created() -> Vec<Ask> {
     objects().iter().map(|(path, object)| post(path, object)).collect()
 }
 
-/// One operation of a JSON patch.
+/// Generates an operation of a JSON patch.
 fn operation() -> impl Strategy<Value = Value> {
     let pointers = prop::sample::select(vec![
         "",

@@ -1,4 +1,4 @@
-//! Bodies in protobuf: valid ones with wrong bytes, lengths and wire types.
+//! Bodies in protobuf: valid bodies in which bytes, lengths and wire types are replaced.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -8,7 +8,7 @@ use crate::trial::{CONFIG_MAPS, ask_once, try_all};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Encodes a number as in protobuf.
+/// Encodes a number as a varint.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -19,18 +19,18 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A field with bytes.
+/// Encodes a field of bytes.
 fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
     [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
-/// A body of this version and kind.
+/// Encodes a body with this version and kind.
 fn body(version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let meta = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
     [b"k8s\0".to_vec(), field(1, &meta), field(2, raw)].concat()
 }
 
-/// A ConfigMap `a` with one entry and one label.
+/// Encodes a ConfigMap `a` with one entry and one label.
 fn config_map() -> Vec<u8> {
     let label = [field(1, b"k"), field(2, b"v")].concat();
     let meta = [field(1, b"a"), field(11, &label)].concat();

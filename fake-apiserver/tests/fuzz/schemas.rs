@@ -1,4 +1,4 @@
-//! Random schemas of CRDs, structural or not, and objects of the accepted ones.
+//! Random schemas of CRDs, structural or not, and objects for the accepted schemas.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -144,7 +144,7 @@ fn random_crds_and_objects_do_not_break_the_server() {
     });
 }
 
-/// Nested schemas.
+/// Nests a schema.
 fn nested(depth: usize, wrap: fn(Value) -> Value) -> Value {
     (0..depth).fold(json!({"type": "string"}), |schema, _| wrap(schema))
 }

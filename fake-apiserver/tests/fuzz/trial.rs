@@ -1,5 +1,5 @@
-//! `try_all`: like the function of the hostile tests, on a server prepared by requests; and objects shared by all tests
-//! here.
+//! `try_all`: same as in the hostile tests, for a server that was prepared with requests. Also contains objects that
+//! all fuzz tests share.
 
 use std::future::Future;
 
@@ -19,7 +19,7 @@ pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widget
 /// Path of CRDs.
 pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Tries values on forks of one server that was prepared by these requests.
+/// Tries values on forks of a server that was prepared with these requests.
 #[track_caller]
 pub(crate) fn try_all<S, F>(cases: u32, prepare: &[Ask], strategy: &S, test: impl FnMut(ApiServer, S::Value) -> F)
 where
@@ -47,12 +47,12 @@ pub(crate) fn ask_once(prepare: &[Ask], ask: &Ask) -> Answer {
     })
 }
 
-/// A POST of JSON.
+/// Returns a POST of JSON.
 pub(crate) fn post(path: &str, body: &Value) -> Ask {
     Ask::new("POST", path, "application/json", body.to_string())
 }
 
-/// The CRD of Widgets, with this schema of their `spec`.
+/// Returns the CRD of Widgets, with this schema for their `spec`.
 pub(crate) fn widgets(spec: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -66,7 +66,7 @@ pub(crate) fn widgets(spec: &Value) -> Value {
     })
 }
 
-/// A Widget with this `spec`.
+/// Returns a Widget with this `spec`.
 pub(crate) fn widget(spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec})
 }

@@ -1,11 +1,11 @@
-//! Random JSON, and valid objects to start from.
+//! Random JSON, and valid objects that are changed at random.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::mutation::{nth, places};
 
-/// Keys with a meaning in some kind, and other keys.
+/// Keys that are fields of some kind, and other keys.
 const KEYS: [&str; 24] = [
     "a",
     "b",
@@ -45,7 +45,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Random JSON of limited depth.
+/// Generates random JSON of limited depth.
 pub(crate) fn value() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(5, 40, 6, |inner| {
         prop_oneof![
@@ -56,7 +56,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object with some values replaced.
+/// Returns an object with some values replaced.
 pub(crate) fn changed(mut object: Value, changes: &[(u16, Value)]) -> Value {
     for (at, value) in changes {
         let count = places(&object);
@@ -68,7 +68,7 @@ pub(crate) fn changed(mut object: Value, changes: &[(u16, Value)]) -> Value {
     object
 }
 
-/// Collections, each with an object that has all kinds of lists.
+/// Returns collections, each with an object; together the objects have all kinds of lists.
 pub(crate) fn objects() -> Vec<(&'static str, Value)> {
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [
         {"name": "c", "image": "i", "ports": [{"containerPort": 80, "protocol": "TCP"}],

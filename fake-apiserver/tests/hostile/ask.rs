@@ -1,4 +1,4 @@
-//! `Ask`: one request of a hostile client, and the properties of every answer.
+//! `Ask`: a request of a hostile client, and the properties of every answer.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) struct Ask {
     pub(crate) body: Vec<u8>,
 }
 
-/// An answer, read to its end, or for a limited time if it is a watch.
+/// An answer, read to its end. A watch is only read for a limited time.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -73,15 +73,15 @@ impl Ask {
 
     /// Returns `true` if the request may change something.
     fn may_change(&self, answer: &Answer) -> bool {
-        // kube-apiserver, too, may write first and then fail to encode the object in the requested form; and objects of
-        // a collection that were deleted before a failure remain deleted.
+        // kube-apiserver may also write first and then fail to encode the object in the requested form; and a failed
+        // delete of a collection may already have deleted some objects.
         let is_shown = !(answer.code == 406 && answer.message().starts_with("you requested"));
         let is_refused = answer.code >= 400 && is_shown && self.method != "DELETE";
         let only_reads = matches!(self.method.as_str(), "GET" | "HEAD") || self.path.contains("dryRun=All");
         !is_refused && !only_reads
     }
 
-    /// Builds the request; `None` if HTTP cannot represent it.
+    /// Builds the request; `None` if it cannot be represented in HTTP.
     fn request(&self) -> Option<Request<Body>> {
         let mut request = Request::new(Body::from(self.body.clone()));
         *request.method_mut() = Method::from_bytes(self.method.as_bytes()).ok()?;
@@ -95,7 +95,7 @@ impl Ask {
         Some(request)
     }
 
-    /// Sends the request. The answer to an unsendable request has the code 0.
+    /// Sends the request. If it cannot be sent, the code of the answer is 0.
     async fn send(&self, server: &ApiServer) -> Answer {
         let Some(request) = self.request() else {
             return Answer {
@@ -107,7 +107,7 @@ impl Ask {
         let Ok(answer) = server.service().oneshot(request).await;
         let (parts, mut body) = answer.into_parts();
         let mut bytes = Vec::new();
-        // A watch may last half an hour, so it is cut off earlier.
+        // A watch may last half an hour, so it is only read for a limited time.
         let _ = tokio::time::timeout(Duration::from_secs(90), async {
             while let Some(Ok(frame)) = body.frame().await {
                 bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
@@ -170,7 +170,8 @@ impl Answer {
         }
     }
 
-    /// Returns `true` if a failure is a Status with the response's code. Unknown paths are answered with plain text.
+    /// Returns `true` if a failure is a Status with the code of the response. Unknown paths are answered with plain
+    /// text.
     fn is_failure(&self) -> bool {
         let is_json = self
             .headers

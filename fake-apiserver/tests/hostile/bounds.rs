@@ -1,4 +1,4 @@
-//! Size limits of the retained history, and of the expansion of small documents.
+//! Limits on the size of the history, and on the expansion of small documents.
 
 use fake_apiserver::{ApiServer, Verb};
 use rstest::rstest;
@@ -37,7 +37,7 @@ async fn patched(server: &ApiServer, name: &str, times: usize) {
     }
 }
 
-/// Returns the events of a watch of a resource from a revision on.
+/// Returns the events of a watch that starts at a revision.
 async fn watched(server: &ApiServer, path: &str, from: &str) -> String {
     let path = format!("{path}?watch=1&resourceVersion={from}&timeoutSeconds=1");
     String::from_utf8_lossy(&asked(server, Ask::get(&path)).await.body).into_owned()
@@ -88,7 +88,7 @@ async fn only_the_bodies_of_old_journal_entries_are_dropped() {
     let requests = server.journal().requests();
     assert_eq!(server.journal().count(Verb::Create, "configmaps"), 10);
     let cut: Vec<bool> = requests.iter().map(|it| it.is_cut).collect();
-    // A request consists of its body and its answer, 10 KB each.
+    // Each request and its answer have 10 KB.
     assert_eq!(cut, [[true; 8].as_slice(), &[false; 2]].concat());
     for request in requests {
         assert_eq!(request.request_body.is_empty(), request.is_cut);

@@ -1,4 +1,4 @@
-//! For any request, the server answers as Kubernetes would: it never panics, never answers 500, and keeps its state.
+//! The server answers every request as Kubernetes would: it never panics, never answers 500, and keeps its state.
 //! `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
 
 mod ask;
@@ -24,14 +24,14 @@ use trial::{runtime, try_all};
 /// Areas with requests that need programs, workers or CEL in addition to a server.
 const SPECIAL: [&str; 5] = ["admission", "crd_cel", "kubectl", "workers_gc", "workers_namespace"];
 
-/// Valid requests to start from.
+/// Valid requests that are changed at random.
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
     let areas = AREAS.iter().filter(|area| !SPECIAL.contains(area));
     let all = areas.flat_map(|area| Scenario::of_area(area));
     all.filter(|scenario| !scenario.needs_programs()).collect()
 });
 
-/// The requests of a scenario; each can depend on the answers before it.
+/// Sends the requests of a scenario, which may depend on earlier answers.
 async fn replay(server: &ApiServer, scenario: &Scenario, changes: &[(usize, Mutation)]) -> Result<(), String> {
     let mut variables = Variables::of(&scenario.name);
     Ask::new("POST", "/api/v1/namespaces", "application/json", variables.namespace())
@@ -122,7 +122,7 @@ fn mutated_requests_do_not_break_the_server() {
     );
 }
 
-/// A pod with many different fields.
+/// Returns a pod with many different fields.
 fn pod() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -1,17 +1,17 @@
-//! `Mutation`: a random change that a hostile client makes to a valid request.
+//! `Mutation`: a random change of a valid request.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::ask::Ask;
 
-/// One change to a request.
+/// A change of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Mutation {
     Method(&'static str),
     /// Replaces a segment of the path.
     Segment(usize, String),
-    /// Adds a parameter.
+    /// Adds a query parameter.
     Query(&'static str, String),
     Header(&'static str, String),
     /// Replaces a value of the body; the number is its index.
@@ -19,7 +19,7 @@ pub(crate) enum Mutation {
     Remove(usize),
     /// Renames a key of an object.
     Rename(usize, String),
-    /// Replaces a value by this many nested lists or objects.
+    /// Wraps a value in this many nested lists or objects.
     Nest(usize, usize),
     /// Truncates the body, in thousandths of its length.
     Truncate(usize),
@@ -95,7 +95,7 @@ const PARAMETERS: [&str; 22] = [
     "\u{0}%",
 ];
 
-/// Strings with a meaning in some field.
+/// Strings that have a meaning in some field.
 const TEXTS: [&str; 58] = [
     "",
     " ",
@@ -216,7 +216,7 @@ pub(crate) fn mutation() -> impl Strategy<Value = Mutation> {
 }
 
 impl Mutation {
-    /// Changes the request.
+    /// Applies the change to a request.
     pub(crate) fn apply(&self, ask: &mut Ask) {
         match self {
             Self::Method(method) => ask.method = (*method).to_owned(),
@@ -251,7 +251,7 @@ impl Mutation {
     }
 }
 
-/// Percent-encodes a text, unless it looks encoded already.
+/// Percent-encodes a text, unless it already seems to be encoded.
 fn encoded(text: &str) -> String {
     if text.starts_with('%') {
         return text.to_owned();
@@ -307,7 +307,7 @@ fn in_body_key(ask: &mut Ask, at: usize, name: Option<&str>) {
     });
 }
 
-/// Counts the values in a value, including itself.
+/// Returns the number of values in a value, including itself.
 pub(crate) fn places(value: &Value) -> usize {
     1 + match value {
         Value::Object(map) => map.values().map(places).sum(),
@@ -316,7 +316,7 @@ pub(crate) fn places(value: &Value) -> usize {
     }
 }
 
-/// The value with this index, if there is one.
+/// Returns the value with this index, if there is one.
 pub(crate) fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
     if *left == 0 {
         return Some(value);

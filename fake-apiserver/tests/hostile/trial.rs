@@ -1,4 +1,4 @@
-//! `try_all`: checks a property with many values, each on its own server, with the same values in every run.
+//! `try_all`: checks a property for many values, each on its own server, with the same values in every run.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tokio::runtime::{Builder, Runtime};
 
-/// A runtime in virtual time.
+/// Creates a runtime with virtual time.
 pub(crate) fn runtime() -> Runtime {
     let mut builder = Builder::new_current_thread();
     builder
@@ -18,8 +18,8 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime without sockets can be built")
 }
 
-/// Tries random values; a failure is shrunk and shown. `HOSTILE_TIMES` multiplies the cases, `HOSTILE_SEED` changes
-/// them.
+/// Tries random values; a failure is shrunk and reported. `HOSTILE_TIMES` multiplies the number of cases,
+/// `HOSTILE_SEED` changes the values.
 #[track_caller]
 pub(crate) fn try_all<S, F>(cases: u32, strategy: &S, test: impl FnMut(ApiServer, S::Value) -> F)
 where
@@ -29,7 +29,7 @@ where
     try_all_on(async || ApiServer::start(), cases, strategy, test);
 }
 
-/// Same as `try_all`, on forks of a prepared server.
+/// Same as `try_all`, with forks of a prepared server.
 #[track_caller]
 pub(crate) fn try_all_on<S, F>(
     prepared: impl AsyncFnOnce() -> ApiServer,

@@ -1,6 +1,6 @@
 //! The page in Chromium: clicks, keys, and a thousand requests a second.
 //!
-//! Opt-in, because a browser is not part of a tool chain: `DRYDOCK_BROWSER` is the path of a Chromium. Without it each
+//! Opt-in, because Rust's tools do not include a browser: `DRYDOCK_BROWSER` is the path of a Chromium. Without it each
 //! test prints that it is skipped. Screenshots are written to the directory `DRYDOCK_SCREENSHOTS`, if it is set.
 
 use std::io::{BufRead, BufReader, Read};
@@ -17,12 +17,12 @@ use crate::common::Server;
 use crate::devtools::Tab;
 use crate::{MAPS, ask, create_map, get, send};
 
-/// A server with its journal open and live in a page; `None` without a browser.
+/// Opens the live journal of a server in a page; `None` without a browser.
 async fn open(args: &[&str]) -> Option<(Server, Tab)> {
     open_view("journal", args).await
 }
 
-/// A server with a view open and live in a page; `None` without a browser.
+/// Opens a live view of a server in a page; `None` without a browser.
 #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
 pub(crate) async fn open_view(view: &str, args: &[&str]) -> Option<(Server, Tab)> {
     let Some(program) = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from) else {
@@ -39,17 +39,17 @@ pub(crate) async fn open_view(view: &str, args: &[&str]) -> Option<(Server, Tab)
     Some((server, tab))
 }
 
-/// The element with this id.
+/// Returns an expression for the element with this id.
 pub(crate) fn id(name: &str) -> String {
     format!("document.getElementById('{name}')")
 }
 
-/// The first button with this text within an element.
+/// Returns an expression for the first button with this text within an element.
 pub(crate) fn button(within: &str, text: &str) -> String {
     format!("[...document.querySelectorAll('{within} button')].find((it) => it.textContent.startsWith('{text}'))")
 }
 
-/// Number of visible rows of a list that contain a text.
+/// Returns an expression for the number of visible rows in a list that contain a text.
 pub(crate) fn rows_with(list: &str, text: &str) -> String {
     format!(
         "[...document.querySelectorAll('#{list} .row')].filter((it) => it.style.display !== 'none' \
@@ -57,7 +57,7 @@ pub(crate) fn rows_with(list: &str, text: &str) -> String {
     )
 }
 
-/// Opens a watch, and waits until its answer has begun.
+/// Opens a watch, and waits until its answer begins.
 pub(crate) fn watch(server: &Server) -> BufReader<TcpStream> {
     let path = format!("GET {MAPS}?watch=true&resourceVersion=0");
     let mut reader = BufReader::new(send(server, &path, &["User-Agent: watcher/1"], ""));
@@ -214,7 +214,7 @@ async fn a_fault_is_injected_counted_and_ended() {
     tab.click(&button("#faults", "End")).await;
     tab.until("document.querySelectorAll('#faults li').length === 0").await;
     assert_eq!(get(&server, "/_fake/faults"), json!([]));
-    // A refusal is shown, and does not count as a fault.
+    // A refused request is shown, and does not count as a fault.
     tab.eval(&format!(
         "{0}.value = 'status'; {1}.value = 200",
         id("effect"),
@@ -287,7 +287,7 @@ async fn snapshot_is_compared_and_restored() {
     let restored = ask(&server, &format!("GET {MAPS}/owner"), &[], "");
     assert!(restored.body.contains("\"a\":\"1\""), "{restored:?}");
     assert_eq!(ask(&server, &format!("GET {MAPS}/owned"), &[], "").code, 404);
-    // The way back.
+    // Returns to the previous state.
     tab.click(&button("#snapshots li", "Return to it")).await;
     tab.until("document.querySelectorAll('#snapshots li').length === 3")
         .await;
@@ -326,7 +326,7 @@ async fn page_is_usable_with_only_the_keyboard() {
 
     tab.press("/").await;
     tab.until("document.activeElement.id === 'text'").await;
-    // In a text field, keys are text.
+    // In a text field, keys insert text.
     tab.press("p").await;
     tab.until(&format!(
         "{}.value === 'p' && {}.ariaPressed === 'false'",
@@ -396,7 +396,7 @@ async fn values_accepted_by_a_field_can_be_decoded() {
     };
     for width in [360, 800, 1000, 1280, 1366, 1440, 1920] {
         tab.looks(width, 800, "light").await;
-        // The field is as wide as the text it replaces.
+        // The field must not be narrower than its placeholder.
         let cut = tab
             .eval(
                 "[...document.querySelectorAll('input[placeholder]')].filter((it) => it.offsetWidth).filter((it) => { \
@@ -424,7 +424,7 @@ async fn text_from_clients_is_never_rendered_as_html() {
     let agent = format!("User-Agent: {attack}");
     let made = ask(&server, &format!("POST {MAPS}"), &[&agent], &crd.to_string());
     assert_eq!(made.code, 201, "{made:?}");
-    // A name that the API would refuse, but a dump may contain.
+    // The API would refuse this name, but a dump may contain it.
     let event = json!({"type": "ADDED", "object": {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": attack, "namespace": "default", "uid": "u"}}});
     assert_eq!(ask(&server, "POST /_fake/events", &[], &event.to_string()).code, 200);
@@ -452,7 +452,7 @@ async fn text_from_clients_is_never_rendered_as_html() {
     assert_eq!(tab.eval("document.images.length").await, 0);
     assert_eq!(tab.eval("document.title").await, "fake-apiserver");
     assert_eq!(tab.eval("document.scripts.length").await, 1);
-    // The page's policy forbids it, too.
+    // The policy of the page also forbids it.
     let barred = tab
         .eval("(() => { try { document.body.innerHTML = 'x'; return false; } catch (error) { return true; } })()")
         .await;
@@ -603,7 +603,7 @@ async fn page_shows_a_thousand_requests_a_second() {
     assert!(number("rows") < 100, "only rows that can be seen exist: {drawn}");
     assert!(number("steps") < number("frames"), "entries come in batches: {drawn}");
     assert!(number("steps") > 30, "and all the time: {drawn}");
-    // A selected entry stays in view while others arrive.
+    // A selected entry remains visible while others arrive.
     tab.press("2").await;
     tab.press("ArrowUp").await;
     burst(&mut stream, EACH).await;
@@ -616,7 +616,7 @@ async fn page_shows_a_thousand_requests_a_second() {
     tab.until("document.querySelector('#entries [aria-selected=true]').style.display === ''")
         .await;
     tab.press("g").await;
-    // More than the page keeps: the oldest are dropped, and the newest are in view.
+    // Exceeds the number of entries that the page keeps: the oldest are dropped, and the newest are visible.
     burst(&mut stream, 7_000).await;
     tab.until(
         "(() => { const kept = Number(document.getElementById('shown').textContent.split(' of ')[1].replace(',', '')); \

@@ -8,7 +8,7 @@ use crate::{MAPS, ask, create_map, get};
 
 const SHOPS: &str = "/apis/example.com/v1/namespaces/shop/shops";
 
-/// Defines `Shop`, with its own column and a scale, and creates one in the namespace `shop`.
+/// Defines the kind `Shop`, with its own column and a scale, and creates a Shop in the namespace `shop`.
 fn open_shop(server: &Server) {
     let version = json!({
         "name": "v1", "served": true, "storage": true,
@@ -75,7 +75,7 @@ fn spec(server: &Server) -> Value {
     shop["spec"].clone()
 }
 
-/// The first row of the table with this text.
+/// Returns an expression for the first row of the table with this text.
 fn row(text: &str) -> String {
     format!("[...document.querySelectorAll('#rows .row')].find((it) => it.textContent.includes('{text}'))")
 }
@@ -167,7 +167,7 @@ async fn object_history_links_to_the_cluster_state_of_that_time() {
     ))
     .await;
     tab.picture("history").await;
-    // Returns to the state after its creation, with the whole cluster.
+    // Shows the whole cluster as it was after the creation of the object.
     tab.click("[...document.querySelectorAll('#pane li')].at(-1).querySelector('button')")
         .await;
     tab.until(&format!("{} === 1", rows_with("rows", "mornings"))).await;
@@ -265,7 +265,7 @@ async fn documents_are_applied_in_order_and_refusals_are_shown() {
     .await;
     tab.until(&format!("{} === 1", rows_with("rows", "nights"))).await;
     assert_eq!(ask(&server, &format!("GET {MAPS}/menu"), &[], "").code, 200);
-    // A refusal is shown, and the text is kept.
+    // A refused change is shown, and the text is kept.
     tab.press("n").await;
     tab.eval(&format!(
         "{}.value = 'kind: Shop\\nmetadata: {{name: x}}'",

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-/// Time limit of one command. Tests wait for conditions inside the page, with a single command.
+/// Time limit of a command. To wait for a condition, tests send a single command that waits inside the page.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A page in a separate browser.
@@ -55,7 +55,7 @@ impl Tab {
             .stderr(Stdio::piped())
             .spawn()
             .expect("DRYDOCK_BROWSER names a Chromium");
-        // It prints its address when it is ready.
+        // The browser prints its address when it is ready.
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let url = loop {
             let mut line = String::new();
@@ -65,7 +65,7 @@ impl Tab {
                 break url.trim().to_owned();
             }
         };
-        // Otherwise the browser would block on its output.
+        // The output must be read, because the browser would block otherwise.
         drop(std::thread::spawn(move || {
             std::io::copy(&mut stderr, &mut std::io::sink())
         }));
@@ -120,7 +120,7 @@ impl Tab {
         answer["result"].take()
     }
 
-    /// Sets the size of the window, and the colour scheme.
+    /// Sets the size of the window and the colour scheme.
     pub(crate) async fn looks(&mut self, width: u32, height: u32, scheme: &str) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.command("Emulation.setDeviceMetricsOverride", size).await;
@@ -136,7 +136,7 @@ impl Tab {
         self.until("document.readyState === 'complete' && !window.isLeft").await;
     }
 
-    /// The value of an expression of JavaScript, awaited if it is a promise.
+    /// Evaluates a JavaScript expression; a promise is awaited.
     pub(crate) async fn eval(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let mut answer = self.command("Runtime.evaluate", params).await;
@@ -144,7 +144,7 @@ impl Tab {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression is true; it is evaluated in each frame.
+    /// Waits until an expression is true. It is evaluated in each animation frame.
     pub(crate) async fn until(&mut self, condition: &str) {
         let wait = format!(
             "new Promise((resolve) => {{ const end = performance.now() + 20000; const look = () => {{ \

@@ -173,7 +173,7 @@ fn there_is_no_page_without_the_control_api() {
     assert_eq!(ask(&Server::start(&[]), "GET /_fake/", &[], "").code, 404);
 }
 
-/// The journal pages of a stream as they arrive.
+/// The journal pages of a stream, as they are received.
 struct Stream(BufReader<TcpStream>);
 
 impl Stream {
@@ -194,7 +194,7 @@ impl Stream {
         Self(reader)
     }
 
-    /// The `id` and `data` of the next event.
+    /// Returns the `id` and the `data` of the next event.
     fn next(&mut self) -> (u64, Value) {
         let mut id = None;
         loop {
@@ -281,7 +281,7 @@ fn single_watch_is_held_and_reports_its_lag() {
     let mut watches = [0, 1].map(|_| BufReader::new(send(&server, &path, &["User-Agent: watcher/1"], "")));
     let mut line = String::new();
     for watch in &mut watches {
-        // Reads the head; then the watch is open.
+        // After the head was read, the watch is open.
         while line != "\r\n" {
             line.clear();
             watch.read_line(&mut line).expect("the answer has a head");
@@ -375,12 +375,12 @@ fn objects_are_listed_with_their_owners_in_every_saved_state() {
         (then["added"].as_array().map(Vec::len), &then["removed"]),
         (Some(1), &json!([]))
     );
-    // Clients get text unless they accept JSON by name.
+    // Clients receive text unless `Accept` contains JSON.
     let text = ask(&server, &path, &["Accept: */*"], "").body;
     assert_eq!(text, "- ConfigMap default/owner\n+ ConfigMap default/owned\n");
 }
 
-/// The uid of a current object.
+/// Returns the uid of a current object.
 fn uid_of(server: &Server, kind: &str, name: &str) -> String {
     let objects = get(server, "/_fake/objects");
     let mut objects = objects.as_array().into_iter().flatten();

@@ -13,7 +13,7 @@ use crate::{ask, assert_documented, control, create_map};
 
 const VOLUME: &str = "volumes.shop.example shop/data";
 
-/// A step of a client at a time in milliseconds.
+/// Returns a step of a client at a time in milliseconds.
 fn step(at: u32, client: &str, text: &str) -> Step {
     Step {
         at: f64::from(at) / 1000.0,
@@ -55,7 +55,7 @@ fn version(revision: u64, step: usize, by: &str, phase: &str) -> Version {
     }
 }
 
-/// A controller that sets a phase in two steps; in the failing run it crashes between them.
+/// Returns a run of a controller that sets a phase in two steps; in the failing run it crashes between them.
 fn run(fails: bool) -> Run {
     let patch = "PATCH volumes.shop.example/status shop/data";
     let phase = |before: &str, after: &str| ("status.phase", json!(before), json!(after));
@@ -122,7 +122,7 @@ fn run(fails: bool) -> Run {
     }
 }
 
-/// Two runs that differ in the sixteenth step.
+/// Returns two runs that differ in the sixteenth step.
 fn trace() -> Trace {
     let same = |at: usize| Row {
         left: Some(at),
@@ -163,7 +163,7 @@ fn trace() -> Trace {
     }
 }
 
-/// One run with a final loop of 4,000 steps.
+/// Returns a run with a final loop of 4,000 steps.
 fn hot_loop() -> Trace {
     let mut run = run(true);
     for number in 0..2_000 {
@@ -195,7 +195,7 @@ fn hot_loop() -> Trace {
     trace
 }
 
-/// The page of a trace, opened from a file; `None` without a browser.
+/// Opens a trace from a file; `None` without a browser.
 #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
 async fn open(trace: &Trace) -> Option<Tab> {
     let Some(program) = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from) else {
@@ -276,7 +276,7 @@ async fn objects_of_both_runs_are_shown_with_their_difference() {
     tab.until("document.querySelectorAll('#pane .side')[1].querySelector('.other')")
         .await;
     tab.picture("trace-object").await;
-    // Moves to the preceding write, which is folded and occurs in both runs.
+    // Moves to the previous write, which is collapsed and occurs in both runs.
     tab.press("[").await;
     tab.until(&format!("{SELECTED}.textContent.includes('PATCH volumes/status')"))
         .await;
@@ -347,7 +347,7 @@ async fn a_failure_without_a_reference_has_one_column_and_its_loop_is_folded() {
     tab.until(&says("list", "the same 2 steps ")).await;
     let height = tab.eval("document.getElementById('list').scrollHeight").await;
     assert!(height.as_u64() < Some(4_000), "the loop takes {height} pixels");
-    // The selected step is the last of the loop, so the loop is open. Closing it leaves one line.
+    // The selected step is the last one of the loop, so the loop is expanded. Collapsing it leaves one line.
     tab.press("Home").await;
     tab.press("w").await;
     tab.until(&format!("{SELECTED}.textContent.includes('PATCH')")).await;

@@ -1,4 +1,4 @@
-//! Aggregated API servers, which a service in this process answers for.
+//! Aggregated API servers, which are services in this process.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ const HOST: &str = "flunders.default.svc";
 /// The requests that the aggregated API server has received: the method with the path, and the headers.
 type Received = Arc<Mutex<Vec<(String, Vec<(String, String)>)>>>;
 
-/// An API server of `wardle.example.com/v1` with the resource `flunders`.
+/// Returns a server with an aggregated API server of `wardle.example.com/v1`, which has the resource `flunders`.
 fn wardle(builder: ApiServerBuilder) -> (ApiServer, Received) {
     let received = Received::default();
     let seen = Arc::clone(&received);
@@ -80,7 +80,7 @@ async fn with_wardle() -> (ApiServer, Received) {
     (server, received)
 }
 
-/// The condition `Available`, after all tasks have run.
+/// Returns the condition `Available`, after all tasks have run.
 async fn available(server: &ApiServer, group: &str) -> (Value, Value) {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -209,7 +209,7 @@ async fn available_condition_is_set_by_calling_the_server() {
     let user = headers.iter().find(|it| it.0 == "x-remote-user");
     assert_eq!(user.map(|it| &*it.1), Some("system:kube-aggregator"));
 
-    // The server has the host, but not the group.
+    // The aggregated API server exists, but it does not serve the group.
     assert_eq!(
         post(&server, API_SERVICES, &api_service("other.example.com", "flunders"))
             .await
@@ -262,7 +262,7 @@ async fn fault_affects_requests_to_aggregated_api_servers() {
     assert_eq!(get(&server, path).await.0, 200);
 }
 
-/// A server at an address is called over TLS, and its certificate must be of the Service's name and signed by the
+/// A server at an address is called over TLS. Its certificate must be for the Service's name and signed by the
 /// `caBundle`.
 #[cfg(feature = "tls")]
 #[rstest]

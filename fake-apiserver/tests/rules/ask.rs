@@ -13,7 +13,7 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
-/// The texts of the warnings in the answer to a POST.
+/// Returns the texts of the warnings in the answer to a POST.
 pub(crate) async fn warnings(server: &ApiServer, path: &str, body: &Value) -> Vec<String> {
     warnings_of(server, "POST", path, body).await
 }
@@ -76,7 +76,7 @@ pub(crate) fn message(answer: &Value) -> &str {
     answer["message"].as_str().unwrap_or_default()
 }
 
-/// A ConfigMap.
+/// Returns a ConfigMap.
 pub(crate) fn config_map(name: &str, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
@@ -106,7 +106,7 @@ impl Watch {
         watch
     }
 
-    /// The events received since the last call.
+    /// Returns the events received since the last call.
     pub(crate) fn told(&mut self) -> Vec<Value> {
         while let Some(next) = self.body.frame().now_or_never() {
             let Some(Ok(frame)) = next else {
@@ -131,7 +131,7 @@ impl Watch {
     }
 }
 
-/// An object with some fields changed, as a merge patch changes them.
+/// Returns an object after a merge patch.
 pub(crate) fn with(object: &Value, changes: &Value) -> Value {
     let (Value::Object(fields), Value::Object(changes)) = (object, changes) else {
         return changes.clone();
@@ -148,7 +148,7 @@ pub(crate) fn with(object: &Value, changes: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// The causes of a refusal, each as `field: message`; otherwise the message, if there is one.
+/// Returns the causes of a refusal, each as `field: message`; otherwise the message, if there is one.
 pub(crate) fn causes((code, answer): &(u16, Value)) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if *code < 400 {

@@ -1,4 +1,4 @@
-//! Custom resources with a deleted definition, and paths with the wrong scope.
+//! Custom resources with a deleted CRD, and paths with the wrong scope.
 
 use fake_apiserver::ApiServer;
 use http::Request;
@@ -70,11 +70,11 @@ async fn terminating_definition_refuses_new_objects() {
 async fn paths_with_the_wrong_scope_are_not_found(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
     let server = server().await;
     let (got, answer) = send(&server, method, path, "application/json", &json!({})).await;
-    // The answer to such a path is plain text instead of a Status.
+    // Such a path is answered with plain text instead of a Status.
     assert_eq!((got, answer.is_null()), (code, code == 404), "{answer}");
 }
 
-/// The handler of custom resources treats HEAD like GET; built-in resources do not have a route for it.
+/// The handler of custom resources treats HEAD like GET; built-in resources have no route for it.
 #[rstest]
 #[case::a_list("/apis/e.com/v1/foos", 200)]
 #[case::a_list_of_a_namespace("/apis/e.com/v1/namespaces/default/foos", 200)]
@@ -174,7 +174,7 @@ async fn empty_keywords_at_the_root_of_a_version_with_a_status_are_refused(
     );
 }
 
-/// A definition of Foos with these properties of the spec.
+/// Returns a definition of Foos with these properties in their spec.
 fn definition(properties: &Value) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -183,7 +183,7 @@ fn definition(properties: &Value) -> Value {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
 }
 
-/// Items of lists without keys do not have a stored counterpart; the list does.
+/// Items of lists without keys cannot be correlated with stored items, but the list itself can.
 #[cfg(feature = "cel")]
 #[rstest]
 #[case::atomic_list(json!({"type": "array", "items": {"type": "string"}}), "/items", json!(["bad"]), json!(["bad", "x"]))]

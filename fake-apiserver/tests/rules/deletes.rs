@@ -1,4 +1,4 @@
-//! Deletes of Pods in two writes: the mark, then the removal.
+//! Deletes of Pods in two writes: the first one sets the deletion timestamp, the next one removes the Pod.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn types(events: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// A server with an unscheduled Pod, which therefore does not have a grace period, and a watch of it.
+/// Returns a server with an unscheduled Pod, which therefore has no grace period, and a watch of the Pod.
 async fn server(delay: Duration) -> (ApiServer, Watch) {
     let server = ApiServer::builder().removal_delay(delay).start();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
@@ -36,7 +36,7 @@ async fn server(delay: Duration) -> (ApiServer, Watch) {
 
 #[rstest]
 #[case::alone(None)]
-// An update removes a Pod if its grace period is over and it does not have finalizers (`deleteWithoutFinalizers`).
+// An update removes a Pod if its grace period is over and it has no finalizers (`deleteWithoutFinalizers`).
 #[case::updated(Some(("PATCH", POD, json!({"metadata": {"labels": {"a": "b"}}}))))]
 #[case::status_updated(Some(("PATCH", STATUS, json!({"status": {"message": "m"}}))))]
 #[case::deleted_again(Some(("DELETE", POD, Value::Null)))]
@@ -120,7 +120,7 @@ async fn put_and_apply_that_create_keep_deletion_timestamps(
         let kept = are_kept.then(|| &body["metadata"][field]);
         assert_eq!(lease["metadata"].get(field), kept, "{field}");
     }
-    // The object does not have finalizers, so any write removes it.
+    // The object has no finalizers, so any write removes it.
     let labelled = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(send(&server, "PATCH", &item, MERGE, &labelled).await.0, 200);
     assert_eq!(get(&server, &item).await.0, if are_kept { 404 } else { 200 });

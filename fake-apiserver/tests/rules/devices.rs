@@ -1,4 +1,4 @@
-//! Checks of `resource.k8s.io`: request policies, and the device statuses that drivers write into claims.
+//! Validation of `resource.k8s.io`: request policies, and the device statuses that drivers write into claims.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -42,7 +42,7 @@ async fn request_policies_are_checked(#[case] policy: Value, #[case] expected: &
     assert_eq!(causes(&answer), expected, "{}", answer.1);
 }
 
-/// Creates a claim of one device and writes its status.
+/// Creates a claim for one device and writes its status.
 async fn put_status(server: &ApiServer, status: &Value) -> (u16, Value) {
     let claims = format!("{GROUP}/namespaces/default/resourceclaims");
     let (_, made) = post(

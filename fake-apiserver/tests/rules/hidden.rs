@@ -1,4 +1,4 @@
-//! Facts about a body that the parsed object does not contain: an omitted empty list, and labels filled in by default.
+//! Details of a body that the parsed object does not contain: an omitted empty list, and labels filled in by default.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;

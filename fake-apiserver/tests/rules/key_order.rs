@@ -44,7 +44,7 @@ async fn server() -> ApiServer {
     server
 }
 
-/// The answer to a GET; for a watch, its first event.
+/// Returns the text of the answer to a GET; for a watch, its first event.
 async fn text(server: &ApiServer, path: &str) -> String {
     let request = Request::get(path).body("").expect("the request is valid");
     let answer = server.call(request).await;
@@ -52,7 +52,7 @@ async fn text(server: &ApiServer, path: &str) -> String {
     text.to_owned()
 }
 
-/// The keys of a JSON text at one depth, in their order, excluding keys inside `managedFields`.
+/// Returns the keys of a JSON text at one depth, in their order, excluding keys inside `managedFields`.
 fn keys(text: &str, depth: usize) -> Vec<String> {
     let (mut level, mut found, mut in_text, mut word) = (0, Vec::new(), false, String::new());
     let mut characters = text.chars().peekable();
@@ -78,7 +78,7 @@ fn keys(text: &str, depth: usize) -> Vec<String> {
     found
 }
 
-/// The object at `name` in compact JSON.
+/// Returns the object at `name` in compact JSON.
 fn part<'a>(text: &'a str, name: &str) -> &'a str {
     let mark = format!("\"{name}\":");
     let at = text.find(&mark).unwrap_or_else(|| panic!("{name} in {text}")) + mark.len();

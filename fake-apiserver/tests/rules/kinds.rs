@@ -1,4 +1,4 @@
-//! Checks and warnings of built-in kinds.
+//! Validation and warnings of built-in kinds.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -8,14 +8,14 @@ use crate::ask::{causes, post, put, warnings, with};
 
 const NAMESPACED: &str = "/namespaces/default";
 
-/// A certificate request in PEM, except for its middle.
+/// A certificate request in PEM, without its middle part.
 const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISU1IRUNBUUF3RHpFTk1Bc0dBMVVFQXd3RWFtRnVaVEJaTUJN\
      R0J5cUdTTTQ5QWdFR0NDcUdTTTQ5QXdFSApBMElBQk9sbDFhdzRCbXEvaVNpNEJ6ZGFuandReDZoSDFLOGsrQnVVRXVjZnM3Ky9R\
      ZUJrTlM4VHdGWi9RSHltCi9RT00zNkR3T25hVnF1RVl3a0NsWm5ZZExuNmdBREFLQmdncWhrak9QUVFEQWdOSEFEQkVBaUJ6dW01\
      UzFSdHkKTEt1SGVvRFJ0MzArZUR2M0VneHhRbG9JK3Q3YVhDWmZ4UUlnSzdwNXhMM2E4QUduRHFQa05TV3FWOGVMT0VrdwowMmht\
      T0tlckdCKytYVE09Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
 
-/// The path and a valid object of a kind.
+/// Returns the path and a valid object of a kind.
 fn kind(name: &str) -> (String, Value) {
     let (prefix, resource, fields) = match name {
         "NetworkPolicy" => (
@@ -166,7 +166,7 @@ async fn topology_of_endpoints_is_dropped() {
     assert!(made["endpoints"][0].get("deprecatedTopology").is_none(), "{made}");
 }
 
-/// Only ranges that are stored are exempt from the newer rules, at any position in the policy.
+/// Only stored ranges are exempt from newer rules, at any position in the policy.
 #[tokio::test]
 async fn changed_range_is_validated() {
     let server = ApiServer::start();
@@ -177,7 +177,7 @@ async fn changed_range_is_validated() {
     assert_eq!(causes(&answer).len(), 1, "{}", answer.1);
 }
 
-/// An item without its keys cannot be part of a field set.
+/// A list item without its keys cannot be part of a field set.
 #[rstest]
 #[case(json!([{"name": "s"}, {"namespace": "n"}]), false)]
 #[case(json!([{"name": "s"}, {"name": "s"}]), true)]
@@ -194,7 +194,7 @@ async fn lists_with_missing_keys_have_no_managed_fields(#[case] secrets: Value, 
     assert_eq!(made["metadata"].get("managedFields").is_some(), is_tracked, "{made}");
 }
 
-/// The rules of the built-in flow schemas.
+/// Returns the rules of the built-in FlowSchemas.
 fn any_request(groups: &[&str]) -> Value {
     let subjects: Vec<Value> = groups
         .iter()

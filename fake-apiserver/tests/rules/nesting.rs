@@ -1,4 +1,4 @@
-//! Bodies that nest too deeply to be read back are refused, with every verb.
+//! Bodies that are nested too deeply to be read back are refused, with every verb.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;

@@ -9,7 +9,7 @@ use crate::ask::{JSON_PATCH, MERGE, STRATEGIC, config_map, get, message, post, s
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const UNDETERMINABLE: &str = "the name of the object (a based on URL) was undeterminable: name must be provided";
 
-/// The result is decoded into an internal object, according to the kind in the document.
+/// The result is decoded into an internal object of the kind in the patched document.
 #[rstest]
 #[case::another_kind(json!({"kind": "Secret"}), 422, "illegal base64 data at input byte 0")]
 #[case::another_kind_that_decodes(json!({"kind": "Secret", "data": {"k": "dg=="}}), 422,
@@ -54,7 +54,7 @@ async fn json_patches_are_parsed_like_kube_apiserver(#[case] patch: Value) {
     assert_eq!(get(&server, &format!("{MAPS}/a")).await, before);
 }
 
-/// A strategic patch is merged into the type itself, which the document cannot change.
+/// A strategic patch is merged into the object's type, which the patch cannot change.
 #[rstest]
 #[case(json!({"kind": "Secret"}))]
 #[case(json!({"apiVersion": "v2"}))]

@@ -1,4 +1,4 @@
-//! Checks, warnings and dropped fields of Pods and of kinds with pod templates.
+//! Validation, warnings and dropped fields of Pods and of kinds with pod templates.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -16,12 +16,12 @@ fn pod(spec: &Value) -> Value {
     with(&pod, &json!({"spec": spec}))
 }
 
-/// A Pod with one volume.
+/// Returns a Pod with one volume.
 fn volume(fields: &Value) -> Value {
     pod(&json!({"volumes": [with(&json!({"name": "v"}), fields)]}))
 }
 
-/// A workload with this template and further fields of its spec.
+/// Returns a workload with this template and further fields in its spec.
 fn workload(kind: &str, template: &Value, spec: &Value) -> (String, Value) {
     let labels = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let template = with(&labels, template);

@@ -1,4 +1,4 @@
-//! Requests with several errors, of which only the first is reported, and unknown paths.
+//! Requests with several errors, only the first of which is reported, and unknown paths.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -74,7 +74,8 @@ async fn invalid_read_is_refused_with_its_first_error(#[case] rest: &str, #[case
     assert_eq!((code, message(&answer)), (expected, why));
 }
 
-/// `forceWatch` of `ListResource`: the query does not contain `watch`, so it is checked like a list.
+/// `forceWatch` of `ListResource`: the query does not contain `watch`, so the options are validated like options of a
+/// list.
 #[tokio::test]
 async fn legacy_watch_path_accepts_list_options() {
     let path = "/api/v1/watch/namespaces/default/configmaps?sendInitialEvents=true&resourceVersionMatch=NotOlderThan";

@@ -1,4 +1,4 @@
-//! Open watches lose only changes that they have missed, and future versions cannot be read.
+//! Open watches only lose changes that they have missed, and future versions cannot be read.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -101,7 +101,7 @@ async fn watch_from_before_the_log_expires() {
     assert_eq!(get(&server, &path).await.1["object"]["code"], 410);
 }
 
-/// A watch cache waits three seconds. etcd, which serves only Events, does not wait, and does not send Retry-After.
+/// A watch cache waits three seconds. etcd, which serves only Events, does not wait, and does not send `Retry-After`.
 #[rstest]
 #[case::a_list("/api/v1/configmaps?resourceVersion=", 3, 1)]
 #[case::an_exact_list("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=", 3, 1)]

@@ -1,4 +1,4 @@
-//! Writes of a Scale. Its metadata is checked and dropped.
+//! Writes of a Scale. Its metadata is validated but not stored.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -8,7 +8,7 @@ use crate::ask::{APPLY, MERGE, causes, get, post, send};
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
-/// Also returns the uid of a new ReplicaSet.
+/// Returns a server with a ReplicaSet, and the uid of the ReplicaSet.
 async fn server() -> (ApiServer, String) {
     let server = ApiServer::start();
     let body = json!({"metadata": {"name": "s"}, "spec": {

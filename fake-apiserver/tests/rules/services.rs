@@ -1,4 +1,4 @@
-//! Checks and allocations of Services.
+//! Validation and allocations of Services.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -67,7 +67,7 @@ async fn new_services_are_validated(#[case] changes: Value, #[case] expected: &[
     }
 }
 
-/// A dry run does not check ranges, or allocations of other Services.
+/// A dry run does not check ranges or allocations of other Services.
 #[rstest]
 #[case(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 1}]}), &[])]
 #[case(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": -1}]}), &[])]
@@ -134,7 +134,7 @@ async fn service_updates_are_validated(#[case] spec: Value, #[case] expected: &[
     }
 }
 
-/// Values that older rules permitted may remain.
+/// Existing values that older rules permitted are still accepted.
 #[rstest]
 #[case(json!([{"ip": "1.2.3.4", "ipMode": "VIP"}]), "LoadBalancer", &[])]
 #[case(json!([{"ip": "1.2.3.4"}]), "ClusterIP",

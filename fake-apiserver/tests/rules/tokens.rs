@@ -10,7 +10,7 @@ use crate::ask::{message, post, with};
 
 const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/a/token";
 
-/// A server with a ServiceAccount and its Pod, and the account's uid.
+/// Returns a server with a ServiceAccount and its Pod, and the uid of the ServiceAccount.
 async fn server() -> (ApiServer, Value) {
     let server = ApiServer::start();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
@@ -46,8 +46,8 @@ async fn token_requests_are_validated(#[case] changes: Value, #[case] code: u16,
     assert_eq!((answer.0, message(&answer.1)), (code, &*text), "{}", answer.1);
 }
 
-/// Kubelets request 3607 seconds. Such tokens for the server itself live for a year, and clients are warned after the
-/// requested time.
+/// Kubelets request 3607 seconds. Tokens for the server itself with this lifetime are valid for a year, and clients are
+/// warned after the requested time.
 #[rstest]
 #[case(3607, json!([]), true)]
 #[case(3600, json!([]), false)]

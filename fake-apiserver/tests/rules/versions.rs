@@ -1,4 +1,4 @@
-//! Custom resources in several versions: their owners, their first writes, and watches of a definition that changes.
+//! Custom resources in several versions: field owners, first writes, and watches while the definition changes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn foos(version: &str) -> String {
     format!("/apis/e.com/{version}/namespaces/default/foos")
 }
 
-/// A version with a spec with these properties.
+/// Returns a version with these properties in its spec.
 fn version(name: &str, is_stored: bool, spec: &Value) -> Value {
     json!({"name": name, "served": true, "storage": is_stored, "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": {"type": "object", "properties": {
@@ -115,7 +115,7 @@ async fn watch_continues_while_its_definition_is_terminating() {
     assert!(watch.has_ended());
 }
 
-/// The entries of a field that the version of another entry lacks.
+/// If managed fields contain a field that their version lacks, updates drop them and applies fail.
 #[tokio::test]
 async fn owners_in_a_version_without_a_field_are_dropped_by_updates_and_stop_applies() {
     let text = json!({"type": "string"});
@@ -147,7 +147,7 @@ async fn owners_in_a_version_without_a_field_are_dropped_by_updates_and_stop_app
     assert_eq!((code, &answer["metadata"]["managedFields"]), (200, &Value::Null));
 }
 
-/// A write without changes creates a new version if the object was stored without the defaults of a read.
+/// A write without changes creates a new version if the stored object lacks defaults that are added when it is read.
 #[rstest]
 #[case::plain(json!([version("v1", true, &json!({}))]), "v1", false)]
 #[case::with_a_status_by_default(

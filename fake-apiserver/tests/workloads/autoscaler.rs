@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, condition, deployment};
 
-/// A Deployment of four Pods with requests of 100m CPU, and an autoscaler of 1 to 10.
+/// Returns a cluster with a Deployment of four Pods that request 100m CPU, and an autoscaler from 1 to 10 replicas.
 async fn scaled(metrics: Value, behavior: Value) -> Cluster {
     let cluster = Cluster::start();
     let mut web = deployment("web", 4);
@@ -118,7 +118,7 @@ async fn autoscaler_without_metrics_reports_the_reason() {
     assert_eq!(found.len(), 1, "{found:?}");
 }
 
-/// The JSON of a GET.
+/// Returns the code and the JSON of a GET.
 async fn read(cluster: &Cluster, path: &str) -> (u16, Value) {
     let request = http::Request::get(path)
         .body(String::new())

@@ -1,4 +1,4 @@
-//! A server with workers under a paused clock, and helpers of the tests.
+//! `Cluster`: a server with workers and a paused clock, with helpers for the tests.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Start of its clock: on the minute, for CronJobs.
+/// Start of the server's clock: a full minute, for CronJobs.
 const START: &str = "2026-01-01T00:00:00Z";
 
 /// A server with workers in virtual time.
 pub(crate) struct Cluster(pub(crate) ApiServer);
 
 impl Cluster {
-    /// Starts it with all workers.
+    /// Starts a server with all workers.
     pub(crate) fn start() -> Self {
         Self::with(Worker::ALL)
     }
@@ -50,7 +50,7 @@ impl Cluster {
         (status, serde_json::from_slice(answer.body()).unwrap_or_default())
     }
 
-    /// POST of an object; its namespace is `default`.
+    /// Creates an object in the namespace `default`.
     pub(crate) async fn create(&self, object: Value) -> Value {
         let (api, kind) = (
             object["apiVersion"].as_str().expect("the version is a string"),
@@ -68,14 +68,14 @@ impl Cluster {
         answer
     }
 
-    /// Merge patch of an object in `default`.
+    /// Sends a merge patch of an object in `default`.
     pub(crate) async fn patch(&self, api: &str, kind: &str, name: &str, patch: Value) -> Value {
         let (status, answer) = self.send("PATCH", &self.path(api, kind, name), &patch).await;
         assert_eq!(status, 200, "{answer:#}");
         answer
     }
 
-    /// DELETE of an object in `default`.
+    /// Deletes an object in `default`.
     pub(crate) async fn delete(&self, api: &str, kind: &str, name: &str) {
         let (status, answer) = self.send("DELETE", &self.path(api, kind, name), &Value::Null).await;
         assert_eq!(status, 200, "{answer:#}");
@@ -90,14 +90,14 @@ impl Cluster {
         }
     }
 
-    /// An object in `default`; null if it does not exist.
+    /// Returns an object in `default`; null if it does not exist.
     pub(crate) async fn get(&self, api: &str, kind: &str, name: &str) -> Value {
         let namespaced = self.0.resource(api, kind).expect("the kind is served").is_namespaced();
         let namespace = if namespaced { "default" } else { "" };
         self.0.get(api, kind, namespace, name).await.unwrap_or_default()
     }
 
-    /// The objects of a kind in `default`.
+    /// Returns the objects of a kind in `default`.
     pub(crate) async fn list(&self, api: &str, kind: &str) -> Vec<Value> {
         let namespaced = self.0.resource(api, kind).expect("the kind is served").is_namespaced();
         self.0
@@ -106,12 +106,12 @@ impl Cluster {
             .expect("the kind is served")
     }
 
-    /// The Pods in `default`.
+    /// Returns the Pods in `default`.
     pub(crate) async fn pods(&self) -> Vec<Value> {
         self.list("v1", "Pod").await
     }
 
-    /// The messages of Events with a reason, in the order in which they were written.
+    /// Returns the messages of Events with this reason, in the order in which they were written.
     pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
         let mut events = self.list("v1", "Event").await;
         events.retain(|it| it["reason"] == reason);
@@ -123,7 +123,7 @@ impl Cluster {
     }
 }
 
-/// A Pod template with one container, labelled `app: NAME`.
+/// Returns a Pod template with one container, labelled `app: NAME`.
 pub(crate) fn template(app: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": app}},
@@ -131,7 +131,7 @@ pub(crate) fn template(app: &str) -> Value {
     })
 }
 
-/// A Deployment.
+/// Returns a Deployment.
 pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
@@ -139,7 +139,7 @@ pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
     })
 }
 
-/// Status, reason and message of a condition.
+/// Returns status, reason and message of a condition.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> [&'a str; 3] {
     let list = object["status"]["conditions"]
         .as_array()

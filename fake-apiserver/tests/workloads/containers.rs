@@ -1,4 +1,4 @@
-//! The kubelet's work on containers: resources, init containers, messages and mounts.
+//! Containers under the kubelet: resources, init containers, messages and mounts.
 
 use fake_apiserver::{PodScript, PodSelector};
 use rstest::rstest;
@@ -21,7 +21,7 @@ async fn one(cluster: &Cluster) -> Value {
     cluster.get("v1", "Pod", "one").await
 }
 
-/// A Pod with these resources in a running cluster.
+/// Returns a running cluster with a Pod that has these resources.
 async fn with_resources(resources: &Value, policies: Value) -> Cluster {
     let cluster = Cluster::start();
     let container = json!({"name": "main", "image": "nginx:1", "resources": resources, "resizePolicy": policies});

@@ -37,7 +37,7 @@ async fn cron_job_creates_a_job_each_minute_and_keeps_its_history() {
         .into_iter()
         .map(|it| it["metadata"]["name"].clone())
         .collect();
-    // Minutes since 1970.
+    // The suffixes are minutes since 1970.
     assert_eq!(names, ["tick-29453765", "tick-29453766"]);
     let tick = cluster.get("batch/v1", "CronJob", "tick").await;
     assert_eq!(tick["status"]["active"], Value::Null);

@@ -76,7 +76,7 @@ async fn daemon_set_runs_one_pod_per_node_and_replaces_them_on_update() {
     assert_eq!(nodes(&cluster).await, ["a", "b"]);
 }
 
-/// The number of Pods of each image. New Pods take four seconds to become ready.
+/// Counts the Pods with each image. New Pods become ready after four seconds.
 #[tokio::test(start_paused = true)]
 async fn a_surge_starts_new_pods_before_old_ones_end() {
     let cluster = Cluster::start();

@@ -12,7 +12,7 @@ async fn web(cluster: &Cluster) -> Value {
     cluster.get(APPS, "Deployment", "web").await
 }
 
-/// Revision and size of each set, oldest revision first.
+/// Returns the revision and the size of each ReplicaSet, oldest revision first.
 async fn sets(cluster: &Cluster) -> Vec<(u64, u64)> {
     let revision = |set: &Value| {
         let text = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();

@@ -95,7 +95,7 @@ async fn job_fails_after_its_back_off_limit(
     }
 }
 
-/// Commands of images are unknown here, and a Job whose Pods run for ever would never complete.
+/// Commands of images are unknown here, and a Job with Pods that run forever would never complete.
 #[tokio::test(start_paused = true)]
 async fn a_job_with_an_unknown_command_completes() {
     let cluster = Cluster::start();
@@ -213,7 +213,7 @@ async fn job_without_permission_to_create_pods_sets_its_start_time() {
     assert!(!cluster.pods().await.is_empty());
 }
 
-/// Kueue and other controllers run their own Jobs (KEP-4368).
+/// Kueue and other controllers manage their own Jobs (KEP-4368).
 #[rstest]
 #[case("kubernetes.io/job-controller", 1)]
 #[case("example.com/queue", 0)]
@@ -230,7 +230,7 @@ async fn job_of_another_controller_is_ignored(#[case] manager: &str, #[case] pod
     assert_eq!(work(&cluster).await, Value::Null);
 }
 
-/// Go's `deleteJobPods` deletes Pods without counting them; a success makes the remaining ones superfluous.
+/// Go's `deleteJobPods` deletes Pods without counting them; after a success the remaining ones are superfluous.
 #[rstest]
 #[case::suspended(json!({}), json!({"spec": {"suspend": true}}))]
 #[case::scaled_down(json!({}), json!({"spec": {"parallelism": 0}}))]

@@ -1,4 +1,4 @@
-//! Scheduler and kubelet: the life cycle of one Pod.
+//! Scheduler and kubelet: the life cycle of a Pod.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The phase, the state of the container with its reason, and its restarts.
+/// Returns the phase, the state of the container with its reason, and its restarts.
 fn stand(pod: &Value) -> String {
     let container = &pod["status"]["containerStatuses"][0];
     let state = container["state"].as_object().and_then(|it| it.iter().next());
@@ -29,7 +29,7 @@ fn stand(pod: &Value) -> String {
     format!("{phase} {state} {reason} {}", container["restartCount"]).replace("  ", " ")
 }
 
-/// A container ends if it is not always restarted and its command is predictable.
+/// A container ends if its command is predictable, unless the restart policy is `Always`.
 #[rstest]
 #[case::the_images_own(json!([]), 5000.0, "Running running 0")]
 #[case::a_server(json!(["nginx", "-g", "daemon off;"]), 5000.0, "Running running 0")]

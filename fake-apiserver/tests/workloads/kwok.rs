@@ -21,7 +21,8 @@ fn is(key: &str, operator: &str, values: &[&str]) -> Value {
     json!({"key": key, "operator": operator, "values": values})
 }
 
-/// A Pod starts after two seconds, ends after five if a Job owns it, and is removed when it is deleted.
+/// Returns Stages with which a Pod starts after two seconds, ends after five if a Job owns it, and is removed when it
+/// is deleted.
 fn stages() -> Vec<Value> {
     let ready = "\
 {{ $now := Now }}

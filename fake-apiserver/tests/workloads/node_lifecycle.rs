@@ -115,7 +115,7 @@ async fn a_taint_evicts_pods(#[case] tolerations: Value, #[case] after: f64, #[c
     assert_eq!(cluster.events("TaintManagerEviction").await.len(), usize::from(!stays));
 }
 
-/// Two Nodes, and a Pod on the first.
+/// Returns a cluster with two Nodes, and a Pod on the first.
 async fn with_a_pod() -> Cluster {
     let cluster = Cluster::start();
     for name in ["a", "b"] {
@@ -233,7 +233,7 @@ async fn heartbeats_are_only_sent_on_request() {
     assert_eq!(ready(&cluster, "a").await, KNOWN, "no heartbeats are required any more");
 }
 
-/// A Node without heartbeats is not lost; one whose Lease a test renews is, once the renewals end.
+/// A Node without heartbeats is not lost. A Node is lost if its Lease was renewed and the renewals have ended.
 #[rstest]
 #[case::no_lease(0, false)]
 #[case::never_renewed(1, false)]
@@ -303,7 +303,7 @@ async fn pods_of_a_deleted_node_are_removed() {
     assert_eq!(cluster.get("v1", "Pod", name).await, Value::Null);
 }
 
-/// Pods of manifests may name a Node that is not part of the test.
+/// Manifests of Pods may contain the name of a Node that is not part of the test.
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_node_that_never_existed_are_kept() {
     let cluster = Cluster::start();

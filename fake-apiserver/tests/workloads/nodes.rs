@@ -1,4 +1,4 @@
-//! Nodes: the first one, its status, and the Pods that it admits.
+//! Nodes: the first Node, its status, and the Pods that it admits.
 
 use fake_apiserver::{ApiServer, KubernetesVersion, Worker};
 use rstest::rstest;

@@ -1,11 +1,11 @@
-//! Pods placed by other Pods: affinity, anti-affinity, topology spread and preemption.
+//! Placement of Pods that depends on other Pods: affinity, anti-affinity, topology spread and preemption.
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, condition};
 
-/// A cluster with the nodes `a` and `b` in zone `x`, and `c` in zone `y`.
+/// Returns a cluster with the nodes `a` and `b` in zone `x`, and `c` in zone `y`.
 async fn zones() -> Cluster {
     let cluster = Cluster::start();
     for (name, zone) in [("a", "x"), ("b", "x"), ("c", "y")] {

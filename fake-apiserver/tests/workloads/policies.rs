@@ -18,7 +18,7 @@ fn policy(groups: &str, resources: &str, expression: &str) -> Value {
 }
 
 impl Cluster {
-    /// The status of the policy `p` after a second.
+    /// Returns the status of the policy `p` after a second.
     async fn status(&self) -> Value {
         self.pass(1.0).await;
         let policy = self.get("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "p");

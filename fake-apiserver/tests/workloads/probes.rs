@@ -1,4 +1,4 @@
-//! Probes of containers that fail by a script.
+//! Probes of containers that fail because of a script.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A Pod whose container has all probes.
+/// Returns a Pod with a container that has all probes.
 fn probed(restart_policy: &str) -> Value {
     let probe = |delay: u64, period: u64, failures: u64| {
         json!({"httpGet": {"port": 80, "path": "/"}, "initialDelaySeconds": delay, "periodSeconds": period,
@@ -25,7 +25,7 @@ fn probed(restart_policy: &str) -> Value {
     })
 }
 
-/// A running Pod. Its container starts one second after the Pod.
+/// Returns a cluster with a running Pod. Its container starts one second after the Pod.
 async fn running(script: PodScript, restart_policy: &str) -> Cluster {
     let cluster = Cluster::start();
     cluster.0.kubelet().script(PodSelector::all(), script);

@@ -111,7 +111,7 @@ async fn pods_are_available_after_min_ready_seconds() {
     );
 }
 
-/// The controllers write the status although they cannot create Pods.
+/// The controllers write the status even if they cannot create Pods.
 #[rstest]
 #[case::replica_set("apps/v1", "ReplicaSet", json!({"replicas": 2}))]
 #[case::replication_controller("v1", "ReplicationController", json!({"replicas": 2}))]

@@ -1,4 +1,4 @@
-//! ResourceClaims: claims from templates, reservations, and their end.
+//! ResourceClaims: claims from templates, reservations and releases.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ async fn claims(cluster: &Cluster) -> Vec<Value> {
     cluster.list(API, "ResourceClaim").await
 }
 
-/// Allocates a claim as a scheduler does.
+/// Allocates a claim like a scheduler.
 async fn allocate(cluster: &Cluster, name: &str) {
     cluster
         .patch(
@@ -92,7 +92,7 @@ async fn missing_template_is_an_event_until_it_exists() {
     assert_eq!(claims(&cluster).await.len(), 1);
 }
 
-/// A generated claim is deleted with its allocation when the Pod has ended; another claim is only deallocated.
+/// A generated claim is deleted when its Pod has ended; another claim only loses its allocation.
 #[rstest]
 #[case::generated(true)]
 #[case::own(false)]

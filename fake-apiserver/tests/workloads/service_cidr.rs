@@ -51,7 +51,7 @@ async fn new_range_becomes_ready_and_is_protected() {
     );
 }
 
-/// A deleted range stays while it is the only one with an allocated address, and 10 s longer.
+/// A deleted range is kept while it is the only one with an allocated address, and for 10 s afterwards.
 #[rstest]
 #[case::without_addresses(&[], "", 11.0, true)]
 #[case::within_the_grace_period(&[], "", 5.0, false)]

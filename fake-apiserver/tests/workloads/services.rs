@@ -1,4 +1,4 @@
-//! Objects around workloads: endpoints of Services, disruption budgets, default objects of a namespace.
+//! Objects related to workloads: endpoints of Services, disruption budgets, initial objects of a namespace.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -143,7 +143,7 @@ async fn an_update_stops_at_the_partition() {
     assert_eq!(cluster.list("apps/v1", "ControllerRevision").await.len(), 2);
 }
 
-/// A revision is named after its hash (Go's `NewControllerRevision`).
+/// The name of a revision contains its hash (Go's `NewControllerRevision`).
 #[tokio::test(start_paused = true)]
 async fn a_revision_has_the_hash_and_the_annotations_of_its_set() {
     let cluster = Cluster::start();

@@ -1,4 +1,4 @@
-//! Claims and volumes.
+//! PersistentVolumeClaims and PersistentVolumes.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ async fn smallest_volume_that_fits_is_bound() {
     );
 }
 
-/// Claims are deleted with surplus Pods, and with the set, if the set's policy requires it.
+/// Claims are deleted with surplus Pods, and with the set, if the policy of the set requires it.
 #[rstest]
 #[case("Retain", "Retain", &["data-db-0", "data-db-1"], &["data-db-0", "data-db-1"])]
 #[case("Delete", "Retain", &["data-db-0"], &["data-db-0"])]

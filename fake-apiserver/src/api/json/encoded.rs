@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use super::plain::plain_len;
 
-/// The text of an object that contains only objects. `fieldsV1` of `managedFields` is one: it has half of the keys of
-/// an object, and most writes only copy, compare and print it.
+/// JSON text of an object that contains only objects, such as `fieldsV1` in `managedFields`. `fieldsV1` has about half
+/// of an object's keys, and most writes only copy, compare and print it.
 ///
 /// The text has the server's format, so that equal objects have equal texts.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Encoded<M> {
 }
 
 impl<M> Encoded<M> {
-    /// Returns the object with this text, its number of nested levels, and the function that decodes such texts.
+    /// Creates an object from its text, its number of nested levels, and the function that decodes the text.
     pub(crate) fn new(text: &str, levels: usize, read: fn(&str) -> M) -> Self {
         Self {
             text: text.into(),
@@ -28,12 +28,12 @@ impl<M> Encoded<M> {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Number of nested levels of objects.
+    /// Returns the number of nested levels of objects.
     pub(crate) fn levels(&self) -> usize {
         self.levels
     }
@@ -43,7 +43,7 @@ impl<M> Encoded<M> {
         &*self.text == "{}"
     }
 
-    /// The object.
+    /// Returns the object, which is decoded on the first access.
     pub(crate) fn map(&self) -> &M {
         self.map.get_or_init(|| (self.read)(&self.text))
     }
@@ -142,7 +142,7 @@ struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// The order of the keys themselves.
+    /// Compares the unescaped keys.
     fn is_before(&self, other: &Self) -> bool {
         if self.has_escapes || other.has_escapes {
             return self.bytes().lt(other.bytes());

@@ -2,7 +2,7 @@
 
 use super::Value;
 
-/// The error that Go's `encoding/json` reports for `text`; `None` for a single well-formed JSON value.
+/// Returns the error that Go's `encoding/json` reports for `text`; `None` for a single well-formed JSON value.
 ///
 /// ```
 /// use fake_apiserver::api::json::syntax_error;
@@ -16,7 +16,7 @@ pub fn syntax_error(text: &[u8]) -> Option<String> {
     scan.document().err()
 }
 
-/// Nesting beyond which Go gives up.
+/// Maximum nesting depth that Go accepts.
 const DEPTH_MAX: usize = 10_000;
 
 struct Scan<'a> {
@@ -31,7 +31,7 @@ enum Open {
 }
 
 impl Scan<'_> {
-    /// The next byte after white space.
+    /// Returns the next byte after white space, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
@@ -51,7 +51,7 @@ impl Scan<'_> {
             b'\r' => "'\\r'".to_owned(),
             b'\t' => "'\\t'".to_owned(),
             0x20..=0x7e => format!("'{}'", char::from(*byte)),
-            // Go quotes the byte as the character of that number; these print.
+            // Go quotes the byte as the character with this code point; these characters are printable.
             0xa1..=0xac | 0xae..=0xff => format!("'{}'", char::from(*byte)),
             0x80..=0xff => format!("'\\u{byte:04x}'"),
             other => format!("'\\x{other:02x}'"),
@@ -131,7 +131,7 @@ impl Scan<'_> {
         Err(format!("invalid character '{opened}' exceeded max depth"))
     }
 
-    /// A key and its colon.
+    /// Parses a key and its colon.
     fn key(&mut self) -> Result<(), String> {
         if self.peek() != Some(b'"') {
             return Err(self.unexpected("looking for beginning of object key string"));
@@ -226,7 +226,7 @@ pub(crate) fn escape_html(json: &str) -> String {
         .replace('&', "\\u0026")
 }
 
-/// Returns the name that Go's decoder has in its errors for the type of a JSON value.
+/// Returns the name of a value's JSON type in the errors of Go's decoder.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -243,7 +243,7 @@ pub(crate) fn marshal(value: &impl serde::Serialize) -> String {
     escape_html(&compact(&serde_json::to_string(value).unwrap_or_default()))
 }
 
-/// Returns JSON without the white space that a raw value keeps.
+/// Removes white space outside strings, which raw values retain.
 fn compact(json: &str) -> String {
     let (mut is_text, mut is_escaped) = (false, false);
     let keep = |c: &char| {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// It accepts and refuses the same input as serde_json, except for numbers and UTF-8, which are checked later.
+        /// Both parsers accept the same input, except for numbers and UTF-8, which are checked later.
         #[test]
         fn go_parser_agrees_with_serde_json(text in "[\\[\\]{}:,\"a1 .e-]{0,12}") {
             let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(&text);

@@ -39,17 +39,17 @@ pub(crate) struct SortedMap<V> {
 enum Entries<V> {
     Few(Vec<(SmolStr, V)>),
     Many(Box<BTreeMap<SmolStr, V>>),
-    /// It was not changed.
+    /// The JSON text of a map that was not changed.
     Text(Arc<Encoded<SortedMap<V>>>),
 }
 
-/// The entries as they are read.
+/// Borrowed entries.
 enum View<'a, V> {
     Few(&'a [(SmolStr, V)]),
     Many(&'a BTreeMap<SmolStr, V>),
 }
 
-/// The entries, for changes.
+/// Mutably borrowed entries.
 enum ViewMut<'a, V> {
     Few(&'a mut Vec<(SmolStr, V)>),
     Many(&'a mut BTreeMap<SmolStr, V>),
@@ -74,8 +74,8 @@ impl<V: PartialEq> PartialEq for SortedMap<V> {
     }
 }
 
-/// The bit that represents a key. It depends on the first four bytes up to a dot, so that a dotted path has the bit of
-/// its first step.
+/// Returns the bit that represents a key. It depends on the first four bytes up to a dot, so that a dotted path has the
+/// bit of its first step.
 fn mark(way: &str) -> u64 {
     let bytes = way.as_bytes();
     let head = bytes.first_chunk().copied().unwrap_or_else(|| {
@@ -93,7 +93,7 @@ fn mark(way: &str) -> u64 {
     1 << (spread >> 58)
 }
 
-/// The high bit of each byte that is a dot, at least up to the first.
+/// Sets the high bit of each byte that is a dot. Only the bits up to the first dot are exact.
 fn dots(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;
     let others = word ^ (ONES * u64::from(b'.'));
@@ -126,7 +126,7 @@ pub(super) fn next_step(way: &str) -> (&str, &str) {
 }
 
 impl<V> SortedMap<V> {
-    /// A map without entries, which takes no memory.
+    /// Creates an empty map without allocating.
     pub(crate) const fn new() -> Self {
         Self {
             marks: 0,
@@ -142,7 +142,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// The text, if the map has not been decoded.
+    /// Returns the text, if the map was not changed.
     pub(crate) fn encoded(&self) -> Option<&Encoded<Self>> {
         match &self.entries {
             Entries::Text(encoded) => Some(encoded),
@@ -150,7 +150,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         match self.view() {
             View::Few(few) => few.len(),
@@ -172,7 +172,7 @@ impl<V> SortedMap<V> {
         self.marks & mark(way) != 0
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn get(&self, key: &str) -> Option<&V> {
         if !self.may_lead(key) {
             return None;
@@ -196,7 +196,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// Returns `true` if there is an entry at a key.
+    /// Returns `true` if the map contains the key.
     pub(crate) fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -206,7 +206,7 @@ impl<V> SortedMap<V> {
         *self = Self::new();
     }
 
-    /// The entries in the order of their keys.
+    /// Iterates over the entries in the order of their keys.
     pub(crate) fn iter(&self) -> Iter<'_, V> {
         match self.view() {
             View::Few(few) => Iter::Few(few.iter()),
@@ -214,12 +214,12 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// The keys in order.
+    /// Iterates over the keys in order.
     pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &SmolStr> + DoubleEndedIterator {
         self.iter().map(|(key, _)| key)
     }
 
-    /// The values in the order of their keys.
+    /// Iterates over the values in the order of their keys.
     pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = &V> + DoubleEndedIterator {
         self.iter().map(|(_, value)| value)
     }
@@ -253,7 +253,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// The value of a key, for changes.
+    /// Returns a mutable reference to the value of a key.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut V> {
         if !self.may_lead(key) {
             return None;
@@ -308,7 +308,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// The entry of a key, which may be vacant.
+    /// Returns the entry of a key, which may be vacant.
     pub(crate) fn entry(&mut self, key: impl Into<SmolStr>) -> Entry<'_, V> {
         Entry {
             map: self,
@@ -316,7 +316,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// The entries in the order of their keys, with values for changes.
+    /// Iterates over the entries in the order of their keys, with mutable values.
     pub(crate) fn iter_mut(&mut self) -> IterMut<'_, V> {
         match self.view_mut() {
             ViewMut::Few(few) => IterMut::Few(few.iter_mut()),
@@ -324,13 +324,13 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// The values in the order of their keys, for changes.
+    /// Iterates mutably over the values in the order of their keys.
     pub(crate) fn values_mut(&mut self) -> impl ExactSizeIterator<Item = &mut V> {
         self.iter_mut().map(|(_, value)| value)
     }
 }
 
-/// The position of a key in a sorted slice.
+/// Returns the position of a key in a sorted slice.
 fn place<V>(few: &[(SmolStr, V)], key: &str) -> Option<usize> {
     if few.len() <= SCANNED_MAX {
         return few.iter().position(|(it, _)| it.as_str() == key);
@@ -427,7 +427,7 @@ impl<V> DoubleEndedIterator for Iter<'_, V> {
 
 impl<V> ExactSizeIterator for Iter<'_, V> {}
 
-/// The entries of a map, with values for changes.
+/// The entries of a map, with mutable values.
 #[derive(Debug)]
 pub(crate) enum IterMut<'a, V> {
     Few(std::slice::IterMut<'a, (SmolStr, V)>),
@@ -518,7 +518,7 @@ mod tests {
 
     use super::*;
 
-    /// One change of a map.
+    /// A change of a map.
     #[derive(Clone, Debug)]
     enum Change {
         Insert(String, u64),
@@ -567,7 +567,7 @@ mod tests {
             prop_assert_eq!(map.get_key_value(&name).map(|it| it.1), tree.get(&name));
             prop_assert!(map.keys().eq(tree.keys()) && map.values().eq(tree.values()));
             prop_assert!(map.iter().rev().map(|(key, _)| key.as_str()).eq(tree.keys().rev()));
-            // A map that was large before equals a map that never was.
+            // A map that was large before equals a map that was never large.
             let again: SortedMap<u64> = tree.into_iter().collect();
             prop_assert_eq!(&map, &again);
             prop_assert!(map.into_iter().eq(again));

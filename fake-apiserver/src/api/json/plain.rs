@@ -4,7 +4,7 @@
 pub(crate) fn plain_len(text: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
-    // The high bit of each byte below `limit`, at least up to the first such byte.
+    // Sets the high bit of each byte below `limit`. Only the bits up to the first such byte are exact.
     let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
     let is = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
     let special = |word: &[u8; 8]| {

@@ -1,4 +1,4 @@
-//! `Value`: a JSON value in the form the server works on.
+//! `Value`: the server's representation of JSON values in memory.
 
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
@@ -152,22 +152,22 @@ impl Value {
         }
     }
 
-    /// The value of a field, or the item of a list.
+    /// Returns the value of a field, or the item of a list.
     pub(crate) fn get(&self, place: impl Place) -> Option<&Value> {
         place.of(self)
     }
 
-    /// Like `get`, for changes.
+    /// Mutable version of [`Value::get`].
     pub(crate) fn get_mut(&mut self, place: impl Place) -> Option<&mut Value> {
         place.of_mut(self)
     }
 
-    /// The value, which becomes `null`.
+    /// Takes the value and leaves `null`.
     pub(crate) fn take(&mut self) -> Value {
         std::mem::take(self)
     }
 
-    /// The value at a JSON pointer.
+    /// Returns the value at a JSON pointer.
     pub(crate) fn pointer(&self, pointer: &str) -> Option<&Value> {
         steps(pointer)?.try_fold(self, |value, step| match value {
             Self::Object(map) => map.get(&step),
@@ -176,7 +176,7 @@ impl Value {
         })
     }
 
-    /// Like `pointer`, for changes.
+    /// Mutable version of [`Value::pointer`].
     pub(crate) fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Value> {
         steps(pointer)?.try_fold(self, |value, step| match value {
             Self::Object(map) => map.get_mut(&step),
@@ -187,7 +187,7 @@ impl Value {
 }
 
 impl Map {
-    /// The value at a dotted path, such as `spec.template`.
+    /// Returns the value at a dotted path, such as `spec.template`.
     pub(crate) fn at(&self, way: &str) -> Option<&Value> {
         let (mut map, mut way) = (self, way);
         loop {
@@ -215,13 +215,13 @@ impl Index<&str> for Map {
 }
 
 impl IndexMut<&str> for Map {
-    /// The value of a key, which is inserted as null if it is absent.
+    /// Returns the value of a key, after inserting `null` if it is absent.
     fn index_mut(&mut self, key: &str) -> &mut Value {
         self.entry(key).or_insert(Value::Null)
     }
 }
 
-/// The steps of a JSON pointer; `None` if the text is not a pointer.
+/// Splits a JSON pointer into steps; `None` if the text is not a pointer.
 fn steps(pointer: &str) -> Option<impl Iterator<Item = String>> {
     (pointer.is_empty() || pointer.starts_with('/')).then(|| {
         let steps = pointer.split('/').skip(1);
@@ -239,10 +239,10 @@ fn index(step: &str) -> Option<usize> {
 pub(crate) trait Place {
     /// Returns the value at this step.
     fn of(self, value: &Value) -> Option<&Value>;
-    /// The same, for changes.
+    /// Mutable version of [`Place::of`].
     fn of_mut(self, value: &mut Value) -> Option<&mut Value>;
-    /// Returns the value at a place for changes: creates missing fields, and replaces nulls by objects. Panics in the
-    /// same cases as `serde_json`.
+    /// Returns a mutable reference to the value at this step. Creates missing fields, and replaces nulls with objects.
+    /// Panics in the same cases as `serde_json`.
     fn made(self, value: &mut Value) -> &mut Value;
 }
 
@@ -420,7 +420,7 @@ macro_rules! of_numbers {
 
 of_numbers!(u8 u16 u32 u64 usize i32 i64);
 
-/// Numbers that JSON does not have become `null`.
+/// NaN and infinities become `null`.
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
         Number::from_f64(number).map_or(Self::Null, Self::Number)

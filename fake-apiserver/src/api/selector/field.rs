@@ -67,7 +67,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The terms, sorted by their text.
+    /// Returns the terms, sorted by their text.
     pub fn terms(&self) -> &[FieldTerm] {
         &self.terms
     }
@@ -77,7 +77,7 @@ impl FieldSelector {
         self.terms.iter().all(|term| term.matches(value_of(&term.field)))
     }
 
-    /// The value that a term requires for `field`, if there is one.
+    /// Returns the value that a term requires for `field`, if there is such a term.
     pub fn requires(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
@@ -85,12 +85,13 @@ impl FieldSelector {
             .map(|term| term.value.as_str())
     }
 
-    /// The only name an object may have: `metadata.name=x` turns a list into the read of one object (rule D16).
+    /// Returns the only name that an object may have: `metadata.name=x` turns a list into the read of one object (rule
+    /// D16).
     pub fn requires_name(&self) -> Option<&str> {
         self.requires("metadata.name")
     }
 
-    /// The only namespace an object may be in.
+    /// Returns the only namespace that an object may be in.
     pub fn requires_namespace(&self) -> Option<&str> {
         self.requires("metadata.namespace")
     }
@@ -114,7 +115,7 @@ impl FieldTerm {
     }
 }
 
-/// The parts between commas that are not escaped by a backslash.
+/// Splits a text at commas that are not escaped with a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -134,7 +135,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     parts
 }
 
-/// A term at its first operator.
+/// Splits a term at its first operator.
 fn split_term(term: &str) -> Option<(&str, FieldOperator, &str)> {
     let at = term
         .bytes()
@@ -149,7 +150,7 @@ fn split_term(term: &str) -> Option<(&str, FieldOperator, &str)> {
     Some((field, operator, value))
 }
 
-/// A value without its backslashes; only `\\`, `\,` and `\=` are escapes.
+/// Resolves the escapes of a value; only `\\`, `\,` and `\=` are escapes.
 fn unescape(value: &str) -> Result<String, String> {
     let mut out = String::with_capacity(value.len());
     let mut chars = value.chars();

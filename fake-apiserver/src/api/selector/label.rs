@@ -104,12 +104,12 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// The requirements, sorted by key.
+    /// Returns the requirements, sorted by key.
     pub fn requirements(&self) -> &[LabelRequirement] {
         &self.requirements
     }
 
-    /// Returns `true` if an object is selected; `value_of` gives the value of a label it has.
+    /// Returns `true` if an object is selected; `value_of` returns the value of a label, `None` if the object lacks it.
     pub fn matches<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|it| it.matches(value_of(&it.key)))
     }
@@ -126,7 +126,7 @@ impl fmt::Display for LabelSelector {
 }
 
 impl LabelRequirement {
-    /// Returns a requirement, after checking its key, its values and their number.
+    /// Creates a requirement, after checking its key, its values and their number.
     pub(super) fn new(key: String, operator: LabelOperator, mut values: Vec<String>) -> Result<Self, String> {
         use LabelOperator as Op;
         values.sort_unstable();
@@ -194,7 +194,7 @@ impl LabelRequirement {
         }
     }
 
-    /// The label's key.
+    /// Returns the label's key.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -204,7 +204,7 @@ impl LabelRequirement {
         self.operator
     }
 
-    /// The values it is compared with, sorted; empty for `Exists` and `DoesNotExist`.
+    /// Returns the values to compare with, sorted; empty for `Exists` and `DoesNotExist`.
     pub fn values(&self) -> &[String] {
         &self.values
     }

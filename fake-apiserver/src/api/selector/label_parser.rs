@@ -5,7 +5,7 @@ use super::syntax::key_error;
 use crate::api::field::quote;
 
 impl LabelSelector {
-    /// Reads a `labelSelector` parameter. The error is the message of a 400.
+    /// Parses a `labelSelector` parameter. The error is the message of a 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         parse(text).map(Self::sorted)
     }
@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
         LabelRequirement::new(key, operator, values)
     }
 
-    /// `(a, b)`; an empty place between commas, and an empty list, is the empty value.
+    /// Parses `(a, b)`. An empty list, and an empty item, count as the empty value.
     fn set(&mut self) -> Result<Vec<String>, String> {
         let (token, text) = self.consume();
         if token != Token::OpenParenthesis {

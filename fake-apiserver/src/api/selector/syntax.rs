@@ -60,7 +60,7 @@ pub(super) fn value_error(value: &str) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`, or an empty string.
+/// Returns `true` if the name is empty or matches `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`.
 fn is_name(name: &str) -> bool {
     let ends = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();

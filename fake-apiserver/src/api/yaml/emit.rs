@@ -86,7 +86,7 @@ impl Emitter {
     }
 }
 
-/// The key order of go-yaml: letters after all other characters, digits by their numeric value.
+/// Compares keys in go-yaml's order: letters after all other characters, digits by their numeric value.
 fn key_order(a: &str, b: &str) -> Ordering {
     let (left, right): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = left.iter().zip(&right).position(|(l, r)| l != r) else {

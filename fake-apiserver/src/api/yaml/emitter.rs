@@ -28,7 +28,7 @@ impl Emitter {
         self.column > BEST_WIDTH
     }
 
-    /// Writes an indicator such as `-`; with `separate`, after a space unless one is there.
+    /// Writes an indicator such as `-`; with `separate`, inserts a space before it if it is missing.
     pub(super) fn indicator(&mut self, sign: &str, separate: bool, is_indention: bool) {
         if separate && !self.whitespace {
             self.push(' ');

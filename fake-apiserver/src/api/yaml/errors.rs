@@ -8,7 +8,7 @@ enum Finder {
     Parser,
 }
 
-/// The message of a syntax error in `text`: `yaml: line 1: did not find expected node content`.
+/// Returns the message of a syntax error in `text`: `yaml: line 1: did not find expected node content`.
 pub(super) fn message(error: &ScanError, text: &str) -> String {
     if let ErrorKind::UnknownAnchor = error.kind() {
         return format!("yaml: unknown anchor '{}' referenced", alias_at(error, text));
@@ -83,7 +83,7 @@ fn is_end_error(kind: &ErrorKind) -> bool {
     )
 }
 
-/// The name of the alias at the position of the error.
+/// Returns the name of the alias at the position of the error.
 fn alias_at<'a>(error: &ScanError, text: &'a str) -> &'a str {
     let line = text
         .lines()
@@ -144,7 +144,8 @@ fn problem(kind: &ErrorKind, text: &str) -> (Finder, String) {
     (found.0, found.1.to_owned())
 }
 
-/// An unclosed flow collection: libyaml expects a node after a comma or bracket, and a separator after a node.
+/// Returns the error for an unclosed flow collection: libyaml expects a node after a comma or bracket, and a separator
+/// after a node.
 fn unclosed(open: char, text: &str) -> &'static str {
     match text.trim_end().chars().next_back() {
         Some('[' | '{' | ',' | ':') | None => "did not find expected node content",

@@ -52,7 +52,8 @@ pub(crate) fn parse(body: &[u8]) -> Result<Parsed, String> {
     Documents::new(text).next().unwrap_or_else(|| Ok(Parsed::default()))
 }
 
-/// Parses a body that is a JSON object without duplicate keys. For duplicates, the error needs their line.
+/// Parses a body that is a JSON object without duplicate keys. Duplicates are left to the YAML parser, which reports
+/// their lines.
 fn plain_json(body: &[u8]) -> Option<Value> {
     if body.iter().find(|it| !it.is_ascii_whitespace()) != Some(&b'{') {
         return None;
@@ -65,7 +66,7 @@ fn plain_json(body: &[u8]) -> Option<Value> {
     }
 }
 
-/// All documents of a file, without empty ones, up to the first error.
+/// Returns all non-empty documents of a file, up to the first error.
 pub(crate) fn documents(text: &str) -> impl Iterator<Item = Result<Value, String>> + '_ {
     let (documents, error) = match readable(text.as_bytes()) {
         Ok(text) => (Some(Documents::new(text)), None),
@@ -126,7 +127,7 @@ struct Size {
 }
 
 impl Size {
-    /// An empty collection.
+    /// Size of an empty collection.
     const EMPTY: Self = Self { values: 1, bytes: 0 };
 
     fn add(&mut self, other: Self) {
@@ -200,7 +201,7 @@ impl<'a> Documents<'a> {
         Ok(None)
     }
 
-    /// The next node; `None` at the end of the collection or document.
+    /// Parses the next node; `None` at the end of the collection or document.
     fn node(&mut self, depth: usize) -> Result<Option<Node>, String> {
         if depth > nesting::MAX {
             return Err("yaml: exceeded max depth".to_owned());
@@ -268,7 +269,7 @@ impl<'a> Documents<'a> {
         })
     }
 
-    /// Charges a copy of a value before it is made.
+    /// Counts a copy of a value against the limits before it is made.
     fn copy(&mut self, size: Size) -> Result<(), String> {
         self.copied.add(size);
         if self.copied.values > COPIED_VALUES_MAX || self.copied.bytes > COPIED_BYTES_MAX {
@@ -326,7 +327,7 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// `<<: *map` or `<<: [*a, *b]`; the first map takes precedence.
+/// Merges `<<: *map` or `<<: [*a, *b]` into a map; the first map takes precedence.
 fn merge(value: Value, into: &mut Map) -> Result<(), String> {
     let maps = match value {
         Value::Array(maps) => maps,

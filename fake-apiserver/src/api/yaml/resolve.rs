@@ -78,7 +78,7 @@ pub(super) fn is_base_60(text: &str) -> bool {
         && parts.all(|it| matches!(it.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9']))
 }
 
-/// A Go integer literal: `0x1f`, `0b1`, `0o17`, `017`, `-5`.
+/// Parses a Go integer literal: `0x1f`, `0b1`, `0o17`, `017`, `-5`.
 fn integer(text: &str) -> Option<Number> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -104,7 +104,7 @@ fn integer(text: &str) -> Option<Number> {
     }
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
+/// Returns `true` if the text matches `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`.
 fn is_float(text: &str) -> bool {
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
@@ -120,7 +120,7 @@ fn is_float(text: &str) -> bool {
     (!whole.is_empty() || !fraction.is_empty()) && all_digits(whole) && all_digits(fraction) && exponent_fits
 }
 
-/// Parses a float as JSON that Go has written: without a fraction it is an integer.
+/// Parses a float. Without a fraction it becomes an integer, as after a round trip through Go's JSON.
 fn float(text: &str) -> Resolved {
     match text.parse::<f64>() {
         Ok(it) => number(it).map_or(Resolved::String, Resolved::Number),
@@ -138,7 +138,7 @@ pub(super) fn number(it: f64) -> Option<Number> {
     Number::from_f64(it)
 }
 
-/// `2006-01-02`, or a date and a time in one of four forms that go-yaml accepts.
+/// Returns `true` for `2006-01-02`, and for a date and a time in one of four forms that go-yaml accepts.
 fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digits = |from: usize, to: usize| bytes[from..to].iter().all(u8::is_ascii_digit);
@@ -168,7 +168,7 @@ fn is_timestamp(text: &str) -> bool {
     }
 }
 
-/// `T15:4:5.999Z`, `t15:4:5.999+01:00` or ` 15:4:5.999`.
+/// Returns `true` for `T15:4:5.999Z`, `t15:4:5.999+01:00` and ` 15:4:5.999`.
 fn is_time(text: &str) -> bool {
     let (mark, rest) = text.split_at(1);
     let zone_at = rest.find(['Z', '+', '-']);

@@ -230,7 +230,7 @@ fn literal(emitter: &mut Emitter, text: &str, indent: usize) {
     }
 }
 
-/// Formats a float like Go's `%g` with the fewest digits. Whole floats were converted to integers by JSON.
+/// Formats a float like Go's `%g` with the fewest digits. Whole floats were already converted to integers.
 pub(super) fn float(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e18 {
         return format!("{value}");

@@ -138,7 +138,7 @@ impl Extent {
 }
 
 impl AuditPolicy {
-    /// Reads a policy, in YAML or JSON. Fields that the type does not have are errors.
+    /// Parses a policy in YAML or JSON. Unknown fields are errors.
     pub fn parse(text: &str) -> Result<Self, AuditPolicyError> {
         let parsed = yaml::parse(text.as_bytes()).map_err(AuditPolicyError)?;
         let names = |name: &str| parsed.value[name].as_str().unwrap_or_default().to_owned();
@@ -168,7 +168,7 @@ impl AuditPolicy {
         }
     }
 
-    /// Returns the level and stages with which a request is recorded; `None` if it is not recorded. The first matching
+    /// Returns the level and stages at which a request is recorded; `None` if it is not recorded. The first matching
     /// rule applies.
     pub(super) fn extent(&self, user: Option<&UserInfo>, request: &Attributes<'_>) -> Option<Extent> {
         let rule = self.rules.iter().find(|it| it.matches(user, request))?;
@@ -186,7 +186,7 @@ impl AuditPolicy {
     }
 }
 
-/// `validateOmitStages`
+/// Checks the omitted stages (`validateOmitStages`).
 fn check_stages(path: &str, stages: &[String], errors: &mut Vec<String>) {
     for (index, stage) in stages.iter().enumerate() {
         if !STAGES.contains(&stage.as_str()) {
@@ -199,7 +199,7 @@ fn check_stages(path: &str, stages: &[String], errors: &mut Vec<String>) {
 }
 
 impl Rule {
-    /// `validatePolicyRule`
+    /// Checks a rule (`validatePolicyRule`).
     fn check(&self, path: &str, errors: &mut Vec<String>) {
         match self.level.as_str() {
             "" => errors.push(format!("{path}.level: Required value")),
@@ -253,7 +253,7 @@ impl Rule {
         }
     }
 
-    /// `ruleMatches`
+    /// Returns `true` if the rule matches a request (`ruleMatches`).
     fn matches(&self, user: Option<&UserInfo>, request: &Attributes<'_>) -> bool {
         let has = |list: &[String], value: &str| list.iter().any(|it| it == value);
         let is_user = || user.is_some_and(|user| has(&self.users, &user.name));
@@ -277,7 +277,7 @@ impl Rule {
 }
 
 impl GroupResources {
-    /// A part of `ruleMatchesResource`
+    /// Returns `true` if group, resource and name of a request match (a part of `ruleMatchesResource`).
     fn match_request(&self, request: &Attributes<'_>) -> bool {
         let Attributes {
             resource, subresource, ..
@@ -297,7 +297,7 @@ impl GroupResources {
     }
 }
 
-/// `pathMatches`
+/// Returns `true` if a path in a rule matches a request's path (`pathMatches`).
 fn covers(rule: &str, path: &str) -> bool {
     rule == path || rule.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix))
 }

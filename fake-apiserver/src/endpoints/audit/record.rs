@@ -49,7 +49,7 @@ impl Record {
         annotations.insert("authorization.k8s.io/reason".into(), reason.to_owned());
     }
 
-    /// Adds the annotations of the request, including annotations about bodies if the event contains bodies.
+    /// Adds the annotations of the request. Annotations about bodies are only added if the event contains bodies.
     pub(crate) fn annotated(&mut self, annotations: &Annotations) {
         for (key, annotation) in annotations.take() {
             if !annotation.is_of_body || self.extent.level >= Level::Request {
@@ -94,7 +94,7 @@ impl Record {
         }
     }
 
-    /// Records the patch as it was sent.
+    /// Records the patch as sent.
     pub(crate) fn patched(&mut self, patch: Value) {
         if self.extent.level >= Level::Request {
             self.event.request_object = Some(patch);
@@ -114,7 +114,7 @@ impl Record {
         }
     }
 
-    /// Records an answer, which may be the Status of a success.
+    /// Records the answer to a successful request, which may be a Status.
     pub(crate) fn succeeded(&mut self, answer: &[u8]) {
         if !answer.starts_with(b"{\"kind\":\"Status\"") {
             return;

@@ -1,4 +1,4 @@
-//! Audit records of requests: started when the user is authenticated, and completed when the body has been read.
+//! Audit records of requests: created when the user is authenticated, and extended when the body has been read.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::endpoints::decode;
 use crate::registry::request::{Annotations, Latencies};
 use crate::registry::scheme::Row;
 
-/// Maximum length of the `User-Agent` in an event, in bytes; the rest is cut off.
+/// Maximum length of the `User-Agent` in an event, in bytes; longer ones are truncated.
 const USER_AGENT_BYTES: usize = 1024;
 
 /// Starts the record of an authenticated request, if the policy selects it.
@@ -88,7 +88,7 @@ pub(crate) fn sent(call: &mut Call, row: &Row) {
     call.record = Some(record);
 }
 
-/// The body as an object, with defaults if the event contains it, as in `LogRequestObject`.
+/// Returns the body as an object, with defaults if the event contains it, as in `LogRequestObject`.
 fn body_of(record: &Record, call: &Call, row: &Row) -> Result<Object, Status> {
     let is_of_row = matches!(call.parts.method, Method::POST | Method::PUT)
         && call.info.as_ref().is_some_and(|it| it.subresource.is_empty());
@@ -144,7 +144,7 @@ fn record(
     })
 }
 
-/// The addresses in the headers of a request, and the address of its connection.
+/// Returns the addresses in the headers of a request, and the address of its connection.
 fn source_ips(call: &Call) -> Vec<String> {
     let header = |name: &str| header(&call.parts.headers, name);
     let is_address = |text: &&str| text.parse::<std::net::IpAddr>().is_ok();
@@ -165,7 +165,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default()
 }
 
-/// `maybeTruncateUserAgent`
+/// Truncates a long `User-Agent` (`maybeTruncateUserAgent`).
 fn cut(user_agent: &str) -> String {
     match user_agent.get(..USER_AGENT_BYTES) {
         Some(start) if start.len() < user_agent.len() => format!("{start}...TRUNCATED"),

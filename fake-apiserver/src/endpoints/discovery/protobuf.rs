@@ -1,4 +1,4 @@
-//! Discovery documents in Kubernetes' protobuf envelope, for clients that accept only that (rule M1).
+//! Discovery documents in Kubernetes' protobuf envelope, for clients that accept no other encoding (rule M1).
 
 use crate::api::json::Value;
 use crate::api::protobuf::{write_bytes, write_number, write_text};
@@ -13,7 +13,7 @@ enum Form {
     TextList,
 }
 
-/// A field: its name in JSON, its number, its encoding.
+/// A field: its name in JSON, its number and its encoding.
 type Field = (&'static str, u64, Form);
 
 const ADDRESS: &[Field] = &[("clientCIDR", 1, Form::Text), ("serverAddress", 2, Form::Text)];
@@ -43,7 +43,7 @@ const VERSIONS: &[Field] = &[
 const GROUPS: &[Field] = &[("groups", 1, Form::Many(GROUP))];
 const RESOURCES: &[Field] = &[("groupVersion", 1, Form::Text), ("resources", 2, Form::Many(RESOURCE))];
 
-/// Encodes the document as a whole body; `None` if it does not have a protobuf form.
+/// Encodes the document as a response body; `None` if it does not have a protobuf form.
 pub(crate) fn encode(document: &Value) -> Option<Vec<u8>> {
     let kind = document.get("kind")?.as_str()?;
     let fields = match kind {

@@ -1,4 +1,4 @@
-//! Groups of aggregated API servers in the discovery documents of this server.
+//! Discovery of groups of aggregated API servers.
 
 use crate::api::json::{Value, json};
 use crate::registry::registrations::priority_of;
@@ -10,12 +10,12 @@ pub(crate) struct RemoteVersion {
     pub(crate) version: String,
     pub(crate) group_priority: i64,
     pub(crate) version_priority: i64,
-    /// Its resources in the form of an aggregated document; `None` if the server did not return them.
+    /// The resources in the form of aggregated discovery; `None` if the server did not return them.
     pub(crate) resources: Option<Vec<Value>>,
 }
 
-/// The versions of each group, without the groups that this server itself serves in other versions. The groups are in
-/// the order of their names, their versions in the order of their priorities.
+/// Groups the versions, and omits groups that this server itself serves in other versions. Groups are sorted by name,
+/// and their versions by priority.
 pub(super) fn groups(remote: &[RemoteVersion], is_local: impl Fn(&str) -> bool) -> Vec<Vec<&RemoteVersion>> {
     let mut groups: Vec<Vec<&RemoteVersion>> = Vec::new();
     for version in remote.iter().filter(|it| !is_local(&it.group)) {
@@ -34,8 +34,8 @@ pub(super) fn groups(remote: &[RemoteVersion], is_local: impl Fn(&str) -> bool) 
     groups
 }
 
-/// Inserts the entries of groups of aggregated API servers into a list: before groups of a lower priority, and among
-/// groups of the same priority by their names.
+/// Inserts groups of aggregated API servers into a list: before groups of a lower priority, and sorted by name among
+/// groups of the same priority.
 pub(super) fn merge(local: &mut Vec<Value>, remote: Vec<(i64, Value)>, name: impl Fn(&Value) -> String) {
     for (priority, entry) in remote {
         let own = name(&entry);
@@ -49,7 +49,7 @@ pub(super) fn merge(local: &mut Vec<Value>, remote: Vec<(i64, Value)>, name: imp
     }
 }
 
-/// `groupPriorityMinimum` of a group: the highest of its versions.
+/// Returns `groupPriorityMinimum` of a group: the highest of its versions.
 pub(super) fn priority(versions: &[&RemoteVersion]) -> i64 {
     versions.iter().map(|it| it.group_priority).max().unwrap_or(0)
 }

@@ -1,12 +1,12 @@
-//! `Ordered`: discovery documents in JSON, with keys in the order of Go's struct fields.
+//! `Ordered`: formats discovery documents as JSON, with keys in the order of Go's struct fields.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::api::json::{Map, Value};
 
-/// The fields of documents: `APIVersions`, `APIGroupList`, `APIGroup`, `APIResourceList`, `APIGroupDiscoveryList`,
-/// `version.Info`, and the document of OpenID Connect.
+/// The top-level fields of documents: `APIVersions`, `APIGroupList`, `APIGroup`, `APIResourceList`,
+/// `APIGroupDiscoveryList`, `version.Info`, and the OpenID Connect document.
 const ROOT: &[&str] = &[
     "kind",
     "apiVersion",
@@ -40,7 +40,7 @@ const ROOT: &[&str] = &[
 ];
 
 /// The fields of nested values: `APIGroup`, `GroupVersionForDiscovery`, `APIResource`, `ServerAddressByClientCIDR`,
-/// `APIVersionDiscovery`, `APIResourceDiscovery`, `APISubresourceDiscovery`, `GroupVersionKind`, and keys.
+/// `APIVersionDiscovery`, `APIResourceDiscovery`, `APISubresourceDiscovery`, `GroupVersionKind`, and JSON Web Keys.
 const INNER: &[&str] = &[
     "metadata",
     "name",
@@ -86,7 +86,7 @@ impl<'a> Ordered<'a> {
     }
 
     fn map<S: Serializer>(&self, map: &'a Map, serializer: S) -> Result<S::Ok, S::Error> {
-        // Other keys follow in their original order.
+        // Other keys are written last, in their original order.
         let rank = |key: &str| {
             self.fields
                 .iter()

@@ -1,4 +1,4 @@
-//! `pages`: follows the journal for a reader that may be slower than the server.
+//! `pages`: streams the journal to a reader that may be slower than the server.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Journal, JournalPage};
 
-/// Entries in one page.
+/// Maximum number of entries in a page.
 const ENTRIES: usize = 1_000;
 
 /// Interval between pages. Entries are collected during the interval, so that a busy server sends few large pages.
@@ -17,10 +17,10 @@ const GATHERING: Duration = Duration::from_millis(50);
 /// Idle time after which an empty page is sent, so that both ends detect a broken connection.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// The entries from the number `since` on, followed by new ones. The stream is a cursor without a buffer: if its reader
-/// is slow, dropped entries are missing, and the number of the next page's first entry shows it.
+/// Streams the entries from the number `since` on, followed by new ones. The stream is a cursor without a buffer: if
+/// its reader is slow, dropped entries are missing, which is visible in the number of the next page's first entry.
 pub(crate) fn pages(journal: Journal, since: u64) -> impl Stream<Item = JournalPage> + Send {
-    // A number from a previous server may exceed the total; then start at the end.
+    // A number from a previous server may exceed the total; then the stream starts at the end.
     let since = since.min(journal.total());
     let begin = (journal, since, false);
     unfold(begin, |(journal, next, has_begun)| async move {

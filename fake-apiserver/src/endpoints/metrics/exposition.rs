@@ -1,8 +1,8 @@
-//! Text format of Prometheus, version 0.0.4: families with their help and type, and their samples.
+//! Prometheus text format, version 0.0.4: families with their help and type, and their samples.
 
 use std::fmt::Write as _;
 
-/// Writer of a page of metrics. Families must be written in the order of their names.
+/// Writes a page of metrics. Families must be written in the order of their names.
 #[derive(Debug, Default)]
 pub(super) struct Exposition {
     text: String,
@@ -58,7 +58,7 @@ impl Exposition {
     }
 }
 
-/// Converts a count for a sample: exact up to 2^53.
+/// Converts a count for a sample. Exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "samples of Prometheus are floats")]
 pub(super) fn count(number: u64) -> f64 {
     number as f64
@@ -66,7 +66,7 @@ pub(super) fn count(number: u64) -> f64 {
 
 /// Formats a number like Go's `strconv.FormatFloat(…, 'g', -1, 64)`.
 pub(super) fn number(value: f64) -> String {
-    /// Numbers with more digits before the point get an exponent.
+    /// Numbers with more digits before the decimal point are written with an exponent.
     const DIGITS: i32 = 6;
     if value == 0.0 {
         return "0".to_owned();

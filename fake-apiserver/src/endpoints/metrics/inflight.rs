@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of concurrent requests, without watches and connections; 0 means unlimited.
+/// Limits on the number of concurrent requests, without watches and connections; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InflightLimits {
-    /// For requests that read.
+    /// Limit for requests that read.
     pub(crate) read_only: usize,
-    /// For requests that write.
+    /// Limit for requests that write.
     pub(crate) mutating: usize,
 }
 
@@ -16,7 +16,7 @@ pub(crate) struct InflightLimits {
 #[derive(Debug, Default)]
 pub(super) struct Inflight {
     limits: InflightLimits,
-    /// Guards both counts: of read and write requests.
+    /// Guards the counts of read and write requests.
     levels: Mutex<[Level; 2]>,
 }
 
@@ -29,7 +29,7 @@ struct Level {
     highest_before: usize,
 }
 
-/// A place among the requests in progress. Dropping it frees the place.
+/// Guard of a request in progress. Dropping it ends the request.
 #[derive(Debug)]
 pub(crate) struct Seat {
     inflight: Arc<Inflight>,

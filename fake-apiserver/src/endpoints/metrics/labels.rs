@@ -24,7 +24,7 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// Labels of a request for a resource.
+    /// Returns the labels of a request for a resource.
     pub(crate) fn of_resource(info: &RequestInfo, parts: &Parts, query: &Query) -> Self {
         let subresource = info.subresource.split('/').next().unwrap_or_default();
         let is_apply = || {
@@ -35,7 +35,7 @@ impl Labels {
         };
         let verb = match info.verb {
             _ if CONNECTIONS.contains(&subresource) => "CONNECT",
-            // The handler ignores `watch` if the path has a name, but metrics count the request as a watch.
+            // The handler ignores `watch` if the path contains a name, but metrics count the request as a watch.
             Verb::Get if query.flag("watch").unwrap_or(false) => "WATCH",
             Verb::Get => "GET",
             Verb::List => "LIST",
@@ -63,8 +63,8 @@ impl Labels {
         }
     }
 
-    /// Labels of a watch or a connection while it is open, after `RecordLongRunning`. They differ from the labels of
-    /// its answer if the path contains `/watch/`, and if the field selector names one object.
+    /// Returns the labels of a watch or a connection while it is open, after `RecordLongRunning`. They differ from the
+    /// labels of its answer if the path contains `/watch/`, and if the field selector selects one object by name.
     pub(crate) fn of_long_running(&self, parts: &Parts, query: &Query) -> Self {
         let is_of_one = self.verb == "WATCH" && !selected_name(query).is_empty();
         let scope = if is_of_one { "resource" } else { self.scope };
@@ -82,7 +82,7 @@ impl Labels {
         }
     }
 
-    /// Labels of a document; only health, OpenAPI and aggregated discovery are counted.
+    /// Returns the labels of a document; only health, OpenAPI and aggregated discovery are counted.
     pub(crate) fn of_document(path: &str, parts: &Parts, answer: &HeaderMap) -> Option<Self> {
         let is_aggregated = || answer.get(CONTENT_TYPE).is_some_and(|it| it == discovery::AGGREGATED);
         let (component, subresource) = match path {
@@ -98,7 +98,7 @@ impl Labels {
         })
     }
 
-    /// Labels of any other request, which is only counted if it is refused because of the limit.
+    /// Returns the labels of any other request, which is only counted if it is refused because of the limit.
     pub(crate) fn bare(component: &'static str, method: &Method) -> Self {
         const KNOWN: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
         let verb = match method.as_str() {

@@ -1,5 +1,5 @@
 //! `Metrics`: counts requests, watches and objects under the names of kube-apiserver, for `/metrics`. It does not read
-//! a clock; callers pass the times.
+//! the clock; callers pass the time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ const BUCKETS: [f64; 23] = [
     45.0, 60.0,
 ];
 
-/// Counters of a server. Their size grows with the number of different requests, not with the number of requests.
+/// Counters of a server. Their size grows with the number of distinct labels, not with the number of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// Guards all counters except the counters of events.
@@ -34,7 +34,7 @@ pub(crate) struct Metrics {
 
 #[derive(Debug, Default)]
 struct Counters {
-    /// Requests that were answered.
+    /// Answered requests.
     answered: BTreeMap<Labels, Answered>,
     /// Open watches and connections.
     long_running: BTreeMap<Labels, u64>,
@@ -42,14 +42,14 @@ struct Counters {
     events: BTreeMap<[String; 3], Arc<AtomicU64>>,
 }
 
-/// Answers with the same labels.
+/// Counters of answers with the same labels.
 #[derive(Debug, Default)]
 struct Answered {
     by_code: BTreeMap<u16, u64>,
     durations: Durations,
 }
 
-/// Durations, in [`BUCKETS`].
+/// A histogram of durations with the buckets in [`BUCKETS`].
 #[derive(Debug, Default)]
 struct Durations {
     counts: [u64; BUCKETS.len()],
@@ -77,7 +77,7 @@ impl Metrics {
         }
     }
 
-    /// Takes a seat among the concurrent requests; `None` if the limit is reached.
+    /// Counts a request as in progress; returns `None` if the limit is reached.
     pub(crate) fn take_seat(&self, is_mutating: bool, now: Duration) -> Option<Seat> {
         self.inflight.take(is_mutating, now)
     }
@@ -90,7 +90,7 @@ impl Metrics {
         answered.durations.observe(took);
     }
 
-    /// Counts a request that was refused because of the limit; it does not have a duration.
+    /// Counts a request that was refused because of the limit, without a duration.
     pub(crate) fn count_dropped(&self, labels: Labels, code: u16) {
         let mut counters = self.lock();
         let answered = counters.answered.entry(labels).or_default();
@@ -109,7 +109,7 @@ impl Metrics {
         }
     }
 
-    /// The counter of events sent to watchers of a resource.
+    /// Returns the counter of events sent to watchers of a resource.
     pub(crate) fn events(&self, group: &str, version: &str, resource: &str) -> Arc<AtomicU64> {
         let key = [group, version, resource].map(str::to_owned);
         Arc::clone(self.lock().events.entry(key).or_default())
@@ -120,7 +120,7 @@ impl Metrics {
         let mut counters = self.lock();
         counters.answered.clear();
         counters.long_running.retain(|_, count| *count > 0);
-        // Open watches keep their own counter.
+        // Open watches keep their counters.
         counters.events.retain(|_, count| Arc::strong_count(count) > 1);
         counters.events.values().for_each(|it| it.store(0, Ordering::Relaxed));
     }

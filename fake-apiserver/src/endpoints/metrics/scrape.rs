@@ -1,4 +1,4 @@
-//! `/metrics`: the page, under the names and with the help of kube-apiserver 1.36.
+//! Builds the page `/metrics`, with the names and help texts of kube-apiserver 1.36.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ const START_TIME: &str = "process_start_time_seconds";
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// Answers a request for `/metrics`. DELETE resets the counters; every other method reads.
+/// Answers a request for `/metrics`. DELETE resets the counters; all other methods read.
 pub(crate) fn answer(metrics: &Metrics, registry: &Registry, method: &Method) -> Response<Body> {
     if method == Method::DELETE {
         metrics.reset();
@@ -37,7 +37,7 @@ pub(crate) fn answer(metrics: &Metrics, registry: &Registry, method: &Method) ->
     encode::respond_whole(200, CONTENT_TYPE, page(metrics, registry).into())
 }
 
-/// Builds the page. Families and samples are sorted, so that equal states have equal texts.
+/// Builds the page. Families and samples are sorted, so that equal states result in equal texts.
 fn page(metrics: &Metrics, registry: &Registry) -> String {
     let now = registry.reader.entropy.elapsed();
     let mut page = Exposition::default();
@@ -188,7 +188,7 @@ fn events(page: &mut Exposition, counters: &Counters) {
     }
 }
 
-/// The number of objects of each stored resource, by group and plural.
+/// Returns the number of objects of each stored resource, by group and plural.
 fn objects(registry: &Registry) -> BTreeMap<(String, String), u64> {
     let scheme = registry.reader.scheme();
     let counts = registry.reader.store.counts();
@@ -244,7 +244,7 @@ fn process(page: &mut Exposition, registry: &Registry, now: Duration) {
 }
 
 impl Labels {
-    /// All labels but the code, in the order of their names.
+    /// Returns all labels except the code, in the order of their names.
     fn pairs(&self) -> [(&'static str, &str); 8] {
         [
             ("component", self.component),

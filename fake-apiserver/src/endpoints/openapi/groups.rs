@@ -1,4 +1,4 @@
-//! Operations without a resource: discovery, the version, the keys of tokens, and logs.
+//! Operations without a resource: discovery, the version, token keys, and logs.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const DISCOVERY: [&str; 3] = [
     "application/vnd.kubernetes.protobuf",
 ];
 
-/// A document with a single operation, which belongs to no resource.
+/// A document with a single operation that does not belong to a resource.
 struct Fixed {
     /// The path below `/openapi/v3/`.
     document: &'static str,
@@ -71,7 +71,8 @@ const FIXED: [Fixed; 5] = [
 ];
 
 impl OpenApi<'_> {
-    /// The paths below `/openapi/v3/` of documents without resources: the fixed ones, and one for each built-in group.
+    /// Returns the paths below `/openapi/v3/` of documents without resources: the fixed ones, and one for each built-in
+    /// group.
     pub(super) fn group_documents(&self) -> BTreeSet<String> {
         let groups = self.builtins.iter().filter(|row| !row.group.is_empty());
         let groups = groups.map(|row| format!("apis/{}", row.group));
@@ -83,7 +84,7 @@ impl OpenApi<'_> {
     }
 }
 
-/// Returns the operations of such a document, and adds the definitions that they refer to to `wanted`.
+/// Returns the operations of a document without resources, and adds the definitions that they refer to to `wanted`.
 pub(super) fn operations(document: &str, wanted: &mut Vec<String>) -> Map {
     let mut paths = Map::new();
     if document == "logs" {
@@ -122,7 +123,7 @@ pub(super) fn operations(document: &str, wanted: &mut Vec<String>) -> Map {
     paths
 }
 
-/// Returns the path of a version's resources and its operation.
+/// Returns the discovery path of a version, and its operation.
 pub(super) fn resources(group: &str, version: &str, wanted: &mut Vec<String>) -> (String, Value) {
     let path = match group {
         "" => format!("/api/{version}/"),

@@ -1,4 +1,5 @@
-//! The operations of a resource in an OpenAPI document, with kube-apiserver's names, as far as clients use them.
+//! The operations of a resource in an OpenAPI document. Their names are equal to kube-apiserver's, as far as clients
+//! use them.
 
 use super::parameters::{self, DELETE, LIST, PATCH, WRITE, in_query};
 use super::{META, REF};
@@ -7,7 +8,7 @@ use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo};
 use crate::registry::scheme::builtins::strategy;
 use crate::registry::types::schema::served::group_rank;
 
-/// Finds the definition of a kind by group, version and kind.
+/// Returns the name of a definition by group, version and kind.
 pub(super) type Definitions<'a> = &'a dyn Fn(&str, &str, &str) -> Option<String>;
 
 /// Action of an operation.
@@ -40,7 +41,7 @@ impl Action {
         }
     }
 
-    /// `x-kubernetes-action`
+    /// Returns the value of `x-kubernetes-action`.
     fn name(self) -> &'static str {
         match self {
             Action::List => "list",
@@ -66,7 +67,7 @@ impl Action {
     }
 }
 
-/// The kind that an operation accepts and returns.
+/// The kind of the objects that an operation accepts and returns.
 struct Kind<'a> {
     group: &'a str,
     version: &'a str,
@@ -193,7 +194,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The operations of a subresource by method, and the parameters for the fields of its options.
+    /// Returns the operations of a subresource by method, and the query parameters for the fields of its options.
     fn subresource(&mut self, sub: &SubresourceInfo, suffix: &str) -> (Vec<Value>, Vec<(&'static str, Value)>) {
         let kind = Kind {
             group: &sub.group,
@@ -408,8 +409,8 @@ impl Writer<'_> {
         Value::Object(out)
     }
 
-    /// Returns `true` if a delete returns the deleted object. (Deletes of namespaces do, too, but their storage does
-    /// not declare it.)
+    /// Returns `true` if a delete returns the deleted object. Deletes of namespaces do, too, but OpenAPI does not
+    /// declare it.
     fn answers_deleted(&self, kind: &Kind<'_>) -> bool {
         !self.is_custom()
             && kind.kind == self.row.kind
@@ -434,7 +435,7 @@ impl Writer<'_> {
     }
 }
 
-/// `GetArticleForNoun`
+/// Returns the indefinite article of a noun (`GetArticleForNoun`).
 fn article_of(noun: &str) -> &'static str {
     if noun.ends_with('s') && !noun.ends_with("ss") {
         ""

@@ -1,12 +1,12 @@
-//! Parameters of operations: parameters of each action, and parameters shared by all operations of a path. Their
-//! descriptions come from `SwaggerDoc` of the options in Go.
+//! Parameters of operations: for each action, and shared by all operations of a path. Their descriptions are taken from
+//! `SwaggerDoc` of the options in Go.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use crate::api::json::{Map, SmolStr, Value, json};
 
-/// Descriptions by options and parameter.
+/// Descriptions by type of options and parameter.
 const DESCRIPTIONS: &str = include_str!("parameters.json");
 
 /// Parameters of lists and watches, in addition to the common ones.
@@ -37,7 +37,7 @@ pub(super) const WRITE: [(&str, &str); 3] = [
     ("fieldManager", "string"),
     ("fieldValidation", "string"),
 ];
-/// Parameters of `pods/exec`; `attach` has the same except for the first.
+/// Parameters of `pods/exec`; `attach` has the same parameters except for the first.
 const EXEC: [(&str, &str); 6] = [
     ("command", "string"),
     ("container", "string"),
@@ -66,7 +66,7 @@ pub(super) const PATCH: [(&str, &str); 4] = [
     ("force", "boolean"),
 ];
 
-/// The parameters of a subresource of a resource with its own options.
+/// Returns the parameters of a subresource with its own options.
 pub(super) fn of_subresource(resource: &str, name: &str) -> Vec<Value> {
     let options = match name {
         "proxy" => &[("path", "string")][..],
@@ -116,7 +116,7 @@ pub(super) fn share(entry: &mut Map) {
     }
 }
 
-/// Query parameters, described like the fields of the type `options`. `list` contains names and types.
+/// Returns query parameters with the descriptions of the fields of the type `options`. `list` contains names and types.
 pub(super) fn in_query(options: &str, list: &[(&str, &str)]) -> Vec<Value> {
     let about = descriptions().get(options);
     let parameter = |(name, kind): &(&str, &str)| {
@@ -135,13 +135,14 @@ fn descriptions() -> &'static BTreeMap<String, BTreeMap<String, String>> {
     ALL.get_or_init(|| serde_json::from_str(DESCRIPTIONS).expect("the file is part of the crate"))
 }
 
-/// A parameter of the path with its description.
+/// Returns a path parameter with its description.
 pub(super) fn in_path(name: &str, about: &str) -> Value {
     let schema = json!({"type": "string", "uniqueItems": true});
     json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
 }
 
-/// The parameters of a path, shared by all of its operations. `kind` is the kind of the item, if the path names one.
+/// Returns the parameters of a path, shared by all of its operations. `kind` is the kind of the object, if the path
+/// contains a name.
 pub(super) fn of_path(namespaced: bool, kind: Option<&str>) -> Vec<Value> {
     let mut out = Vec::new();
     if let Some(kind) = kind {

@@ -1,5 +1,5 @@
-//! Shared parameters of OpenAPI v2: most parameters are references to `#/parameters/…`, as kube-openapi's builder
-//! makes them, with its names.
+//! Shared parameters of OpenAPI v2. As in kube-openapi's builder, most parameters are references to `#/parameters/…`,
+//! with the same names.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::api::json::{Value, escape_html, json};
 /// The shared parameters by name.
 pub(super) type Shared = BTreeMap<String, Value>;
 
-/// Returns a parameter, or the reference to it if it is one that operations share.
+/// Returns a reference to a parameter that operations share, or else the parameter itself.
 pub(super) fn share(parameter: Value, shared: &mut Shared) -> Value {
     if !is_shared(&parameter) {
         return parameter;
@@ -23,8 +23,8 @@ pub(super) fn share(parameter: Value, shared: &mut Shared) -> Value {
     reference
 }
 
-/// Returns `false` for parameters that differ between kinds, and for those in which kubectl looks up the features of a
-/// server.
+/// Returns `false` for parameters that differ between kinds, and for parameters that kubectl inspects to detect
+/// features of a server.
 fn is_shared(parameter: &Value) -> bool {
     match (text(parameter, "in"), text(parameter, "name")) {
         (_, "name") | ("query", "fieldValidation" | "dryRun") => false,
@@ -42,7 +42,7 @@ fn text<'a>(parameter: &'a Value, field: &str) -> &'a str {
     parameter[field].as_str().unwrap_or_default()
 }
 
-/// A parameter as Go encodes it.
+/// Encodes a parameter like Go.
 fn canonical(parameter: &Value) -> String {
     let order = ["uniqueItems", "type", "description", "name", "in", "required", "schema"];
     let fields = order.iter().filter_map(|name| Some((*name, parameter.get(*name)?)));
@@ -50,7 +50,7 @@ fn canonical(parameter: &Value) -> String {
     escape_html(&format!("{{{}}}", fields.join(",")))
 }
 
-/// The first six bytes of the FNV-1 hash, as base64.
+/// Returns the first six bytes of the FNV-1 hash, as base64.
 fn hash(text: &str) -> String {
     let step = |hash: u64, byte: u8| hash.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);

@@ -200,7 +200,8 @@ fn parameters_have_gos_descriptions() {
     });
 }
 
-/// The names contain hashes of the parameters, so they only equal kube-apiserver's if the descriptions are equal.
+/// The names contain hashes of the parameters, so they are only equal to kube-apiserver's names if the descriptions are
+/// equal.
 #[rstest::rstest]
 #[case::a_query("pretty-tJGM1-ng", "/api/v1/namespaces")]
 #[case::a_list("continue-QfD61s0i", "/api/v1/namespaces")]

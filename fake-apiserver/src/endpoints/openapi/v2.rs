@@ -14,28 +14,28 @@ use crate::api::kubernetes_version::KubernetesVersion;
 use crate::endpoints::discovery;
 use crate::registry::custom::definition::OpenApiParts;
 
-/// The form of a document.
+/// Encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,
     Protobuf,
 }
 
-/// The media types of the protobuf form: the one in requests, and the one in answers and requests.
+/// Media types of the protobuf encoding: the deprecated one, which is only used in requests, and the current one.
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Maximum number of documents that a process caches by their hash: they have several megabytes, and clients request
-/// the same one repeatedly. The oldest is replaced.
+/// the same document repeatedly. The oldest one is replaced.
 const KEPT_MAX: usize = 2;
 
 static KEPT: Mutex<VecDeque<(String, Form, Bytes)>> = Mutex::new(VecDeque::new());
 
-/// Maximum depth of nested schemas; deeper ones keep their v3 form.
+/// Maximum depth of nested schemas; deeper ones are not converted from v3.
 const LEVELS: usize = 100;
 
 impl OpenApi<'_> {
-    /// `/openapi/v2`
+    /// Answers `/openapi/v2`.
     pub(crate) fn v2(&self, accept: &str, if_none_match: &str) -> DocumentAnswer {
         let vary = || ("vary", "Accept".to_owned());
         let Some(form) = form(accept) else {
@@ -114,7 +114,7 @@ impl OpenApi<'_> {
         serde_json::to_vec(&document).unwrap_or_default()
     }
 
-    /// The part for the built-in resources, which almost never changes.
+    /// Returns the part for the built-in resources, which almost never changes.
     fn builtin_parts(&self) -> Arc<OpenApiParts> {
         static KEPT: Mutex<Option<(String, Arc<OpenApiParts>)>> = Mutex::new(None);
         let builtins = OpenApi { custom: &[], ..*self };
@@ -135,7 +135,7 @@ impl OpenApi<'_> {
     }
 }
 
-/// The part for one version of a custom resource.
+/// Returns the part for one version of a custom resource.
 fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
     let only = OpenApi {
         version: KubernetesVersion::default(),
@@ -180,7 +180,7 @@ impl OpenApiParts {
     }
 }
 
-/// Texts by their names, in the order of the names.
+/// Merges definitions, sorted by name.
 fn texts<'a>(all: impl Iterator<Item = &'a Definitions>) -> BTreeMap<&'a str, &'a RawValue> {
     all.flatten().map(|(name, text)| (name.as_str(), &**text)).collect()
 }
@@ -197,7 +197,7 @@ struct Document<'a> {
     swagger: &'static str,
 }
 
-/// The first available form that a client requests.
+/// Returns the first available encoding that a client requests.
 fn form(accept: &str) -> Option<Form> {
     if accept.is_empty() {
         return Some(Form::Json);
@@ -211,7 +211,8 @@ fn form(accept: &str) -> Option<Form> {
         })
 }
 
-/// Leaves only the kind of a custom resource that keeps unknown fields: old clients would refuse these otherwise.
+/// Reduces the schema of a custom resource that keeps unknown fields to its type, description and kind: old clients
+/// would otherwise refuse unknown fields.
 fn drop_preserving(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     if map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
@@ -240,7 +241,7 @@ fn convert(schema: &mut Value, level: usize) {
     if is(map, "x-kubernetes-int-or-string") {
         map.remove("type");
     } else if map.contains_key("oneOf") && !map.contains_key("type") {
-        // Quantities, and values that may be a number or a name.
+        // Quantities, and values that are either a number or a string.
         map.insert("type".into(), "string".into());
     }
     if is(map, "nullable") {
@@ -321,7 +322,7 @@ fn operation(operation: &Value, shared: &mut Shared) -> Value {
     Value::Object(out)
 }
 
-/// The schema of a body, which is the same for every media type.
+/// Returns the schema of a body, which is the same for every media type.
 fn schema_of(content: Option<&Map>) -> Value {
     let first = content.and_then(|it| it.values().next());
     let mut schema = first.map(|it| it["schema"].clone()).unwrap_or_default();
@@ -329,7 +330,7 @@ fn schema_of(content: Option<&Map>) -> Value {
     schema
 }
 
-/// Parameters of a path or a query. v3 keeps their types in a separate schema, v2 inline.
+/// Converts the parameters of a path or a query. v3 has their types in a separate schema, v2 inline.
 fn parameters(list: &Value, shared: &mut Shared) -> Value {
     let flat = list.as_array().into_iter().flatten().map(|parameter| {
         let mut parameter = parameter.clone();

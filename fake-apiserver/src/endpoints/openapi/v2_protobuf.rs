@@ -4,7 +4,7 @@ use crate::api::json::{Map, SmolStr, Value};
 use crate::api::protobuf::{write_bytes, write_number, write_text};
 type Fields = Map;
 
-/// The message `Document`.
+/// Encodes the message `Document`.
 pub(super) fn document(document: &Value) -> Vec<u8> {
     let mut info = Vec::new();
     texts(&mut info, &document["info"], &[("title", 1), ("version", 2)]);
@@ -75,7 +75,7 @@ fn operation(operation: &Value) -> Vec<u8> {
     out
 }
 
-/// The message `ParametersItem`: a parameter, or a reference to a shared one.
+/// Encodes the message `ParametersItem`: a parameter, or a reference to a shared one.
 fn parameters_item(item: &Value) -> Vec<u8> {
     if item.get("$ref").is_none() {
         return within(1, &parameter(item));
@@ -85,7 +85,7 @@ fn parameters_item(item: &Value) -> Vec<u8> {
     within(2, &reference)
 }
 
-/// The message `Parameter`.
+/// Encodes the message `Parameter`.
 fn parameter(parameter: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     let place = parameter["in"].as_str().unwrap_or_default();
@@ -104,7 +104,7 @@ fn parameter(parameter: &Value) -> Vec<u8> {
     }
 }
 
-/// The message `Schema`.
+/// Encodes the message `Schema`.
 fn schema(schema: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     let fields = [
@@ -168,21 +168,21 @@ fn schema(schema: &Value) -> Vec<u8> {
     out
 }
 
-/// Writes the `x-` extensions, each as a string of YAML, which includes JSON.
+/// Writes the `x-` extensions, each as a string in YAML, which includes JSON.
 fn extensions(out: &mut Vec<u8>, field: u64, fields: Option<&Fields>) {
     for (name, value) in fields.into_iter().flatten().filter(|(name, _)| name.starts_with("x-")) {
         named(out, field, name, &any(value));
     }
 }
 
-/// The message `Any`.
+/// Encodes the message `Any`.
 fn any(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     write_text(&mut out, 2, &format!("{value}\n"));
     out
 }
 
-/// An entry of a map: a name and a message.
+/// Writes an entry of a map: a name and a message.
 fn named(out: &mut Vec<u8>, field: u64, name: &str, message: &[u8]) {
     let mut entry = Vec::with_capacity(name.len() + message.len() + 8);
     write_text(&mut entry, 1, name);
@@ -190,7 +190,7 @@ fn named(out: &mut Vec<u8>, field: u64, name: &str, message: &[u8]) {
     write_bytes(out, field, &entry);
 }
 
-/// A message that contains only another message.
+/// Encodes a message that contains only another message.
 fn within(field: u64, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 8);
     write_bytes(&mut out, field, message);
@@ -217,9 +217,9 @@ fn flag(out: &mut Vec<u8>, field: u64, value: &Value) {
     }
 }
 
-/// A 64-bit float in its binary form.
+/// Writes a 64-bit float in its binary form.
 fn double(out: &mut Vec<u8>, field: u64, value: f64) {
-    // The tag has wire type 1 instead of 0, which `write_number` writes.
+    // The tag needs wire type 1, but `write_number` writes type 0.
     let mut tag = Vec::new();
     write_number(&mut tag, field, 0);
     tag.pop();

@@ -11,22 +11,22 @@ pub(super) struct Column {
     /// `name` for the object's name, else empty.
     pub(super) format: &'static str,
     pub(super) description: &'static str,
-    /// 1 for columns that only wide output shows.
+    /// 1 for columns that are only shown in wide output.
     pub(super) priority: i64,
 }
 
 impl Column {
-    /// A column of strings.
+    /// Defines a column of strings.
     pub(super) const fn text(name: &'static str, description: &'static str) -> Self {
         Self::of("string", name, description)
     }
 
-    /// A column of integers.
+    /// Defines a column of integers.
     pub(super) const fn integer(name: &'static str, description: &'static str) -> Self {
         Self::of("integer", name, description)
     }
 
-    /// A column of booleans.
+    /// Defines a column of booleans.
     pub(super) const fn boolean(name: &'static str, description: &'static str) -> Self {
         Self::of("boolean", name, description)
     }
@@ -41,12 +41,12 @@ impl Column {
         }
     }
 
-    /// The same column, for wide output only.
+    /// Restricts the column to wide output.
     pub(super) const fn wide(self) -> Self {
         Self { priority: 1, ..self }
     }
 
-    /// The same column with the format `name`.
+    /// Sets the format `name`.
     pub(super) const fn with_name_format(self) -> Self {
         Self { format: "name", ..self }
     }
@@ -78,7 +78,7 @@ pub(super) const CREATED_DOC: &str = "CreationTimestamp is a timestamp represent
 pub(super) const NAME: Column = Column::text("Name", NAME_DOC).with_name_format();
 pub(super) const AGE: Column = Column::text("Age", CREATED_DOC);
 pub(super) const CREATED_AT: Column = Column::of("date", "Created At", CREATED_DOC);
-/// The age column of custom resources.
+/// The column `Age` of custom resources.
 pub(super) const CUSTOM_AGE: Column = Column::of("date", "Age", CREATED_DOC);
 pub(super) const CONTAINERS: Column = Column::text("Containers", "Names of each container in the template.").wide();
 pub(super) const IMAGES: Column = Column::text("Images", "Images referenced by each container in the template.").wide();

@@ -9,7 +9,7 @@ use crate::api::json::escape_html;
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
 
-/// One entry of `additionalPrinterColumns`.
+/// An entry of `additionalPrinterColumns`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PrinterColumn {
     name: String,
@@ -31,8 +31,8 @@ enum Kind {
 }
 
 impl PrinterColumn {
-    /// The columns of a version of a CRD; only its age if the CRD does not declare any. `declared` is the value of
-    /// `additionalPrinterColumns`.
+    /// Returns the columns of a version of a CRD; only its age if the CRD does not declare any. `declared` is the value
+    /// of `additionalPrinterColumns`.
     pub(crate) fn all(declared: Option<&Value>) -> Result<Vec<Self>, String> {
         let declared = declared.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         if declared.is_empty() {
@@ -41,7 +41,7 @@ impl PrinterColumn {
         declared.iter().map(Self::parse).collect()
     }
 
-    /// The columns of the scale of a custom resource.
+    /// Returns the columns of the scale of a custom resource.
     pub(crate) fn of_scale() -> Result<Vec<Self>, String> {
         let replicas = |name: &str, description: &str, json_path: &str| {
             Self::parse(&json!({
@@ -111,7 +111,7 @@ impl PrinterColumn {
         })
     }
 
-    /// The cell of an object; null if the path does not exist or its value has another type.
+    /// Returns the cell of an object; null if the path does not exist or its value has another type.
     fn cell(&self, object: &Object, now: Timestamp) -> Value {
         let Some(value) = self.json_path.first_of(object) else {
             return Value::Null;
@@ -156,7 +156,7 @@ fn print(value: &Value) -> String {
     }
 }
 
-/// Formats a float like `%v`: with an exponent below -4 and from 21 on.
+/// Formats a float like Go's `%v`: in scientific notation if its decimal exponent is below -4 or at least 21.
 fn print_float(value: f64) -> String {
     let text = format!("{value:e}");
     match text

@@ -12,18 +12,18 @@ pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// The time from `then` to `now`.
+/// Formats the time from `then` to `now`.
 pub(super) fn between(then: Timestamp, now: Timestamp) -> String {
     human(now.duration_since(then).as_secs(), now < then)
 }
 
-/// A duration of whole seconds.
+/// Formats a duration in whole seconds.
 pub(super) fn of_seconds(seconds: i64) -> String {
     human(seconds, seconds < 0)
 }
 
 fn human(seconds: i64, is_negative: bool) -> String {
-    // A clock that is up to two seconds ahead is tolerated.
+    // Tolerates a clock that is less than two seconds ahead.
     if seconds < -1 {
         return "<invalid>".to_owned();
     }

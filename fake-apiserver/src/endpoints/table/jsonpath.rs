@@ -7,7 +7,7 @@ use crate::api::json::{Map, Value};
 const MAX_STEPS: usize = 100;
 /// Maximum nesting depth of filters.
 const MAX_FILTERS: usize = 8;
-/// Maximum number of values visited in one evaluation.
+/// Maximum number of values that one evaluation visits.
 const MAX_VISITS: usize = 100_000;
 
 /// A path, parsed once and evaluated for every row.
@@ -67,12 +67,12 @@ impl JsonPath {
         }
     }
 
-    /// The first value at the path.
+    /// Returns the first value at the path.
     pub(crate) fn first<'a>(&self, root: &'a Value) -> Option<&'a Value> {
         first(&self.steps, root, &mut { MAX_VISITS })
     }
 
-    /// All values at the path, in depth-first order.
+    /// Returns all values at the path, in depth-first order.
     #[cfg(any(feature = "cel", test))]
     pub(crate) fn all<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
         let mut all = Vec::new();
@@ -83,7 +83,7 @@ impl JsonPath {
         all
     }
 
-    /// The first value at the path; `None` also if the path selects the object itself.
+    /// Returns the first value at the path; `None` also if the path selects the object itself.
     pub(super) fn first_of<'a>(&self, root: &'a Map) -> Option<&'a Value> {
         let (step, rest) = self.steps.split_first()?;
         let mut visits = MAX_VISITS;
@@ -105,7 +105,7 @@ impl JsonPath {
     }
 }
 
-/// The first value that `steps` select, in depth-first order.
+/// Returns the first value that `steps` select, in depth-first order.
 fn first<'a>(steps: &[Step], value: &'a Value, visits: &mut usize) -> Option<&'a Value> {
     let mut found = None;
     follow(steps, value, visits, &mut |value| {
@@ -115,8 +115,8 @@ fn first<'a>(steps: &[Step], value: &'a Value, visits: &mut usize) -> Option<&'a
     found
 }
 
-/// Passes the values that `steps` select to `take`, in depth-first order, until it returns `true`; returns `true` then.
-/// `visits` bounds the search: a path with many `..` would try every combination of positions.
+/// Calls `take` with the values that `steps` select, in depth-first order, until it returns `true`; returns `true`
+/// then. `visits` limits the search: a path with many `..` would try every combination of positions.
 fn follow<'a>(steps: &[Step], value: &'a Value, visits: &mut usize, take: &mut dyn FnMut(&'a Value) -> bool) -> bool {
     let Some(left) = visits.checked_sub(1) else {
         return false;
@@ -254,7 +254,7 @@ impl Parser<'_> {
         Ok(JsonPath { steps })
     }
 
-    /// A name up to the next `.` or `[`; a backslash escapes the character after it.
+    /// Parses a name up to the next `.` or `[`; a backslash escapes the character after it.
     fn name(&mut self) -> Result<Step, String> {
         let mut name = String::new();
         let mut chars = self.rest.char_indices();
@@ -333,7 +333,7 @@ impl Parser<'_> {
         indices.map(Step::Indices)
     }
 
-    /// The end of a bracket; brackets in quotes are ignored.
+    /// Finds the end of a bracket; brackets in quotes are ignored.
     fn closing_bracket(&self) -> Option<usize> {
         let mut quote = None;
         let mut chars = self.rest.char_indices();
@@ -391,7 +391,7 @@ impl Parser<'_> {
         Ok(operand)
     }
 
-    /// A string in quotes of either kind.
+    /// Parses a string in single or double quotes.
     fn quoted(&mut self) -> Option<String> {
         let quote = self.rest.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Typed access to an object's fields for its cells; fields of unexpected types have fallbacks.
+//! Typed access to the fields of an object; fields of unexpected types have fallbacks.
 
 use jiff::Timestamp;
 
@@ -7,19 +7,19 @@ use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 
-/// The object of a row.
+/// An object that is converted to a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableRow<'a> {
     pub(super) object: &'a Object,
     pub(super) now: Timestamp,
 }
 
-/// A field, or its absence.
+/// A field, which may be absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a>(Option<&'a Value>);
 
 impl<'a> TableRow<'a> {
-    /// The field at a path such as `spec.template.spec`.
+    /// Returns the field at a path such as `spec.template.spec`.
     pub(super) fn at(self, path: &str) -> Field<'a> {
         let (first, rest) = path
             .split_once('.')
@@ -28,17 +28,17 @@ impl<'a> TableRow<'a> {
         rest.map_or(field, |rest| field.at(rest))
     }
 
-    /// The cell of the name.
+    /// Returns the cell with the name.
     pub(super) fn name(self) -> Value {
         self.object.name().into()
     }
 
-    /// The cell of the age.
+    /// Returns the cell with the age.
     pub(super) fn age(self) -> Value {
         self.since(self.at("metadata.creationTimestamp")).into()
     }
 
-    /// Returns the age of a time; `<unknown>` if it is absent.
+    /// Formats the time that has passed since `time`; `<unknown>` if it is absent.
     pub(super) fn since(self, time: Field<'_>) -> String {
         time.time()
             .map_or_else(|| "<unknown>".to_owned(), |then| duration::between(then, self.now))
@@ -63,12 +63,12 @@ impl<'a> Field<'a> {
         self.0.is_some_and(|it| !it.is_null())
     }
 
-    /// The string; empty for values of other types.
+    /// Returns the string; empty for values of other types.
     pub(super) fn text(self) -> &'a str {
         self.0.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The string, or `other` if it is empty.
+    /// Returns the string, or `other` if it is empty.
     pub(super) fn text_or(self, other: &'a str) -> &'a str {
         match self.text() {
             "" => other,
@@ -76,7 +76,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The integer; 0 for values of other types.
+    /// Returns the integer; 0 for values of other types.
     pub(super) fn int(self) -> i64 {
         self.0
             .and_then(|it| it.as_i64().or_else(|| it.as_f64().map(|it| it as i64)))
@@ -87,7 +87,7 @@ impl<'a> Field<'a> {
         self.0.and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// Formats a quantity, an int-or-string or similar: strings without quotes, other values as JSON.
+    /// Formats a quantity, an int-or-string or similar value: strings without quotes, other values as JSON.
     pub(super) fn print(self) -> String {
         match self.0 {
             Some(Value::String(text)) => text.to_string(),
@@ -96,13 +96,13 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     pub(super) fn items(self) -> impl DoubleEndedIterator<Item = Field<'a>> + ExactSizeIterator {
         let list = self.0.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         list.iter().map(|it| Field(Some(it)))
     }
 
-    /// The entries of a map, sorted by key.
+    /// Returns the entries of a map, sorted by key.
     pub(super) fn entries(self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
         let map = self.0.and_then(Value::as_object);
         map.into_iter()
@@ -119,23 +119,23 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The strings of a list, joined.
+    /// Joins the strings of a list.
     pub(super) fn join(self, separator: &str) -> String {
         let texts: Vec<&str> = self.items().map(Field::text).collect();
         texts.join(separator)
     }
 
-    /// The time in an RFC 3339 string.
+    /// Parses the time in an RFC 3339 string.
     pub(super) fn time(self) -> Option<Timestamp> {
         duration::parse_time(self.text())
     }
 
-    /// The first item in which `key` has `value`.
+    /// Returns the first item in which `key` has `value`.
     pub(super) fn find(self, key: &str, value: &str) -> Option<Field<'a>> {
         self.items().find(|it| it.at(key).text() == value)
     }
 
-    /// A map of labels as `a=b,c=d`; `<none>` if it is empty.
+    /// Formats a map of labels as `a=b,c=d`; `<none>` if it is empty.
     pub(super) fn labels(self) -> String {
         let labels: Vec<String> = self
             .entries()
@@ -144,18 +144,18 @@ impl<'a> Field<'a> {
         or_none(labels.join(","))
     }
 
-    /// A LabelSelector object in the syntax of a query parameter; `<none>` if it selects everything or nothing.
+    /// Formats a LabelSelector object like a query parameter; `<none>` if it selects everything or nothing.
     pub(super) fn selector(self) -> String {
         self.plain_selector().map_or_else(|()| "<error>".to_owned(), or_none)
     }
 
-    /// A LabelSelector object in the syntax of a query parameter.
+    /// Formats a LabelSelector object like a query parameter.
     pub(super) fn plain_selector(self) -> Result<String, ()> {
         let selector = LabelSelector::from_object(self.0.unwrap_or(&Value::Null)).map_err(|_| ())?;
         Ok(selector.map(|it| it.to_string()).unwrap_or_default())
     }
 
-    /// Names and images of containers, each joined by commas.
+    /// Returns names and images of containers, each joined with commas.
     pub(super) fn containers(self) -> (String, String) {
         let column = |name: &str| {
             let texts: Vec<&str> = self.items().map(|it| it.at(name).text()).collect();
@@ -165,12 +165,12 @@ impl<'a> Field<'a> {
     }
 }
 
-/// `<none>` for an empty string.
+/// Replaces an empty string with `<none>`.
 pub(super) fn or_none(text: String) -> String {
     if text.is_empty() { "<none>".to_owned() } else { text }
 }
 
-/// The first `max` of many: `a,b,c + 2 more...`.
+/// Joins the first `max` items, and adds the number of the others: `a,b,c + 2 more...`.
 pub(super) fn with_more(list: &[String], max: usize) -> String {
     let shown = list[..list.len().min(max)].join(",");
     if list.len() > max {

@@ -1,4 +1,4 @@
-//! `Tables`: builds the Tables of one request.
+//! `Tables`: builds the Tables of a request.
 
 use jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::endpoints::negotiation::MetaVersion;
 use crate::endpoints::partial;
 use crate::registry::scheme::Row;
 
-/// Source of columns.
+/// Source of the columns of a Table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Columns<'a> {
     /// A built-in kind, including the Scale of any resource.
@@ -32,7 +32,7 @@ pub(crate) enum Columns<'a> {
 pub(crate) enum IncludeObject {
     /// Nothing.
     None,
-    /// Its metadata.
+    /// The metadata of the object.
     #[default]
     Metadata,
     /// The whole object.
@@ -63,19 +63,20 @@ impl IncludeObject {
 pub(crate) struct Tables<'a> {
     /// The columns of the kind.
     pub(crate) columns: Columns<'a>,
-    /// The row of objects in another version than the one they are stored in, if their cells and metadata are of the
-    /// stored version.
+    /// The row of objects that are requested in a version other than the stored one, if their cells and metadata are
+    /// taken from the stored version.
     pub(crate) converted: Option<&'a Row>,
     /// The requested version of Table.
     pub(crate) version: MetaVersion,
     /// The part of the object that a row contains.
     pub(crate) include: IncludeObject,
-    /// The time to which ages are computed.
+    /// The current time, from which ages are computed.
     pub(crate) now: Timestamp,
 }
 
 impl Tables<'_> {
-    /// The Table of one object. A Status is returned unchanged, because it is not an object of the kind (rule M5).
+    /// Returns the Table of one object. A Status is returned unchanged, because it is not an object of the kind (rule
+    /// M5).
     pub(crate) fn of_object(&self, object: &Object) -> Value {
         if object.kind() == "Status" && object.api_version() == "v1" {
             return Value::Object(object.0.clone());
@@ -83,8 +84,8 @@ impl Tables<'_> {
         self.one_row(object, self.column_definitions())
     }
 
-    /// The Table of a watch event's object; only the first one defines the columns. The object of a bookmark has a row,
-    /// too, with its annotations in the metadata. The Status of an error is returned unchanged.
+    /// Returns the Table of a watch event's object; only the first one defines the columns. A bookmark also has a row,
+    /// with its annotations in the metadata. The Status of an error is returned unchanged.
     pub(crate) fn of_event(&self, object: &Object, is_first: bool) -> Value {
         if is_first {
             self.of_object(object)
@@ -95,17 +96,17 @@ impl Tables<'_> {
         }
     }
 
-    /// The Table of a list; `metadata` is the list's, `items` have kind and apiVersion.
+    /// Returns the Table of a list; `metadata` is the metadata of the list, `items` have kind and apiVersion.
     pub(crate) fn of_list<'o>(&self, metadata: Option<&Map>, items: impl IntoIterator<Item = &'o Object>) -> Value {
         let mut items: Vec<&Object> = items.into_iter().collect();
         if matches!(self.columns, Columns::Builtin { kind: "FlowSchema", .. }) {
-            // kubectl shows them in the order in which the server evaluates them.
+            // kubectl shows FlowSchemas in the order in which the server evaluates them.
             let precedence = |it: &&Object| it.get("spec").and_then(|spec| spec.get("matchingPrecedence")?.as_i64());
             items.sort_by_key(precedence);
         }
         let rows: Vec<Value> = items.into_iter().map(|it| self.row(it)).collect();
         let rows = match self.columns {
-            // Go's default table convertor returns null instead of an empty list.
+            // Go's default table converter returns null instead of an empty list.
             Columns::Builtin { group, kind } if rows.is_empty() && printers::printer_of(group, kind).is_none() => {
                 Value::Null
             }
@@ -133,7 +134,7 @@ impl Tables<'_> {
         })
     }
 
-    /// The definitions of the columns: name, type, format, description and priority.
+    /// Returns the definitions of the columns: name, type, format, description and priority.
     pub(crate) fn column_definitions(&self) -> Value {
         Value::Array(match self.columns {
             Columns::Custom(columns) => custom::definitions(columns),
@@ -144,7 +145,7 @@ impl Tables<'_> {
         })
     }
 
-    /// One cell for each column.
+    /// Returns one cell for each column.
     pub(crate) fn cells(&self, object: &Object) -> Vec<Value> {
         match self.columns {
             Columns::Custom(columns) => custom::cells(columns, object, self.now),
@@ -182,7 +183,7 @@ impl Tables<'_> {
     }
 }
 
-/// The creation time as stored. Objects without one get Go's zero time.
+/// Returns the creation time as stored. Objects without a creation time get Go's zero time.
 fn created_at(object: &Object) -> Value {
     match object.meta_str("creationTimestamp") {
         "" => "0001-01-01T00:00:00Z".into(),

@@ -1,6 +1,6 @@
-//! SPDY/3.1 for `port-forward`, `exec` and `attach`, as client-go's `httpstream/spdy` implements it. For ports kubectl
-//! sends it in a WebSocket; clients before 1.31 send all of them directly. A connection to a port has a stream for data
-//! and one for errors; both name the port.
+//! SPDY/3.1 for `port-forward`, `exec` and `attach`, compatible with client-go's `httpstream/spdy`. kubectl sends
+//! `port-forward` over SPDY in a WebSocket; clients before 1.31 use SPDY directly for all three. A connection to a port
+//! has a stream for data and a stream for errors; both contain the port number in their headers.
 
 pub(super) mod command;
 mod headers;
@@ -25,31 +25,31 @@ const RST_STREAM: u8 = 3;
 const PING: u8 = 6;
 const HEADERS: u8 = 8;
 
-/// `PROTOCOL_ERROR` of a reset.
+/// The status `PROTOCOL_ERROR` of a reset.
 const PROTOCOL_ERROR: u32 = 1;
 
 /// Maximum number of unanswered bytes on a connection; above it the connection is closed.
 const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Maximum size of a control frame; frames of port-forward have about 70 bytes.
+/// Maximum size of a control frame; frames of `port-forward` have about 70 bytes.
 const CONTROL_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of concurrent streams.
 const STREAMS_MAX: usize = 2_000;
 /// Maximum number of bytes sent in one frame.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// The client broke the protocol or a limit.
+/// Error: the client violated the protocol or exceeded a limit.
 #[derive(Debug)]
 pub(super) struct Gone;
 
-/// The other end of the streams.
+/// The service behind the streams.
 pub(super) enum Service {
     /// Ports of a Pod.
     Ports(Listening),
-    /// One command.
+    /// A single command.
     Command(Command),
 }
 
-/// One end of a SPDY connection: accepts the client's frames, and produces the answers.
+/// The server side of a SPDY connection: accepts the client's frames, and produces the answers.
 pub(super) struct Session {
     service: Service,
     headers: HeaderReader,
@@ -64,9 +64,9 @@ pub(super) struct Session {
 
 /// A stream that the client has opened.
 struct Stream {
-    /// The number of the connection to a port.
+    /// Identifier of the connection to a port.
     request: String,
-    /// `None` for an error stream.
+    /// The received data; `None` for an error stream.
     data: Option<Data>,
 }
 
@@ -109,7 +109,7 @@ impl Session {
         let used = pending.len() - rest.len();
         pending.drain(..used);
         self.pending = pending;
-        // Called once after all received frames, because a handler reads all pending input.
+        // Called once after all received frames have been processed, because a handler reads all pending input.
         for id in std::mem::take(&mut self.fed) {
             self.ask(id, false);
         }
@@ -127,7 +127,7 @@ impl Session {
         match header[3] {
             SYN_STREAM => {
                 let id = id(body)?;
-                // Preceded by the associated stream and a priority.
+                // The headers follow the associated stream and a priority.
                 let headers = self.headers.read(body.get(10..).ok_or(Gone)?)?;
                 self.open(id, &headers)
             }
@@ -137,7 +137,7 @@ impl Session {
                 self.streams.remove(&id(body)?);
                 Ok(())
             }
-            // Clients use odd numbers; these pings are sent back.
+            // Clients use odd numbers; these pings are returned.
             PING if id(body)? % 2 == 1 => {
                 self.answer.extend_from_slice(frame);
                 Ok(())
@@ -192,7 +192,7 @@ impl Session {
             return Ok(());
         }
         let Some(Stream { data: Some(data), .. }) = self.streams.get_mut(&id) else {
-            // Error streams do not receive data, and a stream that has ended may still receive some.
+            // Error streams do not receive data, and ended streams may still receive data.
             return Ok(());
         };
         data.received.extend_from_slice(bytes);
@@ -203,8 +203,8 @@ impl Session {
         Ok(())
     }
 
-    /// Calls a port's handler with the data so far. Without an answer the connection stays open, unless the data is
-    /// complete.
+    /// Calls a port's handler with the data received so far. If it returns no answer, the connection remains open,
+    /// unless the data is complete.
     fn ask(&mut self, id: u32, is_last: bool) {
         let Some(Stream {
             request,
@@ -271,14 +271,14 @@ impl Session {
     }
 }
 
-/// The length of the frame at the start of `bytes`, if it is complete.
+/// Returns the length of the frame at the start of `bytes`, if it is complete.
 fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Gone> {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
     };
     let length = u32::from_be_bytes([0, header[5], header[6], header[7]]);
     let end = HEADER_BYTES + usize::try_from(length).map_err(|_| Gone)?;
-    // Checked before the body, which may be long, has arrived.
+    // Checked before the whole body has arrived, which may be long.
     let is_control = header[0] & 0x80 != 0;
     if is_control && (header[..2] != CONTROL || end > CONTROL_BYTES_MAX) {
         return Err(Gone);
@@ -286,7 +286,7 @@ fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Gone> {
     Ok((bytes.len() >= end).then_some(end))
 }
 
-/// The number at the start of a body or a data frame, without its first bit.
+/// Returns the number at the start of a body or a data frame, without its first bit.
 fn id(bytes: &[u8]) -> Result<u32, Gone> {
     let number = bytes.first_chunk().ok_or(Gone)?;
     Ok(u32::from_be_bytes(*number) & 0x7fff_ffff)

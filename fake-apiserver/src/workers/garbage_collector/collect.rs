@@ -1,4 +1,4 @@
-//! Decisions about an object: delete it, remove owners, or remove its finalizer.
+//! Decides about an object: to delete it, to remove owners, or to remove its finalizer.
 
 use super::graph::{Node, NodeId};
 use super::{FOREGROUND, GarbageCollector, Item, ORPHAN};
@@ -21,15 +21,15 @@ struct Classified {
 /// Reason why the owners of an object cannot be classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Undecided {
-    /// An owner's kind is not served at present.
+    /// An owner's kind is currently not served.
     UnknownKind,
-    /// The object is cluster-scoped and its owner is namespaced, so the owner cannot be found.
+    /// The object is cluster-scoped but its owner is namespaced, so the owner cannot be found.
     NoNamespace,
 }
 
 impl GarbageCollector {
     /// Deletes an object without remaining owners, removes references to absent owners if others remain, and removes
-    /// the finalizer of an owner that waited for its dependents.
+    /// the finalizer of an owner that has waited for its dependents.
     pub(super) async fn attempt_to_delete(
         &mut self,
         id: NodeId,
@@ -40,7 +40,7 @@ impl GarbageCollector {
             return Ok(());
         };
         if node.is_deleted && !node.awaits_dependents {
-            // Its dependents are processed after it was removed.
+            // Its dependents are processed after it has been removed.
             return Ok(());
         }
         let Some(latest) = latest(api, node) else {
@@ -71,7 +71,7 @@ impl GarbageCollector {
         }
         let policy = if !owners.waiting.is_empty() && self.graph.dependents(&node.uid).next().is_some() {
             if self.graph.dependents(&node.uid).any(|(_, it)| it.awaits_dependents) {
-                // The owners may form a circle, in which each object would wait for the next.
+                // The owners may form a cycle, in which each object would wait for the next.
                 unblock_owners(api, node, &latest).await?;
             }
             PropagationPolicy::Foreground
@@ -85,7 +85,7 @@ impl GarbageCollector {
         delete(api, node, &meta, policy).await
     }
 
-    /// Removes the finalizer of an owner without remaining dependents; enqueues the dependents that remain.
+    /// Removes the finalizer of an owner without remaining dependents, or else enqueues these dependents.
     async fn wait_for_dependents(
         &self,
         node: &Node,
@@ -127,7 +127,7 @@ impl GarbageCollector {
         }
     }
 
-    /// Reports an object with an owner in another namespace. Such an owner is ignored.
+    /// Reports an object with an owner in another namespace. Such owners are ignored.
     pub(super) async fn report(
         &self,
         id: NodeId,
@@ -159,7 +159,7 @@ impl GarbageCollector {
             .await
     }
 
-    /// Classifies the owners of an object. Stops at the first owner that cannot be classified.
+    /// Classifies the owners of an object. Fails at the first owner that cannot be classified.
     fn classify(&self, api: Api<'_>, node: &Node, owners: &[OwnerReference]) -> Result<Classified, Undecided> {
         let mut classified = Classified::default();
         for owner in owners {
@@ -186,13 +186,13 @@ impl GarbageCollector {
     }
 }
 
-/// Returns the stored object of a node; `None` if it was deleted, or replaced by another object with its name.
+/// Returns the stored object of a node; `None` if it was deleted, or replaced by another object with the same name.
 fn latest(api: Api<'_>, node: &Node) -> Option<std::sync::Arc<Stored>> {
     api.stored(&node.resource, &node.key)
         .filter(|it| it.body.uid == node.uid)
 }
 
-/// Deletes an object if it has not changed since the decision.
+/// Deletes an object, unless it has changed since the decision.
 async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPolicy) -> Result<(), RequestFailure> {
     let Some(stored) = latest(api, node) else {
         return Ok(());
@@ -209,7 +209,8 @@ async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPol
         && failure.is_conflict()
         && latest(api, node).is_some_and(|it| Meta::of(&it).owner_references == judged.owner_references)
     {
-        // The change did not affect the owners; without this, objects that change constantly would never be deleted.
+        // The change did not affect the owners. Without another attempt, objects that change constantly would never be
+        // deleted.
         deleted = api.delete(&node.resource, &node.key, &options(None)).await;
     }
     match deleted {
@@ -249,7 +250,7 @@ async fn unblock_owners(api: Api<'_>, node: &Node, latest: &Stored) -> Result<()
     ignore_missing(api.patch(&node.resource, "", &node.key, kind, &patch).await)
 }
 
-/// A merge patch that sets the owners of an object, if the object is unchanged.
+/// Returns a merge patch that sets the owners of an object, if the object is unchanged.
 fn owners_patch(latest: &Stored, owners: Vec<Value>) -> Value {
     let owners = if owners.is_empty() { Value::Null } else { owners.into() };
     json!({"metadata": {"resourceVersion": latest.revision.to_string(), "ownerReferences": owners}})
@@ -267,7 +268,7 @@ async fn remove_finalizer(api: Api<'_>, node: &Node, latest: &Stored, finalizer:
     ignore_missing(api.patch(&node.resource, "", &node.key, PatchKind::Merge, &patch).await)
 }
 
-/// The owners of an object as JSON.
+/// Returns the owners of an object as JSON.
 fn owners(stored: &Stored) -> Vec<Value> {
     serde_json::to_value(Meta::of(stored).owner_references)
         .ok()

@@ -7,41 +7,41 @@ use super::{FOREGROUND, Item, ORPHAN};
 use crate::storage::{Key, Stored};
 use crate::workers::{Meta, OwnerReference, WorkQueue};
 
-/// The number of an object in the graph. Numbers ascend in the order of observation, so that dependents are handled in
-/// that order.
+/// The number of an object in the graph. Numbers increase in the order of observation, so that dependents are handled
+/// in that order.
 pub(super) type NodeId = u64;
 
 /// All objects and their owners.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: BTreeMap<NodeId, Node>,
-    /// Looked up, never iterated.
+    /// Node ids by uid. Never iterated.
     ids: HashMap<Box<str>, NodeId>,
-    /// By the uid of the owner, which may be missing. Looked up, never iterated.
+    /// Dependents by the uid of their owner, which may not exist. Never iterated.
     owned: HashMap<String, Owned>,
     /// Objects with an owner of an unserved kind.
     unknown: BTreeSet<NodeId>,
     last_id: NodeId,
 }
 
-/// An object.
+/// An object in the graph.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Its resource in storage.
+    /// Name of the resource in storage.
     pub(super) resource: Arc<str>,
     pub(super) kind: Box<str>,
     pub(super) key: Key,
     pub(super) uid: Box<str>,
     pub(super) owners: Vec<OwnerReference>,
-    /// Set if it is being deleted.
+    /// Set if the object is being deleted.
     pub(super) is_deleted: bool,
-    /// Set if it waits for its dependents to be deleted.
+    /// Set if the object waits for its dependents to be deleted.
     pub(super) awaits_dependents: bool,
-    /// Set if it waits for its dependents to be orphaned.
+    /// Set if the object waits for its dependents to be orphaned.
     awaits_orphans: bool,
 }
 
-/// Dependents of one uid.
+/// Dependents of an owner.
 #[derive(Debug, Default)]
 struct Owned {
     dependents: BTreeSet<NodeId>,
@@ -49,7 +49,7 @@ struct Owned {
     gone: Option<Gone>,
 }
 
-/// An owner that was deleted.
+/// A deleted owner.
 #[derive(Debug)]
 struct Gone {
     kind: Box<str>,
@@ -57,7 +57,7 @@ struct Gone {
 }
 
 impl Node {
-    /// Returns `true` if the owner of this uid waits for the deletion of this object.
+    /// Returns `true` if this object blocks the deletion of its owner with this uid.
     fn blocks(&self, owner: &str) -> bool {
         let is_blocking = |it: &&OwnerReference| it.uid == owner && it.block_owner_deletion == Some(true);
         self.owners.iter().any(|it| is_blocking(&it))
@@ -74,22 +74,22 @@ impl Graph {
         self.nodes.get(&id)
     }
 
-    /// The dependents of an object, in the order of observation.
+    /// Returns the dependents of an object, in the order of observation.
     pub(super) fn dependents(&self, owner: &str) -> impl Iterator<Item = (NodeId, &Node)> {
         let owned = self.owned.get(owner).into_iter().flat_map(|it| &it.dependents);
         owned.filter_map(|id| Some((*id, self.nodes.get(id)?)))
     }
 
-    /// The dependents that block the deletion of an object.
+    /// Returns the dependents that block the deletion of an object.
     pub(super) fn blocking_dependents(&self, owner: &str) -> impl Iterator<Item = (NodeId, &Node)> {
         self.dependents(owner).filter(move |(_, node)| node.blocks(owner))
     }
 
-    /// Returns `true` if the deletion of the owner was observed, so that a request is unnecessary.
+    /// Returns `true` if the deletion of the owner was observed, so that no request is needed.
     pub(super) fn saw_go(&self, reference: &OwnerReference, dependent: &Node) -> bool {
         let gone = self.owned.get(&reference.uid).and_then(|it| it.gone.as_ref());
         gone.is_some_and(|gone| {
-            // The kind is unknown if the object and its CRD were deleted in the same batch.
+            // The kind is unknown if the object and its CRD were deleted in the same batch of changes.
             (gone.kind.is_empty() || *gone.kind == *reference.kind)
                 && gone.key.name() == reference.name
                 && dependent.may_be_owned_in(gone.key.namespace())
@@ -140,7 +140,7 @@ impl Graph {
         }
     }
 
-    /// Adds an object. Dependents that refer to it with another identity are enqueued.
+    /// Adds an object. Enqueues dependents with a reference to it that contains a different name or kind.
     fn insert(&mut self, resource: &Arc<str>, kind: &str, stored: &Stored, queue: &mut WorkQueue<Item>) -> NodeId {
         self.last_id += 1;
         let id = self.last_id;

@@ -1,5 +1,5 @@
 //! The garbage collector: deletes objects without remaining owners, and removes owners that wait for their dependents
-//! after these (rules S1 to S6). It reads and writes the cluster through `Api`.
+//! after these dependents (rules S1 to S6). It reads and writes the cluster through `Api`.
 
 mod graph;
 mod collect;
@@ -9,10 +9,10 @@ use graph::{Graph, NodeId};
 
 pub(super) const ROW: WorkerRow = WorkerRow::alone::<GarbageCollector>("gc");
 
-/// The finalizer of an owner with dependents that must be deleted first.
+/// The finalizer of an owner that waits until its dependents have been deleted.
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// The finalizer of an owner with dependents that must be kept.
+/// The finalizer of an owner that waits until its dependents have been orphaned.
 const ORPHAN: &str = "orphan";
 
 /// Deletes objects without remaining owners.
@@ -48,7 +48,7 @@ impl Controller for GarbageCollector {
     }
 
     fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Item>) {
-        // Events are numerous, and are not owned by the objects they refer to.
+        // Events are numerous, and are not owned by the objects that they refer to.
         if **change.resource == *"events" {
             return;
         }

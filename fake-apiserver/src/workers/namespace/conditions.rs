@@ -1,11 +1,11 @@
-//! The conditions of a namespace that is being deleted: the reasons why it still exists.
+//! The conditions of a namespace that is being deleted, with the reasons why it still exists.
 
 use std::collections::BTreeMap;
 
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
 
-/// The conditions in their order, with reason and message for a deletion that makes progress.
+/// The conditions in their order, with reason and message if the deletion makes progress.
 const ALL_WELL: [(&str, &str, &str); 5] = [
     (
         "NamespaceDeletionDiscoveryFailure",
@@ -43,7 +43,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// The condition for failed deletions, with one text per resource.
+    /// Returns the condition for failed deletions, with a text for each resource.
     pub(super) fn failures(errors: &[String]) -> Option<Self> {
         let mut sorted = errors.to_vec();
         sorted.sort_unstable();
@@ -58,7 +58,7 @@ impl Trouble {
         })
     }
 
-    /// The condition for remaining objects, by the resource's name in errors.
+    /// Returns the condition for remaining objects. `counts` has the names of resources in errors.
     pub(super) fn remaining(counts: &BTreeMap<String, usize>) -> Option<Self> {
         let texts = texts(counts, |name, count| format!("{name} has {count} resource instances"));
         texts.map(|texts| Self {
@@ -79,7 +79,7 @@ impl Trouble {
     }
 }
 
-/// The sorted texts of all counts; `None` if the map is empty.
+/// Returns the sorted texts of all counts; `None` if the map is empty.
 fn texts(counts: &BTreeMap<String, usize>, text: impl Fn(&str, usize) -> String) -> Option<String> {
     let mut texts: Vec<String> = counts.iter().map(|(name, count)| text(name, *count)).collect();
     texts.sort_unstable();

@@ -1,4 +1,4 @@
-//! The content of a namespace: deletes it, and counts the remaining objects.
+//! Deletes the content of a namespace, and counts the remaining objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const PODS: &str = "pods";
 /// Outcome of an attempt to empty a namespace.
 #[derive(Debug, Default)]
 pub(super) struct ContentOutcome {
-    /// The remaining objects.
+    /// Number of remaining objects.
     pub(super) remains: Remains,
     /// Conditions to report.
     pub(super) conditions: Vec<Trouble>,
@@ -40,7 +40,7 @@ impl Remains {
         self.0.is_empty()
     }
 
-    /// Counts the removal of an object; returns `true` if it was the last of its resource.
+    /// Counts the removal of an object; returns `true` if it was the last object of its resource.
     pub(super) fn remove_one(&mut self, resource: &str) -> bool {
         let Some(count) = self.0.get_mut(resource) else {
             return false;
@@ -50,10 +50,10 @@ impl Remains {
     }
 }
 
-/// Totals over all resources, as conditions report them.
+/// Totals over all resources, for the conditions.
 #[derive(Debug, Default)]
 struct Totals {
-    /// By the resource's name in errors.
+    /// Number of objects by the resource's name in errors.
     objects: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
     errors: Vec<String>,
@@ -68,7 +68,7 @@ pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> ContentOutco
         delete_all_of(api, pods, namespace.name(), seconds, &mut outcome, &mut totals).await;
         if !outcome.remains.is_empty() {
             outcome.look_again = (seconds > 0).then(|| Duration::from_secs(seconds / 2 + 1));
-            // Other resources have not been counted yet, so they are not reported.
+            // Other resources have not been counted yet, so they are not included.
             outcome.conditions.extend(Trouble::failures(&totals.errors));
             return outcome;
         }
@@ -100,8 +100,8 @@ async fn delete_all_of(
     totals: &mut Totals,
 ) {
     let before = api.list_stored(&row.storage, namespace);
-    // Objects that are already being deleted only need time. kube-controller-manager sends the request each time, for
-    // every resource.
+    // Objects that are already being deleted only need time. kube-controller-manager sends the request for every
+    // resource each time.
     if before.iter().any(|it| !Meta::of(it).is_terminating())
         && let Err(failure) = delete_collection(api, row, namespace, &before).await
     {
@@ -154,7 +154,8 @@ async fn delete_collection(
     Ok(())
 }
 
-/// Returns the seconds that the Pods of a namespace may still take to stop, as estimated from the longest grace period.
+/// Returns the longest grace period of the unfinished Pods of a namespace, in seconds; 0 once it has passed since the
+/// deletion of the namespace.
 fn pods_grace_left(api: Api<'_>, namespace: &Object) -> u64 {
     let pods = api.list(PODS, namespace.name());
     let is_running = |pod: &&Object| {

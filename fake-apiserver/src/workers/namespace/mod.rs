@@ -22,18 +22,17 @@ const NAMESPACES: &str = "namespaces";
 /// The entry of `spec.finalizers` that this controller removes.
 const KUBERNETES: &str = "kubernetes";
 
-/// Maximum delay between a change of the content and the next check of its namespace. The check follows immediately
-/// after the last object of a resource was removed. The real controller checks every few seconds, regardless of
+/// Maximum delay between a change of the content and the next check of its namespace. After the last object of a
+/// resource was removed, the check follows immediately. kube-controller-manager checks every few seconds, regardless of
 /// changes.
 const CONTENT_DELAY: Duration = Duration::from_secs(1);
 
 /// Empties namespaces that are being deleted.
 ///
-/// It starts immediately. kube-controller-manager waits five seconds, until other API servers have observed the
-/// deletion.
+/// It starts immediately. kube-controller-manager waits five seconds, so that other API servers observe the deletion.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceController {
-    /// Objects that remained at the last check, for each terminating namespace.
+    /// Objects that remained at the last check, by terminating namespace.
     terminating: BTreeMap<String, Remains>,
 }
 
@@ -123,12 +122,12 @@ async fn finalize(api: Api<'_>, mut namespace: Object) -> Result<(), RequestFail
     }
 }
 
-/// `spec.finalizers`, sorted.
+/// Returns `spec.finalizers`, sorted.
 fn finalizers(namespace: &Object) -> BTreeSet<String> {
     let spec = namespace.get("spec").and_then(|spec| spec.get("finalizers"));
     let list = spec.and_then(Value::as_array).into_iter().flatten();
     list.filter_map(|it| it.as_str().map(str::to_owned)).collect()
 }
 
-/// A resource in storage.
+/// Name of a resource in storage.
 type Resource = Arc<str>;

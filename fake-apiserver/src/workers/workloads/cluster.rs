@@ -15,9 +15,9 @@ use crate::storage::{Key, KeyRange};
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     tables: BTreeMap<Resource, Table>,
-    /// The Pods without a node.
+    /// Keys of the Pods without a node.
     unassigned: BTreeSet<Key>,
-    /// The Pods with required anti-affinity to others.
+    /// Keys of the Pods with required anti-affinity to other Pods.
     repelling: BTreeSet<Key>,
     /// An empty table, for resources without objects.
     nothing: Table,
@@ -26,15 +26,15 @@ pub(crate) struct Cluster {
 #[derive(Debug, Default)]
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
-    /// By the uid of the owning controller.
+    /// Owned objects, by the uid of their controller.
     owned: HashMap<String, BTreeSet<Key>>,
     /// Objects without an owning controller, by namespace.
     orphans: HashMap<String, BTreeSet<Key>>,
-    /// By namespace and one label.
+    /// Labelled objects, by namespace and label.
     labelled: HashMap<(String, String, String), BTreeSet<Key>>,
 }
 
-/// The controller that owns an object: kind, name and uid.
+/// Returns the controller that owns an object: kind, name and uid.
 pub(crate) fn controller_of(object: &Object) -> Option<(&str, &str, &str)> {
     let metadata = object.metadata()?;
     let owner = Cursor::root(metadata)
@@ -92,24 +92,24 @@ impl Cluster {
         self.get(resource, &Key::new(namespace, name))
     }
 
-    /// All objects of a resource, in key order.
+    /// Returns all objects of a resource, in key order.
     pub(crate) fn all(&self, resource: Resource) -> impl Iterator<Item = &Arc<Object>> {
         self.table(resource).objects.values()
     }
 
-    /// The Pods without a node, in key order.
+    /// Returns the Pods without a node, in key order.
     pub(crate) fn unassigned(&self) -> impl Iterator<Item = &Arc<Object>> {
         let pods = self.table(Resource::Pod);
         self.unassigned.iter().filter_map(|key| pods.objects.get(key))
     }
 
-    /// The Pods with required anti-affinity to others, in key order.
+    /// Returns the Pods with required anti-affinity to other Pods, in key order.
     pub(crate) fn repelling(&self) -> impl Iterator<Item = &Arc<Object>> {
         let pods = self.table(Resource::Pod);
         self.repelling.iter().filter_map(|key| pods.objects.get(key))
     }
 
-    /// The objects of one namespace, in key order.
+    /// Returns the objects in a namespace, in key order.
     pub(crate) fn within(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
         let range = KeyRange::of(Some(namespace));
         let first = Key::new(namespace, "");
@@ -118,21 +118,22 @@ impl Cluster {
             .map(|(_, it)| it)
     }
 
-    /// The objects that a controller owns, in key order.
+    /// Returns the objects that a controller owns, in key order.
     pub(crate) fn owned_by(&self, resource: Resource, uid: &str) -> impl Iterator<Item = &Arc<Object>> {
         let table = self.table(resource);
         let keys = table.owned.get(uid).into_iter().flatten();
         keys.filter_map(|key| table.objects.get(key))
     }
 
-    /// The objects of a namespace without an owning controller, in key order.
+    /// Returns the objects of a namespace without an owning controller, in key order.
     pub(crate) fn orphans(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
         let table = self.table(resource);
         let keys = table.orphans.get(namespace).into_iter().flatten();
         keys.filter_map(|key| table.objects.get(key))
     }
 
-    /// The Pods and other labelled objects of a namespace that a selector selects, in key order.
+    /// Returns the objects of a namespace that a selector selects, in key order. Only Pods and other labelled objects
+    /// are indexed.
     pub(crate) fn selected(&self, resource: Resource, namespace: &str, selector: &LabelSelector) -> Vec<&Arc<Object>> {
         let table = self.table(resource);
         let index = |key: &str, value: &str| {
@@ -140,7 +141,7 @@ impl Cluster {
                 .labelled
                 .get(&(namespace.to_owned(), key.to_owned(), value.to_owned()))
         };
-        // The label with the fewest objects determines the candidates.
+        // The required label with the fewest objects determines the candidates.
         let equal = selector
             .requirements()
             .iter()
@@ -184,7 +185,7 @@ impl Table {
         }
     }
 
-    /// Removes the index entries of an object that the current object at the key does not have.
+    /// Removes the index entries of an old object that do not apply to the current object with the same key.
     fn leave(&mut self, key: &Key, old: &Object) {
         let now = self.objects.get(key).cloned();
         let owner = |object: &Object| controller_of(object).map(|(_, _, uid)| uid.to_owned());

@@ -1,4 +1,4 @@
-//! `WorkloadController`: describes a controller of workloads as data, in the file of its worker.
+//! `WorkloadController`: a controller of workloads described as data, which each worker's file contains.
 
 use super::cluster::{Cluster, controller_of, selects};
 use super::kubelet::Nodes;
@@ -11,19 +11,19 @@ use crate::storage::Key;
 
 /// A controller of workloads: the resource of its objects, and its functions.
 pub(crate) struct WorkloadController {
-    /// Every change of an object of this resource triggers a sync.
+    /// Resource of the synced objects. Every change of such an object triggers a sync.
     pub(crate) resource: Resource,
     pub(crate) sender: Sender,
     pub(crate) sync: Sync,
-    /// Plans the work after the removal of an object.
+    /// Plans the work after an object was removed.
     pub(crate) gone: fn(&Key, &Sees<'_>) -> Plan,
-    /// Adds the keys that a change of another resource affects.
+    /// Enqueues the keys that a change of another resource affects.
     pub(crate) concerns: fn(&Changed<'_>, &Cluster, &mut dyn FnMut(Key)),
-    /// Set if its objects own other objects as their controller; every change of these triggers a sync.
+    /// Set if its objects own other objects as their controller. Every change of an owned object triggers a sync.
     pub(crate) owns: bool,
-    /// The resource of orphans that it adopts by its selector.
+    /// The resource of orphans that it adopts if they match its selector.
     pub(crate) adopts: Option<Resource>,
-    /// Set if it writes a status even if the server refused to create an object.
+    /// Set if it writes a status even after the server has refused to create an object.
     pub(crate) reports_refusals: bool,
 }
 
@@ -32,16 +32,16 @@ pub(crate) struct WorkloadController {
 pub(crate) enum Sender {
     /// A service account in `kube-system`.
     Account(&'static str),
-    /// The kubelet of the object's node; the scheduler if the object does not have a node.
+    /// The kubelet of the object's node, or the scheduler if the object does not have a node.
     Kubelet,
 }
 
 /// Plans the work for an object.
 #[derive(Clone, Copy)]
 pub(crate) enum Sync {
-    /// Only depends on the objects.
+    /// The plan only depends on the objects.
     Objects(fn(&Object, &Sees<'_>) -> Plan),
-    /// Depends on the objects and on the memory of the nodes.
+    /// The plan depends on the objects and on the memory of the nodes.
     Nodes(fn(&Object, &Sees<'_>, &mut Nodes) -> Plan),
 }
 
@@ -54,14 +54,14 @@ pub(crate) struct Changed<'a> {
 }
 
 impl Changed<'_> {
-    /// The object before and after.
+    /// Returns the object before and after the change.
     pub(crate) fn versions(&self) -> impl Iterator<Item = &Object> {
         [self.old, self.new].into_iter().flatten()
     }
 }
 
 impl WorkloadController {
-    /// Returns a controller that only reacts to changes of its own objects.
+    /// Creates a controller that only reacts to changes of its own objects.
     pub(crate) const fn new(resource: Resource, account: &'static str, sync: fn(&Object, &Sees<'_>) -> Plan) -> Self {
         Self {
             resource,

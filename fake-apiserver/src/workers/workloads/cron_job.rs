@@ -1,4 +1,4 @@
-//! CronJobs: creates a Job at each time of the schedule.
+//! CronJobs: creates a Job at each scheduled time.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Maximum number of missed times that are counted. Above it a CronJob gets an Event about possible clock skew.
+/// Maximum number of missed start times. Above it a CronJob gets an Event about possible clock skew.
 const MISSED_MOST: usize = 100;
 
 /// Plans the work for a CronJob.
@@ -50,7 +50,7 @@ pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// `Complete` or `Failed`, if the Job has ended.
+/// Returns `Complete` or `Failed`, if the Job has ended.
 fn outcome(job: &Object) -> Option<&'static str> {
     ["Complete", "Failed"]
         .into_iter()
@@ -82,7 +82,7 @@ fn put_active(active: &[&Arc<Object>], next: &mut Map) {
             "uid": job.uid(), "resourceVersion": known_version(job),
         })
     };
-    // A reference is not updated after it was first written.
+    // References are written once and then not updated.
     let old = next
         .remove("active")
         .and_then(|it| it.as_array().cloned())
@@ -105,7 +105,7 @@ fn known_version(job: &Object) -> &str {
     job.meta_str("resourceVersion")
 }
 
-/// Deletes the oldest ended Jobs beyond the history limit.
+/// Deletes the oldest finished Jobs beyond the history limit.
 fn clean_up(cron: &Object, jobs: &[&Arc<Object>], plan: &mut Plan) {
     for (kind, field, default) in [
         ("Complete", "successfulJobsHistoryLimit", 3),
@@ -189,7 +189,7 @@ fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut Map, sees: &Sees<
     next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
 }
 
-/// The last scheduled time between `earliest` and now.
+/// Returns the last scheduled time between `earliest` and now.
 fn latest_missed(
     cron: &Object,
     schedule: &Schedule,
@@ -215,7 +215,7 @@ fn latest_missed(
         "TooManyMissedTimes",
         message.to_owned(),
     );
-    // Only the last of the missed times counts. It is within the last two intervals.
+    // Only the last missed time counts. It is within the last two intervals.
     let mut step = sees.now.duration_since(at);
     while step.as_secs() > 60 {
         step /= 2;

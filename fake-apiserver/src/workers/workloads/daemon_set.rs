@@ -1,4 +1,4 @@
-//! DaemonSets: one Pod on each Node that fits.
+//! DaemonSets: maintains one Pod on each suitable Node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "daemonset-controller";
 
-/// Taints that daemons tolerate and other Pods do not.
+/// Taints that Pods of DaemonSets tolerate and other Pods do not.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -99,7 +99,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// The node of a Pod, or the node that it is intended for.
+/// Returns the node of a Pod, or the node that it is intended for.
 fn node_of(pod: &Object) -> String {
     let node = Cursor::root(pod).text("spec.nodeName");
     if !node.is_empty() {
@@ -114,7 +114,7 @@ fn node_of(pod: &Object) -> String {
     names.next().unwrap_or_default().to_owned()
 }
 
-/// The template with the tolerations of daemons and the labels of their revision.
+/// Returns the template with the tolerations of DaemonSets and the labels of the revision.
 fn daemon_template(set: &Object, hash: &str) -> Map {
     let mut template = Value::Object(Cursor::root(set).map_or_empty("spec.template").clone());
     template["metadata"]["labels"][revisions::HASH_LABEL] = hash.into();
@@ -130,7 +130,7 @@ fn daemon_template(set: &Object, hash: &str) -> Map {
     template.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns `true` if a node should run a daemon; cordoned nodes should, too.
+/// Returns `true` if a node should run the Pod, even if it is cordoned.
 fn fits(pod: &Object, node: &Object) -> bool {
     let keeps_out = |taint: &Value| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
     let taints = spec(node).get("taints").and_then(Value::as_array);
@@ -142,12 +142,12 @@ fn fits(pod: &Object, node: &Object) -> bool {
     bears && fits_affinity(pod, node) && (named.is_empty() || named == node.name())
 }
 
-/// The update of a DaemonSet to its newest revision.
+/// Data for the update of a DaemonSet to its newest revision.
 struct Update<'a> {
     set: &'a Object,
     hash: &'a str,
     template: &'a Map,
-    /// `maxSurge` as a number of nodes.
+    /// `maxSurge`, resolved to a number of nodes.
     surge: i64,
     minimum: i64,
     sees: &'a Sees<'a>,
@@ -189,7 +189,7 @@ impl Update<'_> {
     }
 }
 
-/// Returns `maxSurge` of a DaemonSet with Pods on `total` nodes.
+/// Resolves `maxSurge` of a DaemonSet with Pods on `total` nodes.
 fn surge(set: &Object, total: usize) -> i64 {
     let strategy = Cursor::root(set).map_or_empty("spec.updateStrategy");
     let rolling = Cursor::root(strategy).map_or_empty("rollingUpdate");
@@ -225,7 +225,7 @@ fn place(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, pla
         for pod in update.surplus(&alive) {
             delete(pod, plan);
         }
-        // A terminating Pod must be removed first.
+        // A terminating Pod must be removed before it is replaced.
         if pods.is_empty() {
             update.create(node.name(), plan);
         }
@@ -239,7 +239,7 @@ fn place(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, pla
     }
 }
 
-/// Restricts a Pod to one node.
+/// Restricts a Pod to a single node.
 fn pin(pod: &mut Value, node: &str) {
     let fields = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
     let required = &mut pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
@@ -291,8 +291,8 @@ fn roll(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan
     }
 }
 
-/// Creates new Pods next to old ones: on as many nodes at a time as `maxSurge` allows, and immediately next to Pods
-/// that are not available. [`Update::surplus`] then deletes the old ones.
+/// Creates new Pods next to old ones: on as many nodes at a time as `maxSurge` allows, and immediately next to
+/// unavailable Pods. [`Update::surplus`] then deletes the old ones.
 fn roll_by_surge(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
     if Cursor::root(update.set).text("spec.updateStrategy.type") == "OnDelete" {
         return;

@@ -24,10 +24,10 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     }],
 );
 
-/// Time limit for the deletion of an evicted Pod; after that the eviction counts as failed.
+/// Time limit in seconds for the deletion of an evicted Pod; afterwards the eviction counts as failed.
 const DELETION_TIMEOUT: i64 = 120;
 
-/// Adds the budgets that select a Pod.
+/// Enqueues the budgets that select a Pod.
 fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource != Resource::Pod {
         return;
@@ -106,7 +106,7 @@ fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
     }
 }
 
-/// Returns the total replicas of the Pods' controllers; a Pod without a controller adds nothing.
+/// Returns the total replicas of the Pods' controllers. A Pod without a controller is not counted.
 fn expected(pods: &[&Object], sees: &Sees<'_>) -> i64 {
     let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods {
@@ -146,7 +146,7 @@ fn size_of(kind: &str, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) 
     }
 }
 
-/// The evictions in progress, by the name of the Pod.
+/// Returns the evictions in progress, by the name of the Pod.
 fn still_disrupted(budget: &Object, pods: &[&Object], sees: &Sees<'_>, plan: &mut Plan) -> BTreeMap<String, Value> {
     let known = Cursor::root(budget).map_or_empty("status.disruptedPods");
     let mut left = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! EndpointSlices and Endpoints: the Pods behind a Service with a selector. Endpoints of other Services are mirrored.
+//! EndpointSlices and Endpoints: lists the Pods behind a Service with a selector. Endpoints of other Services are
+//! mirrored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 
 /// Maximum number of endpoints in a slice.
 const SLICE_MOST: usize = 100;
-/// Maximum number of addresses in an Endpoints object; above it the object is truncated and marked so.
+/// Maximum number of addresses in an Endpoints object; a longer list is truncated and annotated.
 const ENDPOINTS_MOST: usize = 1000;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -39,7 +40,7 @@ const MANAGER: &str = "endpoint-controller";
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Adds the Services of slices and Endpoints, and the Services that select a Pod.
+/// Enqueues the Services of slices and Endpoints, and the Services that select a Pod.
 fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     let namespace = change.key.namespace();
     match change.resource {
@@ -105,7 +106,7 @@ fn publishes_unready(service: &Object) -> bool {
     Cursor::root(service).flag("spec.publishNotReadyAddresses") == Some(true)
 }
 
-/// The labels that a Service's Endpoints and slices inherit.
+/// Returns the labels that the Endpoints and slices of a Service inherit.
 fn labels_of(service: &Object) -> Map {
     let labels = service.labels().map(|(key, value)| (key.to_owned(), value.into()));
     let mut labels: Map = labels.filter(|(key, _)| key != HEADLESS).collect();
@@ -115,7 +116,7 @@ fn labels_of(service: &Object) -> Map {
     labels
 }
 
-/// The ports of a Service on one Pod, without named ports that the Pod does not have.
+/// Returns the ports of a Service on a Pod, without named ports that the Pod does not have.
 fn ports(service: &Object, pod: &Object) -> Vec<Value> {
     let ports = Cursor::root(service).maps("spec.ports").filter_map(|port| {
         let number = match port.get("targetPort") {
@@ -171,7 +172,7 @@ fn endpoint(service: &Object, pod: &Object, sees: &Sees<'_>) -> Value {
     endpoint
 }
 
-/// The endpoints of Pods with the same ports: the ports, and the endpoints by the Pod's uid.
+/// Endpoints of Pods with the same ports: the ports, and the endpoints by the uid of the Pod.
 type Group = (Vec<Value>, BTreeMap<String, Value>);
 
 fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
@@ -184,7 +185,7 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
         group.1.insert(pod.uid().to_owned(), endpoint(service, pod, sees));
     }
     if groups.is_empty() {
-        // There is always at least one slice, so that clients can observe that the Service does not have endpoints yet.
+        // There is always at least one slice, so that clients can observe that the Service has no endpoints yet.
         groups.insert(String::new(), (Vec::new(), BTreeMap::new()));
     }
     let mine = json!({"matchLabels": {SERVICE_NAME: service.name(), SLICE_MANAGED_BY: SLICE_MANAGER}});
@@ -206,7 +207,7 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
         (ports, endpoints, own)
     });
     for (ports, endpoints, mut own) in with_own.collect::<Vec<(_, _, Vec<&Arc<Object>>)>>() {
-        // A slice with other ports is reused instead of deleting it and creating another.
+        // A slice with other ports is reused, instead of deleting it and creating another.
         if own.is_empty() && !slices.is_empty() {
             own.push(slices.remove(0));
         }
@@ -217,7 +218,7 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
     }
 }
 
-/// Keeps endpoints in their slice, adds new ones to slices with room, and creates slices for the rest.
+/// Keeps endpoints in their slices, adds new ones to slices that are not full, and creates slices for the rest.
 fn fill_slices(
     service: &Object,
     slices: &[&Arc<Object>],
@@ -287,12 +288,12 @@ fn fill_slices(
     }
 }
 
-/// Returns a list, or null if it is empty, as protobuf encodes Go's empty lists.
+/// Returns a list, or null if it is empty, like Go's empty lists after an encoding as protobuf.
 fn or_null(list: &[Value]) -> Value {
     if list.is_empty() { Value::Null } else { list.into() }
 }
 
-/// The addresses of Pods that have the same ports.
+/// Addresses of Pods with the same ports.
 #[derive(Default)]
 struct Subset {
     ports: Vec<Value>,
@@ -300,7 +301,7 @@ struct Subset {
     unready: Vec<Value>,
 }
 
-/// The subsets of a service's Endpoints, in the order of their ports.
+/// Returns the subsets of the Endpoints of a Service, in the order of their ports.
 fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> Vec<Value> {
     let mut subsets: BTreeMap<String, Subset> = BTreeMap::new();
     let unready_too = publishes_unready(service);

@@ -1,4 +1,4 @@
-//! Executes a plan: sends its writes as requests of its controller.
+//! Executes a plan: sends its writes as requests from its controller.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Sends the writes in order. The first failure ends the plan.
+    /// Sends the writes in order, up to the first failure.
     pub(super) async fn run(
         &mut self,
         writes: Vec<Write>,
@@ -79,7 +79,7 @@ impl Executor<'_> {
                 }
                 Ok(())
             }
-            // The namespace is being deleted, and so is the object that needs this one.
+            // The namespace is being deleted, and with it the owner of this object.
             Err(failure) if failure.is_namespace_terminating() => Ok(()),
             Err(failure) => {
                 if let Some(told) = told {
@@ -126,7 +126,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Patches Pods and owners, as kube-controller-manager does, and replaces everything else.
+    /// Applies a merge patch: as PATCH for Pods and owners, like kube-controller-manager, otherwise as PUT.
     async fn merge(
         &mut self,
         at: &Target,
@@ -181,7 +181,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// The object as last written by this plan, or as observed.
+    /// Returns the object as last written by this plan, or as observed.
     fn current(&self, at: &Target, read: &impl Fn(&Target) -> Option<Arc<Object>>) -> Option<Object> {
         match &self.latest {
             Some((target, object)) if target == at => Some(object.clone()),
@@ -205,7 +205,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Writes an Event. A failure is ignored, as in client-go.
+    /// Writes an Event. Failures are ignored, as in client-go.
     async fn note(&mut self, note: &Note) {
         let done = match self.recorder.record(note, self.api.now()) {
             None => return,
@@ -275,7 +275,7 @@ fn merge_into(value: &mut Value, patch: &Value) {
     }
 }
 
-/// The JSON merge patch from `from` to `to`.
+/// Returns the JSON merge patch from `from` to `to`.
 fn difference(from: &Value, to: &Value) -> Value {
     let (Some(from), Some(to)) = (from.as_object(), to.as_object()) else {
         return to.clone();

@@ -11,28 +11,28 @@ use crate::registry::types::quantity::Quantity;
 /// Amounts of resources by their names.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
-/// Load of one Node.
+/// Load of a Node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
-    /// The active Pods on it.
+    /// Number of active Pods on the Node.
     pub(crate) pods: usize,
-    /// The sum of their requests.
+    /// Sum of their requests.
     asked: Amounts,
 }
 
 impl Load {
-    /// The sum of the requests.
+    /// Returns the sum of the requests.
     pub(crate) fn asked(&self) -> &Amounts {
         &self.asked
     }
 
-    /// Counts a Pod.
+    /// Adds a Pod.
     pub(crate) fn add(&mut self, pod: &Object) {
         self.pods += 1;
         add(&mut self.asked, &requests(pod));
     }
 
-    /// Stops counting a Pod.
+    /// Removes a Pod.
     pub(crate) fn remove(&mut self, pod: &Object) {
         self.pods = self.pods.saturating_sub(1);
         for (name, amount) in requests(pod) {
@@ -44,7 +44,7 @@ impl Load {
 }
 
 /// Returns the requests of a Pod (`PodRequests` of k8s.io/component-helpers): the sum of its containers and sidecars,
-/// or, if that is more, the sum of an init container and the sidecars started before it.
+/// or the sum of an init container and the sidecars started before it, whichever is greater.
 pub(crate) fn requests(pod: &Object) -> Amounts {
     let pod_spec = Cursor::root(spec(pod));
     let mut sum = Amounts::new();
@@ -64,14 +64,14 @@ pub(crate) fn requests(pod: &Object) -> Amounts {
         raise(&mut most, asked);
     }
     raise(&mut sum, most);
-    // Requests at the level of the Pod replace the sum.
+    // Requests of the Pod itself override the sum.
     sum.extend(amounts(pod_spec.map("resources.requests")));
     add(&mut sum, &amounts(pod_spec.map("overhead")));
     sum.retain(|_, amount| amount.signum() > 0);
     sum
 }
 
-/// Returns the resources of which a Node has too little for a Pod, in the scheduler's words. A Node without
+/// Returns the resources that a Node has too little of for a Pod, with the scheduler's messages. A Node without
 /// `allocatable` accepts every Pod.
 pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Vec<String> {
     let room = allocatable(node);
@@ -92,13 +92,13 @@ pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Ve
         .collect()
 }
 
-/// Returns the resources that a Node has for Pods; empty if its status lacks them.
+/// Returns the resources that a Node has for Pods; empty if its status does not contain them.
 pub(crate) fn allocatable(node: &Object) -> Amounts {
     amounts(Cursor::root(node).map("status.allocatable"))
 }
 
-/// Returns `true` if an amount of a resource is greater than the room for it. A resource without an entry in `room`
-/// is absent.
+/// Returns `true` if the requested amount of a resource is greater than the free amount. A resource without an entry in
+/// `room` does not exist on the Node.
 pub(crate) fn exceeds(asked: &Amounts, room: &Amounts, name: &str) -> bool {
     match (asked.get(name), room.get(name)) {
         (Some(asked), Some(room)) => asked > room,
@@ -107,7 +107,7 @@ pub(crate) fn exceeds(asked: &Amounts, room: &Amounts, name: &str) -> bool {
     }
 }
 
-/// Returns an amount as the kubelet prints it: milli-CPUs for `cpu`, and else the value.
+/// Returns an amount as the kubelet prints it: in milli-CPUs for `cpu`, otherwise unchanged.
 pub(crate) fn kubelet_amount(amounts: &Amounts, name: &str) -> i64 {
     let value = |it: &Quantity| match name {
         "cpu" => it.milli_value(),

@@ -1,12 +1,12 @@
 //! Hashes in the names of objects that are created from a template. They have the format of Kubernetes' hashes but
-//! other values, because the originals are computed from a printed Go struct.
+//! different values, because Kubernetes hashes the printed form of a Go struct.
 
 use crate::api::json::{Map, Value};
 
-/// An alphabet that cannot spell words.
+/// Alphabet without vowels, so that hashes do not form words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// FNV-1a over 32 bits.
+/// 32-bit FNV-1a hash.
 struct Fnv(u32);
 
 impl Fnv {
@@ -20,7 +20,7 @@ impl Fnv {
         }
     }
 
-    /// Hashes a value, independent of the order of its fields.
+    /// Adds a value to the hash, independent of the order of its fields.
     fn eat_value(&mut self, value: &Value) {
         match value {
             Value::Object(map) => self.eat_map(map),
@@ -49,7 +49,7 @@ impl Fnv {
     }
 }
 
-/// The hash of a template; `collisions` changes the hash after a collision.
+/// Returns the hash of a template; `collisions` changes the hash after a collision.
 pub(crate) fn template_hash(template: &Map, collisions: Option<i64>) -> u32 {
     let mut hash = Fnv::new();
     hash.eat_map(template);
@@ -59,7 +59,7 @@ pub(crate) fn template_hash(template: &Map, collisions: Option<i64>) -> u32 {
     hash.0
 }
 
-/// Encodes a number as part of a name like Kubernetes: each digit as a letter from a safe alphabet.
+/// Encodes a number for a name, like Kubernetes: each digit becomes a letter of a safe alphabet.
 pub(crate) fn safe_text(number: u32) -> String {
     let digits = number.to_string();
     digits
@@ -68,7 +68,7 @@ pub(crate) fn safe_text(number: u32) -> String {
         .collect()
 }
 
-/// A long hexadecimal string derived from short ones, such as the id of a container.
+/// Returns a long hexadecimal string derived from short strings, such as the id of a container.
 pub(crate) fn long_hex(parts: &[&str]) -> String {
     use sha2::{Digest as _, Sha256};
     let digest = Sha256::digest(parts.join("\n").as_bytes());

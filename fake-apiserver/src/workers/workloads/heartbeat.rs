@@ -1,4 +1,4 @@
-//! Heartbeats of Nodes: Leases in `kube-node-lease`, and the memory of the last one of each Node.
+//! Heartbeats of Nodes: Leases in `kube-node-lease`, and the time of the last heartbeat of each Node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,21 +16,21 @@ use crate::storage::Key;
 /// The namespace of the Leases of Nodes.
 pub(super) const LEASES: &str = "kube-node-lease";
 
-/// Seconds between two renewals of a Lease by a kubelet.
+/// Seconds between two renewals of a Lease by its kubelet.
 const RENEWED_EVERY: i64 = 10;
 
-/// Seconds for which a Lease is held.
+/// Duration of a Lease, in seconds.
 const HELD_FOR: i64 = 40;
 
 /// The last heartbeats of Nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeats {
-    /// The time of the last renewal of each Node's Lease; `None` until the Node is synced. The first version of a Lease
-    /// is not a renewal.
+    /// Time of the last renewal of each Node's Lease; `None` until the Node is synced. The first version of a Lease is
+    /// not a renewal.
     renewed: HashMap<String, Option<Timestamp>>,
-    /// The Nodes for which kubelets of this server renew Leases.
+    /// Nodes with a kubelet of this server that renews their Leases.
     sent: BTreeSet<String>,
-    /// The time at which the kubelet of a Node was stopped.
+    /// Time at which the kubelet of each stopped Node was stopped.
     stopped: BTreeMap<String, Timestamp>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Heartbeats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KubeletState {
     Runs,
-    /// It runs again since this sync.
+    /// The kubelet was restarted at this sync.
     Restarted,
     Stopped,
 }
@@ -60,13 +60,13 @@ impl Heartbeats {
         }
     }
 
-    /// The last heartbeat of a Node; `None` if the Node is not required to send any.
+    /// Returns the last heartbeat of a Node; `None` if the Node is not required to send any.
     pub(super) fn last(&mut self, node: &str, now: Timestamp) -> Option<Timestamp> {
         let renewed = self.renewed.get_mut(node).map(|it| *it.get_or_insert(now));
         renewed.or_else(|| self.stopped.get(node).copied())
     }
 
-    /// Records whether the kubelet of a Node sends heartbeats. If it no longer does, none are required.
+    /// Records whether the kubelet of a Node sends heartbeats. If it has stopped sending them, they are not required.
     pub(super) fn note_sending(&mut self, node: &str, sends: bool) {
         if sends {
             self.sent.insert(node.to_owned());
@@ -75,7 +75,7 @@ impl Heartbeats {
         }
     }
 
-    /// Records whether the kubelet of a Node is stopped now.
+    /// Records whether the kubelet of a Node is stopped.
     pub(super) fn note(&mut self, node: &str, is_stopped: bool, now: Timestamp) -> KubeletState {
         if is_stopped {
             self.stopped.entry(node.to_owned()).or_insert(now);

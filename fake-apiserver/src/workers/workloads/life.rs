@@ -1,5 +1,5 @@
-//! `Workloads`: all controllers of workloads with one queue. They share a view of the cluster, so that each change is
-//! decoded only once.
+//! `Workloads`: all controllers of workloads, with a single queue. They share a view of the cluster, so that each
+//! change is decoded only once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) struct Workloads {
     nodes: Nodes,
     cluster: Cluster,
     recorder: Recorder,
-    /// Reason of the last failed creation.
+    /// Reason of the last failed creation for each task.
     failures: BTreeMap<Task, String>,
     identities: BTreeMap<&'static str, Identity>,
 }
@@ -55,7 +55,7 @@ impl Workloads {
         }
     }
 
-    /// Plans the work for one object.
+    /// Plans the work for an object.
     fn plan(&mut self, task: &Task, api: &Api<'_>) -> Plan {
         let Some(controller) = task.controller() else {
             return Plan::default();
@@ -75,7 +75,7 @@ impl Workloads {
         }
     }
 
-    /// Returns the sender of a task's requests.
+    /// Returns the identity for the requests of a task.
     fn identity(&mut self, sender: Sender, node: Option<&str>) -> Identity {
         match (sender, node) {
             (Sender::Account(name), _) => self
@@ -205,7 +205,7 @@ impl Controller for Workloads {
 }
 
 impl Workloads {
-    /// Writes only the status of an object after a refusal.
+    /// Writes only the status of an object, after the server has refused a write.
     async fn tell_status(
         &mut self,
         task: &Task,

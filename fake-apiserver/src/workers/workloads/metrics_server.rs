@@ -1,5 +1,5 @@
-//! `metrics.k8s.io/v1beta1` as metrics-server serves it, for `kubectl top`: the usage that scripts of Pods report. The
-//! autoscaler reads the same usage.
+//! `metrics.k8s.io/v1beta1` like metrics-server, for `kubectl top`: the usage that scripts of Pods report. The
+//! autoscaler uses the same values.
 
 use super::kubelet::Kubelet;
 use super::pods::phase;
@@ -17,13 +17,13 @@ use crate::storage::KeyRange;
 pub(crate) const GROUP: &str = "metrics.k8s.io";
 pub(crate) const VERSION: &str = "v1beta1";
 
-/// The resources that are measured.
+/// Resources with metrics.
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
 
-/// The time over which usage is measured; scripts report a constant one.
+/// Period over which usage is measured. Usage in scripts is constant.
 const WINDOW: &str = "15s";
 
-/// Answers a GET of a path below the group's version. The code of a failure is the code of its Status.
+/// Answers a GET of a path below the group's version. A failure is a Status with the same code.
 pub(crate) fn answer(registry: &Registry, kubelet: &Kubelet, path: &str, query: Option<&str>) -> (u16, Value) {
     let root = format!("/apis/{GROUP}/{VERSION}");
     let Some(rest) = path.strip_prefix(&root) else {
@@ -64,7 +64,7 @@ impl Metrics<'_> {
         objects.collect()
     }
 
-    /// The usage by each container of a Pod; `None` for a Pod that does not run or has no usage.
+    /// Returns the usage of each container of a Pod; `None` for a Pod that is not running or does not report usage.
     fn usage(&self, pod: &Object) -> Option<Map> {
         if phase(pod) != "Running" {
             return None;
@@ -95,7 +95,7 @@ impl Metrics<'_> {
         measured.collect()
     }
 
-    /// A Node uses the sum of its Pods.
+    /// Returns the metrics of Nodes. The usage of a Node is the sum of its Pods.
     fn nodes(&self) -> Vec<Value> {
         let pods = self.stored("pods", None);
         let nodes = self.stored("nodes", None);
@@ -125,7 +125,7 @@ impl Metrics<'_> {
         measured.collect()
     }
 
-    /// The fields that both kinds have.
+    /// Returns the fields that PodMetrics and NodeMetrics have in common.
     fn measured(&self, kind: &str, of: &Object) -> Value {
         let mut metadata = json!({"name": of.name(), "creationTimestamp": self.now});
         if let Some(labels) = of.get("metadata").and_then(|it| it.get("labels")) {
@@ -137,7 +137,7 @@ impl Metrics<'_> {
         })
     }
 
-    /// The objects that the selectors of a request select.
+    /// Returns a list of the objects that the selectors of a request select.
     fn list(&self, kind: &str, mut items: Vec<Value>, query: Option<&str>) -> (u16, Value) {
         let query = Query::parse(query);
         let text = |name| query.get(name).unwrap_or_default();
@@ -165,7 +165,7 @@ impl Metrics<'_> {
     }
 }
 
-/// The metrics of one object.
+/// Returns the metrics of a single object.
 fn one(all: Vec<Value>, namespace: &str, name: &str) -> (u16, Value) {
     if let Some(found) = all.into_iter().find(|it| it["metadata"]["name"] == name) {
         return (200, found);

@@ -1,4 +1,4 @@
-//! EndpointSlices of Services without a selector, which mirror Endpoints written by hand
+//! EndpointSlices of Services without a selector, which mirror manually written Endpoints
 //! (`pkg/controller/endpointslicemirroring`).
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(crate) fn sync(key: &Key, has_no_selector: bool, sees: &Sees<'_>, plan: &mut
         .cluster
         .selected(Resource::EndpointSlice, key.namespace(), &selector)
     {
-        // A slice that is up to date is kept, one with the same ports is changed, and the others are deleted.
+        // A slice that is up to date is kept, a slice with the same ports is changed, and the others are deleted.
         let alike = wanted.iter().position(|it| is_alike(it, slice));
         match alike {
             None => plan.delete(Resource::EndpointSlice, slice),
@@ -69,7 +69,7 @@ pub(crate) fn sync(key: &Key, has_no_selector: bool, sees: &Sees<'_>, plan: &mut
     }
 }
 
-/// `shouldMirror`
+/// Returns `true` if the Endpoints are mirrored (`shouldMirror`).
 fn is_mirrored(endpoints: &Arc<Object>) -> bool {
     let annotations = endpoints
         .metadata()
@@ -84,12 +84,12 @@ fn is_alike(wanted: &Value, slice: &Object) -> bool {
         && wanted["ports"].as_array().map(Vec::as_slice) == Some(Cursor::root(slice).list("ports"))
 }
 
-/// The current labels or annotations of a slice.
+/// Returns the current labels or annotations of a slice.
 fn known<'a>(slice: &'a Object, field: &str) -> Option<&'a Map> {
     slice.metadata().and_then(|it| it.get(field)?.as_object())
 }
 
-/// The patch that replaces the labels or annotations of a slice.
+/// Returns the patch that replaces the labels or annotations of a slice.
 fn replacing(slice: &Object, field: &str, metadata: &Value) -> Map {
     let gone = known(slice, field).into_iter().flatten();
     let mut patch: Map = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
@@ -105,7 +105,7 @@ fn differs(wanted: &Value, slice: &Object) -> bool {
         || is_other("annotations")
 }
 
-/// The slices for Endpoints: one for each address family and set of ports.
+/// Returns the slices for Endpoints: one for each combination of address family and ports.
 fn slices_of(endpoints: &Object) -> Vec<Value> {
     let mut groups: BTreeMap<(bool, String), (Vec<Value>, Vec<Value>)> = BTreeMap::new();
     for subset in Cursor::root(endpoints).maps("subsets") {
@@ -136,7 +136,7 @@ fn slices_of(endpoints: &Object) -> Vec<Value> {
     groups.into_iter().map(slice).collect()
 }
 
-/// The labels and annotations of the slices.
+/// Returns the labels and annotations of the slices.
 fn metadata_of(endpoints: &Object) -> (Map, Map) {
     let of = |field: &str| {
         let metadata = endpoints.metadata();
@@ -151,7 +151,7 @@ fn metadata_of(endpoints: &Object) -> (Map, Map) {
     (labels, annotations)
 }
 
-/// `epPortsToEpsPorts`
+/// Converts ports of Endpoints to ports of a slice (`epPortsToEpsPorts`).
 fn ports_of(subset: &Map) -> Vec<Value> {
     let port = |port: &Map| {
         let mut out = json!({
@@ -165,7 +165,7 @@ fn ports_of(subset: &Map) -> Vec<Value> {
     Cursor::root(subset).maps("ports").map(port).collect()
 }
 
-/// `addressToEndpoint`
+/// Converts an address in Endpoints to an endpoint of a slice (`addressToEndpoint`).
 fn endpoint_of(address: &Map, is_ready: bool) -> Value {
     let mut endpoint = json!({
         "addresses": [Cursor::root(address).text("ip")], "conditions": {"ready": is_ready},

@@ -1,5 +1,5 @@
 //! Controllers of workloads: controllers of kube-controller-manager, the scheduler and the kubelets. Each controller is
-//! a function from an object and its surroundings to a plan, and depends neither on storage nor on requests.
+//! a function from an object and related objects to a plan, and depends neither on storage nor on requests.
 
 mod resource;
 mod cluster;
@@ -53,7 +53,7 @@ use resource::Resource;
 use crate::storage::Key;
 use crate::workers::Worker;
 
-/// An object to be synced by one controller.
+/// An object to be synced by a controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Task {
     worker: Worker,

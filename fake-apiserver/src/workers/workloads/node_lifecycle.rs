@@ -1,8 +1,8 @@
-//! Nodes by their heartbeats and conditions: taints of a Node that is not ready, lost or under pressure, and the
-//! eviction of Pods that do not tolerate them (`node_lifecycle_controller.go` and the taint eviction controller).
+//! Heartbeats and conditions of Nodes: taints Nodes that are not ready, lost or under pressure, and evicts Pods that do
+//! not tolerate the taints (`node_lifecycle_controller.go` and the taint eviction controller).
 //!
-//! A Node is lost if its condition `Ready` is `Unknown`; then its kubelet stops, too. The worker only writes this
-//! condition of a Node whose Lease has been renewed, or whose kubelet was stopped.
+//! A Node is lost if its condition `Ready` is `Unknown`; its kubelet is then inactive, too. The worker only writes this
+//! condition if the Lease of the Node has been renewed, or if its kubelet was stopped.
 
 use jiff::Timestamp;
 
@@ -26,10 +26,10 @@ const TAINT_COMPONENT: &str = "taint-eviction-controller";
 /// Seconds without a heartbeat after which a Node is lost.
 const GRACE: i64 = 50;
 
-/// The conditions that are unknown if a Node is lost.
+/// The conditions that become `Unknown` if a Node is lost.
 const LOST: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// The taint of a Node by the type and the status of a condition.
+/// The taints of a Node by type and status of a condition.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -54,14 +54,14 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     ],
 );
 
-/// Adds the Node of a Lease.
+/// Enqueues the Node of a Lease.
 fn node_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource == Resource::Lease && change.key.namespace() == LEASES {
         add(Key::new("", change.key.name()));
     }
 }
 
-/// Adds the Pods of a Node whose taints or readiness change.
+/// Enqueues the Pods of a Node if its taints or its readiness change.
 fn pods_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource != Resource::Node {
         return;
@@ -78,12 +78,12 @@ fn pods_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(K
     }
 }
 
-/// The status of the condition `Ready`; empty if it is absent.
+/// Returns the status of the condition `Ready`; empty if it is absent.
 pub(crate) fn ready(node: &Object) -> &str {
     find_condition(status(node), "Ready").map_or("", |it| Cursor::root(it).text("status"))
 }
 
-/// Plans the taints of a Node, and its conditions if its heartbeats have ended.
+/// Plans the taints of a Node, and its conditions if it no longer sends heartbeats.
 fn sync_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let mut plan = Plan::default();
     if node.is_terminating() || ready(node).is_empty() {
@@ -197,7 +197,7 @@ fn sync_pod(pod: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Returns the time at which a Pod has to leave its Node.
+/// Returns the time at which a Pod is evicted from its Node.
 fn eviction(pod: &Object, node: &Object, now: Timestamp) -> Option<Timestamp> {
     let taints = Cursor::root(node).list("spec.taints").iter();
     let taints = taints.filter(|it| text(it, "effect") == "NoExecute");
@@ -208,7 +208,7 @@ fn eviction(pod: &Object, node: &Object, now: Timestamp) -> Option<Timestamp> {
         if bearing.peek().is_none() {
             return Some(now);
         }
-        // The shortest toleration applies; a toleration without seconds lasts forever.
+        // The shortest toleration applies; without `tolerationSeconds` it lasts forever.
         let seconds = bearing.filter_map(|it| it.integer("tolerationSeconds")).min()?;
         Some(plus(since, seconds.max(0)))
     });

@@ -1,4 +1,4 @@
-//! Rules for placing a Pod on a Node that are independent of other Pods: taints, selectors and affinity to Nodes.
+//! Rules for placing a Pod on a Node that do not depend on other Pods: taints, node selectors and node affinity.
 
 use super::pods::label;
 use crate::api::json::{Map, Value};
@@ -39,7 +39,7 @@ pub(crate) fn fits_affinity(pod: &Object, node: &Object) -> bool {
         .any(|term| fits_term(term, node))
 }
 
-/// Returns `true` if a node matches a term of a node selector; an empty one matches nothing.
+/// Returns `true` if a node matches a term of a node selector; an empty term does not match any node.
 pub(crate) fn fits_term(term: &Map, node: &Object) -> bool {
     let term = Cursor::root(term);
     let by_label = |it: &Map| expression_holds(it, label(node, Cursor::root(it).text("key")));

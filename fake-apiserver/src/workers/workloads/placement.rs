@@ -1,5 +1,5 @@
-//! Rules that place a Pod by other Pods: affinity, anti-affinity and topology spread (`InterPodAffinity` and
-//! `PodTopologySpread` of the scheduler). Preferences decide among the nodes that fit.
+//! Rules for placing a Pod that depend on other Pods: affinity, anti-affinity and topology spread (`InterPodAffinity`
+//! and `PodTopologySpread` of the scheduler). Preferences rank the nodes that fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ const REPELLED: &str = "node(s) didn't satisfy existing pods anti-affinity rules
 const NO_SPREAD: &str = "node(s) didn't match pod topology spread constraints";
 const NO_SPREAD_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// A node that is not allowed.
+/// Refusal of a node.
 pub(crate) struct Refused {
     pub(crate) why: &'static str,
-    /// Set if the node would be allowed without some other Pod.
+    /// Set if the node may become allowed when another Pod is removed.
     pub(crate) can_change: bool,
 }
 
-/// The rules of one Pod, with the Pods that they concern.
+/// The rules of a Pod, with the Pods that they apply to.
 pub(crate) struct Placement<'a> {
     pod: &'a Object,
     attracts: Vec<Term>,
-    /// Set if the Pod is the first one that its own affinity selects.
+    /// Set if the Pod is the first one that matches its own affinity.
     is_first: bool,
     repels: Vec<Term>,
     /// Anti-affinity terms of other Pods that apply to this Pod.
@@ -50,14 +50,14 @@ struct Spread {
     term: Term,
     is_required: bool,
     max_skew: i64,
-    /// The lowest number of Pods of any value.
+    /// The lowest number of Pods for any value.
     minimum: i64,
-    /// 1 if the Pod itself counts.
+    /// 1 if the Pod itself is selected, otherwise 0.
     own: i64,
 }
 
 impl Term {
-    /// The term with the nodes of Pods.
+    /// Counts the Pods by the label values of their nodes.
     fn of<'a>(topology: &str, pods: impl Iterator<Item = &'a Arc<Object>>, sees: &Sees<'_>) -> Self {
         let mut counts = BTreeMap::new();
         for pod in pods {
@@ -73,7 +73,7 @@ impl Term {
         }
     }
 
-    /// Number of Pods on nodes with the same label as a node; `None` if the node lacks the label.
+    /// Returns the number of Pods on nodes with the same label value as a node; `None` if the node lacks the label.
     fn count(&self, node: &Object) -> Option<i64> {
         label(node, &self.topology).map(|value| self.counts.get(value).copied().unwrap_or(0))
     }
@@ -118,7 +118,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Returns the reason why a node is not allowed, in the scheduler's words.
+    /// Returns the reason why a node is not allowed, with the scheduler's message.
     pub(crate) fn refusal(&self, node: &Object) -> Option<Refused> {
         let why = self.reason(node)?;
         Some(Refused {
@@ -146,7 +146,7 @@ impl<'a> Placement<'a> {
         self.repelled_by.iter().any(holds_some).then_some(REPELLED)
     }
 
-    /// The sum of the preferences that a node meets.
+    /// Returns the sum of the weights of the preferences that a node satisfies.
     pub(crate) fn score(&self, node: &Object) -> i64 {
         let by_pods = self
             .preferences
@@ -208,7 +208,7 @@ impl Spread {
     }
 }
 
-/// Returns the Pods on nodes that a term of a Pod selects.
+/// Returns the Pods with a node that a term of a Pod selects.
 fn concerned<'a>(term: &Map, owner: &Object, sees: &Sees<'a>) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
     let mut found = Vec::new();
     if let Some(selector) = selector_of(term, "labelSelector") {
@@ -221,7 +221,7 @@ fn concerned<'a>(term: &Map, owner: &Object, sees: &Sees<'a>) -> impl Iterator<I
         .filter(|it| !Cursor::root(it).text("spec.nodeName").is_empty() && !is_finished(it))
 }
 
-/// Returns `true` if a term of `owner` is about a Pod.
+/// Returns `true` if a term of `owner` selects a Pod.
 fn is_concerned(term: &Map, owner: &Object, pod: &Object, sees: &Sees<'_>) -> bool {
     let selector = selector_of(term, "labelSelector");
     selector.is_some_and(|it| selects(&it, pod)) && namespaces(term, owner, sees).iter().any(|it| it == pod.namespace())

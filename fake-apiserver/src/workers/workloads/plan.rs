@@ -1,4 +1,4 @@
-//! `Plan`: the writes that a controller decides on. Controllers are functions from the state to a plan.
+//! `Plan`: the writes that a controller decides on. A controller is a function from the state to a plan.
 
 use std::borrow::Cow;
 
@@ -10,24 +10,24 @@ use crate::api::object::Object;
 use crate::api::options::{PatchKind, PropagationPolicy};
 use crate::registry::types::cursor::Cursor;
 
-/// One write.
+/// A write of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Write {
-    /// Creates the object, and then writes the Event `told` about the success or failure.
+    /// Creates the object, and then writes the Event `told` about its success or failure.
     Create {
         resource: Resource,
         object: Object,
         told: Option<Told>,
     },
-    /// A merge of a Secret, with a token for these claims.
+    /// Merges a patch with a new token for these claims into a Secret.
     Token { at: Target, patch: Value, claims: Value },
-    /// A JSON merge patch of the object, or of its `status` subresource.
+    /// Applies a JSON merge patch to the object, or to its `status` subresource.
     Merge {
         at: Target,
         subresource: &'static str,
         patch: Value,
     },
-    /// Any patch of the object, or of a subresource.
+    /// Applies any kind of patch to the object or a subresource.
     Patch {
         at: Target,
         subresource: String,
@@ -36,23 +36,23 @@ pub(crate) enum Write {
     },
     /// Replaces the whole status.
     Status { at: Target, status: Value },
-    /// DELETE of this object; another object with its name is not deleted.
+    /// Deletes the object, unless another object has taken its name.
     Delete {
         at: Target,
         grace: Option<i64>,
         propagation: Option<PropagationPolicy>,
         told: Option<Told>,
     },
-    /// POST to `pods/binding`.
+    /// Sends a POST to `pods/binding`.
     Bind { pod: Target, node: String },
-    /// An Event about an object.
+    /// Writes an Event about an object.
     Note(Note),
 }
 
-/// Event about an object when an object that it owns is created or deleted.
+/// Event for an owner when an owned object is created or deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
-    /// The object of the Event.
+    /// The object that the Event refers to.
     pub(crate) about: Regarding,
     pub(crate) component: &'static str,
     /// Reason and message on success; `{}` is replaced by the object's name.
@@ -61,7 +61,7 @@ pub(crate) struct Told {
     pub(crate) failure: (&'static str, String),
 }
 
-/// The object of an Event.
+/// The object that an Event refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Regarding {
     pub(crate) kind: String,
@@ -75,7 +75,7 @@ pub(crate) struct Regarding {
 }
 
 impl Regarding {
-    /// A reference to an object as it was read.
+    /// Returns a reference to an object in the version that was read.
     pub(crate) fn of(resource: Resource, object: &Object) -> Self {
         Self {
             kind: resource.kind().to_owned(),
@@ -89,28 +89,28 @@ impl Regarding {
     }
 }
 
-/// An Event.
+/// Content of an Event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
     pub(crate) about: Regarding,
     pub(crate) component: &'static str,
-    /// The node, if a kubelet writes the Event.
+    /// The node, if the Event is written by a kubelet.
     pub(crate) host: String,
     pub(crate) is_warning: bool,
     pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
 }
 
-/// The writes in order, and the time of the next sync.
+/// The writes of a controller in order, and the time of the next sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) writes: Vec<Write>,
-    /// Time of the next sync, even without a change.
+    /// Time of the next sync, even if nothing changes.
     pub(crate) again: Option<Timestamp>,
 }
 
 impl Plan {
-    /// Nothing to do.
+    /// A plan without writes.
     pub(crate) const EMPTY: Self = Self {
         writes: Vec::new(),
         again: None,
@@ -145,7 +145,7 @@ impl Plan {
         });
     }
 
-    /// A merge patch through `/status`, which also permits annotations.
+    /// Adds a merge patch of the subresource `status`, which may also contain annotations.
     pub(crate) fn merge_status(&mut self, resource: Resource, object: &Object, patch: Value) {
         let at = Target::of(resource, object);
         self.writes.push(Write::Merge {
@@ -155,7 +155,7 @@ impl Plan {
         });
     }
 
-    /// Writes a status, unless it equals the current one.
+    /// Adds a write of the status, unless it is equal to the current one.
     pub(crate) fn status(&mut self, resource: Resource, object: &Object, status: Map) {
         if same_object(Cursor::root(object).map_or_empty("status"), &status) {
             return;
@@ -211,7 +211,7 @@ impl Plan {
     }
 }
 
-/// Returns `true` if two statuses are equal; null equals absent.
+/// Returns `true` if two statuses are equal; null counts as absent.
 fn same_object(one: &Map, other: &Map) -> bool {
     let known = |map: &Map| map.values().filter(|it| !it.is_null()).count();
     known(one) == known(other)
@@ -220,7 +220,7 @@ fn same_object(one: &Map, other: &Map) -> bool {
             .all(|(key, value)| value.is_null() || other.get(key) == Some(value))
 }
 
-/// The owner reference to the controller of an object.
+/// Returns the owner reference to the controller of an object.
 pub(crate) fn controller_reference(resource: Resource, owner: &Object) -> Value {
     json!({
         "apiVersion": resource.api_version(), "kind": resource.kind(), "name": owner.name(), "uid": owner.uid(),

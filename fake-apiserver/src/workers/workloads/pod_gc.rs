@@ -1,5 +1,5 @@
-//! The collection of Pods that no kubelet ends (`pkg/controller/podgc`): Pods of a deleted Node, terminating Pods of a
-//! Node that is out of service, and terminating Pods without a Node. Ended Pods are not collected.
+//! Deletes Pods that no kubelet terminates (`pkg/controller/podgc`): Pods of a deleted Node, terminating Pods of a Node
+//! that is out of service, and terminating Pods without a Node. Finished Pods are not deleted.
 
 use super::cluster::Cluster;
 use super::controller::{Changed, Sync, WorkloadController};
@@ -15,10 +15,10 @@ use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
-/// Seconds between the deletion of a Node and the collection of its Pods.
+/// Seconds between the deletion of a Node and the deletion of its Pods.
 const QUARANTINE: i64 = 40;
 
-/// Taint of a Node that was shut down, set by an administrator.
+/// Taint that an administrator adds to a Node that was shut down.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
@@ -30,7 +30,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     }],
 );
 
-/// Adds the Pods of a Node that was deleted or taken out of service.
+/// Enqueues the Pods of a Node that was deleted or taken out of service.
 fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource != Resource::Node || change.old.map(is_out_of_service) == change.new.map(is_out_of_service) {
         return;
@@ -77,7 +77,7 @@ fn sync(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     plan
 }
 
-/// Plans the end and the removal of a Pod.
+/// Plans the failure and the removal of a Pod.
 fn collect(pod: &Object, condition: Option<&Map>, plan: &mut Plan) {
     if !is_finished(pod) {
         let mut next = Map::new();

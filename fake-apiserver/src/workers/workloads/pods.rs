@@ -1,5 +1,5 @@
-//! Properties of Pods that all controllers use: activity, readiness, availability, order of deletion, and creation from
-//! a template.
+//! Properties of Pods shared by all controllers: activity, readiness, availability, order of deletion, and creation
+//! from a template.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
         .and_then(|meta| Cursor::root(meta).map_or_empty("labels").get(name)?.as_str())
 }
 
-/// `metadata.generation`
+/// Reads `metadata.generation`.
 pub(crate) fn generation(object: &Object) -> i64 {
     object
         .metadata()
@@ -44,12 +44,12 @@ pub(crate) fn generation(object: &Object) -> i64 {
         .unwrap_or(0)
 }
 
-/// Parses a time of metadata or a condition.
+/// Parses a time in metadata or in a condition.
 pub(crate) fn time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// `metadata.creationTimestamp`
+/// Reads `metadata.creationTimestamp`.
 pub(crate) fn created(object: &Object) -> Timestamp {
     time(object.meta_str("creationTimestamp")).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -60,7 +60,7 @@ pub(crate) fn plus(at: Timestamp, seconds: i64) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// `status.phase`
+/// Reads `status.phase`.
 pub(crate) fn phase(pod: &Object) -> &str {
     Cursor::root(pod).text("status.phase")
 }
@@ -75,14 +75,14 @@ pub(crate) fn is_active(pod: &Object) -> bool {
     !is_finished(pod) && !pod.is_terminating()
 }
 
-/// A condition of a status.
+/// Returns a condition by its type.
 pub(crate) fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a Map> {
     Cursor::root(object)
         .maps("status.conditions")
         .find(|it| Cursor::root(it).text("type") == kind)
 }
 
-/// Returns `true` if a condition is `True`.
+/// Returns `true` if the condition of this type has the status `True`.
 pub(crate) fn is_true(object: &Object, kind: &str) -> bool {
     condition(object, kind).is_some_and(|it| Cursor::root(it).text("status") == "True")
 }
@@ -92,7 +92,7 @@ pub(crate) fn is_ready(pod: &Object) -> bool {
     is_true(pod, "Ready")
 }
 
-/// Returns the time at which a ready Pod has been ready for `seconds`.
+/// Returns the time at which a ready Pod will have been ready for `seconds`.
 pub(crate) fn available_at(pod: &Object, seconds: i64) -> Option<Timestamp> {
     let ready = condition(pod, "Ready").filter(|it| Cursor::root(it).text("status") == "True")?;
     let since = time(Cursor::root(ready).text("lastTransitionTime"));
@@ -107,7 +107,7 @@ pub(crate) fn is_available(pod: &Object, seconds: i64, now: Timestamp) -> bool {
     available_at(pod, seconds).is_some_and(|at| at <= now)
 }
 
-/// A new Pod from a template, owned by its controller.
+/// Returns a new Pod from a template, with its controller as owner.
 pub(crate) fn from_template(resource: Resource, owner: &Object, template: &Map) -> Value {
     let meta = Cursor::root(template).map_or_empty("metadata");
     let mut metadata = json!({
@@ -133,15 +133,15 @@ fn restarts(pod: &Object) -> i64 {
     of("containerStatuses").max().unwrap_or(0)
 }
 
-/// `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or invalid.
+/// Reads `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or invalid.
 fn deletion_cost(pod: &Object) -> i64 {
     let cost = annotation(pod, "controller.kubernetes.io/pod-deletion-cost");
     cost.and_then(|it| it.parse::<i32>().ok()).map_or(0, i64::from)
 }
 
-/// Orders two Pods for scaling down. These are deleted first: Pods without a node; pending, then unknown, then running
-/// ones; unready ones; lower deletion costs; more siblings on the node; ready for a shorter time; more restarts;
-/// younger ones.
+/// Compares two Pods in the order of scaling down. Pods without a node are deleted first, then Pods that are pending,
+/// unknown or running, in this order. Further criteria are: not ready, a lower deletion cost, more siblings on the
+/// node, ready for a shorter time, more restarts, younger.
 pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Object) -> usize) -> Ordering {
     let has_node = |pod: &Object| !Cursor::root(pod).text("spec.nodeName").is_empty();
     let progress = |pod: &Object| match phase(pod) {
@@ -149,7 +149,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         "Unknown" => 1,
         _ => 2,
     };
-    // Compared by logarithm, so that Pods started during one rollout have the same age.
+    // Compares logarithms of ages, so that Pods started during one rollout count as equally old.
     let rank = |at: Timestamp, now: Timestamp| {
         let age = now.duration_since(at).as_secs().max(0);
         u64::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)
@@ -162,7 +162,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         let newest = one.max(other).unwrap_or(Timestamp::UNIX_EPOCH);
         match (one, other) {
             (Some(one), Some(other)) => rank(one, newest).cmp(&rank(other, newest)),
-            // An unknown time counts as the youngest.
+            // An unknown time counts as the latest.
             (None, Some(_)) => Ordering::Less,
             (Some(_), None) => Ordering::Greater,
             (None, None) => Ordering::Equal,
@@ -183,7 +183,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         .then_with(|| one.uid().cmp(other.uid()))
 }
 
-/// The first `count` Pods to delete.
+/// Returns the first `count` Pods to delete.
 pub(crate) fn first_to_go<'a>(
     pods: &[&'a Arc<Object>],
     siblings: impl Fn(&str) -> usize,

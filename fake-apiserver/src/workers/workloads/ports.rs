@@ -6,13 +6,13 @@ use super::sees::Sees;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The reason why a Pod does not fit, in the scheduler's words.
+/// The scheduler's reason why a Pod does not fit.
 pub(crate) const NO_FREE_PORTS: &str = "node(s) didn't have free ports for the requested pod ports";
 
-/// A port of a Node: address, protocol and number.
+/// A host port of a Node: address, protocol and number.
 type HostPort<'a> = (&'a str, &'a str, i64);
 
-/// Returns `true` if a Pod needs a host port of a Node that another Pod of `counts` has.
+/// Returns `true` if a Pod needs a host port of a Node that is used by another Pod for which `counts` returns `true`.
 pub(crate) fn conflict(pod: &Object, node: &str, sees: &Sees<'_>, counts: impl Fn(&Object) -> bool) -> bool {
     let wanted = host_ports(pod);
     if wanted.is_empty() {

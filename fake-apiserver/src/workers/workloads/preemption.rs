@@ -1,4 +1,4 @@
-//! Preemption: a Pod for which no node has room replaces Pods with a lower priority (`DefaultPreemption` of the
+//! Preemption: a Pod that does not fit on any node replaces Pods with a lower priority (`DefaultPreemption` of the
 //! scheduler). PodDisruptionBudgets are ignored.
 
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ use crate::registry::types::cursor::Cursor;
 const COMPONENT: &str = "default-scheduler";
 
 /// Plans the preemption on one of `nodes`, which lack only resources. Returns the name of the node, or `None` if
-/// the removal of Pods with a lower priority would not be enough.
+/// removing Pods with a lower priority would not be enough.
 pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) -> Option<String> {
     if Cursor::root(pod).text("spec.preemptionPolicy") == "Never" {
         return None;
@@ -49,7 +49,7 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
     Some(node.name().to_owned())
 }
 
-/// Returns the Pods to remove from a node: as few as possible, the ones with the lowest priority first.
+/// Returns the Pods to remove from a node: as few as possible, beginning with the lowest priority.
 fn victims<'a>(pod: &Object, node: &Object, sees: &Sees<'a>) -> Option<Vec<&'a Arc<Object>>> {
     let there = |it: &&Arc<Object>| on(node.name(), it) && !is_finished(it);
     let (mut lower, others): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) = sees

@@ -1,5 +1,5 @@
-//! `Recorder`: decides whether a note becomes a new Event, increments the count of an existing one, or is dropped
-//! because its source writes too many about one object. As in client-go's recorder.
+//! `Recorder`: decides whether to write a new Event, to increment the count of an existing one, or to drop it because
+//! its source writes too many about one object. As in client-go's recorder.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -10,20 +10,20 @@ use super::plan::{Note, Regarding};
 use crate::api::json::{Value, json};
 use crate::entropy;
 
-/// Maximum number of cached Events and sources; the oldest is replaced. As in client-go.
+/// Maximum number of cached Events and sources; above it the oldest is dropped. As in client-go.
 const REMEMBERED: usize = 4096;
 
-/// Maximum burst of Events about one object from one source; after it one is written every five minutes. As in
+/// Maximum burst of Events about one object from one source, which is refilled by one Event every five minutes. As in
 /// client-go.
 const BURST: u32 = 25;
 const REFILL_SECONDS: i64 = 300;
 
-/// Result of recording a note.
+/// Decision about an Event.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Recorded {
     /// A new Event.
     New { namespace: String, event: Value },
-    /// Increments the count of this Event.
+    /// Another occurrence of this Event: its count is incremented.
     Again {
         namespace: String,
         name: String,
@@ -51,7 +51,7 @@ type EventKey = (Regarding, &'static str, Cow<'static, str>, String);
 pub(crate) struct Recorder {
     known: Bounded<EventKey, Known>,
     sources: Bounded<(&'static str, String), Tokens>,
-    /// Number of Events, used to make their names unique.
+    /// Number of Events so far, which makes their names unique.
     count: u64,
 }
 
@@ -139,7 +139,7 @@ impl Recorder {
     }
 }
 
-/// A map that drops its oldest entries.
+/// A map that drops its oldest entries when it is full.
 #[derive(Debug)]
 struct Bounded<K, V> {
     entries: HashMap<K, V>,

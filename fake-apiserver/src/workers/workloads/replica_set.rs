@@ -68,7 +68,7 @@ pub(crate) fn sync(resource: Resource, set: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// The selector; for a ReplicationController, made from its map of labels.
+/// Returns the selector; for a ReplicationController, it is built from a map of labels.
 fn selector(resource: Resource, set: &Object) -> Option<LabelSelector> {
     if resource == Resource::ReplicationController {
         let labels = Cursor::root(set).map_or_empty("spec.selector");
@@ -86,7 +86,7 @@ fn component(resource: Resource) -> &'static str {
     }
 }
 
-/// Returns the Event about a Pod that a controller created or could not create.
+/// Returns the Events of a controller for the creation of a Pod: on success and on failure.
 pub(crate) fn told_of_creation(resource: Resource, owner: &Object, component: &'static str) -> Told {
     Told {
         about: Regarding::of(resource, owner),
@@ -96,7 +96,7 @@ pub(crate) fn told_of_creation(resource: Resource, owner: &Object, component: &'
     }
 }
 
-/// Returns the Event about a Pod that a controller deleted.
+/// Returns the Events of a controller for the deletion of a Pod: on success and on failure.
 pub(crate) fn told_of_deletion(resource: Resource, owner: &Object, component: &'static str) -> Told {
     Told {
         about: Regarding::of(resource, owner),
@@ -125,7 +125,7 @@ fn scale(resource: Resource, set: &Object, active: &[&Arc<Object>], sees: &Sees<
     }
 }
 
-/// Counts the active Pods of the sets of the same owner on each node.
+/// Counts the active Pods of all sets with the same owner on each node.
 fn siblings(set: &Object, sees: &Sees<'_>) -> HashMap<String, usize> {
     let mut count = HashMap::new();
     let owner = super::cluster::controller_of(set).map(|(_, _, uid)| uid);
@@ -154,7 +154,7 @@ fn next_status(resource: Resource, set: &Object, active: &[&Arc<Object>], termin
     let count = |test: &dyn Fn(&Object) -> bool| active.iter().filter(|it| test(it)).count();
     let mut next = status(set).clone();
     let mut put = |field: &str, number: usize| {
-        // Zero is omitted, as in Go.
+        // Zeros are omitted, as in Go.
         match (field, number) {
             ("replicas", _) => drop(next.insert(field.into(), number.into())),
             (_, 0) => drop(next.remove(field)),

@@ -1,4 +1,4 @@
-//! `Resource`: the resources that the controllers of workloads read or write, and references to their objects.
+//! `Resource`: the resources that controllers of workloads read or write, and references to their objects.
 
 use crate::api::object::Object;
 use crate::storage::Key;
@@ -14,17 +14,17 @@ macro_rules! resources {
         impl Resource {
             const ALL: &[Self] = &[$(Self::$kind),+];
 
-            /// `Pod`, `Deployment`, …
+            /// Returns the kind: `Pod`, `Deployment`, …
             pub(crate) const fn kind(self) -> &'static str {
                 match self { $(Self::$kind => stringify!($kind),)+ }
             }
 
-            /// `v1`, `apps/v1`, …
+            /// Returns the API version: `v1`, `apps/v1`, …
             pub(crate) const fn api_version(self) -> &'static str {
                 match self { $(Self::$kind => $api_version,)+ }
             }
 
-            /// The name in storage: `pods`, `apps/deployments`.
+            /// Returns the name in storage: `pods`, `apps/deployments`.
             pub(crate) const fn storage(self) -> &'static str {
                 match self { $(Self::$kind => $storage,)+ }
             }
@@ -65,34 +65,34 @@ resources! {
 }
 
 impl Resource {
-    /// The resources that are cached: all except Events, which are only written.
+    /// The resources that controllers read: all except Events, which are only written.
     pub(crate) const WATCHED: &[Self] = match Self::ALL {
         [watched @ .., Self::Event] => watched,
         _ => panic!("Event is not the last resource"),
     };
 
-    /// The resource with this name in storage, if its objects are cached.
+    /// Returns the resource with this name in storage, if controllers read it.
     pub(crate) fn of_storage(name: &str) -> Option<Self> {
         Self::WATCHED.iter().copied().find(|it| it.storage() == name)
     }
 
-    /// Returns the resource of a kind, if it is one of these.
+    /// Returns the resource of a kind, if controllers read it.
     pub(crate) fn of_kind(kind: &str) -> Option<Self> {
         Self::WATCHED.iter().copied().find(|it| it.kind() == kind)
     }
 }
 
-/// One object to write to.
+/// The object of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) resource: Resource,
     pub(crate) key: Key,
-    /// The uid of the object; another object with the same name is not changed.
+    /// The uid of the object; another object with the same name must not be changed.
     pub(crate) uid: String,
 }
 
 impl Target {
-    /// A reference to an object as it was read.
+    /// Returns a reference to an object that was read.
     pub(crate) fn of(resource: Resource, object: &Object) -> Self {
         Self {
             resource,
@@ -102,7 +102,7 @@ impl Target {
     }
 }
 
-/// The key of an object in storage.
+/// Returns the key of an object in storage.
 pub(crate) fn key_of(object: &Object) -> Key {
     Key::new(object.namespace(), object.name())
 }

@@ -1,5 +1,5 @@
-//! ResourceClaims: creates the claims of Pods from their templates, reserves allocated claims for running Pods, and
-//! releases claims that no Pod uses; follows `pkg/controller/resourceclaim`.
+//! ResourceClaims: creates the claims of Pods from their templates, reserves allocated claims for scheduled Pods, and
+//! releases claims that are not used by any Pod. After `pkg/controller/resourceclaim`.
 
 use std::sync::Arc;
 
@@ -36,14 +36,14 @@ const ACCOUNT: &str = "resource-claim-controller";
 const COMPONENT: &str = "resource_claim";
 /// The finalizer of an allocated claim.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// The annotation of a generated claim: the name of the claim in the Pod.
+/// The annotation of a generated claim with the name of the claim in the Pod.
 const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
-/// Maximum length of a generated name without its random end.
+/// Maximum length of a generated name without its random suffix.
 const BASE_MAX: usize = 57;
 /// Maximum number of users of a claim.
 const USERS_MAX: usize = 256;
 
-/// The name of the claim for an entry of a Pod; `None` if it is not created yet, or not needed.
+/// Returns the name of the claim for an entry of a Pod; `None` if it was not created yet, or is not needed.
 fn claim_name<'a>(pod: &'a Object, entry: &Cursor<'a>) -> Option<&'a str> {
     let own = entry.text("resourceClaimName");
     if !own.is_empty() {
@@ -53,7 +53,7 @@ fn claim_name<'a>(pod: &'a Object, entry: &Cursor<'a>) -> Option<&'a str> {
     Some(Cursor::root(recorded).text("resourceClaimName")).filter(|it| !it.is_empty())
 }
 
-/// The status of an entry of a Pod.
+/// Returns the status of an entry in `spec.resourceClaims` of a Pod.
 fn recorded<'a>(pod: &'a Object, name: &str) -> Option<&'a Map> {
     let mut statuses = Cursor::root(status(pod)).maps("resourceClaimStatuses");
     statuses.find(|it| Cursor::root(it).text("name") == name)
@@ -63,12 +63,12 @@ fn entries(pod: &Object) -> impl Iterator<Item = Cursor<'_>> {
     Cursor::root(spec(pod)).maps("resourceClaims").map(Cursor::root)
 }
 
-/// Returns `true` if a Pod does not run any more, or never will.
+/// Returns `true` if a Pod has ended or will never run.
 fn is_done(pod: &Object) -> bool {
     is_finished(pod) || pod.is_terminating() && Cursor::root(spec(pod)).text("nodeName").is_empty()
 }
 
-/// Adds the Pods that use a claim or its template.
+/// Enqueues the Pods that use a claim or its template.
 fn pods_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     let name = change.key.name();
     let uses = |pod: &Object| match change.resource {
@@ -85,7 +85,7 @@ fn pods_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(K
     }
 }
 
-/// Adds the claims of a Pod that has ended or was removed.
+/// Enqueues the claims of a Pod that has ended or was removed.
 fn claims_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource == Resource::Pod && change.new.is_none_or(is_done) {
         for pod in change.versions() {
@@ -166,7 +166,7 @@ fn generate(pod: &Object, entry: &Cursor<'_>, sees: &Sees<'_>, plan: &mut Plan) 
     plan.create(Resource::ResourceClaim, claim);
 }
 
-/// The base of a generated name. Both names are shortened in proportion to their lengths.
+/// Returns the base of a generated name. Both names are shortened in proportion to their lengths.
 fn base(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
     if whole.len() <= BASE_MAX {

@@ -11,9 +11,9 @@ use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The label of a Pod with its revision.
+/// The Pod label with the revision of its set.
 pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
-/// The label of a StatefulSet's revision with its hash (Go's `ControllerRevisionHashLabel`).
+/// The label of a StatefulSet's ControllerRevision with its hash (Go's `ControllerRevisionHashLabel`).
 const REVISION_HASH: &str = "controller.kubernetes.io/hash";
 
 /// The revisions of a set, oldest first.
@@ -30,8 +30,8 @@ fn data(template: &Map) -> Value {
     json!({"spec": {"template": template}})
 }
 
-/// Finds the revisions of a set. The current one is created, or renumbered if the set returned to an older template;
-/// then the result is `None` until the change has been observed.
+/// Finds the revisions of a set. Plans to create the current one, or to renumber it if the set has returned to an older
+/// template; in both cases `update` is `None` until the change has been observed.
 pub(crate) fn revisions_of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>, plan: &mut Plan) -> Revisions<'a> {
     let mut all: Vec<_> = sees.cluster.owned_by(Resource::ControllerRevision, set.uid()).collect();
     all.sort_by_key(|it| (number(it), it.name().to_owned()));
@@ -56,7 +56,7 @@ pub(crate) fn revisions_of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>
 }
 
 fn create(resource: Resource, set: &Object, template: &Map, number: i64, sees: &Sees<'_>, plan: &mut Plan) {
-    // Returns the first hash that other revisions do not use.
+    // Searches for the first hash that is not used by other revisions.
     let names = (0..).map(|collisions| {
         let hash = safe_text(template_hash(template, (collisions > 0).then_some(collisions)));
         (format!("{}-{hash}", set.name()), hash)
@@ -88,18 +88,18 @@ fn create(resource: Resource, set: &Object, template: &Map, number: i64, sees: &
     );
 }
 
-/// `revision`
+/// Returns the field `revision`.
 pub(crate) fn number(revision: &Object) -> i64 {
     Cursor::root(revision).integer("revision").unwrap_or(0)
 }
 
-/// Returns the label value of a revision's Pods: a StatefulSet names a revision by its whole name, a DaemonSet by the
-/// hash.
+/// Returns the value of the revision label of Pods: the name of the ControllerRevision for StatefulSets, its hash for
+/// DaemonSets.
 pub(crate) fn label_of(revision: &Object) -> &str {
     label(revision, HASH_LABEL).unwrap_or(revision.name())
 }
 
-/// The template of a revision.
+/// Returns the template of a revision.
 pub(crate) fn template(revision: &Object) -> Map {
     let data = Cursor::root(revision).map_or_empty("data.spec");
     let mut template = Cursor::root(data).map_or_empty("template").clone();
@@ -107,7 +107,7 @@ pub(crate) fn template(revision: &Object) -> Map {
     template
 }
 
-/// Deletes the oldest revisions beyond the history limit, except those of existing Pods and those in `live`.
+/// Deletes the oldest revisions beyond the history limit, except revisions of existing Pods and revisions in `live`.
 pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], plan: &mut Plan) {
     let limit = Cursor::root(set).integer("spec.revisionHistoryLimit").unwrap_or(10);
     let unused = revisions.all.iter().filter(|it| !live.contains(&label_of(it)));

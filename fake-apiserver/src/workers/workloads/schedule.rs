@@ -1,4 +1,4 @@
-//! Schedule of a CronJob: cron schedules in a time zone.
+//! Schedules of CronJobs: cron expressions in a time zone.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
@@ -6,19 +6,19 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
 use crate::registry::kinds::cron::{CronSchedule, CronTimes, parse_schedule};
 
-/// Maximum number of days that are searched for the next time; a schedule such as `0 0 30 2 *` never has one.
+/// Maximum number of days to search for the next time; a schedule such as `0 0 30 2 *` never has a next time.
 const DAYS_MOST: usize = 5 * 366;
 
-/// A valid schedule.
+/// A parsed schedule.
 #[derive(Clone, Debug)]
 pub(crate) enum Schedule {
-    /// The minutes that are in all of these bit sets.
+    /// The minutes that are contained in all of these bit sets.
     Fields {
         fields: [u64; 5],
         any_day: [bool; 2],
         zone: TimeZone,
     },
-    /// At a fixed interval.
+    /// A fixed interval.
     Every(SignedDuration),
 }
 
@@ -36,7 +36,7 @@ impl Schedule {
         })
     }
 
-    /// The first time after `after`.
+    /// Returns the first time after `after`.
     pub(crate) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Every(duration) => {
@@ -76,7 +76,7 @@ fn has(bits: u64, number: i8) -> bool {
 fn day_fits(fields: &[u64; 5], any_day: [bool; 2], date: Date) -> bool {
     let by_day = has(fields[2], date.day());
     let by_weekday = has(fields[4], date.weekday().to_sunday_zero_offset());
-    // If both day fields are restricted, one match is enough.
+    // If both day fields are restricted, one of them must match.
     let fits = if any_day.contains(&true) {
         by_day && by_weekday
     } else {
@@ -85,7 +85,7 @@ fn day_fits(fields: &[u64; 5], any_day: [bool; 2], date: Date) -> bool {
     fits && has(fields[3], date.month())
 }
 
-/// An instant in a zone; `None` if the clocks skip it.
+/// Returns an instant in a time zone; `None` if the clocks skip it.
 fn instant(date: Date, hour: i8, minute: i8, zone: &TimeZone) -> Option<Timestamp> {
     let at = DateTime::from_parts(date, Time::new(hour, minute, 0, 0).ok()?);
     let ambiguous = zone.to_ambiguous_timestamp(at);

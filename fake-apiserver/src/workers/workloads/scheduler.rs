@@ -1,5 +1,5 @@
 //! The scheduler: assigns Pods to nodes by names, selectors, taints, affinity, topology spread, host ports, claims and
-//! resources, and preempts Pods of lower priority. Among the nodes that fit, it selects the one that meets most
+//! resources, and preempts Pods of lower priority. Among the nodes that fit, it selects the node that meets most
 //! preferences, then the one with the fewest Pods, then the first by name.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::storage::Key;
 
 const COMPONENT: &str = "default-scheduler";
 
-/// Adds the unscheduled Pods that a change may make schedulable: a change of a node, a removed Pod, or a claim.
+/// Enqueues the unscheduled Pods that a change of a node or a claim, or the removal of a Pod, may make schedulable.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
         Resource::Node => cluster.unassigned().for_each(|it| add(key_of(it))),
@@ -45,7 +45,7 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
     }
 }
 
-/// Returns `true` if the scheduler has to find a node for a Pod.
+/// Returns `true` if the scheduler must find a node for a Pod.
 pub(crate) fn is_waiting(pod: &Object) -> bool {
     let pod_spec = Cursor::root(spec(pod));
     let is_ours = matches!(pod_spec.text("schedulerName"), "" | "default-scheduler");
@@ -92,7 +92,7 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
     plan
 }
 
-/// Reasons why no node fits a Pod.
+/// The reasons why no node fits a Pod.
 struct Unfit<'a> {
     reasons: String,
     preemption: String,
@@ -104,7 +104,8 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
     let nodes: Vec<&Arc<Object>> = sees.cluster.all(Resource::Node).collect();
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     let mut fitting = Vec::new();
-    // Nodes on which the Pod could replace other Pods, and the number of nodes from which other Pods exclude it.
+    // `full`: nodes on which the Pod could replace other Pods. `held`: number of nodes that are excluded because of
+    // other Pods.
     let (mut full, mut held) = (Vec::new(), 0);
     let asked = requests(pod);
     let placement = Placement::of(pod, &nodes, sees);
@@ -190,7 +191,7 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
     None
 }
 
-/// Returns `true` if all claims of a Pod are bound. Claims that wait for a consumer get the node.
+/// Returns `true` if all claims of a Pod are bound. Claims that wait for a consumer are assigned to the node.
 fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> Result<bool, String> {
     let mut bound = true;
     for name in claims(pod) {

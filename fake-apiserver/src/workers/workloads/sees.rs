@@ -1,4 +1,4 @@
-//! `Sees`: the inputs of a controller's decision.
+//! `Sees`: the input for a controller's decision.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::api::selector::LabelSelector;
 use crate::entropy;
 use crate::registry::types::cursor::Cursor;
 
-/// Inputs of a controller's decision, in addition to its object.
+/// Input for a controller's decision, in addition to its object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sees<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -25,13 +25,13 @@ pub(crate) struct Sees<'a> {
 }
 
 impl<'a> Sees<'a> {
-    /// The current time in the format of metadata.
+    /// Returns the current time in the format of metadata.
     pub(crate) fn stamp(&self) -> String {
         entropy::seconds(self.now)
     }
 
-    /// The objects that a controller owns, in key order. Orphans that match its selector are adopted, and owned objects
-    /// that no longer match are released; both changes are added to the plan.
+    /// Returns the objects that a controller owns, in key order. Orphans that match its selector are adopted, and owned
+    /// objects that no longer match are released; both changes are added to the plan.
     pub(crate) fn claimed(
         &self,
         child: Resource,
@@ -85,7 +85,7 @@ fn references(object: &Object) -> Vec<Value> {
         .map_or(Vec::new(), |meta| Cursor::root(meta).list("ownerReferences").to_vec())
 }
 
-/// The owners of an object except one; null if the result is empty, which removes the field in a merge patch.
+/// Returns the owners of an object except one; null if it is the only one, which removes the field in a merge patch.
 fn without(object: &Object, owner: &Object) -> Value {
     let others: Vec<Value> = references(object)
         .into_iter()
@@ -94,12 +94,12 @@ fn without(object: &Object, owner: &Object) -> Value {
     if others.is_empty() { Value::Null } else { others.into() }
 }
 
-/// A selector in a field; `None` if it is absent, which selects nothing.
+/// Parses a selector in a field; `None` if it is absent, which selects nothing.
 pub(crate) fn selector_of(map: &Map, field: &str) -> Option<LabelSelector> {
     LabelSelector::from_object(map.get(field)?).ok().flatten()
 }
 
-/// Returns a new condition in the format of controllers.
+/// Returns a new condition with the fields that controllers write.
 pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &str, at: &str) -> Map {
     let value = json!({
         "type": kind, "status": status, "lastTransitionTime": at, "reason": reason, "message": message,
@@ -110,8 +110,8 @@ pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &st
     }
 }
 
-/// Sets a condition in a list: replaces it in its place if the status changes, and leaves it unchanged if status and
-/// reason are equal. The time of transition only changes with the status.
+/// Sets a condition in a list: replaces it in its place if its status changes, and leaves it unchanged if status and
+/// reason are equal. `lastTransitionTime` only changes with the status.
 pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: Map) {
     let kind = Cursor::root(&condition).text("type").to_owned();
     let place = conditions
@@ -138,19 +138,19 @@ pub(crate) fn drop_condition(conditions: &mut Vec<Value>, kind: &str) {
     conditions.retain(|it| it.get("type").and_then(Value::as_str) != Some(kind));
 }
 
-/// The conditions of a status.
+/// Returns the conditions of a status.
 pub(crate) fn conditions(status: &Map) -> Vec<Value> {
     Cursor::root(status).list("conditions").to_vec()
 }
 
-/// A condition of a list.
+/// Returns a condition by its type.
 pub(crate) fn find_condition<'a>(status: &'a Map, kind: &str) -> Option<&'a Map> {
     Cursor::root(status)
         .maps("conditions")
         .find(|it| Cursor::root(it).text("type") == kind)
 }
 
-/// The selector of a Service or a ReplicationController, which is a map; an empty one selects nothing.
+/// Returns the selector of a Service or a ReplicationController, which is a map; an empty one selects nothing.
 pub(crate) fn service_selector(service: &Object) -> Option<LabelSelector> {
     let labels = Cursor::root(service).map("spec.selector").filter(|it| !it.is_empty())?;
     LabelSelector::from_object(&json!({"matchLabels": labels}))

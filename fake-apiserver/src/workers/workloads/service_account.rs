@@ -1,5 +1,5 @@
-//! Objects of every namespace: the ServiceAccount `default`, and the ConfigMap with the cluster's certificate
-//! authority.
+//! Creates the initial objects of every namespace: the ServiceAccount `default`, and the ConfigMap with the cluster's
+//! certificate authority.
 
 use super::controller::WorkloadController;
 use super::plan::Plan;
@@ -32,8 +32,8 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 const ROOT_CA: &str = "kube-root-ca.crt";
 const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// Returns the objects of a Namespace. The text of the ConfigMap is not a certificate, because the server does not have
-/// an authority for Pods.
+/// Returns the initial objects of a namespace. The ConfigMap contains a placeholder instead of a certificate, because
+/// the server does not have an authority for Pods.
 pub(crate) fn objects(namespace: &str) -> [Value; 2] {
     let why = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
                the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \

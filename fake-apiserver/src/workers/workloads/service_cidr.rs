@@ -1,5 +1,5 @@
-//! ServiceCIDRs: sets their condition `Ready` and their finalizer, and releases deleted ones that no IPAddress needs;
-//! follows `pkg/controller/servicecidrs`.
+//! ServiceCIDRs: sets their condition `Ready` and their finalizer, and releases deleted ones that no IPAddress needs.
+//! After `pkg/controller/servicecidrs`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 
-/// Seconds after the deletion of a ServiceCIDR in which allocators may still use it.
+/// Seconds after the deletion of a ServiceCIDR during which allocators may still use it.
 const GRACE: i64 = 10;
 
 const IN_USE: &str = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new \
@@ -44,7 +44,7 @@ struct Range {
     bits: u32,
 }
 
-/// The address as a number, and its number of bits.
+/// Returns an address as a number, and its number of bits.
 fn number(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
@@ -74,26 +74,26 @@ impl Range {
     }
 }
 
-/// The ranges of a ServiceCIDR.
+/// Returns the ranges of a ServiceCIDR.
 fn ranges(cidr: &Object) -> Vec<Range> {
     let cidr = Cursor::root(cidr);
     let texts = cidr.items("spec.cidrs");
     texts.filter_map(|it| Range::parse(it.as_text())).collect()
 }
 
-/// The address of an IPAddress that the server allocated.
+/// Returns the address of an IPAddress that was allocated by the server.
 fn address_of(object: &Object) -> Option<IpAddr> {
     let is_allocated = label(object, "ipaddress.kubernetes.io/managed-by") == Some("ipallocator.k8s.io");
     object.name().parse().ok().filter(|_| is_allocated)
 }
 
-/// The ServiceCIDRs that have a range with a property.
+/// Returns the ServiceCIDRs that have a range for which `has` returns `true`.
 fn with_range(cluster: &Cluster, has: impl Fn(&Range) -> bool) -> Vec<&Arc<Object>> {
     let all = cluster.all(Resource::ServiceCIDR);
     all.filter(|it| ranges(it).iter().any(&has)).collect()
 }
 
-/// Adds the ServiceCIDRs that overlap a new or removed one, or contain an address.
+/// Enqueues the ServiceCIDRs that overlap a new or removed ServiceCIDR, or that contain the address of an IPAddress.
 fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     let is_new_or_gone = change.old.is_none() || change.new.is_none();
     for object in change.versions().filter(|_| is_new_or_gone) {
@@ -133,7 +133,7 @@ fn sync(cidr: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Returns `true` if no other ServiceCIDR has the addresses that a ServiceCIDR leaves (`canDeleteCIDR`).
+/// Returns `true` if a ServiceCIDR is the only one that contains some allocated address (`canDeleteCIDR`).
 fn is_needed(cidr: &Object, cluster: &Cluster) -> bool {
     let is_alone = |found: &[&Arc<Object>]| found.iter().all(|it| it.name() == cidr.name());
     let own = ranges(cidr);
@@ -148,7 +148,7 @@ fn is_needed(cidr: &Object, cluster: &Cluster) -> bool {
         .any(|address| own.iter().any(|it| it.has(address)) && is_alone(&with_range(cluster, |it| it.has(address))))
 }
 
-/// Writes the condition `Ready`, given as status, reason and message, unless it is there.
+/// Writes the condition `Ready`, given as status, reason and message, unless it is already set.
 fn show(cidr: &Object, (word, reason, message): (&str, &str, &str), sees: &Sees<'_>, plan: &mut Plan) {
     let known = find_condition(status(cidr), "Ready");
     let has = |field: &str, text: &str| known.is_some_and(|it| Cursor::root(it).text(field) == text);

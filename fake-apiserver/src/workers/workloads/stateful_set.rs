@@ -38,7 +38,7 @@ struct Set<'a> {
     set: &'a Object,
     sees: &'a Sees<'a>,
     pods: BTreeMap<i64, &'a Arc<Object>>,
-    /// The label and the template of the revision before the current rollout.
+    /// The revision label and the template before the current rollout.
     current: String,
     current_template: Map,
     update: &'a Object,
@@ -46,7 +46,7 @@ struct Set<'a> {
     replicas: i64,
 }
 
-/// Adds the sets of a namespace in which a claim was deleted.
+/// Enqueues the sets in the namespace of a deleted claim.
 fn deleted_claims(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource == Resource::PersistentVolumeClaim && change.new.is_none() {
         cluster
@@ -89,7 +89,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// The ordinal in a Pod's name; `None` if the name does not belong to the set.
+/// Returns the ordinal in a Pod's name; `None` if the name does not belong to the set.
 fn ordinal(set: &Object, pod: &Object) -> Option<i64> {
     let number = pod.name().strip_prefix(set.name())?.strip_prefix('-')?;
     number.parse().ok().filter(|it: &i64| it.to_string() == number)
@@ -104,7 +104,7 @@ impl Set<'_> {
         Cursor::root(self.set).map_or_empty("spec.updateStrategy")
     }
 
-    /// Pods below this ordinal keep their revision.
+    /// Returns the ordinal below which Pods keep their revision.
     fn partition(&self) -> i64 {
         Cursor::root(self.strategy())
             .integer("rollingUpdate.partition")
@@ -123,7 +123,7 @@ impl Set<'_> {
         label(pod, revisions::HASH_LABEL) == Some(self.update.name())
     }
 
-    /// One step: the writes that are possible before their effects are observed.
+    /// Plans the writes that are possible before their effects are observed.
     fn work(&self, plan: &mut Plan) {
         let last = self.first + self.replicas;
         for ordinal in self.first..last {
@@ -135,7 +135,7 @@ impl Set<'_> {
                     }
                 }
                 Some(pod) if is_finished(pod) && !pod.is_terminating() => {
-                    // A Pod that has ended is recreated.
+                    // A Pod that has ended is deleted and recreated.
                     self.delete(pod, plan);
                     if !self.is_parallel() {
                         return;
@@ -208,7 +208,7 @@ impl Set<'_> {
         }
     }
 
-    /// The revision for a new Pod: the old one below the partition.
+    /// Returns the revision for a new Pod: the old one below the partition.
     fn revision_for(&self, ordinal: i64) -> (String, Map) {
         let is_rolling = Cursor::root(self.strategy()).text("type") != "OnDelete";
         if is_rolling && ordinal < self.first + self.partition() {
@@ -258,7 +258,7 @@ impl Set<'_> {
         format!("{volume}-{}-{ordinal}", self.set.name())
     }
 
-    /// Plans the claims and their owner references: the set or its Pod if the claims are deleted with them.
+    /// Plans the claims and their owner references: to the set or the Pod, if the claims are deleted with it.
     fn create_claims(&self, ordinal: i64, plan: &mut Plan) {
         let labels = Cursor::root(self.set).map("spec.selector.matchLabels");
         for template in self.claim_templates() {
@@ -362,7 +362,7 @@ impl Set<'_> {
         plan.delete_and_tell(Resource::Pod, pod, Some(self.told("Delete", pod.name())));
     }
 
-    /// Events about a Pod (Go's `recordPodEvent`).
+    /// Returns the Events about a Pod (Go's `recordPodEvent`).
     fn told(&self, verb: &'static str, pod: &str) -> Told {
         let subject = format!("{verb} Pod {pod} in StatefulSet {}", self.set.name());
         let (good, bad) = match verb {
@@ -377,7 +377,7 @@ impl Set<'_> {
         }
     }
 
-    /// Events about a claim (Go's `recordClaimEvent`).
+    /// Returns the Events about a claim (Go's `recordClaimEvent`).
     fn told_of_claim(&self, claim: &str, ordinal: i64) -> Told {
         let set = self.set.name();
         let subject = |of: &str| format!("Create Claim {claim} {of}Pod {set}-{ordinal} in StatefulSet {set}");
@@ -389,7 +389,7 @@ impl Set<'_> {
         }
     }
 
-    /// Writes the status, and ends a rollout.
+    /// Writes the status, and completes a rollout.
     fn finish(&self, revisions: &Revisions<'_>, plan: &mut Plan) {
         let all = || self.pods.values().copied();
         let live = || all().filter(|it| !it.is_terminating());

@@ -1,5 +1,5 @@
-//! Secrets of type `kubernetes.io/service-account-token`: fills in the token of the ServiceAccount that they name, like
-//! Go's `TokensController`.
+//! Secrets of type `kubernetes.io/service-account-token`: fills in the token of their ServiceAccount, like Go's
+//! `TokensController`.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,10 +13,10 @@ use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// Placeholder for the certificate of an authority.
+/// Placeholder for the certificate of the cluster's authority.
 pub(crate) const CA_BUNDLE: &str = "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n";
 
-/// The second controller of the worker [`service_account`](super::service_account).
+/// Another controller of the worker [`service_account`](super::service_account).
 pub(crate) const CONTROLLER: WorkloadController = WorkloadController {
     concerns: |change, cluster, add| {
         if change.resource == Resource::ServiceAccount {
@@ -31,7 +31,7 @@ pub(crate) const CONTROLLER: WorkloadController = WorkloadController {
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// Returns the ServiceAccount of a token Secret.
+/// Returns the name of the ServiceAccount of a token Secret.
 fn account_of(secret: &Object) -> Option<&str> {
     let is_token = secret.get("type").and_then(|it| it.as_str()) == Some("kubernetes.io/service-account-token");
     annotation(secret, ACCOUNT_NAME).filter(|name| is_token && !name.is_empty())

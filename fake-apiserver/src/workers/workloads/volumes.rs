@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims and PersistentVolumes: binds a claim to a matching volume, or to one created for it.
+//! PersistentVolumeClaims and PersistentVolumes: binds a claim to a matching volume, or to a new one.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::registry::types::quantity::Quantity;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
-/// The annotation with the selected node, on a claim that waits for its first consumer.
+/// The annotation with the selected node on a claim that waits for its first consumer.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
@@ -49,7 +49,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     ],
 );
 
-/// The service account of the controller.
+/// The service account of the controller that binds claims.
 const BINDER: &str = "persistent-volume-binder";
 
 /// The service account of the controller that protects VolumeAttributesClasses in use.
@@ -70,10 +70,10 @@ const ATTRIBUTES_NAMES: [&str; 3] = [
     "status.currentVolumeAttributesClassName",
     "status.modifyVolumeStatus.targetVolumeAttributesClassName",
 ];
-/// Provisioner of a class that only binds.
+/// Provisioner of a class without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// Adds the claims that a change of a class, a volume or a Pod affects.
+/// Enqueues the claims that a change of a class, a volume or a Pod affects.
 fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
         Resource::StorageClass => cluster
@@ -92,7 +92,7 @@ fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut
                 claims.for_each(|it| add(key_of(it)));
             }
         }
-        // A claim of a removed Pod can be deleted now.
+        // Claims of a removed Pod may be deleted now.
         Resource::Pod if change.new.is_none() => {
             for claim in change.old.map(claims).unwrap_or_default() {
                 add(Key::new(change.key.namespace(), &claim));
@@ -102,7 +102,7 @@ fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut
     }
 }
 
-/// Adds the volumes that a claim names.
+/// Enqueues the volumes that a claim refers to.
 fn volumes_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource == Resource::PersistentVolumeClaim {
         let names = change.versions().map(|it| Cursor::root(it).text("spec.volumeName"));
@@ -110,7 +110,7 @@ fn volumes_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)
     }
 }
 
-/// Adds the VolumeAttributesClasses that a claim or a volume names.
+/// Enqueues the VolumeAttributesClasses that a claim or a volume refers to.
 fn attributes_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
     if matches!(
         change.resource,
@@ -121,13 +121,13 @@ fn attributes_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(K
     }
 }
 
-/// The names of the VolumeAttributesClasses of a claim or a volume.
+/// Returns the names of the VolumeAttributesClasses of a claim or a volume.
 fn attributes_of(object: &Object) -> impl Iterator<Item = &str> {
     let names = ATTRIBUTES_NAMES.iter().map(|path| Cursor::root(object).text(path));
     names.filter(|it| !it.is_empty())
 }
 
-/// Removes the finalizer of a deleted VolumeAttributesClass when claims and volumes no longer name it.
+/// Removes the finalizer of a deleted VolumeAttributesClass when claims and volumes no longer refer to it.
 fn sync_attributes(class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let users = [Resource::PersistentVolumeClaim, Resource::PersistentVolume];
     let mut users = users.into_iter().flat_map(|resource| sees.cluster.all(resource));
@@ -137,7 +137,7 @@ fn sync_attributes(class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
 }
 
-/// The class of a claim or a volume; empty if it is unset.
+/// Returns the class of a claim or a volume; empty if it is unset.
 fn class_of(object: &Object) -> &str {
     Cursor::root(object).text("spec.storageClassName")
 }
@@ -146,7 +146,7 @@ fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     sees.cluster.find(Resource::StorageClass, "", class_of(claim))
 }
 
-/// Returns `true` if a claim is bound only after a Pod that uses it was assigned to a node.
+/// Returns `true` if a claim is only bound after a Pod that uses it was assigned to a node.
 pub(crate) fn waits_for_consumer(claim: &Object, sees: &Sees<'_>) -> bool {
     class(claim, sees).is_some_and(|class| Cursor::root(class).text("volumeBindingMode") == "WaitForFirstConsumer")
 }
@@ -210,8 +210,8 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.status(resource, claim, next);
 }
 
-/// Resizes a volume to the size that its claim requests, as the external resizer and a kubelet do; the claim's status
-/// follows the volume.
+/// Resizes a volume to the size that its claim requests, like the external resizer and a kubelet, and then updates the
+/// status of the claim.
 fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let allowed = class(claim, sees).is_some_and(|it| Cursor::root(it).flag("allowVolumeExpansion") == Some(true));
     let has = Quantity::parse(Cursor::root(volume).text("spec.capacity.storage")).ok();
@@ -248,7 +248,7 @@ fn reference_to(claim: &Object) -> Value {
     })
 }
 
-/// Finds or creates a volume for a claim that does not name one.
+/// Finds or creates a volume for a claim without a volume name.
 fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolumeClaim;
     if !Cursor::root(claim).is_set("spec.storageClassName")
@@ -293,7 +293,7 @@ fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
 }
 
-/// The newest class that is marked as the default.
+/// Returns the newest class that is marked as the default.
 fn default_class(sees: &Sees<'_>) -> Option<String> {
     let classes = sees.cluster.all(Resource::StorageClass);
     let defaults = classes.filter(|it| annotation(it, DEFAULT_CLASS) == Some("true"));
@@ -307,7 +307,7 @@ fn requested(claim: &Object) -> Option<Quantity> {
     Quantity::parse(Cursor::root(requests).text("storage")).ok()
 }
 
-/// The volume reserved for a claim, or else the smallest suitable free one.
+/// Returns the volume reserved for a claim, or else the smallest suitable free one.
 fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     let volumes = || {
         sees.cluster
@@ -346,7 +346,7 @@ fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>
     volumes().filter(fits).min_by_key(|it| (size(it), it.name().to_owned()))
 }
 
-/// Creates a volume as a provisioner would.
+/// Creates a volume like a provisioner.
 fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let provisioner = Cursor::root(class).text("provisioner");
     let name = format!("pvc-{}", claim.uid());
@@ -368,7 +368,7 @@ fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
             "storageClassName": class.name(), "volumeMode": spec(claim).get("volumeMode").cloned().unwrap_or("Filesystem".into()),
         },
     });
-    // A provisioner with a slash in its name is not a CSI driver; such provisioners create directories on a Node.
+    // A provisioner with a slash in its name is not a CSI driver; its volumes are directories on a Node.
     let (source, of_it) = match names::dns1123_subdomain(provisioner, false).is_empty() {
         true => ("csi", json!({"driver": provisioner, "volumeHandle": name})),
         false => ("hostPath", json!({"path": format!("/var/lib/volumes/{name}")})),
@@ -408,7 +408,7 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         _ if reference.is_empty() => "Available",
         (Some(claim), _) if Cursor::root(claim).text("spec.volumeName") == volume.name() => "Bound",
         (None, true) => "Released",
-        // A volume provisioned for a claim is not available to others.
+        // A volume provisioned for one claim is not available to others.
         (Some(_), true) => "Pending",
         (Some(_) | None, false) => "Available",
     };
@@ -429,7 +429,7 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
 }
 
-/// The names of the claims a Pod uses.
+/// Returns the names of the claims that a Pod uses.
 pub(crate) fn claims(pod: &Object) -> Vec<String> {
     let volumes = Cursor::root(pod).maps("spec.volumes");
     let claim = |volume: &Map| {

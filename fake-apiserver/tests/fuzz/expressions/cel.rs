@@ -1,4 +1,4 @@
-//! Random expressions as rules: each is accepted or refused, and evaluation terminates on every object.
+//! Random expressions as rules: each one is accepted or refused, and evaluation terminates for every object.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::trial::{CRDS, WIDGETS, ask_once, post, try_all, widget, widgets};
 
-/// A random expression of the grammar, without regard to types.
+/// Generates an expression of the grammar, without regard to types.
 #[expect(clippy::too_many_lines, reason = "it is a grammar, a line a rule")]
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
@@ -125,7 +125,7 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// An expression with some bytes possibly replaced.
+/// Generates an expression in which some bytes may be replaced.
 fn mangled() -> impl Strategy<Value = String> {
     let bytes = prop::collection::vec((any::<prop::sample::Index>(), "[ -~é\n\"'\\\\]"), 0..3);
     (expression(), bytes).prop_map(|(mut text, changes)| {
@@ -158,7 +158,7 @@ fn random_rules_and_objects_do_not_break_the_server() {
             let spec = spec.clone();
             async move {
                 let is_taken = post(CRDS, &crd(&rule)).check(&server).await?.code < 300;
-                // Combined with a rule that makes it true, the rule is often accepted.
+                // In combination with a comparison that fits its type, the rule is often accepted.
                 if !is_taken {
                     post(CRDS, &crd(&format!("dyn({rule}) == dyn(1)")))
                         .check(&server)
@@ -226,7 +226,7 @@ fn times(start: &str, depth: usize, wrap: fn(String) -> String) -> String {
 fn an_expression_at_a_limit(#[case] rule: String, #[case] code: u16) {
     let taken = ask_once(&[], &post(CRDS, &crd(&rule)));
     assert_eq!(taken.code, code, "{:.300}", taken.message());
-    // At most a hundred errors are reported, each with its line.
+    // At most a hundred errors are reported, each with its line of the expression.
     assert!(taken.message().len() < 32 * 1024 * 1024);
     if taken.code == 201 {
         let spec = json!({"n": 3, "t": "aab", "l": ["a"], "m": {"a": 1}});

@@ -10,7 +10,7 @@ const RULES: &str = "spec.validation.openAPIV3Schema.properties[spec].x-kubernet
 const TIPS: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and \
                     strings are declared)";
 
-/// A `spec` with an unbounded list `l`, an unbounded string `t`, and these rules.
+/// Returns a `spec` with an unbounded list `l`, an unbounded string `t`, and these rules.
 fn spec(rules: Value) -> Value {
     json!({"type": "object", "x-kubernetes-validations": rules, "properties": {
         "l": {"type": "array", "items": {"type": "string"}}, "t": {"type": "string"}}})
@@ -104,7 +104,7 @@ fn unused_optional_old_self_is_refused() {
     );
 }
 
-/// A CRD with rules that are cheap by the wide bounds of the schema, but expensive for objects that use them.
+/// Returns a CRD with rules that are cheap according to the bounds in the schema, but expensive for large objects.
 fn dear_at_run_time(rules: Value) -> Vec<Ask> {
     let mut spec = spec(rules);
     spec["properties"]["l"]["maxItems"] = json!(800);
@@ -131,7 +131,7 @@ fn evaluation_ends_at_its_cost_limit() {
 
 #[test]
 fn a_request_ends_at_its_budget() {
-    // Each rule costs nine tenths of the limit.
+    // Each rule costs 90 % of the limit.
     let rule = json!({"rule": "self.l.all(a, self.l.exists(b, b == 'y') || true)", "message": "m"});
     let mut small = widget(&json!({"l": vec!["x"; 360]}));
     small["metadata"]["name"] = json!("b");
@@ -148,7 +148,7 @@ fn a_request_ends_at_its_budget() {
     );
 }
 
-/// A policy on ConfigMaps with these validations, and its binding.
+/// Returns a policy for ConfigMaps with these validations, and its binding.
 fn policy(spec: Value) -> Vec<Ask> {
     let mut policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},

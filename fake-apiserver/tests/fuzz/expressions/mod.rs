@@ -1,4 +1,4 @@
-//! Expressions in rules of CRDs and in policies: random ones, their costs, and examples.
+//! Expressions in rules of CRDs and in policies: random expressions, their costs, and examples.
 
 mod cel;
 mod costs;

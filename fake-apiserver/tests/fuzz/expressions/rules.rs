@@ -1,4 +1,4 @@
-//! Examples of rules of CRDs: accepted ones, refused ones with their errors, and their results on objects.
+//! Examples of rules in CRDs: accepted rules, refused rules with their errors, and their results for objects.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::ask::{Answer, Ask};
 use crate::trial::{CRDS, WIDGETS, ask_once, post, widget, widgets};
 
-/// The CRD of Widgets, with a `spec` of numbers, strings, a list and a map, and these rules.
+/// Returns the CRD of Widgets. Its `spec` contains numbers, strings, a list and a map, and has these rules.
 fn crd(rules: Value) -> Value {
     widgets(
         &json!({"type": "object", "x-kubernetes-validations": rules, "properties": {
@@ -20,7 +20,7 @@ fn spec() -> Value {
     json!({"n": 3, "t": "aab", "l": ["a", "b"], "m": {"x": 1, "y": 2}})
 }
 
-/// Returns the answer to a CRD, and if it is accepted, to a Widget.
+/// Returns the answer to a CRD or, if it is accepted, to a Widget.
 fn said_of(crd: &Value, object: &Value) -> Answer {
     let answer = ask_once(&[], &post(CRDS, crd));
     match answer.code {
@@ -29,7 +29,7 @@ fn said_of(crd: &Value, object: &Value) -> Answer {
     }
 }
 
-/// Returns the answer to a rule, or to a Widget under it.
+/// Returns the answer to a CRD with this rule or, if it is accepted, to a Widget.
 fn said(rule: &str) -> Answer {
     said_of(&crd(json!([{"rule": rule, "message": "m"}])), &widget(&spec()))
 }
@@ -44,7 +44,7 @@ fn assert_refused(answer: &Answer, text: &str) {
     );
 }
 
-/// A CRD with a rule on whole Widgets, and this schema of their metadata.
+/// Returns a CRD with a rule for whole Widgets, and this schema for their metadata.
 fn singleton(rule: &str, metadata: Option<Value>) -> Value {
     let mut crd = crd(json!([]));
     let root = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -140,7 +140,7 @@ fn rules_can_read_the_name_of_an_embedded_object() {
 fn valid_object_satisfies_its_rule(#[case] rule: &str) {
     let answer = said(rule);
     assert_eq!(answer.code, 201, "{}", answer.message());
-    // The negated rule is evaluated, too, and must fail.
+    // The negated rule must fail.
     let contrary = rule.split("//").next().unwrap_or_default();
     assert_refused(&said(&format!("!({contrary})")), "spec: Invalid value: m");
 }

@@ -4,7 +4,7 @@ use super::super::columns::{AGE, Column, NAME};
 use super::super::read::{Field, TableRow};
 use super::Printer;
 
-/// The printer of a kind of admissionregistration.k8s.io.
+/// Returns the printer of a kind in admissionregistration.k8s.io.
 pub(super) fn printer_of(kind: &str) -> Option<Printer> {
     Some(match kind {
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => WEBHOOKS,
@@ -115,7 +115,7 @@ fn param_ref(param: Field<'_>) -> String {
     }
 }
 
-/// Formats a LabelSelector like its generated Go code.
+/// Formats a LabelSelector like the generated `String` method in Go.
 fn go_selector(selector: Field<'_>) -> String {
     let labels = selector.at("matchLabels").entries();
     let labels: String = labels.map(|(key, value)| format!("{key}: {},", value.text())).collect();

@@ -92,7 +92,7 @@ fn targets(row: TableRow<'_>) -> String {
     let mut texts: Vec<String> = metrics
         .map(|(index, spec)| target(spec, statuses.get(index).copied()))
         .collect();
-    // Version 1 only has the CPU utilization.
+    // `autoscaling/v1` only has the CPU utilization.
     let percent = row.at("spec.targetCPUUtilizationPercentage");
     if percent.is_set() {
         let current = row.at("status.currentCPUUtilizationPercentage");
@@ -119,7 +119,7 @@ fn percentage(field: Field<'_>, unset: &str) -> String {
     }
 }
 
-/// One metric: its current and its target value.
+/// Formats the current and the target value of a metric.
 fn target(spec: Field<'_>, status: Option<Field<'_>>) -> String {
     let source = match spec.at("type").text() {
         "External" => "external",

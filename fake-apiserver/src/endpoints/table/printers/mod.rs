@@ -1,4 +1,4 @@
-//! The cells of built-in kinds with their own columns.
+//! Printers of built-in kinds with their own columns.
 
 mod pod;
 mod workloads;
@@ -35,7 +35,7 @@ const NAME_AND_AGE: Printer = Printer {
     cells: |row| vec![row.name(), row.age()],
 };
 
-/// The printer of a kind. For `None`, the columns are the name and the creation time.
+/// Returns the printer of a kind. For `None`, the columns are the name and the creation time.
 pub(super) fn printer_of(group: &str, kind: &str) -> Option<Printer> {
     Some(match (group, kind) {
         ("", "Pod") => pod::POD,

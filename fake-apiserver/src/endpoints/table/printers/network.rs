@@ -92,7 +92,7 @@ fn external_ip(row: TableRow<'_>) -> String {
     }
 }
 
-/// Addresses or host names of the load balancer, sorted.
+/// Returns the addresses or host names of the load balancer, sorted.
 fn load_balancer<'a>(row: TableRow<'a>) -> Vec<&'a str> {
     let ingress = row.at("status.loadBalancer.ingress").items();
     let addresses = ingress.map(|it| it.at("ip").text_or(it.at("hostname").text()));
@@ -137,7 +137,7 @@ fn endpoints(row: TableRow<'_>) -> String {
         let addresses = subset.at("addresses");
         let texts = |port: Option<i64>| addresses.items().map(move |it| host_and_port(it.at("ip").text(), port));
         match subset.at("ports") {
-            // A headless Service may lack ports.
+            // A headless Service may have no ports.
             ports if ports.count() == 0 => list.extend(texts(None)),
             ports => ports
                 .items()
@@ -237,7 +237,7 @@ pub(super) const INGRESS: Printer = Printer {
     },
 };
 
-/// The first three hosts, and the number of further rules.
+/// Returns the first three hosts, and the number of further rules.
 fn hosts(rules: Field<'_>) -> String {
     let mut list = Vec::new();
     let mut more = false;

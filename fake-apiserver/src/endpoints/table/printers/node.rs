@@ -44,7 +44,7 @@ const ADDRESSES: &str = "List of addresses reachable to the node. Queried from c
      downward API (status.hostIP).";
 
 fn node(row: TableRow<'_>) -> Vec<Value> {
-    // The last condition of a type applies.
+    // If a type occurs twice, the last condition applies.
     let ready = row
         .at("status.conditions")
         .items()
@@ -78,7 +78,7 @@ fn node(row: TableRow<'_>) -> Vec<Value> {
     ]
 }
 
-/// The kernel version, followed by the machine's architecture if the Node reports it.
+/// Returns the kernel version, followed by the machine's architecture if the Node reports it.
 fn kernel(info: Field<'_>) -> String {
     let version = info.at("kernelVersion").text_or("<unknown>");
     match info.at("architecture").text() {
@@ -87,7 +87,7 @@ fn kernel(info: Field<'_>) -> String {
     }
 }
 
-/// Roles are labels: `node-role.kubernetes.io/<role>`, or `kubernetes.io/role=<role>`.
+/// Returns the roles, which are labels: `node-role.kubernetes.io/<role>`, or `kubernetes.io/role=<role>`.
 fn roles(row: TableRow<'_>) -> String {
     let labels = row.object.labels();
     let roles: BTreeSet<&str> = labels

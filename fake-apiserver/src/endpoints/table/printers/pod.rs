@@ -1,4 +1,4 @@
-//! Pods: the columns Status and Restarts summarise the states of the containers.
+//! Pods: the columns Status and Restarts summarize the states of the containers.
 
 use jiff::Timestamp;
 
@@ -87,7 +87,7 @@ fn cells(row: TableRow<'_>) -> Vec<Value> {
     ]
 }
 
-/// The `conditions` of a row, which mark a Pod that has ended.
+/// Returns the `conditions` of a row, which mark a Pod that has ended.
 pub(in crate::endpoints::table) fn row_conditions(row: TableRow<'_>) -> Option<Value> {
     let (reason, message) = match row.at("status.phase").text() {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),

@@ -139,7 +139,7 @@ fn quantity(field: Field<'_>) -> String {
     if field.is_set() { field.print() } else { "0".to_owned() }
 }
 
-/// `RWO,ROX,RWX,RWOP`, in this order, without duplicates.
+/// Formats access modes as `RWO,ROX,RWX,RWOP`, in this order, without duplicates.
 fn access_modes(modes: Field<'_>) -> String {
     let short = [
         ("ReadWriteOnce", "RWO"),
@@ -152,7 +152,7 @@ fn access_modes(modes: Field<'_>) -> String {
     found.collect::<Vec<_>>().join(",")
 }
 
-/// The class in the legacy annotation, or else in the field.
+/// Returns the class in the legacy annotation, or else in the field.
 fn storage_class(row: TableRow<'_>) -> String {
     let mut annotations = row.at("metadata.annotations").entries();
     let annotation = annotations.find(|(key, _)| *key == "volume.beta.kubernetes.io/storage-class");
@@ -212,7 +212,7 @@ pub(super) const VOLUME_ATTRIBUTES_CLASS: Printer = Printer {
     },
 };
 
-/// The name, marked if an annotation makes the class the default.
+/// Returns the name, with the suffix `(default)` if an annotation makes the class the default.
 fn named_default(row: TableRow<'_>, annotation: &str) -> Value {
     let is_default = row.at("metadata.annotations").entries().any(|(key, value)| {
         (key == annotation

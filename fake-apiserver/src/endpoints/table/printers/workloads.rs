@@ -254,7 +254,7 @@ pub(super) const CONTROLLER_REVISION: Printer = Printer {
     },
 };
 
-/// `statefulset.apps/web`
+/// Returns the qualified name of an owner: `statefulset.apps/web`.
 fn qualified_name(owner: Field<'_>) -> String {
     let kind = owner.at("kind").text().to_ascii_lowercase();
     let name = owner.at("name").text();

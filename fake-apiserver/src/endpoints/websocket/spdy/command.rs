@@ -1,4 +1,4 @@
-//! A command over SPDY (`exec` and `attach`): a stream for errors, and one for each stream that the client requested.
+//! A command over SPDY (`exec` and `attach`), with an error stream, and a stream for each requested input or output.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ pub(in crate::endpoints) const PROTOCOLS: [&str; 4] = [
 
 /// A command in a container, or the output of the container.
 pub(in crate::endpoints) enum Program {
-    /// A command, and its handler.
+    /// The handler of a command, and the command.
     Exec(ExecHandler, Vec<String>),
-    /// Output of the container.
+    /// The output of the container.
     Output(String),
 }
 
-/// A command with streams that the client opens one by one. It starts when all streams are open.
+/// A command with streams that the client opens one after the other. It starts when all streams are open.
 pub(in crate::endpoints) struct Command {
     program: Program,
     protocol: String,
@@ -42,9 +42,9 @@ pub(super) enum Output {
 }
 
 impl Command {
-    /// A command with these streams. `protocol` is one of [`PROTOCOLS`], or empty for the first.
+    /// Creates a command with these streams. `protocol` is one of [`PROTOCOLS`], or empty for the first version.
     pub(in crate::endpoints) fn new(program: Program, streams: Streams, protocol: &str) -> Self {
-        // Version 3 and later have a stream for the sizes of a terminal.
+        // Version 3 and later versions have a stream for terminal sizes.
         let has_sizes = streams.tty && matches!(protocol, "v4.channel.k8s.io" | "v3.channel.k8s.io");
         let all = [
             ("error", true),
@@ -76,12 +76,12 @@ impl Command {
         free.is_some_and(|kind| self.streams.insert(kind, id).is_none())
     }
 
-    /// Number of bytes of standard input so far.
+    /// Returns the number of bytes of standard input received so far.
     pub(super) fn received(&self) -> usize {
         self.stdin.len()
     }
 
-    /// Accepts bytes of a stream; only standard input is used.
+    /// Accepts bytes of a stream; only bytes of standard input are used.
     pub(super) fn take(&mut self, id: u32, bytes: &[u8], is_last: bool) {
         if self.streams.get("stdin") == Some(&id) && !self.is_done {
             self.stdin.extend_from_slice(bytes);
@@ -124,7 +124,7 @@ impl Command {
         self.is_done = true;
         let text = match (&*self.protocol, exit_code) {
             ("v4.channel.k8s.io", _) => Some(exit::status(exit_code)),
-            // Before version 4 only a failed command reports its end, as text.
+            // Before version 4, only a failed command reports its exit code, as text.
             (_, 0) => None,
             (_, code) => Some(exit::failure(code)),
         };

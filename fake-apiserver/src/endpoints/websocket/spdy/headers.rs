@@ -1,4 +1,4 @@
-//! Header blocks: names and values, compressed by one zlib stream for all frames of a direction.
+//! Header blocks: names and values, compressed by one zlib stream for all frames in one direction.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::Gone;
 /// The compression dictionary (section 2.6.10.1 of the SPDY/3 draft).
 const DICTIONARY: &[u8] = include_bytes!("../../../../data/spdy_headers.bin");
 
-/// Size of zlib's window.
+/// Size of zlib's window, in bytes.
 const WINDOW_BYTES: usize = 32 * 1024;
 
-/// Maximum size of the headers of a frame; headers of port-forward have about 60 bytes.
+/// Maximum size of the headers of a frame; headers of `port-forward` have about 60 bytes.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 
 /// The bit in zlib's second byte that indicates a dictionary; its checksum follows.
@@ -94,11 +94,11 @@ fn text(rest: &mut &[u8]) -> Result<String, Gone> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Returns a block without headers, as used in all answers: zlib stores it uncompressed.
+/// Returns a block without headers, which is used in all answers: zlib stores it uncompressed.
 pub(super) fn no_headers(is_first: bool) -> Vec<u8> {
     const ZLIB: &[u8] = &[0x78, 0x01];
-    /// A stored, non-final zlib block of four bytes: its length, the complement of the length, and the count 0. An
-    /// empty block follows, without which Go's reader waits for more.
+    /// A stored, non-final zlib block of four bytes: its length, the complement of the length, and the number 0. An
+    /// empty block follows, without which Go's reader would wait for more data.
     const STORED: &[u8] = &[0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
     let start = if is_first { ZLIB } else { &[] };
     [start, STORED].concat()

@@ -1,4 +1,4 @@
-//! Frames as `moby/spdystream` writes them, and the server's responses.
+//! Tests with frames written by `moby/spdystream`, and the server's responses.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn frames() -> [&'static str; 3] {
     frames.try_into().expect("the text has three frames")
 }
 
-/// The replies to them: stored blocks without headers.
+/// The replies to these frames: stored blocks without headers.
 const REPLIES: &str = "8003000200000014000000017801000400fbff00000000000000ffff\
                        800300020000001200000003000400fbff00000000000000ffff";
 
@@ -32,7 +32,7 @@ fn session(port: u16) -> Session {
     Session::new(Service::Ports([(port, handler)].into()))
 }
 
-/// All answers to frames that arrive in pieces of this size.
+/// Returns all answers to frames that arrive in pieces of this size.
 fn answers(session: &mut Session, frames: &[&str], size: usize) -> Result<Vec<u8>, Gone> {
     let all: Vec<u8> = frames.iter().flat_map(|it| bytes(it)).collect();
     let answers = all.chunks(size).map(|it| session.receive(it));
@@ -126,7 +126,7 @@ fn input_of_clients_is_bounded() {
     assert_eq!(taken, INPUT_BYTES_MAX / (1 << 20) - 1);
 }
 
-/// Frames with a few changed bytes end the connection or are answered.
+/// Frames with a few changed bytes either end the connection or are answered.
 #[test]
 fn no_frame_makes_the_server_panic() {
     let whole: Vec<u8> = frames().iter().flat_map(|it| bytes(it)).collect();

@@ -1,4 +1,4 @@
-//! The number of replicas that an autoscaler may set: within its bounds, stabilized, and limited by its policies.
+//! Limits the number of replicas that an autoscaler sets: by its bounds, its stabilization windows and its policies.
 
 use std::cmp::Ordering;
 
@@ -9,10 +9,10 @@ use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// Default of the stabilization window.
+/// Default stabilization window for scaling down, in seconds.
 const DOWN_WINDOW: i64 = 300;
 
-/// A condition: its status, reason and message.
+/// Status, reason and message of a condition.
 type Condition = (bool, &'static str, &'static str);
 
 const WITHIN: Condition = (
@@ -52,7 +52,7 @@ const UP_STABILIZED: Condition = (
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 );
 
-/// A number of replicas, and the conditions about it.
+/// A number of replicas, with the resulting conditions.
 pub(super) struct Limited {
     pub(super) desired: i64,
     pub(super) able: Condition,
@@ -60,7 +60,7 @@ pub(super) struct Limited {
 }
 
 impl Limited {
-    /// Limits a recommendation, which becomes part of the history.
+    /// Limits a recommendation, and adds it to the history.
     pub(super) fn of(
         autoscaler: &Object,
         history: &mut History,
@@ -90,7 +90,7 @@ impl Limited {
         };
         let (desired, limit) = if stable > current {
             let rate = match up {
-                // Default without rules: twice the current number, at least four.
+                // Default without rules: twice the current number, but at least four.
                 None => (2 * current).max(4),
                 Some(rules) => up_limit(rules, history, current, now).max(current),
             };
@@ -117,7 +117,7 @@ impl Limited {
     }
 }
 
-/// The highest number that rules of scaling up allow.
+/// Returns the highest number of replicas that the rules for scaling up allow.
 fn up_limit(rules: &Map, history: &History, current: i64, now: Timestamp) -> i64 {
     let limits = policies(rules).map(|(kind, value, seconds)| {
         let start = current - history.added(now, seconds);
@@ -129,7 +129,7 @@ fn up_limit(rules: &Map, history: &History, current: i64, now: Timestamp) -> i64
     select(rules, limits, current, true)
 }
 
-/// The lowest number that rules of scaling down allow.
+/// Returns the lowest number of replicas that the rules for scaling down allow.
 fn down_limit(rules: &Map, history: &History, current: i64, now: Timestamp) -> i64 {
     let limits = policies(rules).map(|(kind, value, seconds)| {
         let start = current + history.removed(now, seconds);
@@ -146,7 +146,7 @@ fn percent(number: i64, percent: i64) -> i64 {
     (number * percent + 99) / 100
 }
 
-/// Type, value and period of each policy.
+/// Returns type, value and period of each policy.
 fn policies(rules: &Map) -> impl Iterator<Item = (&str, i64, i64)> {
     Cursor::root(rules).maps("policies").map(|it| {
         let it = Cursor::root(it);

@@ -1,4 +1,4 @@
-//! One evaluation of an autoscaler: its target, the recommended number of replicas, and the conditions about both.
+//! Evaluates an autoscaler: finds its target, and determines the recommended number of replicas and the conditions.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ fn finish(look: Look<'_>, mut written: Map, plan: &mut Plan) {
     plan.status(Resource::HorizontalPodAutoscaler, look.autoscaler, written);
 }
 
-/// The workload that an autoscaler scales.
+/// Returns the workload that an autoscaler scales.
 fn target<'a>(autoscaler: &Object, sees: &Sees<'a>) -> Result<(Resource, &'a Arc<Object>), String> {
     let reference = Cursor::root(autoscaler);
     let (kind, name) = (
@@ -120,7 +120,7 @@ fn target<'a>(autoscaler: &Object, sees: &Sees<'a>) -> Result<(Resource, &'a Arc
         .ok_or_else(|| format!("{plural} \"{name}\" not found"))
 }
 
-/// Returns the number of replicas that the target should have, and the reason; `None` if it cannot be found.
+/// Returns the number of replicas that the target should have, and the reason; `None` if it cannot be determined.
 fn desired(
     look: &mut Look<'_>,
     target: &(Resource, &Arc<Object>),
@@ -151,7 +151,7 @@ fn desired(
     );
     let best: &Measured = match (best, failures.first()) {
         (Some(best), None) => best,
-        // A missing metric might have recommended more.
+        // The missing metric might have recommended a higher number.
         (Some(best), Some(_)) if best.replicas >= current => best,
         (_, Some(failure)) => {
             let message = format!("the HPA was unable to compute the replica count: {}", failure.message);

@@ -1,4 +1,4 @@
-//! Computes the numbers of replicas from the metrics of an autoscaler (`replica_calculator.go`).
+//! Computes the recommended numbers of replicas from the metrics of an autoscaler (`replica_calculator.go`).
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::workers::workloads::pods::{is_ready, phase, spec};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{Sees, selector_of, service_selector};
 
-/// Maximum deviation of the ratio from 1 without a change, in thousandths.
+/// Maximum deviation of the ratio from 1 that causes no change, in thousandths.
 const TOLERANCE: i64 = 100;
 
-/// The result of one metric.
+/// The recommendation of a metric.
 pub(super) struct Measured {
     pub(super) replicas: i64,
     /// The name of the metric in events and conditions.
     pub(super) name: String,
-    /// Its entry in `currentMetrics`.
+    /// Entry of the metric in `currentMetrics`.
     pub(super) status: Value,
 }
 
@@ -40,11 +40,11 @@ struct Pods<'a> {
 /// Usage of a resource by the Pods that report it.
 #[derive(Default)]
 struct Usage {
-    /// Thousandths of the usage and the request of each Pod that is ready.
+    /// Usage and request of each ready Pod, in thousandths.
     ready: Vec<(i64, i64)>,
-    /// The requests of Pods that run and are not ready.
+    /// Requests of Pods that are running but not ready.
     unready: Vec<i64>,
-    /// The requests of Pods without a value.
+    /// Requests of Pods without a value.
     missing: Vec<i64>,
 }
 
@@ -96,7 +96,7 @@ impl Pods<'_> {
         }
     }
 
-    /// A resource of Pods or of one container.
+    /// Measures a resource of Pods or of one of their containers.
     fn resource(&self, metric: &Map, field: &str, container: &str) -> Result<Measured, Failure> {
         let cursor = Cursor::root(metric);
         let name = cursor.text("name");
@@ -150,7 +150,7 @@ impl Pods<'_> {
         })
     }
 
-    /// A metric that scripts of Pods report.
+    /// Measures a metric that scripts of Pods report.
     fn pods(&self, metric: &Map) -> Result<Measured, Failure> {
         let cursor = Cursor::root(metric);
         let name = cursor.text("metric.name");
@@ -173,7 +173,7 @@ impl Pods<'_> {
         })
     }
 
-    /// A metric that the test sets.
+    /// Measures a metric that the test sets.
     fn total(&self, metric: &Map, field: &str, namespace: &str) -> Result<Measured, Failure> {
         let cursor = Cursor::root(metric);
         let name = cursor.text("metric.name");
@@ -214,7 +214,7 @@ impl Pods<'_> {
         })
     }
 
-    /// Returns `wanted`, unless the ratio is close to 1.
+    /// Returns `wanted`, unless the ratio is within the tolerance.
     fn by_ratio(&self, used: i64, target: i64, wanted: i64) -> i64 {
         match is_close(used, target) {
             true => self.current,
@@ -223,7 +223,7 @@ impl Pods<'_> {
     }
 
     /// Returns the number of replicas with which the usage of each Pod reaches the target for its request. Pods without
-    /// a value are counted so that they reduce the change.
+    /// a value are counted such that the change becomes smaller.
     fn replicas(&self, usage: &Usage, wanted: impl Fn(i64) -> i64) -> i64 {
         let mut used: i64 = usage.ready.iter().map(|(used, _)| used).sum();
         let mut target: i64 = usage.ready.iter().map(|(_, request)| wanted(*request)).sum();
@@ -237,8 +237,7 @@ impl Pods<'_> {
         for request in &usage.missing {
             count += 1;
             target += wanted(*request);
-            // A Pod without a value counts with its full request when Pods are removed, and with zero when they are
-            // added.
+            // A Pod without a value counts with its full request when scaling down, and with zero when scaling up.
             used += if is_up { 0 } else { wanted(*request) };
         }
         if counts_unready {
@@ -277,7 +276,7 @@ impl Pods<'_> {
         usage
     }
 
-    /// The first container without a request, and its Pod.
+    /// Returns the first container without a request, and its Pod.
     fn without_request(&self, name: &str, container: &str) -> Option<String> {
         self.all.iter().find_map(|pod| {
             let mut containers = Cursor::root(pod).maps("spec.containers");
@@ -290,7 +289,7 @@ impl Pods<'_> {
     }
 }
 
-/// The entry of a metric in `currentMetrics`.
+/// Returns the entry of a metric in `currentMetrics`.
 fn entry(field: &str, status: Value) -> Value {
     let kind = match field {
         "resource" => "Resource",
@@ -305,17 +304,17 @@ fn entry(field: &str, status: Value) -> Value {
     Value::Object(map)
 }
 
-/// The request of a container in thousandths.
+/// Returns the request of a container in thousandths.
 fn request(container: &Map, name: &str) -> i64 {
     milli(Cursor::root(container).text(&format!("resources.requests.{name}")))
 }
 
-/// A quantity in thousandths; 0 if it is absent.
+/// Parses a quantity as thousandths; 0 if it is absent.
 fn milli(text: &str) -> i64 {
     Quantity::parse(text).map_or(0, |it| it.milli_value())
 }
 
-/// A quantity of thousandths.
+/// Formats thousandths as a quantity.
 fn quantity(milli: i64) -> String {
     match milli % 1000 {
         0 => (milli / 1000).to_string(),
@@ -323,7 +322,7 @@ fn quantity(milli: i64) -> String {
     }
 }
 
-/// A quotient, rounded up.
+/// Divides and rounds up.
 fn up(one: i64, other: i64) -> i64 {
     (one + other - 1) / other
 }

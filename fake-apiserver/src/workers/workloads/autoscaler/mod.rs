@@ -1,5 +1,5 @@
 //! HorizontalPodAutoscalers: scale workloads by the usage that scripts of Pods report and by metrics that a test sets.
-//! Every 15 s, as `HorizontalController` of kube-controller-manager.
+//! They are evaluated every 15 s, as in `HorizontalController` of kube-controller-manager.
 
 mod look;
 mod measure;

@@ -1,4 +1,4 @@
-//! The revisions of a Deployment: a ReplicaSet for each, their numbers, and the number of old ones to keep.
+//! The revisions of a Deployment: the ReplicaSet of each revision, their numbers, and the history limit.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const OWN: [&str; 6] = [
     "deprecated.deployment.rollback.to",
 ];
 
-/// Maximum length of the history of revisions in a ReplicaSet, in characters.
+/// Maximum length of the annotation with the revision history of a ReplicaSet, in characters.
 const HISTORY_CHARS: usize = 2000;
 
 /// Returns `true` if two templates are equal except for the hash label.
@@ -36,7 +36,7 @@ pub(super) fn same_template(one: &Map, other: &Map) -> bool {
     Cursor::root(one).same(&Cursor::root(other), "spec") && labels(one) == labels(other) && rest(one) == rest(other)
 }
 
-/// The revision number of a ReplicaSet.
+/// Returns the revision number of a ReplicaSet.
 pub(super) fn revision(set: &Object) -> i64 {
     annotation(set, REVISION).and_then(|it| it.parse().ok()).unwrap_or(0)
 }
@@ -74,7 +74,7 @@ impl<'a> Rollout<'a> {
         self.number_deployment(revision(new), self.conditions_found(new), plan)
     }
 
-    /// Writes the number of the current revision and its conditions; returns `true` if they have changed.
+    /// Writes the current revision number and the conditions of the Deployment. Returns `true` if they have changed.
     fn number_deployment(&self, number: i64, conditions: Option<Vec<Value>>, plan: &mut Plan) -> bool {
         let number = number.to_string();
         let is_numbered = annotation(self.deployment, REVISION) == Some(&number);
@@ -92,7 +92,7 @@ impl<'a> Rollout<'a> {
         !is_numbered || has_conditions
     }
 
-    /// The annotations of the new ReplicaSet: the Deployment's, and its own revision.
+    /// Returns the annotations of the new ReplicaSet: the annotations of the Deployment, and the revision number.
     fn set_annotations(&self, mut next: Map, wanted: i64) -> Map {
         for (key, value) in annotations(self.deployment) {
             if !OWN.contains(&key.as_str()) {
@@ -108,7 +108,7 @@ impl<'a> Rollout<'a> {
         if number < wanted {
             next.insert(REVISION.into(), wanted.to_string().into());
             if number > 0 {
-                // A ReplicaSet that becomes current again records its earlier revisions.
+                // A ReplicaSet that becomes current again keeps its earlier revision numbers in an annotation.
                 let history = next.get(REVISION_HISTORY).and_then(Value::as_str).unwrap_or_default();
                 let mut parts: Vec<&str> = history.split(',').filter(|it| !it.is_empty()).collect();
                 parts.push(&old);
@@ -134,7 +134,7 @@ impl<'a> Rollout<'a> {
             .find(Resource::ReplicaSet, deployment.namespace(), &name)
             .is_some()
         {
-            // A ReplicaSet with another template has this hash: the next attempt uses another one.
+            // A ReplicaSet with another template has the same hash. The next attempt uses another hash.
             let mut next = status(deployment).clone();
             next.insert("collisionCount".into(), (collisions.unwrap_or(0) + 1).into());
             return plan.status(Resource::Deployment, deployment, next);
@@ -171,7 +171,7 @@ impl<'a> Rollout<'a> {
         self.number_deployment(wanted, self.conditions_created(&name), plan);
     }
 
-    /// Deletes the oldest ReplicaSets that are scaled down, beyond the history limit.
+    /// Deletes the oldest ReplicaSets without replicas beyond the history limit.
     pub(super) fn clean_up(&self, plan: &mut Plan) {
         let Some(limit) = Cursor::root(self.deployment).integer("spec.revisionHistoryLimit") else {
             return;
@@ -195,7 +195,7 @@ fn with_hash(labels: &Map, hash: &str) -> Map {
     labels
 }
 
-/// A merge patch from one map of strings to another.
+/// Returns the merge patch from one map of strings to another.
 fn difference(from: &Map, to: &Map) -> Value {
     let gone = from
         .keys()

@@ -16,7 +16,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::workers::WorkerRow;
 
-/// The label that distinguishes the Pods of one template from the Pods of another.
+/// The label that distinguishes the Pods of different templates.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
@@ -39,7 +39,7 @@ const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
 struct Rollout<'a> {
     deployment: &'a Object,
     sets: Vec<&'a Arc<Object>>,
-    /// The ReplicaSet of the current template.
+    /// The ReplicaSet of the current template, if it exists.
     new: Option<&'a Arc<Object>>,
     sees: &'a Sees<'a>,
 }
@@ -94,12 +94,12 @@ pub(crate) fn sync(deployment: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// `spec.replicas` of a Deployment or a ReplicaSet.
+/// Returns `spec.replicas` of a Deployment or a ReplicaSet.
 fn replicas(object: &Object) -> i64 {
     Cursor::root(object).integer("spec.replicas").unwrap_or(1)
 }
 
-/// A count in the status of a ReplicaSet.
+/// Returns a count in the status of a ReplicaSet.
 fn counted(set: &Object, field: &str) -> i64 {
     Cursor::root(pods::status(set)).integer(field).unwrap_or(0)
 }
@@ -138,7 +138,7 @@ impl<'a> Rollout<'a> {
         Cursor::root(self.deployment).map_or_empty("spec.strategy.rollingUpdate")
     }
 
-    /// Scales a ReplicaSet, with an Event.
+    /// Scales a ReplicaSet, and writes an Event.
     fn scale_set(&self, set: &Object, wanted: i64, plan: &mut Plan) -> bool {
         let had = replicas(set);
         let (desired, most) = (replicas(self.deployment), replicas(self.deployment) + self.max_surge());
@@ -166,7 +166,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// The annotations of an object, for a patch.
+/// Returns the annotations of an object, for a patch.
 fn annotations(object: &Object) -> Map {
     let annotations = object.metadata().and_then(|meta| meta.get("annotations"));
     annotations.and_then(Value::as_object).cloned().unwrap_or_default()

@@ -11,15 +11,15 @@ use crate::workers::workloads::pods::{generation, plus, status, time};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{conditions, drop_condition, find_condition, new_condition, put_condition};
 
-/// A deadline of at least this many seconds counts as unlimited.
+/// Deadlines of at least this many seconds count as unlimited.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
-/// The reason of a completed rollout.
+/// The reason for a completed rollout.
 const DONE: &str = "NewReplicaSetAvailable";
-/// The reason of a rollout that takes too long.
+/// The reason for a rollout that takes too long.
 const TOO_LATE: &str = "ProgressDeadlineExceeded";
 
-/// Sums over the ReplicaSets of a Deployment.
+/// Totals over the ReplicaSets of a Deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     replicas: i64,
@@ -85,21 +85,21 @@ impl Rollout<'_> {
         condition
     }
 
-    /// The conditions, with one of them replaced.
+    /// Returns the conditions after replacing one of them.
     fn with(&self, condition: Map) -> Vec<Value> {
         let mut list = conditions(status(self.deployment));
         put_condition(&mut list, condition);
         list
     }
 
-    /// The conditions after the new ReplicaSet was created.
+    /// Returns the conditions after the new ReplicaSet was created.
     pub(super) fn conditions_created(&self, set: &str) -> Option<Vec<Value>> {
         self.deadline()?;
         let message = format!("Created new replica set \"{set}\"");
         Some(self.with(self.condition("Progressing", "True", "NewReplicaSetCreated", &message)))
     }
 
-    /// The conditions after an existing ReplicaSet of the template was found.
+    /// Returns the conditions after an existing ReplicaSet of the template was found.
     pub(super) fn conditions_found(&self, set: &Object) -> Option<Vec<Value>> {
         if self.deadline().is_none() || self.progressing().is_some() {
             return None;
@@ -127,7 +127,7 @@ impl Rollout<'_> {
         true
     }
 
-    /// The counts and the condition Available.
+    /// Returns the counts and the condition Available.
     fn base_status(&self, counts: &Counts) -> (Map, Vec<Value>) {
         let deployment = self.deployment;
         let mut next = status(deployment).clone();
@@ -214,7 +214,7 @@ impl Rollout<'_> {
                     Cursor::root(current).text("lastTransitionTime").into(),
                 );
             }
-            // Each progress updates the time from which the deadline counts.
+            // Each progress resets the time from which the deadline is counted.
             drop_condition(list, "Progressing");
             put_condition(list, condition);
         } else if self.is_late(deadline) {

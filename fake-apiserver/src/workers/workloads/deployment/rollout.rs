@@ -1,4 +1,4 @@
-//! Rollout of a Deployment from its old ReplicaSets to the new one, and scaling.
+//! Rolls out a Deployment from its old ReplicaSets to the new one, and scales it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::workers::workloads::pods::{annotation, is_finished};
 use crate::workers::workloads::resource::Resource;
 
 impl<'a> Rollout<'a> {
-    /// Adds Pods to the new ReplicaSet within `maxSurge`, and removes old ones within `maxUnavailable`.
+    /// Adds new Pods within `maxSurge`, and removes old Pods within `maxUnavailable`.
     pub(super) fn roll(&self, plan: &mut Plan) {
         if self.keep_history(true, plan) {
             return;
@@ -62,7 +62,7 @@ impl<'a> Rollout<'a> {
         pods.into_iter().any(|pod| !is_finished(pod))
     }
 
-    /// Returns the number of replicas for the new ReplicaSet, which has `has` now.
+    /// Returns the next number of replicas of the new ReplicaSet; `has` is the current number.
     pub(super) fn size_of_new(&self, has: i64) -> i64 {
         let wanted = replicas(self.deployment);
         if !self.is_rolling() {
@@ -127,7 +127,7 @@ impl<'a> Rollout<'a> {
         noted.any(|it| it != wanted)
     }
 
-    /// Scales without rolling out: the only active ReplicaSet, or all of them in proportion.
+    /// Scales without a rollout: the only active ReplicaSet, or all of them in proportion.
     pub(super) fn scale(&self, plan: &mut Plan) {
         let wanted = replicas(self.deployment);
         let active: Vec<_> = self.sets.iter().copied().filter(|it| replicas(it) > 0).collect();
@@ -154,14 +154,14 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Distributes an increase or decrease over the ReplicaSets in proportion to their size; the largest one gets the
-    /// rounding error.
+    /// Distributes an increase or decrease over the ReplicaSets in proportion to their size; the rounding error is
+    /// added to the largest one.
     fn scale_in_proportion(&self, mut active: Vec<&'a Arc<Object>>, plan: &mut Plan) {
         let wanted = replicas(self.deployment);
         let present: i64 = active.iter().map(|it| replicas(it)).sum();
         let most = if wanted > 0 { wanted + self.max_surge() } else { 0 };
         let to_add = most - present;
-        // Among ReplicaSets of equal size, scaling up favours newer ones, scaling down older ones.
+        // Among ReplicaSets of equal size, newer ones are scaled up first, and older ones are scaled down first.
         if to_add > 0 {
             active.reverse();
         }
@@ -210,12 +210,13 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// A quotient of non-negative numbers, rounded like Go's `math.Round`.
+/// Divides non-negative numbers, and rounds like Go's `math.Round`.
 fn round_half_away(number: i64, by: i64) -> i64 {
     (2 * number + by) / (2 * by)
 }
 
-/// Adds the Deployment of a removed Pod: with the strategy Recreate, it waits for the last Pod of its old ReplicaSets.
+/// Enqueues the Deployment of a removed Pod: with the strategy Recreate, it waits until all Pods of its old ReplicaSets
+/// are gone.
 pub(super) fn waiting_for_last_pod(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource != Resource::Pod || change.new.is_some() {
         return;

@@ -12,7 +12,7 @@ use crate::workers::workloads::pods::{status, time};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::find_condition;
 
-/// The end of a Job.
+/// The end of a Job, as success or failure.
 pub(super) struct Ending {
     is_success: bool,
     reason: String,
@@ -36,7 +36,7 @@ pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
 }
 
 impl Run<'_> {
-    /// Returns the ending if the Job ends now, or was about to end since the last sync.
+    /// Returns the ending if the Job ends in this sync, or has been about to end since an earlier sync.
     pub(super) fn ending(&self, next: &Map, counted: &Counted<'_>) -> Option<Ending> {
         for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
             if let Some(known) = find_condition(next, kind).filter(|it| Cursor::root(it).text("status") == "True") {
@@ -85,7 +85,7 @@ impl Run<'_> {
         None
     }
 
-    /// Returns `true` if the containers restarted in their Pods have failed too often in total.
+    /// Returns `true` if the total number of container restarts within the Pods exceeds the limit.
     fn restarts_too_often(&self, limit: i64) -> bool {
         let pod_spec = Cursor::root(self.spec()).map_or_empty("template.spec");
         if Cursor::root(pod_spec).text("restartPolicy") != "OnFailure" {
@@ -124,7 +124,7 @@ impl Run<'_> {
         None
     }
 
-    /// The first matching rule of the success policy.
+    /// Returns the first matching rule of the success policy.
     fn matched_rule(&self, counted: &Counted<'_>) -> Option<usize> {
         let policy = Cursor::root(self.spec()).map_or_empty("successPolicy");
         let mut rules = Cursor::root(policy).maps("rules");
@@ -144,7 +144,7 @@ impl Run<'_> {
         found.filter(|_| !Cursor::root(policy).is_empty("rules"))
     }
 
-    /// Records that the Job is about to end, and that it has ended once all Pods are gone.
+    /// Records that the Job is about to end and, if `is_over`, that it has ended.
     pub(super) fn put_ending(&self, next: &mut Map, ending: &Ending, is_over: bool, plan: &mut Plan) {
         let Ending {
             is_success,

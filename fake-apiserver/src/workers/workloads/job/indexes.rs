@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> BTreeSet<i64> {
     set
 }
 
-/// Formats a set; runs of three or more indexes get a hyphen (Go's `orderedIntervals.String`).
+/// Formats a set; runs of three or more indexes are written with a hyphen (Go's `orderedIntervals.String`).
 pub(super) fn print(set: &BTreeSet<i64>) -> String {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for index in set {
@@ -40,7 +40,7 @@ pub(super) fn print(set: &BTreeSet<i64>) -> String {
     texts.join(",")
 }
 
-/// Returns the number of failed Pods of the same index before this one.
+/// Returns the number of earlier failed Pods with the same index.
 pub(super) fn failures(pod: &Object) -> i64 {
     annotation(pod, super::INDEX_FAILURES)
         .and_then(|it| it.parse().ok())

@@ -1,4 +1,4 @@
-//! Jobs: run Pods until enough have succeeded or too many have failed.
+//! Jobs: runs Pods until enough have succeeded or too many have failed.
 
 mod end;
 mod indexes;
@@ -37,21 +37,21 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 
 /// The finalizer that keeps a Pod until it has been counted.
 const TRACKED: &str = "batch.kubernetes.io/job-tracking";
-/// The `managedBy` of Jobs that belong to this controller, like Jobs without it.
+/// The value of `managedBy` for Jobs of this controller; Jobs without `managedBy` also belong to it.
 const CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
-/// The annotation and label with a Pod's index.
+/// The annotation and label with the index of a Pod.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// Annotation with the number of failed Pods of an index before this one.
+/// The annotation with the number of earlier failed Pods with the same index.
 const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 
-/// A Job with its Pods.
+/// A Job and its Pods during a sync.
 struct Run<'a> {
     job: &'a Object,
     sees: &'a Sees<'a>,
     pods: Vec<&'a Arc<Object>>,
 }
 
-/// Plans the work for a Job. A Job of another controller is only deleted some time after it finished.
+/// Plans the work for a Job. If another controller manages the Job, it is only deleted after its TTL has expired.
 pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let finished = end::finished_at(job);
@@ -79,7 +79,7 @@ pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Returns `true` if another controller runs a Job (Go's `managedByExternalController`).
+/// Returns `true` if another controller manages the Job (Go's `managedByExternalController`).
 fn is_foreign(job: &Object) -> bool {
     let manager = Cursor::root(job).text("spec.managedBy");
     !manager.is_empty() && manager != CONTROLLER_NAME
@@ -105,7 +105,7 @@ fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
     });
 }
 
-/// Removes the finalizer from the Pods of a Job, which are not counted any more.
+/// Removes the finalizer from the Pods of a Job, which no longer need to be counted.
 fn release(job: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     for pod in sees.cluster.owned_by(Resource::Pod, job.uid()) {
         if track::is_tracked(pod) {
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
         Cursor::root(self.spec()).integer("completions")
     }
 
-    /// The active Pods.
+    /// Returns the active Pods.
     fn active(&self) -> Vec<&'a Arc<Object>> {
         self.pods.iter().copied().filter(|it| pods::is_active(it)).collect()
     }
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
             .count()
     }
 
-    /// Returns `true` if a Pod counts as failed. A Pod that was deleted before it ended counts once it cannot be
+    /// Returns `true` if a Pod counts as failed. A Pod that is deleted before it has ended counts once it cannot be
     /// restarted.
     fn has_failed(&self, pod: &Object) -> bool {
         if phase(pod) == "Failed" {

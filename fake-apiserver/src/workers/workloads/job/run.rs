@@ -1,4 +1,4 @@
-//! Parallelism of a Job, and the Pods to start next.
+//! Maintains the parallelism of a Job, and chooses the Pods to start next.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl<'a> Run<'a> {
             }
             return;
         }
-        // If only failed Pods are replaced, terminating Pods still count.
+        // If only failed Pods are replaced, terminating Pods still count as active.
         let waits_for_end = Cursor::root(self.spec()).text("podReplacementPolicy") == "Failed";
         let stopping = if waits_for_end {
             i64::try_from(self.terminating()).unwrap_or(0)
@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the end of the delay after the last failures. Failures since the last success count.
+    /// Returns the end of the back-off after the last failures. Only failures since the last success count.
     fn back_off_ends(&self, counted: &Counted<'_>) -> Option<Timestamp> {
         if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() || counted.failed == 0 {
             return None;
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         failures.into_iter().max().map(|at| plus(at, wait))
     }
 
-    /// The indexes without a running Pod, the lowest first.
+    /// Returns the indexes without a running Pod, the lowest first.
     fn free_indexes(&self, counted: &Counted<'_>, waits_for_end: bool) -> impl Iterator<Item = i64> {
         let busy = |pod: &&&Arc<Object>| {
             super::pods::is_active(pod) || (waits_for_end && pod.is_terminating() && !super::pods::is_finished(pod))
@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
         plan.create_and_tell(Resource::Pod, pod, Some(told));
     }
 
-    /// Passes its index to a Pod: as annotation, label, environment variable and host name.
+    /// Sets the index of a Pod: as annotation, label, environment variable and host name.
     fn put_index(&self, pod: &mut Value, index: i64) {
         let job = self.job.name();
         pod["metadata"]["annotations"][INDEX] = index.to_string().into();

@@ -12,7 +12,7 @@ use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{annotation, is_finished, phase, status};
 use crate::workers::workloads::resource::Resource;
 
-/// Maximum number of Pods that are recorded in one write of the status; the next write records more.
+/// Maximum number of Pods that are recorded in one write of the status; the next write records further ones.
 const NOTED_MAX: usize = 500;
 
 /// Results of the Pods of a Job so far.
@@ -20,11 +20,11 @@ const NOTED_MAX: usize = 500;
 pub(super) struct Counted<'a> {
     pub(super) succeeded: i64,
     pub(super) failed: i64,
-    /// The recorded Pods. Their finalizer may be removed.
+    /// Pods that have been recorded, so that their finalizer may be removed.
     pub(super) pending: Vec<&'a Arc<Object>>,
     pub(super) completed: BTreeSet<i64>,
     pub(super) failed_indexes: BTreeSet<i64>,
-    /// Reason why a rule of the failure policy ends the Job.
+    /// Reason why a rule of the failure policy fails the Job.
     pub(super) failed_by_rule: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
         let uncounted = Cursor::root(next).map_or_empty("uncountedTerminatedPods").clone();
         let noted = |field: &str| -> Vec<String> { Cursor::root(&uncounted).texts(field).map(str::to_owned).collect() };
         let (mut good, mut bad) = (noted("succeeded"), noted("failed"));
-        // Pods without a finalizer are counted permanently.
+        // Pods without a finalizer are added to the counts permanently.
         for (list, count) in [(&mut good, &mut it.succeeded), (&mut bad, &mut it.failed)] {
             let before = list.len();
             list.retain(|uid| held.contains(uid.as_str()));
@@ -206,7 +206,7 @@ fn applies(rule: &Map, pod: &Object) -> Option<String> {
     None
 }
 
-/// The index of a Pod.
+/// Returns the index of a Pod.
 pub(super) fn index_of(pod: &Object) -> Option<i64> {
     annotation(pod, INDEX)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! One sync of a Job: counts ended Pods, then finishes or continues the Job.
+//! Syncs a Job: counts ended Pods, then finishes or continues the Job.
 
 use jiff::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{conditions, find_condition, new_condition};
 
 impl Run<'_> {
-    /// One sync: counts ended Pods, then finishes or continues the Job.
+    /// Syncs the Job: counts ended Pods, then finishes or continues it.
     pub(super) fn work(&self, plan: &mut Plan) {
         let mut next = status(self.job).clone();
         self.start_or_suspend(&mut next, plan);
@@ -26,7 +26,7 @@ impl Run<'_> {
                     self.delete_pod(pod, plan);
                 }
                 if ending.is_success() {
-                    // Pods that are superfluous after a success do not count as failures.
+                    // Remaining Pods do not count as failures after a success.
                     counted.pending.extend(active.iter().filter(|it| track::is_tracked(it)));
                 }
                 active_left = 0;
@@ -49,7 +49,7 @@ impl Run<'_> {
                 plan,
             );
         }
-        // The status is written first, so that it is not lost if a later write fails.
+        // The status is written first, so that it is saved even if a later write fails.
         let mut writes = std::mem::take(&mut plan.writes);
         plan.status(Resource::Job, self.job, next);
         plan.writes.append(&mut writes);

@@ -1,5 +1,5 @@
-//! Admission of Pods by the kubelet of their Node. It refuses Pods that do not fit, such as
-//! Pods that were bound without the scheduler.
+//! Admission of Pods by the kubelet of their Node. It refuses Pods that do not fit, such as Pods that were bound
+//! without the scheduler.
 
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -14,7 +14,7 @@ use crate::workers::workloads::sees::Sees;
 /// Reason and message of a refused Pod.
 pub(super) type Rejection = (String, String);
 
-/// Returns the reason why the kubelet of a Pod's Node does not run it. Pods that it has admitted stay admitted.
+/// Returns the reason why the kubelet of a Pod's Node refuses it. Pods that it has admitted stay admitted.
 pub(super) fn rejection(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<Rejection> {
     if is_admitted(pod) || is_finished(pod) || pod.is_terminating() {
         return None;
@@ -38,9 +38,9 @@ fn is_admitted(pod: &Object) -> bool {
     Cursor::root(status(pod)).is_set("startTime")
 }
 
-/// Returns the first resource that the Node has too little of, next to the Pods that it has admitted.
+/// Returns the first resource that the Node has too little of, in addition to the admitted Pods.
 fn lack(pod: &Object, node: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<Rejection> {
-    // Counts the Pod itself and the Pods to be admitted, so that most Pods are not examined.
+    // Also counts this Pod and Pods that were not admitted yet. If all of them fit, the Pods need not be examined.
     let room = allocatable(node);
     let most = load?;
     let is_full = room.get("pods").is_some_and(|it| Quantity::from_int(count(most)) > *it);

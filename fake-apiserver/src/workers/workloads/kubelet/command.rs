@@ -1,24 +1,24 @@
-//! Commands with a predictable course: `true`, `false`, `echo`, `sleep N`, `exit N`, and shell scripts that consist of
+//! Commands with a predictable result: `true`, `false`, `echo`, `sleep N`, `exit N`, and shell scripts that consist of
 //! these.
 
 use crate::api::json::Map;
 
 use std::time::Duration;
 
-/// Runtime of a command that would end immediately, so that its running state is observable.
+/// Runtime of commands that would end immediately, so that their running state is observable.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Characters with a special meaning in an unquoted word of a shell.
 const SYNTAX: [char; 13] = ['|', '>', '<', '(', ')', '{', '}', '*', '?', '#', '!', '[', '~'];
 
-/// The course of a container, if its command determines it.
+/// The duration, exit code and output of a container with a predictable command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KnownRun {
     pub(super) time: Duration,
     pub(super) exit_code: i32,
     /// The complete output.
     pub(super) output: String,
-    /// Length of the output before the first `sleep`.
+    /// Length of the output before the first `sleep`, in bytes.
     pub(super) at_once: usize,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn known_run(container: &Map) -> Option<KnownRun> {
     let mut words = words("command");
     let image = container.get("image").and_then(|it| it.as_str()).unwrap_or_default();
     if words.is_empty() && !runs_arguments(image) {
-        // The image's own command is unknown.
+        // The command of the image is unknown.
         return None;
     }
     let args = container.get("args").and_then(|it| it.as_array());
@@ -45,13 +45,13 @@ pub(super) fn known_run(container: &Map) -> Option<KnownRun> {
     }
     run.time = run.time.max(AT_ONCE);
     if words.iter().any(|it| it.contains("$(")) {
-        // The kubelet replaces the names of variables, whose values are unknown here.
+        // The kubelet expands variables, but their values are unknown here.
         (run.output, run.at_once) = (String::new(), 0);
     }
     Some(run)
 }
 
-/// Returns `true` if the arguments of a container of an image are its command, because the image lacks an entry point.
+/// Returns `true` if the arguments of a container are its command, because its image lacks an entry point.
 fn runs_arguments(image: &str) -> bool {
     let image = image.split('@').next().unwrap_or_default();
     let image = name(image).split(':').next().unwrap_or_default();
@@ -62,13 +62,13 @@ fn is_shell(program: &str) -> bool {
     matches!(name(program), "sh" | "bash" | "ash" | "dash")
 }
 
-/// The name of a program without its directory.
+/// Returns the name of a program without its directory.
 fn name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
 impl KnownRun {
-    /// Runs one command, and returns its exit code.
+    /// Simulates a command, and returns its exit code.
     fn follow(&mut self, words: &[&str]) -> Option<i32> {
         let (program, arguments) = words.split_first()?;
         match (name(program), arguments) {
@@ -94,7 +94,7 @@ impl KnownRun {
         }
     }
 
-    /// Runs a shell's script, if each of its commands is predictable, and returns its exit code.
+    /// Simulates a shell script if each of its commands is predictable, and returns its exit code.
     fn follow_script(&mut self, script: &str, mut stops_at_failure: bool) -> Option<i32> {
         let (mut code, mut skips) = (0, false);
         for command in commands(script)? {
@@ -135,7 +135,7 @@ fn sleep(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * unit).ok()
 }
 
-/// A command of a shell's script.
+/// A command of a shell script.
 #[derive(Default)]
 struct Command {
     words: Vec<String>,
@@ -143,8 +143,7 @@ struct Command {
     ends_with_and: bool,
 }
 
-/// Splits a script at `;`, `&&` and newlines. Returns `None` if it contains any syntax that could give a command
-/// another meaning.
+/// Splits a script at `;`, `&&` and newlines. Returns `None` if it contains other syntax.
 fn commands(script: &str) -> Option<Vec<Command>> {
     let (mut all, mut command) = (Vec::new(), Command::default());
     let mut word: Option<String> = None;

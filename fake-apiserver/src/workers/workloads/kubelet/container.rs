@@ -1,4 +1,4 @@
-//! The life cycle of a container: waiting, running, terminated, and restarts.
+//! The life cycle of a container: waiting, running, terminated and restarted.
 
 use std::time::Duration;
 
@@ -26,31 +26,31 @@ pub(super) const KILLED: i32 = 137;
 
 /// Maximum number of lines of output in a termination message.
 const MESSAGE_LINES_MAX: usize = 80;
-/// Maximum size of output in a termination message.
+/// Maximum size of output in a termination message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 2048;
 
-/// A container of a Pod, and the list of the spec that contains it.
+/// A container of a Pod, and the list in the spec that contains it.
 #[derive(Clone, Copy)]
 pub(super) struct Container<'a> {
     pub(super) list: &'static str,
     pub(super) spec: &'a Map,
-    /// Waiting reason before it may start.
+    /// Reason in the waiting state, before the container may start.
     pub(super) waits_for: &'static str,
-    /// Runtime and exit code of the container.
+    /// Runtime of the container; `None` if it runs forever.
     pub(super) runs_for: Option<Duration>,
     pub(super) exit_code: i32,
 }
 
-/// Stage of a container.
+/// Stage in the life of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Waiting,
     Running,
-    /// Ended with this code, without a further restart.
+    /// The container has ended with this code and is not restarted.
     Ended(i64),
 }
 
-/// Returns the stage of a container from its status; a container that will be restarted is waiting.
+/// Returns the stage of a container according to its status; a container that will be restarted is waiting.
 pub(super) fn stage(status: &Map) -> Stage {
     let state = Cursor::root(status).map_or_empty("state");
     match (
@@ -64,7 +64,7 @@ pub(super) fn stage(status: &Map) -> Stage {
 }
 
 impl Look<'_> {
-    /// Returns `true` if a container that ended with `code` is restarted.
+    /// Returns `true` if a container that has ended with `code` is restarted.
     fn restarts(&self, container: &Container<'_>, code: i64) -> bool {
         if container.list == "ephemeralContainers" {
             return false;
@@ -82,7 +82,7 @@ impl Look<'_> {
         }
     }
 
-    /// Returns the runtime of a container of the Pod (`None` for unlimited) and its exit code.
+    /// Returns the runtime of a container of the Pod (`None` if it is unlimited) and its exit code.
     pub(super) fn end_of(&self, container: &Map) -> (Option<Duration>, i32) {
         let code = self.script.exit_code_of(Cursor::root(container).text("name"));
         let code = code.or(self.script.exit_code);
@@ -115,7 +115,7 @@ impl Look<'_> {
         controller_of(self.pod).is_some_and(|(kind, ..)| kind == "Job")
     }
 
-    /// The status of a container that has not been started.
+    /// Returns the status of a container that has not been started.
     pub(super) fn fresh(&self, container: &Container<'_>) -> Map {
         to_map(json!({
             "name": Cursor::root(container.spec).text("name"), "image": Cursor::root(container.spec).text("image"), "imageID": "",
@@ -161,7 +161,7 @@ impl Look<'_> {
         }
     }
 
-    /// A container with an invalid configuration. It starts once the configuration is valid.
+    /// Returns the status of a container with an invalid configuration. It starts once the configuration is valid.
     fn fail_config(&mut self, container: &Container<'_>, name: &str, old: &Map, why: &str) -> Map {
         if Cursor::root(old).text("state.waiting.message") != why {
             self.note(container.list, name, "Failed", format!("Error: {why}"), true);
@@ -334,7 +334,7 @@ impl Look<'_> {
         self.end(container, name, old)
     }
 
-    /// The status of a container that ends now.
+    /// Returns the status of a container that ends now.
     fn end(&mut self, container: &Container<'_>, name: &str, old: &Map) -> Map {
         let mut next = old.clone();
         let started = Cursor::root(old).text("state.running.startedAt");
@@ -360,7 +360,7 @@ impl Look<'_> {
         next
     }
 
-    /// Returns the end of the output of a failed container, if this is its termination message.
+    /// Returns the end of the output of a failed container, if it becomes the termination message.
     fn last_words(&self, container: &Container<'_>) -> Option<String> {
         let policy = Cursor::root(container.spec).text("terminationMessagePolicy");
         if container.exit_code == 0 || policy != "FallbackToLogsOnError" {
@@ -404,13 +404,13 @@ impl Look<'_> {
     }
 }
 
-/// Returns `true` if a container ends with the standard input of its first client, as one of `kubectl run -i` does.
+/// Returns `true` if a container ends together with the standard input of its first client, as with `kubectl run -i`.
 fn reads_once(container: &Map) -> bool {
     let container = Cursor::root(container);
     container.flag("stdin") == Some(true) && container.flag("stdinOnce") == Some(true)
 }
 
-/// Returns the delay before the restart of a container that has ended; zero the first time.
+/// Returns the delay before an ended container is restarted; zero for the first restart.
 fn back_off(status: &Map) -> Duration {
     let restarts = u32::try_from(Cursor::root(status).integer("restartCount").unwrap_or(0)).unwrap_or(0);
     match restarts.checked_sub(1) {
@@ -430,7 +430,7 @@ fn go_duration(time: Duration) -> String {
     }
 }
 
-/// The state of a terminated container.
+/// Returns the state of a terminated container.
 pub(super) fn ended(code: i32, started: &str, finished: &str, id: &str) -> Value {
     let reason = if code == 0 { "Completed" } else { "Error" };
     let started = if started.is_empty() { finished } else { started };

@@ -1,4 +1,4 @@
-//! A script as data: the body of requests to the control API.
+//! Scripts of Pods as data: the body of requests to the control API.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use super::script::{PodScript, PodSelector};
 use crate::api::streams::ExecOutput;
 use crate::registry::types::quantity::Quantity;
 
-/// Setter of a script's flag.
+/// A setter for a flag of a script.
 type Flag = fn(PodScript) -> PodScript;
 
 /// A script for selected Pods, as data.
@@ -28,7 +28,7 @@ type Flag = fn(PodScript) -> PodScript;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptOrder {
-    /// The selected Pods; all of them by default.
+    /// The selected Pods; all Pods by default.
     #[serde(default)]
     pods: Pods,
     /// The script.
@@ -67,7 +67,7 @@ struct Script {
     ports: Vec<Port>,
 }
 
-/// A time in which a probe fails, after the start of the container.
+/// A period in which a probe fails, relative to the start of the container.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct FailingProbe {
@@ -77,11 +77,11 @@ struct FailingProbe {
     until_ms: Option<u64>,
 }
 
-/// The output of a command.
+/// The output of a command in `exec`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Exec {
-    /// The complete command line; any command if it is omitted.
+    /// The complete command line; if it is omitted, every command matches.
     command: Option<Vec<String>>,
     #[serde(default)]
     stdout: String,
@@ -89,7 +89,8 @@ struct Exec {
     stderr: String,
     #[serde(default)]
     exit_code: i32,
-    /// Copies its standard input to standard output as it arrives, like `cat`, and writes `stdout` at the end.
+    /// Set for a command that copies standard input to standard output as it arrives, like `cat`, and writes `stdout`
+    /// at the end.
     #[serde(default)]
     echoes_stdin: bool,
 }
@@ -129,7 +130,7 @@ impl ScriptOrder {
     ///
     /// # Errors
     ///
-    /// If a value is invalid, such as a selector; the error describes it.
+    /// Fails if a value is invalid, such as a selector; the error describes it.
     pub fn read(self) -> Result<(PodSelector, PodScript), String> {
         let Pods {
             labels,
@@ -212,7 +213,7 @@ impl Script {
     }
 }
 
-/// Answers commands by the first matching rule; other commands are not found.
+/// Answers commands with the first matching rule; other commands are not found.
 fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
     script.on_exec(move |command, stdin| {
         let fits = |rule: &&Exec| rule.command.as_deref().is_none_or(|it| it == command);
@@ -233,7 +234,7 @@ fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
 }
 
 impl Http {
-    /// Answers a request once it has arrived completely, because a client that is still sending may lose an earlier
+    /// Answers a request after it has arrived completely, because a client that is still sending may lose an earlier
     /// answer.
     fn answer(&self, received: &[u8]) -> Option<Vec<u8>> {
         if !is_whole(received) {
@@ -249,7 +250,7 @@ impl Http {
     }
 }
 
-/// Returns `true` if a request has arrived with its whole body.
+/// Returns `true` if the whole request, including its body, has arrived.
 fn is_whole(request: &[u8]) -> bool {
     const END: &[u8] = b"\r\n\r\n";
     let Some(at) = request.windows(END.len()).position(|it| it == END) else {

@@ -1,4 +1,4 @@
-//! Environment of a container, as far as `subPathExpr` of its mounts needs it (`makeMounts` of the kubelet).
+//! Environment variables of a container, for `subPathExpr` of its mounts (`makeMounts` of the kubelet).
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::workers::workloads::pods::{annotation, label};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::Sees;
 
-/// Variables by their names; `None` is a value that is unknown here.
+/// Variables by their names; the value is `None` if it is unknown here.
 type Variables = BTreeMap<String, Option<String>>;
 
-/// Returns the reason why the path of a mount in its volume is invalid.
+/// Returns the reason why the path of a mount within its volume is invalid.
 pub(super) fn sub_path_error(pod: &Object, container: &Map, sees: &Sees<'_>) -> Option<String> {
     let mounts = || Cursor::root(container).maps("volumeMounts").map(Cursor::root);
     if mounts().all(|mount| mount.is_empty("subPathExpr") && mount.is_empty("subPath")) {
@@ -35,8 +35,8 @@ pub(super) fn sub_path_error(pod: &Object, container: &Map, sees: &Sees<'_>) -> 
     })
 }
 
-/// Replaces `$(NAME)` by values, and `$$` by a dollar sign. The result is `None` if a value is unknown here; the error
-/// names the variables without a value.
+/// Replaces `$(NAME)` with values, and `$$` with a dollar sign. Returns `None` if a value is unknown here; the error
+/// lists the variables without a value.
 fn expand(expression: &str, variables: &Variables) -> Result<Option<String>, String> {
     let (mut text, mut missing, mut is_known) = (String::new(), Vec::new(), true);
     let mut rest = expression;
@@ -90,7 +90,7 @@ fn variables(pod: &Object, container: &Map, sees: &Sees<'_>) -> Variables {
     found
 }
 
-/// The value that a variable refers to; empty if it refers to nothing.
+/// Returns the value that a variable refers to; empty if the reference cannot be resolved.
 fn referred(pod: &Object, variable: &Cursor<'_>, sees: &Sees<'_>) -> Option<String> {
     if variable.is_set("valueFrom.fieldRef") {
         return field(pod, variable.text("valueFrom.fieldRef.fieldPath"));
@@ -114,7 +114,7 @@ fn data_value(resource: Resource, value: &Value) -> Option<String> {
     (resource == Resource::ConfigMap).then(|| value.as_str().unwrap_or_default().to_owned())
 }
 
-/// A field of the Pod; `None` if it is set only once the Pod runs.
+/// Returns a field of the Pod; `None` if it is only set once the Pod runs.
 fn field(pod: &Object, path: &str) -> Option<String> {
     let key = |prefix: &str| path.strip_prefix(prefix)?.strip_suffix("']");
     if let Some(key) = key("metadata.annotations['") {

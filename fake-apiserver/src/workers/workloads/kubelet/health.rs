@@ -1,4 +1,4 @@
-//! The health of containers: the effects of the failing probes of a script.
+//! The health of containers: the effects of the probe failures in a script.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::api::json::Map;
 use crate::registry::types::cursor::Cursor;
 
 impl Look<'_> {
-    /// Records when a script with outages has replaced one without: earlier probes of a running container succeeded.
+    /// Records the time at which a script with probe failures replaces a script without. Earlier probes of running
+    /// containers count as successful.
     pub(super) fn note_outages(&mut self) {
         let known = self.memory.outages.take();
         let since = |probe: ProbeKind| match &known {

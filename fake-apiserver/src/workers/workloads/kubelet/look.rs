@@ -1,4 +1,4 @@
-//! `Look`: the state of a Pod during one sync, and its memory between two syncs.
+//! `Look`: a Pod during a sync, and its memory between two syncs.
 
 use std::collections::BTreeMap;
 
@@ -15,37 +15,37 @@ use crate::workers::workloads::pods::{self, is_finished};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::Sees;
 
-/// Times of a Pod's events, finer than its status records.
+/// Times of the events in a Pod's life, which are more precise than the times in its status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
-    /// Time since which each container is in its present state; the Pod itself is under the empty name.
+    /// Time since which each container has been in its current state; the empty name is the Pod itself.
     pub(super) since: BTreeMap<String, Timestamp>,
     /// Time at which the deletion was observed.
     pub(super) stopping: Option<Timestamp>,
-    /// The address the Pod gets.
+    /// The current or future address of the Pod.
     pub(crate) address: String,
     /// The address of its node.
     pub(crate) host: String,
     /// The Node of the Pod, as last observed.
     pub(super) node: HostState,
-    /// The Stage that the Pod waits for.
+    /// The KWOK Stage that the Pod waits for.
     pub(super) stage: Option<Pending>,
-    /// The probes that fail by the script of the last sync; `None` before the first sync.
+    /// The probes with failures in the script of the last sync; `None` before the first sync.
     pub(super) outages: Option<Known>,
 }
 
 /// The Node of a Pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum HostState {
-    /// It has not been observed.
+    /// The Node has not been observed.
     #[default]
     Unobserved,
     Exists,
-    /// It was deleted; its absence was first observed at this time.
+    /// The Node was deleted; this was first observed at this time.
     Deleted(Timestamp),
 }
 
-/// State of a Pod during one sync.
+/// A Pod during a sync.
 pub(super) struct Look<'a> {
     pub(super) pod: &'a Object,
     pub(super) script: &'a PodScript,
@@ -53,9 +53,9 @@ pub(super) struct Look<'a> {
     pub(super) sees: &'a Sees<'a>,
     pub(super) now: Timestamp,
     pub(super) stamp: String,
-    /// Reason and message for which the resources of containers do not change.
+    /// Reason and message if a resize of the containers is refused.
     pub(super) refused_resize: Option<(&'static str, String)>,
-    /// Time of the next event.
+    /// Time of the next sync.
     pub(super) again: Option<Timestamp>,
     pub(super) notes: Vec<Write>,
 }
@@ -84,7 +84,7 @@ impl Look<'_> {
         self.again = Some(self.again.map_or(at, |it| it.min(at)));
     }
 
-    /// Returns `true` if this time has passed since `since`; otherwise schedules a sync at that time.
+    /// Returns `true` if `time` has passed since `since`; otherwise schedules a sync for that moment.
     pub(super) fn has_passed(&mut self, since: Timestamp, time: std::time::Duration) -> bool {
         let due = later(since, time);
         if due <= self.now {
@@ -94,7 +94,7 @@ impl Look<'_> {
         false
     }
 
-    /// Returns the time since which a container is in its present state; `recorded` is the time in the status.
+    /// Returns the time since which a container has been in its current state; `recorded` is the time in the status.
     pub(super) fn since(&self, container: &str, recorded: Option<Timestamp>) -> Timestamp {
         self.memory
             .since
@@ -104,12 +104,12 @@ impl Look<'_> {
             .unwrap_or(self.now)
     }
 
-    /// Records that a container has changed now.
+    /// Records that the state of a container changes now.
     pub(super) fn mark(&mut self, container: &str) {
         self.memory.since.insert(container.to_owned(), self.now);
     }
 
-    /// An Event about a container.
+    /// Writes an Event about a container.
     pub(super) fn note(
         &mut self,
         list: &str,
@@ -136,7 +136,7 @@ pub(super) fn later(since: Timestamp, time: std::time::Duration) -> Timestamp {
     since.saturating_add(time).unwrap_or(Timestamp::MAX)
 }
 
-/// `spec.terminationGracePeriodSeconds`, as the deletion requested it.
+/// Returns the grace period requested by the deletion, in seconds.
 pub(super) fn grace(pod: &Object) -> Option<i64> {
     pod.metadata()
         .and_then(|meta| Cursor::root(meta).integer("deletionGracePeriodSeconds"))

@@ -1,5 +1,5 @@
-//! The kubelet of all nodes: runs scheduled Pods from Pending to their end according to a script. It computes the next
-//! status from the Pod, its script and the time.
+//! The kubelet of all nodes: runs scheduled Pods from Pending to their end according to a script. The next status is
+//! computed from the Pod, its script and the time.
 
 mod look;
 mod turn;
@@ -30,7 +30,7 @@ use crate::workers::WorkerRow;
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     "kubelet",
     &[
-        // Nodes come first, so that a new one is ready before Pods are placed.
+        // Nodes are processed first, so that a new Node is ready before Pods are placed.
         WorkloadController {
             sender: Sender::Kubelet,
             sync: Sync::Nodes(turn::sync_node),

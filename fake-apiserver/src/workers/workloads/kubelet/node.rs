@@ -1,4 +1,4 @@
-//! The Node of a kubelet: registers the first one, and sets each ready, so that Pods can be scheduled.
+//! The Node of a kubelet: registers the first Node, and makes Nodes ready, so that Pods can be scheduled.
 
 use super::super::hash::long_hex;
 use super::super::plan::Plan;
@@ -10,22 +10,22 @@ use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// Taint of a new Node until it is ready.
+/// Taint of a new Node that is not ready yet.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// The node that is registered when the first Pod needs one.
+/// Name of the node that is registered when the first Pod needs one.
 pub(crate) const DEFAULT_NODE: &str = "node-0";
 
-/// Last part of the address of the first node.
+/// Last byte of the address of the first node.
 const FIRST_ADDRESS: usize = 2;
 
-/// The address of a node by its number.
+/// Returns the address of a node by its number.
 pub(crate) fn address(number: usize) -> String {
     let number = number.saturating_add(FIRST_ADDRESS);
     format!("172.18.{}.{}", (number / 256) % 256, number % 256)
 }
 
-/// The facts about the machine and its programs in the status of a node.
+/// Returns the `nodeInfo` of a node: details about the machine and its software.
 pub(crate) fn node_info(name: &str, version: KubernetesVersion) -> Value {
     let hex = long_hex(&[name]);
     let id = format!(
@@ -75,7 +75,7 @@ pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Plans the status of a Node whose kubelet was started again: it gets the conditions of a ready Node.
+/// Plans the status of a Node after its kubelet was restarted: it gets the conditions of a ready Node.
 pub(super) fn restarted(node: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let mut next = status(node).clone();
@@ -100,14 +100,14 @@ pub(super) fn drop_taint(node: &Object, plan: &mut Plan) {
     }
 }
 
-/// The `InternalIP` of a Node, or the address that it will get.
+/// Returns the `InternalIP` of a Node, or the address that it will get.
 pub(super) fn address_of(node: &Object, sees: &Sees<'_>) -> String {
     let mut addresses = Cursor::root(node).maps("status.addresses").map(Cursor::root);
     let own = addresses.find(|it| it.text("type") == "InternalIP");
     own.map_or_else(|| free_address(sees), |it| it.text("address").to_owned())
 }
 
-/// The status of a ready Node; fields that a test wrote are kept.
+/// Returns the status of a ready Node; fields that a test wrote are kept.
 fn ready_status(node: &Object, sees: &Sees<'_>) -> Map {
     let mut next = status(node).clone();
     let now = sees.stamp();
@@ -158,7 +158,7 @@ fn ready_status(node: &Object, sees: &Sees<'_>) -> Map {
     next
 }
 
-/// The first address that no Node has.
+/// Returns the first address that is not used by a Node.
 fn free_address(sees: &Sees<'_>) -> String {
     let nodes = || sees.cluster.all(Resource::Node);
     let has = |node: &Object, address: &str| {
@@ -166,7 +166,7 @@ fn free_address(sees: &Sees<'_>) -> String {
         addresses.any(|it| Cursor::root(it).text("address") == address)
     };
     let mut addresses = (0..=nodes().count()).map(address);
-    // One address is free, because there are more addresses than nodes.
+    // There is always a free address, because there are more addresses than nodes.
     let free = addresses.find(|it| !nodes().any(|node| has(node, it)));
     free.unwrap_or_else(|| address(0))
 }

@@ -1,4 +1,4 @@
-//! `Nodes`: the memory of the scheduler and the kubelets: load of nodes, addresses, and the times of Pods.
+//! `Nodes`: the memory of the scheduler and the kubelets, with the load of nodes, addresses, and the times of Pods.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,7 +27,7 @@ pub(crate) struct Nodes {
     /// Load of each node.
     pub(crate) load: BTreeMap<String, Load>,
     pub(crate) heartbeats: Heartbeats,
-    /// The Stage that each Node waits for, by name.
+    /// The KWOK Stage that each Node waits for, by name of the Node.
     pub(super) stages: HashMap<String, Option<Pending>>,
     /// The memory of each autoscaler, by uid.
     pub(crate) autoscalers: HashMap<String, History>,
@@ -36,7 +36,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Nodes without Pods.
+    /// Creates a memory without Pods.
     pub(crate) fn new(kubelet: Kubelet) -> Self {
         Self {
             scripts: kubelet.version(),
@@ -56,7 +56,7 @@ impl Nodes {
         std::mem::replace(&mut self.scripts, version) != version
     }
 
-    /// The script of a Pod with a node, and its memory, including addresses.
+    /// Returns the script of a Pod that has a node, and its memory, including addresses.
     pub(super) fn enter(&mut self, pod: &Object, cluster: &Cluster) -> (PodScript, &mut Memory) {
         let memory = self.memories.entry(pod.uid().to_owned()).or_default();
         if memory.host.is_empty() {
@@ -72,7 +72,7 @@ impl Nodes {
         (self.kubelet.script_of(pod), memory)
     }
 
-    /// Returns the time since which the Node of a Pod is deleted.
+    /// Returns the time at which the deletion of a Pod's Node was observed.
     pub(crate) fn orphaned(&mut self, pod: &Object, has_node: bool, now: Timestamp) -> Option<Timestamp> {
         let host = &mut self.memories.entry(pod.uid().to_owned()).or_default().node;
         *host = match (has_node, *host) {
@@ -86,13 +86,13 @@ impl Nodes {
         }
     }
 
-    /// Updates the load of nodes, and the assigned addresses.
+    /// Updates the load of nodes and the assigned addresses after a change of a Pod.
     pub(crate) fn count_pod(&mut self, old: Option<&Object>, new: Option<&Object>) {
         let place = |pod: &Object| {
             Some(Cursor::root(pod).text("spec.nodeName").to_owned()).filter(|it| !it.is_empty() && !is_finished(pod))
         };
         let (was, is) = (old.and_then(place), new.and_then(place));
-        // A resize changes the generation, and the requests.
+        // A resize changes the generation and the requests.
         if was != is || old.map(generation) != new.map(generation) {
             if let (Some(old), Some(load)) = (old, was.and_then(|node| self.load.get_mut(&node))) {
                 load.remove(old);
@@ -113,7 +113,7 @@ impl Nodes {
     }
 }
 
-/// The address of a node.
+/// Returns the address of a node.
 fn host_address(cluster: &Cluster, node: &str) -> String {
     let node = cluster.find(Resource::Node, "", node);
     let address = node.and_then(|node| {
@@ -131,7 +131,7 @@ fn address(number: u32) -> String {
     format!("10.{}.{middle}.{low}", 244_u8.wrapping_add(high))
 }
 
-/// The number of an address; `None` if the address is not from the kubelet's range.
+/// Returns the number of an address; `None` if the address is not in the kubelet's range.
 fn number_of(address: &str) -> Option<u32> {
     let mut parts = address.split('.').map(|it| it.parse::<u8>());
     let mut next = || parts.next()?.ok();

@@ -1,7 +1,7 @@
-//! Probes of containers: the times at which failures that a script defines change the state of a container.
+//! Probes of containers: computes when the probe failures in a script change the state of a container.
 //!
-//! Probes without a script succeed at once and need no timer. The effects of a script are computed from the probe's
-//! fields, so that a Pod is only synced when a probe changes its state.
+//! Probes without failures in the script succeed at once and need no timer. The effects of failures are computed from
+//! the fields of the probe, so that a Pod is only synced when a probe changes its state.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A probe of a container, whose failures a [`PodScript`](crate::PodScript::probe_fails) defines.
+/// A kind of probe; a [`PodScript`](crate::PodScript::probe_fails) lets it fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub enum ProbeKind {
     Liveness,
 }
 
-/// A time in which a probe fails, from the start of the container; without an end it lasts forever.
+/// A period in which a probe fails, relative to the start of the container; without an end it lasts forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outage {
     pub(super) probe: ProbeKind,
@@ -44,16 +44,17 @@ impl Outage {
     }
 }
 
-/// The probes with outages in the script of a Pod, and the time at which a script with outages replaced one without.
+/// The probes that fail in the script of a Pod, with the time at which the failures were added to the script of a
+/// running Pod.
 pub(super) type Known = BTreeMap<ProbeKind, Option<Timestamp>>;
 
-/// Effects of the probes of a container, by the time after its start.
+/// Effects of the probes of a container. Times are relative to its start.
 pub(super) struct Probes {
     /// Time at which the container counts as started; `None` if its startup probe fails until it is killed.
     pub(super) started: Option<Duration>,
     /// Time at which a failed probe ends the container.
     pub(super) killed: Option<(Duration, ProbeKind)>,
-    /// Changes of readiness, before which the container is not ready.
+    /// Changes of readiness; before the first one, the container is not ready.
     pub(super) ready: Vec<(Duration, bool)>,
 }
 
@@ -66,7 +67,7 @@ impl ProbeKind {
         }
     }
 
-    /// `liveness`, …
+    /// Returns `liveness`, `readiness` or `startup`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Startup => "startup",
@@ -84,8 +85,8 @@ impl ProbeKind {
     }
 }
 
-/// Divides the time after the start of the container into stretches with the same result. Returns the end of each and
-/// `true` for success; the last one has no end. Failures before `known` are ignored.
+/// Divides the time after the start of the container into periods with the same result. Returns the end of each (`None`
+/// for the last one), and `true` for success. Failures before `known` are ignored.
 pub(super) fn stretches(outages: &[&Outage], known: Duration) -> Vec<(Option<Duration>, bool)> {
     let mut found = Vec::new();
     let mut reached = Duration::ZERO;
@@ -105,14 +106,14 @@ pub(super) fn stretches(outages: &[&Outage], known: Duration) -> Vec<(Option<Dur
     found
 }
 
-/// The times of a probe after the start of a container.
+/// The times at which a probe runs, relative to the start of the container.
 pub(super) struct Ticks {
     pub(super) first: Duration,
     pub(super) period: Duration,
 }
 
 impl Ticks {
-    /// The number of ticks before a time.
+    /// Returns the number of ticks before a time.
     fn before(&self, time: Duration) -> u64 {
         let ticks = time
             .saturating_sub(self.first)
@@ -121,14 +122,14 @@ impl Ticks {
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// The time of a tick.
+    /// Returns the time of a tick.
     fn at(&self, tick: u64) -> Duration {
         let seconds = self.period.as_secs().saturating_mul(tick);
         self.first.saturating_add(Duration::from_secs(seconds))
     }
 
-    /// Returns the changes of the state: it changes after a number of equal results, the threshold for failures or for
-    /// successes.
+    /// Returns the changes of the probe's state: it changes after as many equal results as the threshold for failures
+    /// or successes.
     pub(super) fn changes(
         &self,
         stretches: &[(Option<Duration>, bool)],

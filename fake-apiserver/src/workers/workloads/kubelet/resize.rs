@@ -1,5 +1,5 @@
-//! Resources of running containers, and their change in place (KEP 1287). It takes effect at once if the Node has room
-//! for it; otherwise the Pod gets the condition `PodResizePending`.
+//! Resources of running containers, and their resize in place (KEP 1287). It takes effect at once if the Node has
+//! enough resources; otherwise the Pod gets the condition `PodResizePending`.
 
 use super::look::Look;
 use crate::api::json::{Map, Value};
@@ -9,10 +9,10 @@ use crate::workers::workloads::fit::{Amounts, Load, allocatable, exceeds, kubele
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::Sees;
 
-/// The condition of a Pod with a refused resize.
+/// The condition of a Pod after a refused resize.
 pub(super) const RESIZE_PENDING: &str = "PodResizePending";
 
-/// The resources that can change while a container runs.
+/// The resources that can be resized while a container runs.
 const RESIZABLE: [&str; 2] = ["memory", "cpu"];
 
 /// Writes the resources of a container's spec into its status.
@@ -36,14 +36,14 @@ pub(super) fn allocate(status: &mut Map, container: &Map) {
     status.insert("resources".into(), Value::Object(resources));
 }
 
-/// Returns `true` if the status of a container differs from its spec in the resources.
+/// Returns `true` if the resources in the status of a container differ from its spec.
 fn differs(status: &Map, container: &Map) -> bool {
     let mut wanted = Map::new();
     allocate(&mut wanted, container);
     status.get("resources") != wanted.get("resources")
 }
 
-/// Returns the reason and the message for which a Pod does not get the resources of its spec.
+/// Returns the reason and the message if a Pod does not get the resources of its spec.
 pub(super) fn refusal(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<(&'static str, String)> {
     let status = |name: &str| {
         let mut known = Cursor::root(pod).maps("status.containerStatuses");
@@ -78,8 +78,7 @@ pub(super) fn refusal(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Opt
 }
 
 impl Look<'_> {
-    /// Changes the resources of a running container to the resources in its spec. Returns `true` if the container must
-    /// restart.
+    /// Resizes a running container to the resources in its spec. Returns `true` if the container must restart.
     pub(super) fn resize(&self, status: &mut Map, container: &Map) -> bool {
         if self.refused_resize.is_some() || !differs(status, container) {
             return false;

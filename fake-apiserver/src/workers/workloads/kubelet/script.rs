@@ -1,4 +1,4 @@
-//! `PodScript`: the behaviour of a Pod's containers, scripted by a test; and `Kubelet`, which holds the scripts.
+//! `PodScript`: the behaviour of a Pod's containers, scripted by a test; and `Kubelet`, which contains the scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
@@ -22,16 +22,17 @@ use crate::workers::workloads::resource::Resource;
 /// Maximum number of scripts; adding another one removes the oldest.
 const SCRIPTS_MAX: usize = 1024;
 
-/// Script of the containers of a Pod. By default a Pod starts after a second, is ready immediately and then
-/// runs forever. If `restartPolicy` is `Never` or `OnFailure`, a container ends if its script has an exit
-/// code, or if the end of its command is predictable: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c`
-/// with a script of these and `exit N`, separated by `;`, `&&` or newlines. A command that would end
-/// immediately runs for a second. A container without a command runs the command of its image, which is unknown
-/// here, so it runs forever. In a Pod of a Job such a container succeeds after a second, so that Jobs complete
-/// ([`runs_forever`](Self::runs_forever) keeps them active); so does a container with `stdinOnce`, as created
-/// by `kubectl run -i`. The arguments of the images `alpine`, `busybox`, `debian` and `ubuntu` are commands,
-/// because these images lack an entry point. Init containers end as their commands do, or succeed after a
-/// second.
+/// Script of the containers of a Pod. By default a Pod starts after a second, is ready immediately and then runs
+/// forever.
+///
+/// If `restartPolicy` is `Never` or `OnFailure`, a container ends if its script has an exit code, or if the end of its
+/// command is predictable: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and `exit
+/// N`, separated by `;`, `&&` or newlines. A command that would end immediately runs for a second. A container without
+/// a command runs the command of its image, which is unknown here, so it runs forever, with two exceptions: in a Pod of
+/// a Job it succeeds after a second, so that Jobs complete ([`runs_forever`](Self::runs_forever) keeps them active),
+/// and so does a container with `stdinOnce`, as created by `kubectl run -i`. The arguments of the images `alpine`,
+/// `busybox`, `debian` and `ubuntu` are commands, because these images lack an entry point. Init containers run their
+/// command if it is predictable, or succeed after a second.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,18 +47,18 @@ pub struct PodScript {
     pub(super) starts_after: Duration,
     pub(super) ready_after: Option<Duration>,
     pub(super) runs: Runs,
-    /// `None` is replaced by the predictable exit code of the container's command, or 0.
+    /// Exit code; if `None`, the predictable exit code of the container's command, or 0.
     pub(super) exit_code: Option<i32>,
-    /// `None` means the predictable runtime of the container's command, or a second.
+    /// Runtime; if `None`, the predictable runtime of the container's command, or a second.
     pub(super) init_runs_for: Option<Duration>,
-    /// `None` means the predictable exit code of the container's command, or 0.
+    /// Exit code; if `None`, the predictable exit code of the container's command, or 0.
     pub(super) init_exit_code: Option<i32>,
-    /// Exit codes of single containers.
+    /// Exit codes of individual containers.
     pub(super) exit_codes: BTreeMap<String, i32>,
     pub(super) pull_fails: bool,
     pub(super) stops_after: Duration,
     pub(super) logs: String,
-    /// Usage of resources and values of other metrics by their names.
+    /// Usage of resources and values of other metrics, by name.
     pub(super) usage: BTreeMap<String, String>,
     pub(super) outages: Vec<Outage>,
     pub(super) handlers: Handlers,
@@ -96,7 +97,7 @@ impl std::fmt::Debug for Handlers {
 /// Runtime of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
-    /// Containers run forever if the restart policy is `Always`; otherwise as long as their commands take, or for a
+    /// Containers run forever if the restart policy is `Always`; otherwise as long as their commands run, or for a
     /// second if the script has an exit code.
     ByRestartPolicy,
     Forever,
@@ -124,33 +125,32 @@ impl Default for PodScript {
 }
 
 impl PodScript {
-    /// Sets the time that a Pod is `ContainerCreating` after it was assigned to a node. Default 1 s.
+    /// Sets the time for which a Pod is `ContainerCreating` after it was assigned to a node. Default 1 s.
     pub fn starts_after(mut self, delay: Duration) -> Self {
         self.starts_after = delay;
         self
     }
 
-    /// Sets the time that a running container takes to be ready. Default: 0.
+    /// Sets the time until a running container is ready. Default: 0.
     pub fn ready_after(mut self, delay: Duration) -> Self {
         self.ready_after = Some(delay);
         self
     }
 
-    /// Containers run but never become ready.
+    /// Runs containers that never become ready.
     pub fn never_ready(mut self) -> Self {
         self.ready_after = None;
         self
     }
 
-    /// Lets a probe fail in a range of times after the start of a container: `..` forever, `..t` until `t`, `t..`
-    /// from then on. Probes of containers succeed unless a script lets them fail; containers without this probe
-    /// ignore it. The range applies again after each restart. May be called several times.
+    /// Makes a probe fail in a time range after the start of a container: `..` forever, `..t` until `t`, `t..` from
+    /// then on. Probes of containers succeed unless a script makes them fail; containers without this probe ignore the
+    /// range. The range applies again after each restart. May be called several times.
     ///
-    /// The state of the container changes when the probe has failed `failureThreshold` times, every
-    /// `periodSeconds` after `initialDelaySeconds`, and again after `successThreshold` successes. A container
-    /// that fails its liveness or startup probe is killed at once with the exit code 137, and restarted unless
-    /// `restartPolicy` is `Never`. If a script is set for a running container, earlier probes count as
-    /// successful.
+    /// The state of the container changes when the probe has failed `failureThreshold` times, every `periodSeconds`
+    /// after `initialDelaySeconds`, and again after `successThreshold` successes. A container with a failed liveness or
+    /// startup probe is killed at once with the exit code 137, and restarted unless `restartPolicy` is `Never`. If a
+    /// script is set for a running container, earlier probes count as successful.
     ///
     /// ```
     /// use std::time::Duration;
@@ -165,8 +165,8 @@ impl PodScript {
         self
     }
 
-    /// Containers end after this time, and are restarted if `restartPolicy` allows it: immediately, then after 10 s, 20
-    /// s, and so on up to 300 s (`CrashLoopBackOff`).
+    /// Ends containers after this time. They are restarted if `restartPolicy` allows it: immediately, then after 10 s,
+    /// 20 s, and so on up to 300 s (`CrashLoopBackOff`).
     pub fn runs_for(mut self, time: Duration) -> Self {
         self.runs = Runs::For(time);
         self
@@ -185,12 +185,12 @@ impl PodScript {
         self
     }
 
-    /// Containers fail immediately and repeatedly.
+    /// Makes containers fail immediately and repeatedly.
     pub fn crash_loop(self) -> Self {
         self.runs_for(Duration::ZERO).exits_with(1)
     }
 
-    /// Images cannot be pulled: `ErrImagePull`, then `ImagePullBackOff`.
+    /// Makes image pulls fail: `ErrImagePull`, then `ImagePullBackOff`.
     pub fn image_pull_error(mut self) -> Self {
         self.pull_fails = true;
         self
@@ -202,13 +202,13 @@ impl PodScript {
         self
     }
 
-    /// The exit code of init containers. Default: the predictable code of their command, else 0.
+    /// Sets the exit code of init containers. Default: the predictable code of their command, else 0.
     pub fn init_exits_with(mut self, code: i32) -> Self {
         self.init_exit_code = Some(code);
         self
     }
 
-    /// Sets the exit code of one container or init container, over [`exits_with`](Self::exits_with) and
+    /// Sets the exit code of a container or init container, which overrides [`exits_with`](Self::exits_with) and
     /// [`init_exits_with`](Self::init_exits_with). As with these, a container without a predictable runtime then ends
     /// after a second, unless `restartPolicy` is `Always`.
     pub fn container_exits_with(mut self, container: impl Into<String>, code: i32) -> Self {
@@ -224,8 +224,8 @@ impl PodScript {
     }
 
     /// Answers `exec`: the closure receives the command and the standard input so far, and returns the output of the
-    /// command and its exit code. Without it `exec` is refused with 501. `attach` needs no handler: it
-    /// writes the [`logs`](Self::logs) and ends.
+    /// command and its exit code. Without a handler, `exec` is refused with 501. `attach` needs no handler: it writes
+    /// the [`logs`](Self::logs) and ends.
     ///
     /// ```
     /// use fake_apiserver::{ExecOutput, PodScript};
@@ -244,8 +244,8 @@ impl PodScript {
     }
 
     /// Listens on a port for `port-forward`: the closure receives all input of a connection so far. It returns the
-    /// answer, after which the connection ends, or `None` to wait for more input. Without any port `port-forward` is
-    /// refused with 501; connections to other ports are refused.
+    /// answer, after which the connection ends, or `None` to wait for more input. If no port is set, `port-forward` is
+    /// refused with 501; otherwise connections to other ports are refused.
     pub fn port(mut self, port: u16, answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.handlers.ports.insert(port, Arc::new(answer));
         self
@@ -259,7 +259,7 @@ impl PodScript {
         self
     }
 
-    /// The text that `pods/log` serves. Default: the output of predictable commands such as `echo`.
+    /// Sets the text that `pods/log` returns. Default: the output of predictable commands such as `echo`.
     pub fn logs(mut self, text: impl Into<String>) -> Self {
         self.logs = text.into();
         self
@@ -267,7 +267,7 @@ impl PodScript {
 }
 
 impl PodScript {
-    /// The exit code of a container, if the script has one for it.
+    /// Returns the exit code of a container, if the script has one for it.
     pub(super) fn exit_code_of(&self, container: &str) -> Option<i32> {
         self.exit_codes.get(container).copied()
     }
@@ -277,13 +277,13 @@ impl PodScript {
         self.outages.iter().any(|it| it.probe == probe)
     }
 
-    /// The usage of a resource by each container, or the value of a metric.
+    /// Returns the usage of a resource by each container, or the value of a metric.
     pub(crate) fn usage_of(&self, name: &str) -> Option<String> {
         let amount = self.usage.get(name)?;
         Quantity::parse(amount).is_ok().then(|| amount.clone())
     }
 
-    /// The output of a container: the script's, else the output of a predictable command.
+    /// Returns the output of a container: from the script, or else the output of a predictable command.
     pub(super) fn output_of(&self, container: &Map, has_ended: bool) -> String {
         if !self.logs.is_empty() {
             return self.logs.clone();
@@ -296,7 +296,7 @@ impl PodScript {
     }
 }
 
-/// Selects the Pods of a script.
+/// Selects the Pods to which a script applies.
 #[derive(Clone, Debug)]
 pub struct PodSelector(Which);
 
@@ -309,31 +309,32 @@ enum Which {
 }
 
 impl PodSelector {
-    /// Every Pod.
+    /// Selects all Pods.
     pub fn all() -> Self {
         Self(Which::All)
     }
 
-    /// The Pods that a label selector such as `app=web,tier!=db` selects, in all namespaces.
+    /// Selects the Pods that match a label selector such as `app=web,tier!=db`, in all namespaces.
     ///
     /// # Errors
     ///
-    /// If the text is not a label selector, with the API server's message.
+    /// Fails if the text is not a label selector, with the API server's message.
     pub fn labelled(selector: &str) -> Result<Self, String> {
         LabelSelector::parse(selector).map(|it| Self(Which::Labelled(it)))
     }
 
-    /// One Pod by namespace and name; it may be created later.
+    /// Selects a Pod by namespace and name; it may be created later.
     pub fn named(namespace: &str, name: &str) -> Self {
         Self(Which::Named(namespace.to_owned(), name.to_owned()))
     }
 
-    /// One Pod by uid. A later Pod of the same name is not selected, as when a StatefulSet replaces it.
+    /// Selects a Pod by uid. A later Pod with the same name is not selected, for example if a StatefulSet replaces the
+    /// Pod.
     pub fn uid(uid: &str) -> Self {
         Self(Which::Uid(uid.to_owned()))
     }
 
-    /// Returns `true` if a Pod, as JSON, is selected.
+    /// Returns `true` if a Pod, given as JSON, is selected.
     ///
     /// ```
     /// use fake_apiserver::PodSelector;
@@ -368,10 +369,10 @@ impl PodSelector {
     }
 }
 
-/// The kubelet of all nodes, with which a test scripts Pods. Clones refer to the same kubelet. It has an effect only if
+/// The kubelet of all nodes, with which a test scripts Pods. Clones refer to the same kubelet. It only has an effect if
 /// the server was started with [`Worker::Kubelet`](crate::Worker::Kubelet).
 ///
-/// A script applies from the moment it is set, also to running Pods.
+/// A script applies as soon as it is set, also to running Pods.
 ///
 /// ```
 /// use fake_apiserver::{ApiServer, PodScript, PodSelector};
@@ -385,9 +386,9 @@ impl PodSelector {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Kubelet {
-    /// The scripts, oldest first; behind a lock, because tests and the worker access them.
+    /// The scripts, oldest first. They have a lock, because tests and the worker access them.
     scripts: Arc<Mutex<Scripts>>,
-    /// Wakes the worker.
+    /// Notifies the worker of changes.
     changed: Arc<Notify>,
 }
 
@@ -397,16 +398,16 @@ struct Scripts {
     stages: Arc<[Stage]>,
     /// Values of metrics that do not belong to a Pod.
     metrics: BTreeMap<String, String>,
-    /// The Nodes whose kubelets are stopped.
+    /// The names of Nodes with a stopped kubelet.
     stopped: BTreeSet<String>,
     /// Set if kubelets renew the Leases of their Nodes.
     sends_heartbeats: bool,
-    /// Counts the changes, so that the worker notices them.
+    /// Number of changes, with which the worker detects them.
     version: u64,
 }
 
 impl Kubelet {
-    /// Returns a kubelet without scripts; `changed` wakes its worker.
+    /// Creates a kubelet without scripts; `changed` notifies its worker.
     pub(crate) fn new(changed: Arc<Notify>) -> Self {
         Self {
             changed,
@@ -414,8 +415,8 @@ impl Kubelet {
         }
     }
 
-    /// Sets the script of some Pods. If several scripts match a Pod, the last one applies. The maximum is 1024 scripts;
-    /// adding another one removes the oldest.
+    /// Sets the script of the selected Pods. If several scripts match a Pod, the last one applies. The maximum is 1024
+    /// scripts; adding another one removes the oldest.
     pub fn script(&self, pods: PodSelector, script: PodScript) {
         self.change(|scripts| {
             if scripts.rules.len() == SCRIPTS_MAX {
@@ -425,42 +426,43 @@ impl Kubelet {
         });
     }
 
-    /// Sets the value of a metric of the types `External` and `Object`, such as the length of a queue, for
-    /// [`Worker::HorizontalPodAutoscaler`](crate::Worker::HorizontalPodAutoscaler). Metrics of Pods are in their
+    /// Sets the value of a metric of the type `External` or `Object`, such as the length of a queue, for
+    /// [`Worker::HorizontalPodAutoscaler`](crate::Worker::HorizontalPodAutoscaler). Metrics of Pods are set in their
     /// [scripts](PodScript::uses).
     pub fn metric(&self, name: impl Into<String>, value: impl Into<String>) {
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         scripts.metrics.insert(name.into(), value.into());
     }
 
-    /// The value of such a metric, if it is a quantity.
+    /// Returns the value of a metric of the type `External` or `Object`, if it is a quantity.
     pub(crate) fn metric_value(&self, name: &str) -> Option<String> {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         let value = scripts.metrics.get(name)?;
         Quantity::parse(value).is_ok().then(|| value.clone())
     }
 
-    /// Replaces the Stages of [KWOK](https://kwok.sigs.k8s.io/docs/user/stages-configuration/), manifests of
-    /// `kwok.x-k8s.io/v1alpha1`. Stages of Pods apply to all Pods on a node without a script, and Stages of Nodes to
-    /// all Nodes; either replaces the default behaviour. Without Stages of a kind, the default applies to it.
+    /// Replaces the Stages of [KWOK](https://kwok.sigs.k8s.io/docs/user/stages-configuration/), given as manifests of
+    /// `kwok.x-k8s.io/v1alpha1`. Stages of Pods apply to all Pods on a node that do not have a script, and Stages of
+    /// Nodes apply to all Nodes; they replace the default behaviour. Without Stages for Pods or for Nodes, the default
+    /// behaviour applies to them.
     ///
-    /// Templates may use Go's actions other than `define`, `template` and `block`, KWOK's functions, and the most used
-    /// functions of sprig. Queries may use paths, `.[]`, `|`, `select`, comparisons, `and`, `or`, `not` and `length` of
-    /// jq. Random choices and jitter depend on the object's uid and version, so that a run can be repeated.
-    /// `immediateNextStage` is accepted without effect, because every change is observed at once. A template that fails
-    /// writes an Event with the reason `StageFailed`.
+    /// Templates may use Go's actions other than `define`, `template` and `block`, KWOK's functions, and the most
+    /// common functions of sprig. Queries may use paths, `.[]`, `|`, `select`, comparisons, `and`, `or`, `not` and
+    /// `length` of jq. Random choices and jitter depend on the object's uid and version, so that a run can be repeated.
+    /// `immediateNextStage` is accepted without effect, because every change is observed at once. If a template fails,
+    /// an Event with the reason `StageFailed` is written.
     ///
     /// # Errors
     ///
-    /// If a manifest is not a Stage of a Pod or a Node, or uses an unsupported feature: `cel` expressions, `apply`
-    /// steps, impersonation, other functions, or other parts of jq. In this case nothing changes.
+    /// Fails if a manifest is not a Stage of a Pod or a Node, or uses an unsupported feature: `cel` expressions,
+    /// `apply` steps, impersonation, other functions, or other parts of jq. In this case nothing changes.
     pub fn stages(&self, manifests: impl IntoIterator<Item = serde_json::Value>) -> Result<(), StageError> {
         let stages = kwok::read(manifests)?;
         self.change(|scripts| scripts.stages = stages.into());
         Ok(())
     }
 
-    /// Returns the Stages, if there are Stages for this resource and the object does not have a script.
+    /// Returns the Stages for a resource, if there are any and the object does not have a script.
     pub(crate) fn stages_of(&self, resource: Resource, object: &Object) -> Option<Arc<[Stage]>> {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         let has_stages = scripts.stages.iter().any(|it| it.resource == resource);
@@ -471,8 +473,8 @@ impl Kubelet {
 
     /// Stops the kubelet of a Node, like a crash of the machine: from now on, its Pods no longer change. With
     /// [`Worker::NodeLifecycle`](crate::Worker::NodeLifecycle) the Node is lost after 50 s without a heartbeat: its
-    /// conditions become `Unknown`, it is tainted as unreachable, and its Pods are evicted after their tolerations, 300
-    /// s by default. Evicted Pods remain Terminating while the kubelet is stopped.
+    /// conditions become `Unknown`, it is tainted as unreachable, and its Pods are evicted when their tolerations
+    /// expire, after 300 s by default. Evicted Pods remain Terminating while the kubelet is stopped.
     ///
     /// Without [`heartbeats`](Self::send_heartbeats), the time of this call counts as the last heartbeat.
     ///
@@ -492,13 +494,13 @@ impl Kubelet {
         self.change(|scripts| _ = scripts.stopped.remove(node));
     }
 
-    /// Sets whether kubelets send heartbeats: each renews the Lease of its Node in `kube-node-lease` every 10 s.
-    /// Default: no, because each renewal would wake a test with a paused clock. Without heartbeats a Node has no Lease.
-    /// It stays ready until its kubelet is [stopped](Self::stop_node) or a test sets its condition `Ready` to
-    /// `Unknown`.
+    /// Sets whether kubelets send heartbeats: each kubelet renews the Lease of its Node in `kube-node-lease` every 10
+    /// s. Disabled by default, because each renewal would wake a test with a paused clock. Without heartbeats a Node
+    /// has no Lease. It stays ready until its kubelet is [stopped](Self::stop_node) or a test sets its condition
+    /// `Ready` to `Unknown`.
     ///
-    /// A test may also renew the Leases: a Node whose Lease has been renewed is lost after 50 s without another
-    /// renewal.
+    /// A test may also renew the Leases: once the Lease of a Node has been renewed, the Node is lost after 50 s without
+    /// another renewal.
     pub fn send_heartbeats(&self, sends: bool) {
         self.change(|scripts| scripts.sends_heartbeats = sends);
     }
@@ -517,7 +519,7 @@ impl Kubelet {
             .sends_heartbeats
     }
 
-    /// Removes all scripts: Pods follow the Stages, or the default, from now on.
+    /// Removes all scripts: from now on, Pods follow the Stages or the default behaviour.
     pub fn clear(&self) {
         self.change(|scripts| scripts.rules.clear());
     }
@@ -535,7 +537,7 @@ impl Kubelet {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner).version
     }
 
-    /// The script of a Pod.
+    /// Returns the script of a Pod.
     pub(crate) fn script_of(&self, pod: &Object) -> PodScript {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         let rule = scripts.rules.iter().rev().find(|(pods, _)| pods.selects_object(pod));

@@ -1,4 +1,4 @@
-//! The status of a Pod: its phase and conditions, computed from its containers.
+//! The status of a Pod: computes its phase and conditions from its containers.
 
 use jiff::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::pods::{generation, plus, status};
 use crate::workers::workloads::sees::{conditions, drop_condition, find_condition};
 
-/// The conditions that a kubelet writes, in its order.
+/// The conditions that a kubelet writes, in order.
 const CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
 
 /// The containers of a Pod after a sync.
@@ -19,12 +19,12 @@ struct Standing {
     init: Vec<Map>,
     main: Vec<Map>,
     ephemeral: Vec<Map>,
-    /// Set if all init containers are done.
+    /// Set if all init containers are finished.
     is_initialized: bool,
 }
 
 impl Look<'_> {
-    /// The next status of a Pod that is not being deleted.
+    /// Returns the next status of a Pod that is not being deleted.
     pub(super) fn advance(&mut self) -> Map {
         let mut next = status(self.pod).clone();
         let begun = started(&next).map(|it| self.since("", Some(it)));
@@ -314,7 +314,7 @@ impl Look<'_> {
         match place {
             Some(place) => list[place] = condition,
             None => {
-                // A kubelet writes its conditions before the scheduler's.
+                // The kubelet writes its conditions before the conditions of the scheduler.
                 let end = list
                     .iter()
                     .position(|it| it.get("type").and_then(Value::as_str) == Some("PodScheduled"));
@@ -323,7 +323,7 @@ impl Look<'_> {
         }
     }
 
-    /// The first readiness gate that is not satisfied.
+    /// Returns the first readiness gate that is not satisfied.
     fn closed_gate(&self) -> Option<(&'static str, String)> {
         let gates = Cursor::root(self.pod)
             .maps("spec.readinessGates")

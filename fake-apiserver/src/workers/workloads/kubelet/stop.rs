@@ -17,7 +17,7 @@ impl Look<'_> {
         let pod = self.pod;
         let grace = grace(pod);
         if grace == Some(0) {
-            // Only finalizers keep the Pod.
+            // Only finalizers prevent the removal of the Pod.
             return plan;
         }
         let is_running = |it: &Map| Cursor::root(it).map("state.running").is_some();
@@ -44,7 +44,7 @@ impl Look<'_> {
         plan
     }
 
-    /// The last status of a Pod.
+    /// Returns the last status of a Pod.
     fn stopped_status(&self, code: i32) -> Map {
         let mut next = status(self.pod).clone();
         let mut all_fine = true;
@@ -88,7 +88,7 @@ impl Look<'_> {
     }
 }
 
-/// The status of a stopped container; a container that never ran counts as killed.
+/// Returns the status of a stopped container; a container that never ran counts as killed.
 pub(super) fn stopped(container: &Map, code: i32, now: &str) -> Map {
     let mut next = container.clone();
     let state = Cursor::root(container).map_or_empty("state");

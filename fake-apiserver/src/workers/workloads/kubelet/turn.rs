@@ -1,4 +1,4 @@
-//! The next step of a Pod or a Node: by the scheduler, by Stages or by the script of a Pod.
+//! Plans the next step of a Pod or a Node: with the scheduler, with Stages or with the script of a Pod.
 
 use super::look::{Look, sync};
 use super::node::{self, DEFAULT_NODE};
@@ -18,10 +18,10 @@ use crate::workers::workloads::resource::{Resource, key_of};
 use crate::workers::workloads::scheduler;
 use crate::workers::workloads::sees::Sees;
 
-/// Seconds between two attempts of a resize for which the Node has no room.
+/// Seconds between two attempts of a resize for which the Node has too few resources.
 const RESIZE_RETRY: i64 = 10;
 
-/// Adds the Pods that the scheduler may place now, and the Pods of a Node that is new, lost or recovered.
+/// Enqueues the Pods that the scheduler may place now, and the Pods of a Node that is new, lost or recovered.
 pub(super) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     scheduler::concerns(change, cluster, add);
     if change.resource != Resource::Node || change.old.map(ready) == change.new.map(ready) {
@@ -32,7 +32,7 @@ pub(super) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
     there.for_each(|it| add(key_of(it)));
 }
 
-/// Plans the work of the scheduler for a Pod without a node, and the work of the kubelet for others.
+/// Plans the work of the scheduler for a Pod without a node, or the work of the kubelet for a Pod with a node.
 pub(super) fn place_or_run(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let node = Cursor::root(pod).text("spec.nodeName");
     let mut plan = Plan::default();
@@ -47,7 +47,7 @@ pub(super) fn place_or_run(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> 
     let is_lost = |node: &Object| ready(node) == "Unknown";
     let host = sees.cluster.find(Resource::Node, "", node);
     if nodes.kubelet.is_stopped(node) || host.is_some_and(|it| is_lost(it)) {
-        // The kubelet of a lost Node does nothing.
+        // The kubelet of a lost Node is inactive.
         return plan;
     }
     let load = nodes.load.get(node);
@@ -101,7 +101,7 @@ pub(super) fn sync_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Pl
     plan
 }
 
-/// Plans the status of a Node: by Stages if there are any for Nodes.
+/// Plans the status of a Node: with Stages if there are any for Nodes.
 fn status_of_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let Some(stages) = nodes.kubelet.stages_of(Resource::Node, node) else {
         return node::sync(node, sees);

@@ -1,4 +1,4 @@
-//! Functions of templates: Go's own, the most used ones of sprig, and KWOK's.
+//! Functions of templates: the functions of Go, the most common functions of sprig, and the functions of KWOK.
 
 use crate::api::json::{Map, Value, json};
 use crate::api::yaml;
@@ -6,7 +6,7 @@ use crate::api::yaml;
 /// Values that template functions return, such as the time, and the name and address of the Node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// The time, with nanoseconds.
+    /// The current time, with nanoseconds.
     pub(super) now: String,
     pub(super) node_name: String,
     pub(super) node_address: String,
@@ -15,7 +15,7 @@ pub(super) struct Facts {
     pub(super) version: String,
 }
 
-/// Names of all functions.
+/// Names of all supported functions.
 const NAMES: [&str; 55] = [
     "add",
     "and",
@@ -74,7 +74,7 @@ const NAMES: [&str; 55] = [
     "squote",
 ];
 
-/// The conditions of a Node that is ready.
+/// The conditions of a ready Node.
 const NODE_CONDITIONS: [[&str; 4]; 5] = [
     ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
     [
@@ -103,7 +103,7 @@ const NODE_CONDITIONS: [[&str; 4]; 5] = [
     ],
 ];
 
-/// Returns `true` if there is a function of this name.
+/// Returns `true` if there is a function with this name.
 pub(super) fn is_known(name: &str) -> bool {
     NAMES.contains(&name)
 }
@@ -170,7 +170,7 @@ pub(super) fn call(name: &str, arguments: &[Value], facts: &Facts) -> Result<Val
     })
 }
 
-/// Calls a function that returns a fact.
+/// Calls a function that returns one of the facts.
 fn fact(name: &str, arguments: &[Value], facts: &Facts) -> Option<Value> {
     Some(match name {
         "NodeConditions" => node_conditions(),
@@ -197,7 +197,7 @@ fn fact(name: &str, arguments: &[Value], facts: &Facts) -> Option<Value> {
     })
 }
 
-/// Functions of texts, as in sprig: the text is the last argument.
+/// Calls a string function of sprig. The string is the last argument.
 fn on_text(name: &str, arguments: &[Value]) -> Result<Value, String> {
     let texts: Vec<String> = arguments.iter().map(print).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -231,7 +231,7 @@ fn on_text(name: &str, arguments: &[Value]) -> Result<Value, String> {
     })
 }
 
-/// Prints a value as Go does.
+/// Prints a value like Go.
 pub(super) fn print(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),
@@ -258,7 +258,7 @@ fn node_conditions() -> Value {
     NODE_CONDITIONS.into_iter().map(condition).collect()
 }
 
-/// Formats a value as YAML, on separate lines if it is indented.
+/// Formats a value as YAML; if it is indented, it begins on a new line.
 fn indented(value: &Value, levels: Option<&Value>) -> String {
     let text = yaml::to_string(value);
     let levels = levels.and_then(integer).and_then(|it| usize::try_from(it).ok());
@@ -317,7 +317,7 @@ fn length(value: &Value) -> Result<Value, String> {
     Ok(length.into())
 }
 
-/// Parses an integer, given as a number or a text.
+/// Parses an integer, which may be a number or a string.
 fn integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }
@@ -346,7 +346,7 @@ fn dict(arguments: &[Value]) -> Value {
     Value::Object(map)
 }
 
-/// `printf` with the verbs `%s`, `%d`, `%v`, `%q` and `%%`.
+/// Implements `printf` with the verbs `%s`, `%d`, `%v`, `%q` and `%%`.
 fn formatted(format: &str, arguments: &[Value]) -> Result<String, String> {
     let (mut text, mut rest, mut arguments) = (String::new(), format, arguments.iter());
     while let Some((before, after)) = rest.split_once('%') {
@@ -363,7 +363,7 @@ fn formatted(format: &str, arguments: &[Value]) -> Result<String, String> {
     Ok(text + rest)
 }
 
-/// Returns `true` if a value is not empty.
+/// Returns `true` if a value counts as true: it is not empty.
 pub(super) fn holds(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -1,5 +1,5 @@
-//! The manifest of a Stage: the fields of `kwok.x-k8s.io/v1alpha1`. Fields that are not supported here are refused by
-//! name: `cel` expressions, `apply` steps and impersonation.
+//! The manifest of a Stage: the fields of `kwok.x-k8s.io/v1alpha1`. Unsupported fields are refused with an error that
+//! names them: `cel` expressions, `apply` steps and impersonation.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) struct Spec {
     pub(super) weight_from: Option<From>,
     pub(super) delay: Option<Delay>,
     pub(super) next: Option<Next>,
-    /// Accepted without effect, because every change is observed at once here.
+    /// Accepted without effect, because here every change is observed at once.
     #[serde(rename = "immediateNextStage")]
     _immediate_next_stage: Option<bool>,
     #[serde(default)]
@@ -176,7 +176,7 @@ pub(super) struct Finalizer {
     pub(super) value: String,
 }
 
-/// A step, in the order of execution.
+/// A step of a Stage.
 pub(super) enum Step {
     Event(Event),
     Finalizers(Finalizers),
@@ -206,7 +206,7 @@ impl Expression {
 }
 
 impl From {
-    /// The query.
+    /// Returns the text of the query.
     pub(super) fn text(self) -> Result<String, String> {
         match (self.cel, self.jq) {
             (Some(_), _) => Err("cel expressions are not supported, use jq".to_owned()),
@@ -216,7 +216,7 @@ impl From {
     }
 }
 
-/// The steps of `next`, and then the steps of `steps`.
+/// Returns the steps of `next`, followed by `steps`.
 pub(super) fn steps(next: Option<Next>, more: Vec<OneStep>) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     if let Some(next) = next {

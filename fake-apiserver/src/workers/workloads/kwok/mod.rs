@@ -1,5 +1,5 @@
-//! Stages of KWOK: manifests that describe the life of Pods and Nodes and replace the default one. These files do not
-//! depend on the kubelet.
+//! Stages of KWOK: manifests that describe the life of Pods and Nodes and replace the default behaviour. These files do
+//! not depend on the kubelet.
 
 mod stage;
 mod manifest;
@@ -16,7 +16,7 @@ pub use manifest::StageError;
 pub(crate) use play::{Addresses, Pending, sync};
 pub(crate) use stage::Stage;
 
-/// Reads manifests of Stages. Stages without a selector do not apply to any object, and are omitted.
+/// Reads manifests of Stages. Stages without a selector do not apply to any object and are omitted.
 pub(crate) fn read(manifests: impl IntoIterator<Item = serde_json::Value>) -> Result<Vec<Stage>, StageError> {
     let mut stages = Vec::new();
     for manifest in manifests {

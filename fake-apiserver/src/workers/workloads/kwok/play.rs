@@ -11,7 +11,7 @@ use crate::workers::workloads::plan::{Note, Plan, Regarding, Write};
 use crate::workers::workloads::resource::{Resource, Target};
 use crate::workers::workloads::sees::Sees;
 
-/// The source of Events.
+/// The source component of Events.
 const COMPONENT: &str = "kwok";
 
 /// The Stage that an object waits for.
@@ -23,7 +23,7 @@ pub(crate) struct Pending {
     due: Timestamp,
 }
 
-/// Addresses that templates can print.
+/// Addresses that templates can use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) node_name: String,
@@ -31,7 +31,7 @@ pub(crate) struct Addresses {
     pub(crate) pod: String,
 }
 
-/// Plans the next Stage of an object. The Stage begins when its delay has passed since the object changed.
+/// Plans the next Stage of an object. It begins when its delay has passed since the object changed.
 pub(crate) fn sync(
     resource: Resource,
     object: &Object,
@@ -80,7 +80,7 @@ pub(crate) fn sync(
     plan
 }
 
-/// Chooses the Stage of an object among the Stages that select it, by their weights.
+/// Chooses a Stage by weight among the Stages that select the object.
 fn choose<'a>(resource: Resource, object: &Object, value: &Value, stages: &'a [Stage]) -> Option<&'a Stage> {
     let matching = stages.iter().filter(|it| it.resource == resource && it.matches(value));
     let matching: Vec<&Stage> = matching.collect();
@@ -101,7 +101,8 @@ fn choose<'a>(resource: Resource, object: &Object, value: &Value, stages: &'a [S
             rest -= weight;
         }
     }
-    // Without weights all are equally likely; a weight that is not a number loses to others.
+    // Without weights all Stages are equally likely. If some weights are numbers, Stages without such a weight are
+    // excluded.
     let any_weighed = weights.iter().any(Option::is_some);
     let equal: Vec<&Stage> = matching
         .into_iter()

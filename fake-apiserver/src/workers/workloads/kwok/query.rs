@@ -1,14 +1,14 @@
-//! Queries of jq, as Stages use them: paths, `.[]`, `|`, `select(…)`, comparisons, `and` and `or`. Other parts of the
-//! language are refused by name.
+//! Queries of jq in Stages: paths, `.[]`, `|`, `select(…)`, comparisons, `and` and `or`. Other parts of the language
+//! are refused with an error that names them.
 
 use crate::api::json::Value;
 
 /// Maximum depth of nested groups.
 const DEPTH_MAX: usize = 32;
-/// Maximum number of values of a query.
+/// Maximum number of values that a query returns.
 const VALUES_MAX: usize = 10_000;
 
-/// A query that was parsed.
+/// A parsed query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Query {
     Identity,
@@ -42,7 +42,8 @@ impl Query {
         }
     }
 
-    /// Returns the values other than null. A query that fails, such as for the items of null, yields an empty list.
+    /// Returns the values of a query except nulls. A failed query, such as for the items of null, returns an empty
+    /// list.
     pub(super) fn values(&self, object: &Value) -> Vec<Value> {
         let mut values = self.run(object).unwrap_or_default();
         values.retain(|it| !it.is_null());
@@ -121,7 +122,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Skips a symbol; returns `true` if it was there.
+    /// Skips a symbol; returns `true` if it was found.
     fn skip(&mut self, symbol: &str) -> bool {
         let rest = self.rest.trim_start();
         let after = rest.strip_prefix(symbol);
@@ -129,7 +130,7 @@ impl Parser<'_> {
         after.is_some()
     }
 
-    /// Skips a word.
+    /// Skips a word; returns `true` if it was found.
     fn skip_word(&mut self, word: &str) -> bool {
         let rest = self.rest.trim_start();
         let after = rest.strip_prefix(word);

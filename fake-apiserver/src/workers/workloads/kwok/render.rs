@@ -1,15 +1,15 @@
-//! Execution of a template.
+//! Renders templates.
 
 use super::functions::{Facts, call, holds, print};
 use super::template::{Node, Operand, Pipeline, Template};
 use crate::api::json::Value;
 
-/// Maximum number of nodes that one execution visits.
+/// Maximum number of nodes that a template visits when it is rendered.
 const STEPS_MAX: usize = 100_000;
-/// Maximum size of the text.
+/// Maximum size of the rendered text, in bytes.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// The continuation after a node.
+/// Control flow after a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,

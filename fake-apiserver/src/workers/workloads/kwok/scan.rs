@@ -1,4 +1,4 @@
-//! Tokens of an action of a template.
+//! Splits an action of a template into tokens.
 
 use crate::api::json::Value;
 
@@ -8,7 +8,7 @@ pub(super) enum Token {
     Dot,
     /// `.a.b`
     Field(Vec<String>),
-    /// A field directly after a variable or a group.
+    /// Fields directly after a variable or a group.
     Chain(Vec<String>),
     /// `$name`; the name is empty for `$`.
     Variable(String),
@@ -24,7 +24,8 @@ pub(super) enum Token {
     Assign,
 }
 
-/// Reads the tokens of an action up to `}}`. Returns the text after it, and `true` if its leading spaces are trimmed.
+/// Splits an action into tokens up to `}}`. Returns the text after it, and `true` if the leading spaces of that text
+/// are trimmed.
 pub(super) fn scan(text: &str) -> Result<(Vec<Token>, &str, bool), String> {
     let (mut tokens, mut rest) = (Vec::new(), text);
     loop {
@@ -89,7 +90,7 @@ fn word(text: &str) -> (&str, &str) {
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// Splits off `.a.b`; without names it is the dot.
+/// Splits off `.a.b`. Without names it is the dot.
 fn fields(text: &str) -> (Vec<String>, &str) {
     let (mut names, mut rest) = (Vec::new(), text);
     while let Some(after) = rest.strip_prefix('.') {
@@ -106,7 +107,7 @@ fn fields(text: &str) -> (Vec<String>, &str) {
     }
 }
 
-/// A string, with the escapes that JSON and Go share.
+/// Splits off a string, with the escapes that JSON and Go have in common.
 fn string(text: &str) -> Result<(Token, &str), String> {
     let mut is_escaped = false;
     let end = text.char_indices().skip(1).find(|(_, letter)| {

@@ -1,4 +1,4 @@
-//! `Stage`: one step in the life of a Pod or a Node, as `kwok.x-k8s.io/v1alpha1` describes it.
+//! `Stage`: a step in the life of a Pod or a Node, as defined by `kwok.x-k8s.io/v1alpha1`.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,7 +13,7 @@ use crate::api::options::PatchKind;
 use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::resource::Resource;
 
-/// A Stage that was parsed.
+/// A parsed Stage.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stage {
     pub(crate) name: String,
@@ -66,7 +66,7 @@ pub(super) enum Step {
 }
 
 impl Stage {
-    /// Reads a manifest; `None` if it selects nothing.
+    /// Parses a manifest; `None` if it lacks a selector.
     pub(super) fn read(manifest: manifest::Stage) -> Result<Option<Self>, StageError> {
         let name = manifest.metadata.name;
         let failed = |why: String| StageError::new(&name, why);
@@ -143,8 +143,8 @@ impl Stage {
         }
     }
 
-    /// The time from a change of the object to the Stage, within the bounds of its jitter. The same version of an
-    /// object always gets the same time.
+    /// Returns the time between a change of the object and the Stage, within the bounds of its jitter. The same version
+    /// of an object always has the same delay.
     pub(super) fn delay(&self, object: &Object, value: &Value, now: Timestamp) -> SignedDuration {
         let Some(delay) = &self.delay else {
             return SignedDuration::ZERO;
@@ -173,7 +173,7 @@ impl Stage {
     }
 }
 
-/// A number that depends on the version of an object and on a purpose.
+/// Returns a pseudo-random number that depends on the version of an object and on a purpose.
 pub(super) fn chance(object: &Object, purpose: &str) -> u64 {
     let hex = long_hex(&[object.uid(), object.meta_str("resourceVersion"), purpose]);
     u64::from_str_radix(&hex[..15], 16).unwrap_or_default()

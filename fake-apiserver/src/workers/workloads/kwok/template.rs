@@ -1,5 +1,5 @@
-//! Templates of Go's `text/template`, as Stages use them: text with actions that print, assign, branch and loop.
-//! `define`, `template` and `block` are refused by name.
+//! Templates of Go's `text/template` in Stages: text with actions that print, assign, branch and loop. `define`,
+//! `template` and `block` are refused with an error that names them.
 
 use super::scan::{Token, scan};
 use crate::api::json::Value;
@@ -7,7 +7,7 @@ use crate::api::json::Value;
 /// Maximum depth of nested actions and groups.
 const DEPTH_MAX: usize = 64;
 
-/// A template that was parsed.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Template(pub(super) Vec<Node>);
 
@@ -16,7 +16,7 @@ pub(super) struct Template(pub(super) Vec<Node>);
 pub(super) enum Node {
     Text(String),
     Pipeline(Pipeline),
-    /// Renders the first body with a true condition, otherwise the last one.
+    /// Branches; the first body with a true condition is rendered, otherwise the last one.
     If(Vec<(Pipeline, Vec<Node>)>, Vec<Node>),
     With(Pipeline, Vec<Node>, Vec<Node>),
     Range(Pipeline, Vec<Node>, Vec<Node>),
@@ -24,11 +24,11 @@ pub(super) enum Node {
     Continue,
 }
 
-/// Commands that pass their results on, and the variables that receive the last result.
+/// Commands that pass on their results, and the variables to which the last result is assigned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pipeline {
     pub(super) variables: Vec<String>,
-    /// Set if the variables are new.
+    /// Set if the variables are declared (`:=`).
     pub(super) declares: bool,
     pub(super) commands: Vec<Vec<Operand>>,
 }
@@ -44,7 +44,7 @@ pub(super) enum Operand {
     Field(Box<Operand>, Vec<String>),
 }
 
-/// A piece of the text.
+/// A piece of a template's text.
 enum Piece {
     Text(String),
     Action(Vec<Token>),
@@ -152,7 +152,7 @@ impl Parser<'_> {
         Ok((nodes, end))
     }
 
-    /// The bodies of `with` and `range`.
+    /// Parses the bodies of `with` and `range`.
     fn bodies(&mut self) -> Result<(Vec<Node>, Vec<Node>), String> {
         let (body, end) = self.list()?;
         let otherwise = match end {

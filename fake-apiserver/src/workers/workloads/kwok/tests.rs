@@ -1,4 +1,4 @@
-//! Templates and queries, with the results of Go and jq.
+//! Compares templates and queries with the results of Go and jq.
 
 use rstest::rstest;
 
