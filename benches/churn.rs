@@ -1,8 +1,8 @@
-//! Memory of a server with objects that change for half an hour. Prints one line, `minutes TAB bytes`, for the memory
-//! in use after a number of minutes. `churn objects` changes 425 objects; `churn workers` repeatedly rolls out 40 Pods.
+//! Memory of a server whose objects change for half an hour. Prints lines `minutes TAB bytes`: the memory in use after
+//! this number of minutes. `churn objects` changes 425 objects; `churn workers` repeatedly rolls out 40 Pods.
 //!
-//! The bounds are the defaults of the command with `--control`. The minutes are virtual; the memory is the memory of
-//! the process.
+//! Bounds are the defaults of the command with `--control`. The minutes are virtual; the memory is the memory of the
+//! process.
 
 #![expect(clippy::print_stdout, reason = "the growth program reads it")]
 
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 /// Number of writes per second in `objects`.
 const WRITES: usize = 20;
-/// Seconds between two rollouts of `workers`.
+/// Seconds between rollouts in `workers`.
 const ROLLOUT: usize = 30;
 
 fn main() {
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// A server with the bounds of the command.
+/// Returns a server with the bounds of the command.
 fn bounded() -> ApiServerBuilder {
     ApiServer::builder()
         .history_bytes(16 << 20)
@@ -39,7 +39,7 @@ fn bounded() -> ApiServerBuilder {
         .journal_bytes(8 << 20)
 }
 
-/// 300 ConfigMaps, 25 custom resources and 100 Pods of 5 KB, which are patched or recreated one after another.
+/// Patches or recreates 300 ConfigMaps, 25 custom resources and 100 Pods of 5 KB, one after the other.
 async fn change_objects(minutes: usize) {
     let server = bounded().start();
     server
@@ -77,7 +77,7 @@ async fn change_objects(minutes: usize) {
     }
 }
 
-/// A Deployment of 40 Pods that gets another template every half minute.
+/// Changes the template of a Deployment with 40 Pods every half minute.
 async fn roll_out(minutes: usize) {
     let server = bounded().workers(Worker::ALL).start();
     let all = "/apis/apps/v1/namespaces/default/deployments";
@@ -127,7 +127,7 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) {
     assert!(answer.status().is_success(), "{method} {path}: {:?}", answer.body());
 }
 
-/// Returns the memory of the process in bytes; 0 if the system does not report it.
+/// Returns the resident memory of the process in bytes; 0 if the system does not report it.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! Costs of one exploration run, for a controller of kube-runtime and for one of `informer`:
+//! Cost of an exploration run, for a controller with kube-runtime and for one with `informer`.
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
@@ -6,8 +6,9 @@ use benches::explorations::{disturbed, undisturbed};
 use benches::measure::is_measured;
 use benches::reconciles::Peer;
 
-/// Numbers of objects, and of the requests they cause: two watches, which kube-runtime starts with two lists, and for
-/// each object its create, the child's create, and the controller's reads. Our controller reads from its cache.
+/// Numbers of objects, with the numbers of requests that they cause: two watches, which kube-runtime starts with two
+/// lists, and for each object its create, the create of its child, and the reads of the controller. The controller with
+/// `informer` reads from its cache.
 const KUBE_RUNTIME: &[(usize, usize)] = &[(1, 8), (2, 12), (6, 28), (10, 44), (55, 224)];
 const INFORMER: &[(usize, usize)] = &[(1, 4), (5, 12), (10, 22), (13, 28), (111, 224)];
 

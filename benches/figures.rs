@@ -1,6 +1,6 @@
-//! All figures in one table: costs, targets, and the costs of kube-fake-client.
+//! Prints all figures in a table: costs, targets, and the costs of kube-fake-client.
 //!
-//! `--json FILE` also writes them as JSON.
+//! `--json FILE` also writes the figures as JSON.
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
@@ -14,7 +14,7 @@ use benches::reads::Many;
 use benches::requests::{Bench, start_and_answer};
 use serde_json::{Value, json};
 
-/// One line of the table. Times are in nanoseconds, sizes in bytes.
+/// A line of the table. Times are in nanoseconds, and sizes in bytes.
 struct Line {
     name: &'static str,
     found: f64,
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures everything and prints the table.
+/// Measures all figures and prints the table.
 fn measure(json: Option<&str>) -> Result<(), String> {
     let mut peer = BTreeMap::new();
     let mut memory = Command::new(env!("CARGO_BIN_EXE_memory"));
@@ -84,7 +84,7 @@ fn measure(json: Option<&str>) -> Result<(), String> {
     )
 }
 
-/// The lines printed by a program: a name and a number each.
+/// Runs a program, and returns the lines that it prints: a name and a number each.
 fn child(command: &mut Command) -> BTreeMap<String, f64> {
     let output = command
         .output()

@@ -1,5 +1,5 @@
-//! Plots of cost against size, as SVG: `cargo bench -p benches --bench growth`, or `… -- managers crds` for some of them
-//! and `… -- DIRECTORY` to have them elsewhere than in `benches/plots`.
+//! Creates plots of cost against size, as SVG: `cargo bench -p benches --bench growth`. `… -- managers crds` creates
+//! only these plots, and `… -- DIRECTORY` writes to a directory other than `benches/plots`.
 
 #![expect(clippy::print_stdout, reason = "it says what it wrote")]
 

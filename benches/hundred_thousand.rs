@@ -1,6 +1,6 @@
-//! 100,000 Pods from the first list to a relist: CPU time and memory of one cache, one line each.
+//! CPU time and memory of a cache with 100,000 Pods, from the first list to a relist. Prints a line for each phase.
 //!
-//! Memory is counted in the allocator, which slows down every allocation: compare only times of the same run.
+//! Memory is counted in the allocator, which slows down every allocation: only compare times of the same run.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -21,14 +21,14 @@ static ALLOCATOR: Counting = Counting;
 /// Number of events per second.
 const RATE: usize = 10_000;
 
-/// Ends a watch; the next list begins at version 1 again, with every object as it was.
+/// Ends a watch. The next list is again at version 1, with the original objects.
 const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\
                        \"status\":\"Failure\",\"message\":\"too old\",\"reason\":\"Expired\",\"code\":410}}\n";
 
-/// CPU time and memory of a part.
+/// CPU time and memory of a phase.
 struct Part {
     time: Duration,
-    /// Bytes in use afterwards, and the peak, both relative to the beginning.
+    /// Bytes in use at the end, and the maximum, both relative to the beginning.
     held: usize,
     peak: usize,
 }
@@ -69,7 +69,7 @@ fn main() {
     };
     let (pods, seconds) = (count("PODS", 100_000), count("SECONDS", 60));
     let runtime = runtime();
-    // Clients are made outside of its futures.
+    // Clients must be created within the runtime.
     let _entered = runtime.enter();
     println!(
         "{pods} Pods of {} bytes, {seconds} s of {RATE} events",

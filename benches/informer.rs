@@ -1,4 +1,4 @@
-//! Compares the informer with kube-runtime's watcher and reflector, in one run: one line per figure.
+//! Compares the informer with kube-runtime's watcher and reflector in the same run. Prints a line for each figure.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -17,7 +17,7 @@ fn micros(time: Duration, count: usize) -> f64 {
     time.as_secs_f64() * 1e6 / count as f64
 }
 
-/// The median of three runs of each part.
+/// Returns the medians of three runs.
 fn middle(mut run: impl FnMut() -> Times) -> Times {
     let runs = [(); 3].map(|()| run());
     let middle = |part: fn(&Times) -> Duration| {
@@ -95,7 +95,7 @@ fn main() {
     snapshots();
 }
 
-/// Writes while ten threads list everything.
+/// Measures writes while ten threads list all objects.
 fn readers() {
     let pods = 10_000;
     let small = |at: usize| {
@@ -129,7 +129,7 @@ fn readers() {
     println!("kube-runtime: {writes:.0} writes/s beside 10 readers that list {pods} objects {lists:.0} times a second");
 }
 
-/// Writes and lists per second of real time.
+/// Returns the number of writes and of lists per second of real time.
 #[expect(
     clippy::disallowed_methods,
     reason = "threads and the machine's clock are what is measured"
@@ -162,7 +162,7 @@ fn beside_readers(mut write: impl FnMut(usize), read: impl Fn() -> usize + Sync)
     )
 }
 
-/// Ten objects of an index, and a scan for the same.
+/// Compares an index lookup of ten objects with a scan for them.
 fn index() {
     let pods = Indexer::<Pod>::new();
     for at in 0..10_000 {
@@ -207,14 +207,14 @@ fn index() {
     );
 }
 
-/// Objects as they arrive in a list.
+/// Returns objects as they arrive in a list.
 fn list(pods: usize, version: u64) -> Vec<CachedObject<Pod>> {
     let decode = |at| CachedObject::decode(&pod_text(at, version)).expect("the object can be decoded");
     (0..pods).map(decode).collect()
 }
 
-/// The longest time that a reader waits for one object while a list replaces all of them, in wall-clock time. The index
-/// reads the typed object.
+/// Returns the longest time for which a reader waits for an object while a list replaces all objects, in real time. The
+/// index function decodes objects.
 #[expect(
     clippy::disallowed_methods,
     reason = "threads and the machine's clock are what is measured"
@@ -250,7 +250,7 @@ fn relist() {
     );
 }
 
-/// Writes while a snapshot of the previous state exists.
+/// Measures writes while a snapshot of the previous state exists.
 fn snapshots() {
     let pods = scaled(100_000, 200);
     let indexer = Indexer::<Pod>::new();

@@ -1,6 +1,6 @@
-//! Memory of informers, counted in the allocator: one line each.
+//! Memory of informers, counted in the allocator. Prints a line for each.
 //!
-//! It is a separate program because counting slows down every allocation.
+//! This is a separate program because counting slows down every allocation.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -13,7 +13,7 @@ use informer::Storage;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes per object that `work` leaves in use, and the peak during `work`.
+/// Prints the bytes per object that `work` leaves in use, and the maximum during `work`.
 fn row<T>(name: &str, count: usize, work: impl FnOnce() -> T) {
     let (held, peak, made) = measured(work);
     println!("{name:<44} {:>8} held {:>8} at most", held / count, peak / count);

@@ -1,7 +1,7 @@
-//! Memory of objects and servers, counted in the allocator: one line each, with a name and a number of bytes.
+//! Memory of objects and servers, counted in the allocator. Prints a line for each: a name and a number of bytes.
 //!
-//! It is a separate program because counting slows down every allocation. With `--bench` it uses the documented numbers
-//! of objects, otherwise a few.
+//! This is a separate program because counting slows down every allocation. With `--bench`, it uses the documented
+//! numbers of objects, otherwise few.
 
 #![expect(clippy::print_stdout, reason = "the figures program reads it")]
 
@@ -74,7 +74,7 @@ fn main() {
     sockets();
 }
 
-/// Memory of a connection to a server on a port: an idle one, and one with a watch.
+/// Measures the memory of a connection to a server: idle, and with a watch.
 fn sockets() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().expect("the runtime can be built");
@@ -82,7 +82,7 @@ fn sockets() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let serving = runtime.block_on(server.serve(address)).expect("a port is free");
     let count = scaled(500, 5);
-    // Sockets of the standard library do not use the heap. Each is accepted before the next connects.
+    // Sockets of the standard library do not use the heap. Each is accepted before the next one connects.
     let connect = |_| {
         let stream = TcpStream::connect(serving.addr()).expect("the connect succeeds");
         runtime.block_on(rest());
@@ -100,7 +100,7 @@ fn sockets() {
     report("socket_watch", (held + more) / count);
 }
 
-/// Lets the tasks of a server complete their work: the runtime polls for arrived data every 61 turns.
+/// Lets the tasks of a server complete their work: the runtime polls for I/O every 61 ticks.
 async fn rest() {
     for _ in 0..300 {
         tokio::task::yield_now().await;

@@ -1,11 +1,11 @@
 //! Runs the programs that count memory in the allocator, one after the other: informers compared with kube-runtime, and
-//! 100,000 Pods end to end. Without `--bench`, it uses few objects, to check that they run.
+//! 100,000 Pods end to end. Without `--bench`, it only checks that they run, with few objects.
 
 use std::process::{Command, ExitCode};
 
 use benches::measure::is_measured;
 
-/// Sizes of a run that prints no figures.
+/// Sizes for checking that the programs run.
 const FEW: [(&str, &str); 3] = [("PODS", "50"), ("CHANGES", "50"), ("SECONDS", "1")];
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Work queues and controllers, compared with kube-runtime's in the same run: `cargo bench -p benches --bench
+//! Compares work queues and controllers with kube-runtime's in the same run: `cargo bench -p benches --bench
 //! reconcile`.
 
 use std::time::Duration;
@@ -28,12 +28,12 @@ fn main() {
     );
 }
 
-/// No-op reconciles, in millions per second of CPU time.
+/// Measures no-op reconciles, in millions per second of CPU time.
 fn noop() {
     let millions = |count: usize, time: Duration| count as f64 / time.as_secs_f64() / 1e6;
     for pending in [scaled(1_000, 100), scaled(100_000, 1_000)] {
         for concurrency in [1, 4, 64] {
-            // A few keys are done in no time, so they are done more often.
+            // A few keys take too little time to be measured, so they are processed repeatedly.
             let rounds = u32::try_from(scaled(100_000, 1) / pending).unwrap_or(1).max(1);
             let rate = |peer| {
                 let times = (0..rounds).map(|_| reconciles::queued(peer, pending, concurrency));
@@ -56,7 +56,7 @@ fn noop() {
     }
 }
 
-/// From an event to its reconcile, by the wall's clock.
+/// Measures the time from an event to its reconcile, with the real clock.
 fn latency() {
     for peer in [Peer::Informer, Peer::KubeRuntime] {
         let mut waits = reconciles::event_to_reconcile(peer, scaled(1000, 20));
@@ -70,7 +70,7 @@ fn latency() {
 }
 
 fn queues(criterion: &mut Criterion<Cpu>) {
-    // The clock of a controller, which is not paused: reading a paused one takes a lock.
+    // The clock of a controller is usually not paused. Reading a paused clock would take a lock.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().build().expect("a runtime can be built");
     let _entered = runtime.enter();
@@ -87,7 +87,7 @@ fn queues(criterion: &mut Criterion<Cpu>) {
         ),
     ] {
         let mut at = 0;
-        // As a worker does, which exchanges a key for the next one.
+        // Like a worker, which exchanges a key for the next one.
         let mut work = None;
         criterion.bench_function(name, |bencher| {
             bencher.iter(|| {

@@ -1,11 +1,11 @@
-//! Costs of a request through `kube::Client`.
+//! Cost of requests through `kube::Client`.
 
 use benches::cpu::Cpu;
 use benches::requests::{Bench, start_and_answer};
 use benches::server_writes::WRITES;
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// Repeats a request a number of times, and returns the time it took.
+/// Repeats a request, and returns the time that this took.
 type Case = fn(&mut Bench, usize) -> std::time::Duration;
 
 fn requests(criterion: &mut Criterion<Cpu>) {
@@ -38,7 +38,7 @@ fn requests(criterion: &mut Criterion<Cpu>) {
     }
 }
 
-/// Writes without a client, and the field manager's part of them.
+/// Measures writes without a client, and the field manager's part of them.
 fn server_writes(criterion: &mut Criterion<Cpu>) {
     let mut group = criterion.benchmark_group("server");
     for (name, write) in WRITES {

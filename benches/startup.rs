@@ -1,8 +1,8 @@
-//! From the start of a manager over 100,000 Pods to its first reconcile: CPU time and memory, next to a controller of
-//! kube-runtime and an informer of client-go with protobuf. `PODS` sets the number.
+//! CPU time and memory from the start of a manager with 100,000 Pods to its first reconcile, compared with a controller
+//! of kube-runtime and an informer of client-go with protobuf. `PODS` sets the number.
 //!
-//! Each client is its own process, and reads over a socket from another process that has encoded everything. The
-//! rows of client-go are missing if `go` cannot build them.
+//! Each client is a separate process. It reads over a socket from another process, which has encoded everything before.
+//! If `go` cannot build the clients of client-go, their rows are missing.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -30,7 +30,7 @@ use tokio::time::Instant;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The clients in Rust, with the arguments that select them.
+/// The Rust clients, with the arguments that select them.
 const CLIENTS: [(&str, &str); 4] = [
     ("encoded", "encoded"),
     ("encoded, managedFields cut", "cut"),
@@ -52,13 +52,13 @@ fn pods() -> usize {
     asked.and_then(|it| it.parse().ok()).unwrap_or(100_000)
 }
 
-/// A runtime with the machine's clock.
+/// Returns a runtime with the real clock.
 fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().expect("a runtime can be built")
 }
 
-/// Serves the Pods until the process is killed. Prints its address.
+/// Prints an address, and serves the Pods there until the process is killed.
 fn serve() {
     let mirror = Mirror::new(pods());
     let serving = async {
@@ -69,7 +69,8 @@ fn serve() {
     runtime().block_on(serving).expect("the Pods can be served");
 }
 
-/// Runs one client, and prints its figures: CPU and real seconds, bytes of live objects, maximum of resident memory.
+/// Runs a client and prints its figures: CPU time and real time in seconds, bytes of live objects, and maximum resident
+/// memory.
 fn client(name: &str, url: &str) {
     let runtime = runtime();
     let _entered = runtime.enter();
@@ -101,7 +102,7 @@ fn client(name: &str, url: &str) {
 /// Runs a manager until its controller is called for the first time.
 async fn ours(client: Client, storage: Storage, strips: bool) -> Result<Manager, informer::Error> {
     let pods = ByObject::<Pod>::new().informer(move |pods| {
-        // The source has encoded its list and does not stream.
+        // The source serves an encoded list, and does not support streaming lists.
         let mut options = ReflectorOptions::default();
         options.streaming_lists = false;
         let pods = pods.reflector(options).storage(storage);
@@ -136,17 +137,17 @@ async fn kube_runtime(client: Client) {
     first.notified().await;
 }
 
-/// A process that is killed at the end.
+/// A process that is killed when this is dropped.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may already have ended.
         let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
-/// Starts a server that prints its address.
+/// Starts a server, and returns it with the address that it prints.
 fn started(command: &mut Command) -> Option<(Server, String)> {
     let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
     let output = child.stdout.take()?;
@@ -157,7 +158,7 @@ fn started(command: &mut Command) -> Option<(Server, String)> {
     address.starts_with("http").then_some((server, address))
 }
 
-/// Runs a client, and returns the figures that it prints.
+/// Runs a client and returns the figures that it prints.
 fn figures(command: &mut Command) -> Option<Vec<f64>> {
     let output = command.stderr(Stdio::inherit()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -176,7 +177,7 @@ fn row(name: &str, count: usize, command: &mut Command) {
     println!("{name:<34} {cpu:>8.2} {wall:>8.2} {held:>12.0} {peak:>12.0}");
 }
 
-/// Builds the clients in Go next to this program.
+/// Builds the Go clients next to this program.
 fn client_go() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.with_file_name("startup_client_go");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/client_go");

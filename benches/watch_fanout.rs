@@ -1,4 +1,4 @@
-//! One change to many watchers.
+//! Delivery of a change to many watchers.
 
 use benches::cpu::Cpu;
 use benches::fanout::Watched;

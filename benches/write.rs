@@ -1,9 +1,9 @@
-//! Runs one path through the server a number of times and nothing else, for callgrind: `write "apply Pod" 200`. Without
-//! a name, runs all paths and prints the CPU time of each.
+//! Runs a single path through the server a number of times, for callgrind: `write "apply Pod" 200`. Without a name,
+//! runs all paths and prints the CPU time of each.
 //!
-//! `--instructions` counts the instructions of the most important paths with valgrind, by running this program under
-//! it; `--json FILE` writes the counts, and `--compare FILE` fails if a path takes more than 5 % above its count in the
-//! file. `benches/instructions.json` contains the counts of the last commit that changed them on purpose.
+//! `--instructions` counts the instructions of the most important paths, by running this program under valgrind.
+//! `--json FILE` writes the counts. `--compare FILE` fails if a path needs over 5 % more instructions than in the file.
+//! `benches/instructions.json` contains the counts of the last commit that changed them intentionally.
 
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 
@@ -15,10 +15,10 @@ use benches::requests::Bench;
 use benches::server_writes::WRITES;
 use serde_json::{Value, json};
 
-/// Fraction of its instructions by which a path may grow.
+/// Fraction by which the number of instructions of a path may increase.
 const TOLERANCE: f64 = 0.05;
 
-/// Counts instructions; returns `false` if there are too many.
+/// Counts instructions. Returns `false` if they have increased too much.
 fn count_instructions(json: Option<&str>, compared: Option<&str>) -> Result<bool, String> {
     let program = std::env::current_exe().map_err(|err| format!("the path of this program: {err}"))?;
     let now = instructions::count_all(&program).ok_or("valgrind cannot be run")?;
@@ -58,7 +58,7 @@ fn count_instructions(json: Option<&str>, compared: Option<&str>) -> Result<bool
     Ok(found.is_empty())
 }
 
-/// Runs one path `count` times, or times all of them.
+/// Runs a path `count` times, or measures all paths.
 fn run(path: Option<&str>, count: Option<usize>) {
     for (name, write) in WRITES {
         match path {

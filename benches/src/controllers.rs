@@ -1,4 +1,4 @@
-//! Controllers of kube-runtime, unmodified, from start to convergence.
+//! Unmodified controllers with kube-runtime, from start to convergence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::measure::cpu_time;
 use crate::objects;
 use crate::requests::runtime;
 
-/// Makes sure that each ConfigMap has its Secret.
+/// Ensures that a ConfigMap has its Secret.
 async fn reconcile(parent: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, kube::Error> {
     let secrets: Api<Secret> = Api::default_namespaced((*client).clone());
     let name = parent.metadata.name.as_deref().unwrap_or_default();
@@ -39,7 +39,7 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action
     Ok(Action::await_change())
 }
 
-/// A controller of ConfigMaps and the Secrets they own.
+/// Runs a controller of ConfigMaps and the Secrets that they own.
 pub(crate) async fn parents(client: Client) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let secrets: Api<Secret> = Api::default_namespaced(client.clone());
@@ -76,8 +76,8 @@ async fn converge(client: &Client, parents: usize) {
     }
 }
 
-/// Runs a complete test `times` times, each in its own runtime: a server, a controller, `parents` objects, and one
-/// object that the controller creates for each of them. Answers the requests of one run, too.
+/// Runs a complete test `times` times, each in its own runtime: a server, a controller, `parents` objects, and an
+/// object that the controller creates for each of them. Returns the CPU time, and the number of requests in a run.
 pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
     let start = cpu_time();
     let mut requests = 0;

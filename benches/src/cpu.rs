@@ -1,4 +1,4 @@
-//! `Cpu`: criterion on the CPU time of one thread.
+//! `Cpu`: a criterion measurement of the CPU time of a thread.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 
 use crate::measure::cpu_time;
 
-/// The same clock for criterion.
+/// Measures the CPU time of the current thread.
 #[derive(Debug)]
 pub struct Cpu;
 
 impl Cpu {
-    /// Criterion with this clock, configured to run briefly.
+    /// Returns a criterion with this measurement, configured for short runs.
     pub fn criterion() -> Criterion<Self> {
         Criterion::default()
             .with_measurement(Self)
@@ -47,7 +47,7 @@ impl Measurement for Cpu {
     }
 
     fn formatter(&self) -> &dyn ValueFormatter {
-        // It prints nanoseconds, which these are.
+        // It formats nanoseconds, the unit of this measurement.
         WallTime.formatter()
     }
 }

@@ -1,4 +1,4 @@
-//! Explorations of controllers of both libraries: the cost of a run with all oracles.
+//! Explorations of controllers with both libraries: the cost of a run with all oracles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +12,13 @@ use crate::measure::process_cpu_time;
 use crate::objects;
 use crate::reconciles::Peer;
 
-/// Real time that no exploration here needs.
+/// Time limit that these explorations never reach.
 const BUDGET: Duration = Duration::from_secs(3600);
 
-/// Costs of many runs.
+/// Costs of several runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
-    /// Number of requests of a run without faults, including the test's own.
+    /// Number of requests in a run without faults, including the requests of the test.
     pub requests: usize,
     /// Number of runs.
     pub count: u64,
@@ -32,13 +32,13 @@ impl Runs {
         self.count as f64 / self.cpu.as_secs_f64()
     }
 
-    /// Returns the microseconds per request, if every run has as many requests as the one without faults.
+    /// Returns the microseconds per request, assuming that each run has as many requests as the run without faults.
     pub fn micros_a_request(self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.count as f64 / self.requests as f64
     }
 }
 
-/// A controller that creates a Secret for each of a number of ConfigMaps, which the test creates.
+/// Returns an exploration of a controller that creates a Secret for each ConfigMap that the test creates.
 fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explore {
     let requests = Arc::clone(requests);
     explore(async move |cluster: &TestCluster| {
@@ -59,14 +59,14 @@ fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explo
     .budget(BUDGET)
 }
 
-/// Makes runs without faults, each compared with the reference.
+/// Makes runs without faults. Each is compared with the reference.
 pub fn undisturbed(peer: Peer, objects: usize, count: u64) -> Runs {
     let requests = Arc::default();
     let all = (0..count).fold(exploration(peer, objects, &requests), |all, _| all.replay(""));
     measured(all.schedules(count), &requests)
 }
 
-/// Runs in the order of search: every single fault, and so on.
+/// Makes runs in the order of the search: first every single fault, and so on.
 pub fn disturbed(peer: Peer, objects: usize, count: u64) -> Runs {
     let requests = Arc::default();
     measured(exploration(peer, objects, &requests).schedules(count), &requests)

@@ -1,4 +1,4 @@
-//! One change to many watchers.
+//! Delivery of a change to many watchers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::measure::cpu_time;
 use crate::objects;
 use crate::requests::{get, runtime};
 
-/// A server and tasks that watch its ConfigMaps.
+/// A server with tasks that watch its ConfigMaps.
 #[derive(Debug)]
 pub struct Watched {
     runtime: Runtime,
@@ -40,7 +40,7 @@ impl Watched {
         }
     }
 
-    /// Registered watchers whose streams are not read.
+    /// Creates a server with registered watchers that do not read their streams.
     pub fn by_watchers(watchers: usize) -> Self {
         let mut watched = Self::empty();
         watched.watchers = watchers;
@@ -60,7 +60,7 @@ impl Watched {
         watched
     }
 
-    /// Opens watches by requests, and reads their bodies.
+    /// Creates a server, opens watches with requests, and reads their bodies.
     pub fn by_bodies(watchers: usize) -> Self {
         let mut watched = Self::empty();
         watched.watchers = watchers;
@@ -83,7 +83,7 @@ impl Watched {
         watched
     }
 
-    /// Watchers of a namespace without changes.
+    /// Creates a server with watchers of a namespace that does not change.
     pub fn idle(watchers: usize) -> Self {
         let watched = Self::empty();
         for at in 0..watchers {
@@ -102,7 +102,7 @@ impl Watched {
         watched
     }
 
-    /// Lets every task run until it waits.
+    /// Runs all tasks until they wait.
     fn settle(&self) {
         self.runtime.block_on(self.tasks.run_until(async {
             for _ in 0..64 {
@@ -111,7 +111,7 @@ impl Watched {
         }));
     }
 
-    /// Commits `events` changes, `burst` at a time, until every watcher has received each of them.
+    /// Commits `events` changes, `burst` at a time. Waits until every watcher has received all of them.
     pub fn deliver(&self, events: usize, burst: usize) -> Duration {
         let _guard = self.runtime.enter();
         self.runtime.block_on(self.tasks.run_until(async {

@@ -1,4 +1,4 @@
-//! Cost against size: the cost of another operation with a number of objects, watchers, field managers or CRDs, and the
+//! Cost against size: the cost of an operation with a number of objects, watchers, field managers or CRDs, and the
 //! memory of a server after a number of minutes of changes.
 
 use std::path::Path;
@@ -13,28 +13,29 @@ use crate::plot::{Series, Unit};
 use crate::reads::Many;
 use crate::requests::Bench;
 
-/// Number of rounds of a measurement; the median counts.
+/// Number of rounds of a measurement, of which the median is used.
 const ROUNDS: usize = 5;
 
 /// A plot: its file, title, axis and lines.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Name of the file of the plot, without `.svg`.
+    /// File name of the plot, without `.svg`.
     pub file: &'static str,
-    /// Over it.
+    /// Title above the plot.
     pub title: &'static str,
-    /// Below it.
+    /// Label of the horizontal axis.
     pub axis: &'static str,
-    /// Left of it.
+    /// Unit of the vertical axis.
     pub unit: Unit,
-    /// In it.
+    /// Lines in the plot.
     pub lines: Vec<Series>,
 }
 
-/// The files of all plots, without `.svg`.
+/// File names of all plots, without `.svg`.
 pub const FILES: [&str; 5] = ["objects", "watchers", "managers", "crds", "memory"];
 
-/// The plot of one of [`FILES`], up to a maximum number of objects; `churn` is the program of that name.
+/// Returns one of the plots in [`FILES`], up to a maximum number of objects. `churn` is the path of the program
+/// `churn`.
 pub fn plot(file: &'static str, most: usize, churn: &Path) -> Plot {
     let (title, axis, lines) = match file {
         "objects" => ("Beside many objects of 5 KB", "objects", objects_there(most)),
@@ -56,7 +57,7 @@ pub fn plot(file: &'static str, most: usize, churn: &Path) -> Plot {
     }
 }
 
-/// Each line is measured in a separate process, because memory freed by earlier ones would count, too.
+/// Each line is measured in a separate process, because memory that was freed earlier would be included.
 fn memory(churn: &Path) -> Vec<Series> {
     let line = |scenario, name| {
         let mut command = Command::new(churn);
@@ -85,7 +86,7 @@ fn memory(churn: &Path) -> Vec<Series> {
     ]
 }
 
-/// 1, 10, 100 … up to the maximum.
+/// Returns 1, 10, 100, … up to the maximum.
 fn sizes(most: usize, limit: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |it| Some(it * 10)).take_while(move |it| *it <= most.min(limit))
 }

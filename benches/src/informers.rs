@@ -1,4 +1,4 @@
-//! Informers, ours and kube-runtime's, from the first list to the last of many changes.
+//! Informers of this crate and of kube-runtime, from the first list to the last of many changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,29 +16,29 @@ use crate::measure::cpu_time;
 use crate::mirror::Mirror;
 use crate::requests::runtime;
 
-/// Configuration of an informer.
+/// Options of an informer.
 #[derive(Clone, Copy, Debug)]
 pub struct Ours {
     /// Form in which Pods are stored.
     pub storage: Storage,
     /// Set if managed fields are cut.
     pub strips: bool,
-    /// Handlers that read the key.
+    /// Number of handlers, which read the key.
     pub handlers: usize,
     /// Set if each handler decodes the Pod.
     pub decodes: bool,
 }
 
-/// CPU time of a sync and of the changes after it, without the server's for the encoding.
+/// CPU times of syncing and of the changes afterwards, without the time in which the server encodes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// From the start to a cache of all Pods.
+    /// Time from the start until the cache contains all Pods.
     pub sync: Duration,
-    /// Time from the first change until the last handler has received the last one.
+    /// Time from the first change until the last handler has received the last change.
     pub changes: Duration,
 }
 
-/// An informer with a number of Pods and changes.
+/// Measures an informer with a number of Pods and changes.
 pub fn ours(pods: usize, changes: usize, ours: Ours) -> Times {
     let mirror = Mirror::new(pods);
     let lines = mirror.changes(changes, 2);
@@ -79,7 +79,7 @@ pub fn ours(pods: usize, changes: usize, ours: Ours) -> Times {
     })
 }
 
-/// An informer that is not started.
+/// Returns an informer that was not started.
 pub fn informer(mirror: &Mirror, ours: Ours) -> SharedInformer<Pod> {
     let mut options = ReflectorOptions::default();
     options.streaming_lists = false;
@@ -94,7 +94,7 @@ pub fn informer(mirror: &Mirror, ours: Ours) -> SharedInformer<Pod> {
         .expect("the options have no duplicates")
 }
 
-/// The same for kube-runtime's watcher and reflector.
+/// Same as `ours`, for kube-runtime's watcher and reflector.
 pub fn kube_runtime(pods: usize, changes: usize, strips: bool) -> Times {
     let mirror = Mirror::new(pods);
     let lines = mirror.changes(changes, 2);
@@ -127,7 +127,7 @@ pub fn kube_runtime(pods: usize, changes: usize, strips: bool) -> Times {
     })
 }
 
-/// Keeps an informer's cache of a number of Pods, so that its memory can be inspected.
+/// Fills an informer's cache with Pods and returns it, so that its memory can be measured.
 pub fn held(mirror: &Mirror, ours: Ours) -> Lister<Pod> {
     runtime().block_on(async {
         let informer = informer(mirror, ours);
@@ -140,7 +140,7 @@ pub fn held(mirror: &Mirror, ours: Ours) -> Lister<Pod> {
     })
 }
 
-/// The same for kube-runtime.
+/// Same as `held`, for kube-runtime.
 pub fn held_by_kube_runtime(mirror: &Mirror, strips: bool) -> reflector::Store<Pod> {
     runtime().block_on(async {
         let (store, writer) = reflector::store::<Pod>();

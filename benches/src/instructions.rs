@@ -1,5 +1,5 @@
-//! Instructions of the most important paths, counted by valgrind: the same on a busy machine, and nearly the same on
-//! another one with the same compiler and C library, so that a change can be compared with them.
+//! Instructions of the most important paths, counted by valgrind. The counts do not depend on load, and are nearly the
+//! same on other machines with the same compiler and C library, so that a change can be compared with them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,10 +21,11 @@ pub const PATHS: [&str; 12] = [
     "whole controller test",
 ];
 
-/// Numbers of repetitions; taking their difference excludes one-time costs.
+/// Numbers of repetitions. Only the difference between them is used, which excludes one-time costs.
 const TIMES: [u64; 2] = [8, 24];
 
-/// Counts the instructions of one pass over a path by `program`, which is `write`. `None` without valgrind.
+/// Counts the instructions of one pass over a path in `program`, which must be `write`. Returns `None` without
+/// valgrind.
 pub fn count(program: &Path, path: &str) -> Option<u64> {
     let [few, many] = TIMES.map(|times| collected(program, path, times));
     Some(many?.saturating_sub(few?) / (TIMES[1] - TIMES[0]))
@@ -39,7 +40,8 @@ fn collected(program: &Path, path: &str, times: u64) -> Option<u64> {
     number.trim().parse().ok()
 }
 
-/// Counts the instructions of all [`PATHS`], two at a time: valgrind uses one processor. `None` without valgrind.
+/// Counts the instructions of all [`PATHS`], two at a time, because valgrind uses one processor. Returns `None` without
+/// valgrind.
 pub fn count_all(program: &Path) -> Option<BTreeMap<String, u64>> {
     let (first, second) = PATHS.split_at(PATHS.len() / 2);
     let count_paths = |paths: &[&str]| -> Option<Vec<(String, u64)>> {
@@ -56,7 +58,7 @@ pub fn count_all(program: &Path) -> Option<BTreeMap<String, u64>> {
     })
 }
 
-/// The profile, and the versions of the compiler, the C library and valgrind, on which the counts depend.
+/// Returns the profile and the versions of the compiler, the C library and valgrind, on which the counts depend.
 pub fn tools() -> Vec<String> {
     let version = |program: &str| {
         let output = Command::new(program).arg("--version").output().ok()?;
@@ -74,19 +76,18 @@ pub fn tools() -> Vec<String> {
     std::iter::once(profile.to_owned()).chain(versions).collect()
 }
 
-/// A path that takes more instructions than before.
+/// A path that needs more instructions than before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
-    /// Its name.
+    /// Name of the path.
     pub path: String,
-    /// Instructions before.
+    /// Number of instructions before.
     pub before: u64,
-    /// Instructions now.
+    /// Number of instructions now.
     pub now: u64,
 }
 
-/// Returns the paths that take more instructions than before, by more than `tolerance` (0.05 is 5 %). New paths are
-/// ignored.
+/// Returns the paths that need more instructions than before by more than `tolerance` (0.05 is 5 %). Ignores new paths.
 pub fn regressions(before: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>, tolerance: f64) -> Vec<Regression> {
     let regression = |(path, &now): (&String, &u64)| {
         let before = *before.get(path)?;

@@ -1,4 +1,4 @@
-//! Shared parts of the benchmarks: the clock, the objects, and the operations that are measured.
+//! Shared code of the benchmarks: the clock, the objects, and the measured operations.
 
 pub mod measure;
 pub mod counting;

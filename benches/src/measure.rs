@@ -1,15 +1,15 @@
-//! CPU time of the calling thread, or of all threads, which is affected least by other load.
+//! CPU time of the current thread or of all threads, which depends least on other load.
 
 use std::time::Duration;
 
 use rustix::time::ClockId;
 
-/// The CPU time this thread has used.
+/// Returns the CPU time that this thread has used.
 pub fn cpu_time() -> Duration {
     time_of(ClockId::ThreadCPUTime)
 }
 
-/// The CPU time all threads of this process have used.
+/// Returns the CPU time that all threads of this process have used.
 pub fn process_cpu_time() -> Duration {
     time_of(ClockId::ProcessCPUTime)
 }
@@ -20,8 +20,8 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
-/// Returns `true` if figures are requested. With `--test`, or under `cargo test`, benchmarks run each operation once to
-/// check that it works, as criterion's do.
+/// Returns `true` if figures are requested. Like criterion's, benchmarks run each operation only once with `--test` or
+/// under `cargo test`, to check that it works.
 pub fn is_measured() -> bool {
     let has = |flag| std::env::args().any(|it| it == flag);
     has("--bench") && !has("--test")
@@ -32,8 +32,8 @@ pub fn scaled(count: usize, few: usize) -> usize {
     if is_measured() { count } else { count.min(few) }
 }
 
-/// Runs `work`, which does `count` operations, `rounds` times after a warm-up, and returns the median of the CPU
-/// nanoseconds per operation. Runs it once with one operation if no figures are requested.
+/// Runs `work`, which performs `count` operations, `rounds` times after a warm-up, and returns the median of the CPU
+/// time in nanoseconds per operation. If figures are not requested, runs a single operation once.
 pub fn nanos_per_operation(rounds: usize, count: usize, mut work: impl FnMut(usize) -> Duration) -> f64 {
     match is_measured() {
         true => middle_nanos(rounds, count, work),
@@ -41,7 +41,7 @@ pub fn nanos_per_operation(rounds: usize, count: usize, mut work: impl FnMut(usi
     }
 }
 
-/// The same, however the program was started.
+/// Same as `nanos_per_operation`, but always measures.
 pub fn middle_nanos(rounds: usize, count: usize, mut work: impl FnMut(usize) -> Duration) -> f64 {
     work(count.div_ceil(4));
     let mut found: Vec<f64> = (0..rounds.max(1))

@@ -1,4 +1,4 @@
-//! A server with one list and one watch, both encoded beforehand, so that a benchmark measures only its client.
+//! A server with a list and a watch that were encoded beforehand, so that benchmarks only measure the client.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use kube::Client;
 
 use crate::objects;
 
-/// Pods at version 1, served in pages, and a watch that delivers pushed events.
+/// A server of Pods at version 1, in pages, with a watch that sends pushed events.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     pods: Arc<Vec<String>>,
@@ -21,7 +21,7 @@ pub struct Mirror {
     lines: UnboundedSender<Bytes>,
 }
 
-/// A Pod of 5 KB, as the server sends it at a version.
+/// Returns a Pod of 5 KB as the server sends it.
 fn encoded(number: usize, version: u64) -> String {
     let mut pod = objects::running_pod(&format!("web-6d4b75cb6d-{number:07}"));
     pod["metadata"]["resourceVersion"] = version.to_string().into();
@@ -32,7 +32,7 @@ fn encoded(number: usize, version: u64) -> String {
 }
 
 impl Mirror {
-    /// A server with a number of Pods.
+    /// Creates a server with a number of Pods.
     pub fn new(count: usize) -> Self {
         let (lines, watch) = unbounded();
         Self {
@@ -42,7 +42,7 @@ impl Mirror {
         }
     }
 
-    /// Returns `count` changes, spread over all Pods, a line each.
+    /// Returns `count` changes, distributed over all Pods, as lines.
     pub fn changes(&self, count: usize, first: u64) -> Vec<Bytes> {
         let line = |at: usize| {
             let pod = encoded((at * 7919) % self.pods.len(), first + at as u64);
@@ -68,7 +68,7 @@ impl Mirror {
         Client::new(service, "default")
     }
 
-    /// Returns the server, for sockets.
+    /// Returns the server as a service, for sockets.
     pub fn service(self) -> axum::Router {
         axum::Router::new().fallback(move |request: Request<Body>| {
             let answer = self.answer(request.uri().query().unwrap_or_default());
@@ -80,7 +80,7 @@ impl Mirror {
         let pairs = query.split('&').filter_map(|it| it.split_once('='));
         let pairs: BTreeMap<&str, &str> = pairs.collect();
         if pairs.contains_key("sendInitialEvents") {
-            // The server does not support streaming lists, so that both sides list.
+            // The server does not support streaming lists, so that both clients use lists.
             let mut refused = Response::new(Body::empty());
             *refused.status_mut() = http::StatusCode::UNPROCESSABLE_ENTITY;
             return refused;
@@ -100,7 +100,7 @@ impl Mirror {
                 .and_then(|it| it.parse::<usize>().ok())
                 .unwrap_or_default()
         };
-        // As kube-apiserver, which ignores the limit of a list at any version.
+        // Like kube-apiserver, which ignores the limit of a list at any version.
         let limit = match pairs.get("resourceVersion") {
             Some(&"0") => 0,
             _ => number("limit"),
@@ -120,7 +120,7 @@ impl Mirror {
             "{{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"1\"{more}}},\"items\":["
         );
         let pods = Arc::clone(&self.pods);
-        // Frames of eight objects, as a network brings them.
+        // Chunks of eight objects, as from a network.
         let frames = (from..until).step_by(8).map(move |at| {
             let piece = pods[at..(at + 8).min(until)].join(",");
             if at == from { piece } else { format!(",{piece}") }
@@ -132,7 +132,7 @@ impl Mirror {
     }
 }
 
-/// A small Pod that is new, as a line of a watch.
+/// Returns an event that adds a small Pod, as a line of a watch.
 pub fn added(number: usize, version: u64) -> Bytes {
     let metadata = format!(r#"{{"name":"web-{number:07}","namespace":"default","resourceVersion":"{version}"}}"#);
     let spec = r#"{"containers":[{"name":"web","image":"web:1"}]}"#;
@@ -140,12 +140,12 @@ pub fn added(number: usize, version: u64) -> Bytes {
     Bytes::from(format!("{{\"type\":\"ADDED\",\"object\":{pod}}}\n"))
 }
 
-/// A Pod, decoded.
+/// Returns a decoded Pod.
 pub fn pod(number: usize, version: u64) -> Pod {
     serde_json::from_str(&encoded(number, version)).expect("the object is a Pod")
 }
 
-/// The same as text.
+/// Returns the same Pod as JSON text.
 pub fn pod_text(number: usize, version: u64) -> String {
     encoded(number, version)
 }

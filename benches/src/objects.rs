@@ -1,13 +1,13 @@
-//! The measured objects as JSON: a ConfigMap of 200 bytes, and a Pod of 5 KB as created by a Deployment.
+//! The objects of the benchmarks as JSON: a ConfigMap of 200 bytes, and a Pod of 5 KB as created by a Deployment.
 
 use serde_json::{Map, Value, json};
 
-/// CEL rules of the CustomResourceDefinition.
+/// Number of CEL rules in the CustomResourceDefinition.
 const RULES: usize = 10;
-/// Fields of its schema: with four lines each, about 300 lines of YAML.
+/// Number of fields in its schema. With four lines each, it has about 300 lines of YAML.
 const FIELDS: usize = 70;
 
-/// A ConfigMap of about 200 bytes.
+/// Returns a ConfigMap of about 200 bytes.
 pub fn config_map(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -16,7 +16,7 @@ pub fn config_map(name: &str) -> Value {
     })
 }
 
-/// A Pod of a Deployment, 3.5 KB of JSON as a client sends it.
+/// Returns a Pod of a Deployment, as a client sends it: 3.5 KB of JSON.
 pub fn pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -86,7 +86,7 @@ fn pod_spec() -> Value {
     })
 }
 
-/// The same Pod while it runs, as a server stores it: 5 KB of JSON with status and managed fields.
+/// Returns the same Pod when it runs, as a server stores it: 5 KB of JSON with status and managed fields.
 pub fn running_pod(name: &str) -> Value {
     let mut pod = pod(name);
     pod["status"] = json!({
@@ -145,7 +145,8 @@ pub fn running_pod(name: &str) -> Value {
     pod
 }
 
-/// A CustomResourceDefinition of the group `bench.example.com` with a schema of about 300 lines and ten CEL rules.
+/// Returns a CustomResourceDefinition in the group `bench.example.com`, with a schema of about 300 lines and ten CEL
+/// rules.
 pub fn definition(plural: &str, kind: &str) -> Value {
     let field = |at: usize| {
         let schema = json!({"type": "integer", "minimum": 0, "description": format!("how much of the kind {at}")});
@@ -176,7 +177,7 @@ pub fn definition(plural: &str, kind: &str) -> Value {
     })
 }
 
-/// An object of that definition with the kind Widget, all of its fields set.
+/// Returns an object of kind Widget of that definition, with all fields set.
 pub fn widget(name: &str) -> Value {
     let spec: Map<String, Value> = (0..FIELDS).map(|at| (format!("field{at}"), at.into())).collect();
     json!({

@@ -1,4 +1,4 @@
-//! A whole test with a controller of `informer`, corresponding to `controllers.rs` with kube-runtime.
+//! A complete test with a controller of `informer`; `controllers.rs` has the same with kube-runtime.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::measure::cpu_time;
 use crate::objects;
 use crate::requests::runtime;
 
-/// CPU time of a complete test, `times` times, each in its own runtime: a server, a controller, `parents` ConfigMaps
-/// and a Secret for each. Answers the requests of one run, too.
+/// Runs a complete test `times` times, each in its own runtime: a server, a controller, `parents` ConfigMaps, and a
+/// Secret for each. Returns the CPU time, and the number of requests in a run.
 pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
     let start = cpu_time();
     let mut requests = 0;
@@ -57,7 +57,7 @@ async fn converge(server: &ApiServer, count: usize) {
     }
 }
 
-/// A controller that creates a Secret for each ConfigMap.
+/// Runs a controller that creates a Secret for each ConfigMap.
 pub(crate) async fn parents(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let maps = factory.informer::<ConfigMap>().lister();

@@ -1,8 +1,8 @@
-//! Lines in a plot of two logarithmic axes, as SVG.
+//! Plots lines on two logarithmic axes, as SVG.
 
 use std::fmt::Write;
 
-/// A line: its name and its points, with positive numbers.
+/// A line with its name and its points. All numbers must be positive.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// Name of the line.
@@ -14,7 +14,7 @@ pub struct Series {
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 400.0;
 const MARGIN: f64 = 60.0;
-/// Space for the names of the lines, right of the plot.
+/// Width of the space for the names of the lines, to the right of the plot.
 const LEGEND: f64 = 230.0;
 const COLOURS: [&str; 6] = ["#1b6ca8", "#c8553d", "#2a9d4a", "#8a4fb5", "#b8860b", "#555555"];
 
@@ -40,13 +40,13 @@ impl Axis {
         self.from + (value.log10() - self.first) / (self.last - self.first) * (self.to - self.from)
     }
 
-    /// The powers of ten in it.
+    /// Returns the powers of ten in the range.
     fn powers(&self) -> impl Iterator<Item = f64> + use<> {
         (self.first as i32..=self.last as i32).map(|it| 10f64.powi(it))
     }
 }
 
-/// The unit of a plot's costs.
+/// Unit of the costs in a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Time.
@@ -55,7 +55,7 @@ pub enum Unit {
     Bytes,
 }
 
-/// The plot; `right` names the axis of sizes.
+/// Draws a plot. `right` is the label of the horizontal axis.
 pub fn svg(title: &str, right: &str, unit: Unit, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|it| &it.points);
     let x = Axis::over(points().map(|it| it.0), MARGIN, WIDTH - LEGEND);
@@ -114,7 +114,7 @@ pub fn svg(title: &str, right: &str, unit: Unit, series: &[Series]) -> String {
 }
 
 impl Unit {
-    /// A power of ten as the axis shows it.
+    /// Formats a power of ten for the axis.
     fn label(self, power: f64) -> String {
         let names = match self {
             Self::Nanoseconds => ["ns", "µs", "ms", "s"],

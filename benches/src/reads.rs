@@ -1,4 +1,4 @@
-//! Reads of many objects by calling the server directly: its own costs, without a client.
+//! Reads of many objects by direct calls of the server, without a client.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::requests::{get, runtime};
 /// A server with many Pods.
 #[derive(Debug)]
 pub struct Many {
-    /// Runs the requests.
+    /// Runtime of the requests.
     pub runtime: Runtime,
     /// The server.
     pub server: ApiServer,
@@ -23,7 +23,7 @@ pub struct Many {
 }
 
 impl Many {
-    /// A server with `count` running Pods of 5 KB.
+    /// Creates a server with `count` running Pods of 5 KB.
     pub fn pods(count: usize) -> Self {
         let runtime = runtime();
         let guard = runtime.enter();
@@ -35,7 +35,7 @@ impl Many {
         Self { runtime, server, count }
     }
 
-    /// Reads an answer frame by frame and drops each frame; returns the number of bytes and the CPU time.
+    /// Reads a response frame by frame and drops the frames. Returns the number of bytes and the CPU time.
     pub fn read(&self, path: &str, times: usize) -> (usize, Duration) {
         let requests: Vec<_> = (0..times).map(|_| get(path)).collect();
         self.runtime.block_on(async {
@@ -60,21 +60,21 @@ impl Many {
         })
     }
 
-    /// The whole list.
+    /// Measures reading the whole list.
     pub fn list(&self, times: usize) -> Duration {
         let (bytes, spent) = self.read("/api/v1/namespaces/default/pods", times);
         assert!(bytes > times * self.count * 4500, "{bytes}");
         spent
     }
 
-    /// The first page of 500.
+    /// Measures reading the first page of 500 objects.
     pub fn page(&self, times: usize) -> Duration {
         let (bytes, spent) = self.read("/api/v1/namespaces/default/pods?limit=500", times);
         assert!(bytes > times * 500.min(self.count) * 4500, "{bytes}");
         spent
     }
 
-    /// Lists with a selector that matches no object.
+    /// Measures lists with a selector that does not match any object.
     pub fn select_none(&self, times: usize) -> Duration {
         let path = "/api/v1/namespaces/default/pods?labelSelector=app.kubernetes.io%2Fname%3Dother";
         let (bytes, spent) = self.read(path, times);
@@ -82,7 +82,7 @@ impl Many {
         spent
     }
 
-    /// A snapshot of the whole state, and a server forked off it.
+    /// Measures a snapshot of the whole state, and forking a server from it.
     pub fn snapshot_and_fork(&self, times: usize) -> Duration {
         let _guard = self.runtime.enter();
         let start = cpu_time();
@@ -92,7 +92,7 @@ impl Many {
         cpu_time() - start
     }
 
-    /// Forks, and makes the first write to the fork, which copies the parts shared with the first server.
+    /// Measures the first write to a fork, which copies the parts that it shares with the original server.
     pub fn write_to_fork(&self, times: usize) -> Duration {
         let _guard = self.runtime.enter();
         let start = cpu_time();

@@ -1,4 +1,4 @@
-//! Controllers of both libraries at the same work, on the same server.
+//! Controllers with both libraries, with the same work on the same server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::measure::cpu_time;
 use crate::mirror::{Mirror, added};
 use crate::requests::runtime;
 
-/// The library of the measured controller.
+/// Library of the measured controller.
 #[derive(Clone, Copy, Debug)]
 pub enum Peer {
-    /// Ours.
+    /// This crate's informer.
     Informer,
     /// The controller of kube-runtime.
     KubeRuntime,
 }
 
-/// The function called in each reconcile.
+/// Function that each reconcile calls.
 type Work = Arc<dyn Fn() + Send + Sync>;
 
-/// Returns a counter up to `count`, and a notification that it was reached.
+/// Returns a function that counts its calls, and a notification at call `count`.
 fn countdown(count: usize) -> (Work, Arc<Notify>) {
     let (left, all) = (AtomicUsize::new(count), Arc::new(Notify::new()));
     let reached = Arc::clone(&all);
@@ -47,7 +47,7 @@ fn countdown(count: usize) -> (Work, Arc<Notify>) {
     (Arc::new(work), all)
 }
 
-/// Starts a controller of Pods that calls `work` for each and does nothing else.
+/// Starts a controller of Pods with reconciles that only call `work`.
 fn spawn_noop(peer: Peer, client: &Client, work: Work) {
     match peer {
         Peer::Informer => {
@@ -79,7 +79,7 @@ fn spawn_noop(peer: Peer, client: &Client, work: Work) {
     }
 }
 
-/// CPU time from the start of a controller until each of `count` Pods was reconciled.
+/// Measures the CPU time from the start of a controller until each of `count` Pods was reconciled.
 pub fn first_list(peer: Peer, count: usize) -> Duration {
     let mirror = Mirror::new(count);
     runtime().block_on(async {
@@ -91,7 +91,7 @@ pub fn first_list(peer: Peer, count: usize) -> Duration {
     })
 }
 
-/// CPU time for `count` waiting keys that are reconciled, a number of them at a time; without a cache.
+/// Measures the CPU time of reconciling `count` queued keys with this concurrency, without a cache.
 pub fn queued(peer: Peer, count: usize, concurrency: usize) -> Duration {
     match peer {
         Peer::Informer => runtime().block_on(queued_ours(count, concurrency)),
@@ -123,7 +123,8 @@ async fn queued_ours(count: usize, concurrency: usize) -> Duration {
     cpu_time() - start
 }
 
-/// kube-runtime's applier passes an object of its store to the reconciler, so each key has one.
+/// Same as `queued`, for kube-runtime. Its applier passes objects of its store to the reconciler, so there is an object
+/// for each key.
 async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
     let (store, mut writer) = reflector::store::<Pod>();
     let mut keys = Vec::with_capacity(count);
@@ -142,7 +143,7 @@ async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
         |_, _: &kube::Error, _| PeerAction::await_change(),
         Arc::new(()),
         store,
-        // An applier ends with its keys, done or not.
+        // The applier ends at the end of the stream, even if keys are still queued.
         futures::stream::iter(keys).chain(futures::stream::pending()),
         config,
     );
@@ -157,7 +158,7 @@ pub fn event_to_reconcile(peer: Peer, times: usize) -> Vec<Duration> {
     let mirror = Mirror::new(1);
     runtime.expect("the runtime can be built").block_on(async {
         let (sender, mut called) = mpsc::unbounded_channel();
-        // After the last event nobody listens any more.
+        // Nobody listens after the last event.
         let work = move || {
             let _ = sender.send(Instant::now());
         };

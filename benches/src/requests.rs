@@ -1,4 +1,4 @@
-//! Requests through `kube::Client`, one after another, on one thread with a paused clock.
+//! Requests through `kube::Client`, one after the other, on one thread with a paused clock.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use crate::measure::cpu_time;
 use crate::objects;
 
-/// A current-thread runtime with a paused clock.
+/// Returns a current-thread runtime with a paused clock.
 pub fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder
@@ -26,10 +26,10 @@ pub fn runtime() -> Runtime {
         .expect("a runtime without I/O can be built")
 }
 
-/// A server and its client.
+/// A server with its client.
 #[derive(Debug)]
 pub struct Bench {
-    /// Runs the client.
+    /// Runtime of the client.
     pub runtime: Runtime,
     /// The server.
     pub server: ApiServer,
@@ -46,7 +46,7 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// A new server.
+    /// Starts a new server.
     pub fn new() -> Self {
         let runtime = runtime();
         let guard = runtime.enter();
@@ -77,7 +77,7 @@ impl Bench {
             .collect()
     }
 
-    /// POST of ConfigMaps.
+    /// Measures creating ConfigMaps.
     pub fn create_maps(&mut self, count: usize) -> Duration {
         let maps = self.fresh_maps(count);
         let params = PostParams::default();
@@ -90,7 +90,7 @@ impl Bench {
         })
     }
 
-    /// POST of ConfigMaps, each followed by its event on a watch.
+    /// Measures creating ConfigMaps, and receiving the event of each on a watch.
     pub fn create_maps_and_watch(&mut self, count: usize) -> Duration {
         let maps = self.fresh_maps(count);
         let params = PostParams::default();
@@ -114,7 +114,7 @@ impl Bench {
         })
     }
 
-    /// POST of Pods.
+    /// Measures creating Pods.
     pub fn create_pods(&mut self, count: usize) -> Duration {
         let names = self.fresh_names("pod", count);
         let pods: Vec<Pod> = names.iter().map(|name| typed(objects::pod(name))).collect();
@@ -128,7 +128,7 @@ impl Bench {
         })
     }
 
-    /// GET of a ConfigMap.
+    /// Measures getting a ConfigMap.
     pub fn get_map(&mut self, count: usize) -> Duration {
         self.ensure(objects::config_map("read"));
         self.runtime.block_on(async {
@@ -140,7 +140,7 @@ impl Bench {
         })
     }
 
-    /// GET of a Pod.
+    /// Measures getting a Pod.
     pub fn get_pod(&mut self, count: usize) -> Duration {
         self.ensure(objects::running_pod("read"));
         self.runtime.block_on(async {
@@ -152,7 +152,7 @@ impl Bench {
         })
     }
 
-    /// GET of a Pod from the server as a function, without a client: up to the last byte of the body.
+    /// Measures getting a Pod by a direct call of the server, up to the last byte of the body.
     pub fn get_pod_bytes(&mut self, count: usize) -> Duration {
         self.ensure(objects::running_pod("read"));
         let service = self.server.service();
@@ -179,7 +179,7 @@ impl Bench {
         })
     }
 
-    /// PUT of a Pod with a label changed.
+    /// Measures replacing a Pod with a changed label.
     pub fn replace_pod(&mut self, count: usize) -> Duration {
         self.ensure(objects::running_pod("written"));
         self.runtime.block_on(async {
@@ -201,7 +201,7 @@ impl Bench {
         })
     }
 
-    /// A merge patch of a ConfigMap.
+    /// Measures a merge patch of a ConfigMap.
     pub fn merge_map(&mut self, count: usize) -> Duration {
         self.ensure(objects::config_map("written"));
         self.patch_map(count, &PatchParams::default(), |at| {
@@ -209,7 +209,7 @@ impl Bench {
         })
     }
 
-    /// A server-side apply of a ConfigMap.
+    /// Measures server-side apply of a ConfigMap.
     pub fn apply_map(&mut self, count: usize) -> Duration {
         self.patch_map(count, &PatchParams::apply("bench"), |at| {
             let mut map = objects::config_map("written");
@@ -237,7 +237,7 @@ impl Bench {
         })
     }
 
-    /// A server-side apply of a Pod's template fields, with one annotation changed.
+    /// Measures server-side apply of the fields of a Pod template, with a changed annotation.
     pub fn apply_pod(&mut self, count: usize) -> Duration {
         let patches: Vec<_> = (0..count)
             .map(|at| {
@@ -259,7 +259,7 @@ impl Bench {
         })
     }
 
-    /// DELETE of ConfigMaps.
+    /// Measures deleting ConfigMaps.
     pub fn delete_maps(&mut self, count: usize) -> Duration {
         let names = self.fresh_names("gone", count);
         self.server
@@ -283,7 +283,7 @@ impl Bench {
     }
 }
 
-/// A server from its start to its first answer, `count` times.
+/// Measures the time from the start of a server to its first response, `count` times.
 pub fn start_and_answer(count: usize) -> Duration {
     let runtime = runtime();
     runtime.block_on(async {
@@ -304,7 +304,7 @@ pub async fn first_answer() {
         .expect("the get succeeds");
 }
 
-/// A GET without a client.
+/// Returns a GET request for direct calls.
 pub fn get(path: &str) -> Request<Body> {
     Request::get(path)
         .header("user-agent", "bench")

@@ -1,4 +1,5 @@
-//! Writes by calling the server directly, without a client: from the bytes of a request to the last byte of its answer.
+//! Writes by direct calls of the server, without a client: from the bytes of a request to the last byte of the
+//! response.
 
 use std::time::Duration;
 
@@ -24,13 +25,13 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-/// Managers of the object that has several.
+/// Number of managers of an object with several managers.
 const MANAGERS: usize = 5;
 
-/// A write of one kind, `count` times.
+/// Measures `count` writes of one kind.
 pub type Write = fn(&mut Bench, usize) -> Duration;
 
-/// All writes by name, and their baselines.
+/// All measured writes and their baselines, by name.
 pub const WRITES: [(&str, Write); 19] = [
     ("create ConfigMap", Bench::serve_create_map),
     ("create Pod", Bench::serve_create_pod),
@@ -66,14 +67,14 @@ fn request(method: &str, path: &str, form: &str, body: &Value) -> Request<Body> 
         .expect("the request is valid")
 }
 
-/// Builds the configuration that a manager applies: a Pod with its own annotation.
+/// Returns the configuration that a manager applies: a Pod with an annotation of its own.
 fn configuration(name: &str, manager: usize, at: usize) -> Value {
     let mut pod = objects::pod(name);
     pod["metadata"]["annotations"] = json!({format!("of-{manager}"): at.to_string()});
     pod
 }
 
-/// Builds the apply of one of many managers to a ConfigMap, with its own field.
+/// Returns the apply request of one of many managers to a ConfigMap, with a field of its own.
 fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"},
@@ -83,7 +84,7 @@ fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
     request("PATCH", &path, APPLY, &map)
 }
 
-/// Applies to the same object again and again.
+/// Merges applied configurations into the same object again and again.
 fn merge(live: &Document, name: &str, count: usize) -> Duration {
     let configurations: Vec<_> = (1..=count)
         .map(|at| Document::from(configuration(name, 0, at)))
@@ -97,7 +98,7 @@ fn merge(live: &Document, name: &str, count: usize) -> Duration {
 }
 
 impl Bench {
-    /// Sends one request; returns its CPU time and the object in the answer.
+    /// Sends a request. Returns its CPU time and the object in the response.
     fn serve(&self, request: Request<Body>) -> (Duration, Value) {
         let service = self.server.service();
         self.runtime.block_on(async {
@@ -112,12 +113,12 @@ impl Bench {
         })
     }
 
-    /// Sends requests that do not depend on each other.
+    /// Sends requests that do not depend on each other. Returns their CPU time.
     fn serve_all(&self, count: usize, request: impl Fn(usize) -> Request<Body>) -> Duration {
         (0..count).map(|at| self.serve(request(at)).0).sum()
     }
 
-    /// Changes an object repeatedly, each time starting from the last answer.
+    /// Changes an object repeatedly, each time starting from the last response.
     fn serve_changed(&self, path: &str, count: usize, change: impl Fn(&mut Value, usize)) -> Duration {
         let read = Request::get(path.trim_end_matches("/status")).body(Body::empty());
         let (_, mut object) = self.serve(read.expect("the request is valid"));
@@ -135,7 +136,7 @@ impl Bench {
         self.server.load([object]).expect("the objects are loaded");
     }
 
-    /// POST of a ConfigMap.
+    /// Measures creating ConfigMaps.
     pub fn serve_create_map(&mut self, count: usize) -> Duration {
         let names = self.fresh_names("served", count);
         self.serve_all(count, |at| {
@@ -143,7 +144,7 @@ impl Bench {
         })
     }
 
-    /// The same in a namespace with a quota and 500 Pods, which the quota also counts.
+    /// Measures creating ConfigMaps in a namespace with a quota and 500 Pods, which the quota also counts.
     pub fn serve_create_under_quota(&mut self, count: usize) -> Duration {
         let guard = self.runtime.enter();
         self.server = ApiServer::builder().resource_quota_controller().start();
@@ -167,19 +168,19 @@ impl Bench {
         self.serve(request("POST", QUOTAS, JSON, &quota));
     }
 
-    /// Creates a ConfigMap to which a number of managers have each applied a field.
+    /// Creates a ConfigMap to which several managers have each applied a field.
     pub fn apply_by_managers(&mut self, managers: usize) {
         for manager in 0..managers {
             self.serve(apply_to_map(manager, 0));
         }
     }
 
-    /// A server-side apply of that ConfigMap by the first of them.
+    /// Measures server-side apply of that ConfigMap by the first manager.
     pub fn apply_beside_managers(&mut self, count: usize) -> Duration {
         self.serve_all(count, |at| apply_to_map(0, at + 1))
     }
 
-    /// POST of CustomResourceDefinitions, each of about 300 lines.
+    /// Measures creating CustomResourceDefinitions of about 300 lines each.
     pub fn define(&mut self, count: usize) -> Duration {
         let names: Vec<String> = self
             .fresh_names("kind", count)
@@ -191,13 +192,13 @@ impl Bench {
         })
     }
 
-    /// POST of a Pod.
+    /// Measures creating Pods.
     pub fn serve_create_pod(&mut self, count: usize) -> Duration {
         let names = self.fresh_names("served", count);
         self.serve_all(count, |at| request("POST", PODS, JSON, &objects::pod(&names[at])))
     }
 
-    /// PUT of a running Pod with a label changed.
+    /// Measures updating a label of a running Pod.
     pub fn serve_update_pod(&mut self, count: usize) -> Duration {
         self.loaded(objects::running_pod("updated"));
         self.serve_changed(&format!("{PODS}/updated"), count, |pod, at| {
@@ -205,7 +206,7 @@ impl Bench {
         })
     }
 
-    /// PUT of a running Pod's status, as a kubelet does it.
+    /// Measures updating the status of a running Pod, as a kubelet does.
     pub fn serve_update_status(&mut self, count: usize) -> Duration {
         self.loaded(objects::running_pod("run"));
         self.serve_changed(&format!("{PODS}/run/status"), count, |pod, at| {
@@ -213,7 +214,7 @@ impl Bench {
         })
     }
 
-    /// A merge patch of a running Pod's annotation.
+    /// Measures a merge patch of an annotation of a running Pod.
     pub fn serve_merge_pod(&mut self, count: usize) -> Duration {
         self.loaded(objects::running_pod("merged"));
         self.serve_all(count, |at| {
@@ -222,7 +223,7 @@ impl Bench {
         })
     }
 
-    /// A strategic merge patch of a running Pod's annotation and image.
+    /// Measures a strategic merge patch of an annotation and the image of a running Pod.
     pub fn serve_strategic_pod(&mut self, count: usize) -> Duration {
         self.loaded(objects::running_pod("patched"));
         self.serve_all(count, |at| {
@@ -239,7 +240,7 @@ impl Bench {
         request("PATCH", &path, APPLY, pod)
     }
 
-    /// A server-side apply of a Pod, with one annotation changed.
+    /// Measures server-side apply of a Pod with a changed annotation.
     pub fn serve_apply_pod(&mut self, count: usize) -> Duration {
         self.serve_all(count, |at| {
             let mut pod = objects::pod("applied");
@@ -248,14 +249,14 @@ impl Bench {
         })
     }
 
-    /// A server-side apply of a Pod that changes nothing.
+    /// Measures server-side apply of an unchanged Pod.
     pub fn serve_apply_unchanged(&mut self, count: usize) -> Duration {
         let pod = objects::pod("still");
         self.serve(Self::apply("bench", "still", &pod));
         self.serve_all(count, |_| Self::apply("bench", "still", &pod))
     }
 
-    /// A server-side apply of a Pod to which five managers have each applied fields.
+    /// Measures server-side apply of a Pod to which five managers have each applied fields.
     pub fn serve_apply_of_five(&mut self, count: usize) -> Duration {
         self.applied_by_all("five");
         self.serve_all(count, |at| {
@@ -263,13 +264,13 @@ impl Bench {
         })
     }
 
-    /// A server-side apply of a ConfigMap to which 200 managers have each applied a field.
+    /// Measures server-side apply of a ConfigMap to which 200 managers have each applied a field.
     pub fn serve_apply_of_many(&mut self, count: usize) -> Duration {
         self.apply_by_managers(200);
         self.apply_beside_managers(count)
     }
 
-    /// The Pod after each of five managers has applied it.
+    /// Returns the Pod after five managers have applied it.
     fn applied_by_all(&self, name: &str) -> Document {
         let mut live = Value::Null;
         for manager in 0..MANAGERS {
@@ -279,7 +280,7 @@ impl Bench {
         live.into()
     }
 
-    /// Measures only the field manager, in an update that changes a label of a running Pod.
+    /// Measures only the field manager, for an update that changes a label of a running Pod.
     pub fn track_update(&mut self, count: usize) -> Duration {
         let live = Document::from(objects::running_pod("tracked"));
         let mut spent = Duration::ZERO;
@@ -294,7 +295,7 @@ impl Bench {
         spent
     }
 
-    /// Measures only the field manager, in an apply that changes an annotation of a Pod.
+    /// Measures only the field manager, for an apply that changes an annotation of a Pod.
     pub fn merge_applied(&mut self, count: usize) -> Duration {
         let (_, live) = self.serve(Self::apply(
             "bench-0",
@@ -304,7 +305,7 @@ impl Bench {
         merge(&live.into(), "merged-alone", count)
     }
 
-    /// The same for a Pod of five managers.
+    /// Same as `merge_applied`, for a Pod with five managers.
     pub fn merge_applied_of_five(&mut self, count: usize) -> Duration {
         merge(&self.applied_by_all("merged-by-five"), "merged-by-five", count)
     }
@@ -322,14 +323,14 @@ impl Bench {
         ));
     }
 
-    /// POST of a custom resource with a schema of about 300 lines and ten CEL rules.
+    /// Measures creating custom resources with a schema of about 300 lines and ten CEL rules.
     pub fn serve_create_widget(&mut self, count: usize) -> Duration {
         self.ensure_widgets();
         let names = self.fresh_names("widget", count);
         self.serve_all(count, |at| request("POST", WIDGETS, JSON, &objects::widget(&names[at])))
     }
 
-    /// PUT of a custom resource with a field changed.
+    /// Measures updating a field of a custom resource.
     pub fn serve_update_widget(&mut self, count: usize) -> Duration {
         self.ensure_widgets();
         let name = self.fresh_names("changed", 1).remove(0);
@@ -339,8 +340,8 @@ impl Bench {
         })
     }
 
-    /// POST of a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules, with ten others on the
-    /// server.
+    /// Measures creating a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules on a server with
+    /// ten others.
     pub fn serve_create_definition(&mut self, count: usize) -> Duration {
         for other in self.fresh_names("other", 10) {
             let plural = other.replace('-', "");

@@ -1,4 +1,4 @@
-//! Expensive writes: strategic patches, fields of many owners, CustomResourceDefinitions.
+//! Expensive writes: strategic merge patches, fields with many owners, CustomResourceDefinitions.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::measure::cpu_time;
 use crate::objects;
 use crate::requests::{Bench, typed};
 
-/// Managers of the object that has several.
+/// Number of managers of an object with several managers.
 const MANAGERS: usize = 5;
 
 impl Bench {
-    /// A strategic merge patch that changes the image of a Pod's container and an annotation.
+    /// Measures a strategic merge patch that changes a container's image and an annotation of a Pod.
     pub fn strategic_pod(&mut self, count: usize) -> Duration {
         let pod = objects::pod("patched");
         self.server.load([pod]).expect("the objects are loaded");
@@ -29,7 +29,7 @@ impl Bench {
         self.patch_pod("patched", &PatchParams::default(), &patches)
     }
 
-    /// A server-side apply of a Pod to which five managers have each applied fields.
+    /// Measures server-side apply of a Pod to which five managers have each applied fields.
     pub fn apply_pod_of_five(&mut self, count: usize) -> Duration {
         let apply = |manager: usize, count: usize| -> Vec<_> {
             let patch = |at: usize| {
@@ -56,9 +56,9 @@ impl Bench {
         })
     }
 
-    /// POST of a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules.
+    /// Measures creating a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules.
     pub fn create_definitions(&mut self, count: usize) -> Duration {
-        // A client's buffer is a task, so it is made inside the runtime.
+        // Clients spawn a task for their buffer, so they must be created within the runtime.
         let guard = self.runtime.enter();
         let definitions: Api<CustomResourceDefinition> = Api::all(self.server.client());
         drop(guard);

@@ -1,4 +1,4 @@
-//! A controller that writes each of its objects once, on a server that does nothing but answer.
+//! A controller that writes each of its objects once, on a server that only sends prepared responses.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,18 +21,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::requests::runtime;
 
-/// The part of the controller that is measured.
+/// The configuration of the measured controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The cache and the queue: no key writes.
+    /// Keys do not write, so that only cache and queue are measured.
     Cache,
     /// Each key writes once, without read-your-writes.
     Writes,
-    /// The same with read-your-writes.
+    /// Each key writes once, with read-your-writes.
     Gate,
 }
 
-/// ConfigMaps at version 1, and a watch that delivers the changes.
+/// A server of ConfigMaps at version 1, with a watch that sends the changes.
 struct Server {
     count: usize,
     version: AtomicUsize,
@@ -74,7 +74,7 @@ impl Server {
     }
 }
 
-/// Runs the controller until all keys are done and all periodic work has run. Its memory is held by the result.
+/// Runs the controller until all keys and all periodic work are done. The returned runtime keeps its memory alive.
 pub fn keys(count: usize, part: Part) -> Runtime {
     let runtime = runtime();
     let (lines, watch) = unbounded();

@@ -7,10 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-/// The time of day: the machine's, or a clock that follows tokio's.
+/// The time of day: the system clock, or a clock that follows tokio's clock.
 ///
-/// Only written into objects (Leases, Events, conditions). Timers use tokio's clock. A test sets its own clock, so that
-/// written times are the same in each run:
+/// It is only used for times in objects (Leases, Events, conditions); timers use tokio's clock. Tests can set their own
+/// clock, so that these times are the same in each run:
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,18 +39,18 @@ enum Source {
 }
 
 impl Clock {
-    /// Returns the machine's clock.
+    /// Returns the system clock.
     pub fn system() -> Self {
         Self(Source::Machine)
     }
 
-    /// Returns a clock that is at `epoch` now and then follows tokio's clock, so a paused runtime stops it.
+    /// Returns a clock that starts at `epoch` and follows tokio's clock. It stops while tokio's clock is paused.
     pub fn starting_at(epoch: Timestamp) -> Self {
         let started = Instant::now();
         Self(Source::Runtime { epoch, started })
     }
 
-    /// Returns this clock, ahead by `duration`, as the clock of another machine may be.
+    /// Returns this clock moved ahead by `duration`, for example to simulate the clock skew of another machine.
     #[must_use]
     pub fn ahead_by(self, duration: Duration) -> Self {
         match self.0 {
@@ -70,20 +70,20 @@ impl Clock {
         }
     }
 
-    /// Returns the current time in whole seconds, as most fields contain it.
+    /// Returns the current time in whole seconds, the precision of most fields.
     pub fn time(&self) -> Time {
         let seconds = Timestamp::from_second(self.now().as_second());
         Time(seconds.unwrap_or(Timestamp::MAX))
     }
 
-    /// Returns the current time in microseconds, as in Leases and events.
+    /// Returns the current time in microseconds, the precision of Leases and Events.
     pub fn micro_time(&self) -> MicroTime {
         let micros = Timestamp::from_microsecond(self.now().as_microsecond());
         MicroTime(micros.unwrap_or(Timestamp::MAX))
     }
 }
 
-/// The only place that reads the machine's clock. Its time is only written into objects.
+/// Reads the system clock; no other code does. The time is only written into objects.
 #[expect(clippy::disallowed_methods, reason = "other machines read these times")]
 fn machine_time() -> Timestamp {
     Timestamp::now()

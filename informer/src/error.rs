@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::errors;
 
-/// Any error.
+/// A boxed error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
-/// Error of a request.
+/// Error of a request or of a part of the process.
 ///
-/// It is opaque, so that new kinds of failures do not break callers; each kind that a caller may handle has a
-/// predicate. The predicates in [`errors`](crate::errors) support other error types, and check wrapped errors.
+/// It is opaque, so that new kinds of failures do not break callers. Each kind that a caller may handle has a
+/// predicate. The predicates in [`errors`](crate::errors) also check wrapped errors and other error types.
 ///
 /// ```
 /// use informer::Error;
@@ -30,23 +30,23 @@ pub struct Error {
 enum Kind {
     /// A request failed, or an ERROR event ended a watch.
     Request(kube::Error),
-    /// The answer does not have the requested type.
+    /// A response could not be decoded.
     Decode { what: String, source: serde_json::Error },
     /// A request was accepted but not answered in time.
     Unanswered { what: String, limit: Duration },
     /// A part of the process failed.
     Failed { what: String, source: BoxError },
-    /// A write was not sent, because this process may no longer write.
+    /// A write was not sent, because this process is no longer permitted to write.
     Fenced(String),
-    /// The lease was lost.
+    /// This process lost the leader election Lease.
     LostLeadership(String),
-    /// A cache has not received a write of this process in time.
+    /// A cache did not receive a write of this process in time.
     Gated(String),
-    /// An invalid use of the library, with a description.
+    /// The library refused an operation; contains the reason.
     Refused(String),
 }
 
-/// Kind of an error, for the predicates.
+/// Kind of an error without its details, for the predicates.
 pub(crate) enum Cause<'a> {
     Request(&'a kube::Error),
     Decode,
@@ -59,73 +59,75 @@ pub(crate) enum Cause<'a> {
 }
 
 impl Error {
-    /// 403: the caller is not allowed to do this.
+    /// Returns `true` for status 403 (`Forbidden`): the client lacks a permission.
     pub fn is_forbidden(&self) -> bool {
         errors::is_forbidden(self)
     }
 
-    /// 401: the server does not accept the credentials.
+    /// Returns `true` for status 401 (`Unauthorized`): the server does not accept the client's credentials.
     pub fn is_unauthorized(&self) -> bool {
         errors::is_unauthorized(self)
     }
 
-    /// 422: the object breaks a rule of its type. The same request fails again.
+    /// Returns `true` for status 422 (`Invalid`): the object is invalid. Retrying the same request fails again.
     pub fn is_invalid(&self) -> bool {
         errors::is_invalid(self)
     }
 
-    /// 410, or the reason `Expired` or `Gone`: the requested version is no longer available, and a new list is
-    /// required.
+    /// Returns `true` for status 410 and for the reasons `Expired` and `Gone`: the requested version is no longer
+    /// available, and a new list is required.
     pub fn is_expired(&self) -> bool {
         errors::is_expired(self)
     }
 
-    /// 409 with the reason `Conflict`: another client has written in the meantime. Read again, then write again.
+    /// Returns `true` for status 409 with the reason `Conflict`: another client has changed the object in the meantime.
+    /// Read the object and write it again.
     pub fn is_conflict(&self) -> bool {
         errors::is_conflict(self)
     }
 
-    /// 409 with the reason `AlreadyExists`: an object with this name exists.
+    /// Returns `true` for status 409 with the reason `AlreadyExists`: an object with this name exists.
     pub fn is_already_exists(&self) -> bool {
         errors::is_already_exists(self)
     }
 
-    /// 404: the object or its type does not exist.
+    /// Returns `true` for status 404 (`NotFound`): the object or its type does not exist.
     pub fn is_not_found(&self) -> bool {
         errors::is_not_found(self)
     }
 
-    /// 429: the client should retry later.
+    /// Returns `true` for status 429 (`TooManyRequests`): the client should retry later.
     pub fn is_too_many_requests(&self) -> bool {
         errors::is_too_many_requests(self)
     }
 
-    /// A time limit was exceeded; see [`errors::is_timeout`].
+    /// Returns `true` if a time limit was exceeded; see [`errors::is_timeout`].
     pub fn is_timeout(&self) -> bool {
         errors::is_timeout(self)
     }
 
-    /// The write failed, but the server may have executed it; see [`errors::is_unknown_outcome`].
+    /// Returns `true` if a write failed but the server may have executed it; see [`errors::is_unknown_outcome`].
     pub fn is_unknown_outcome(&self) -> bool {
         errors::is_unknown_outcome(self)
     }
 
-    /// A write was refused before it was sent: this process no longer leads, or another replica now owns the key.
+    /// Returns `true` if a write was refused before it was sent: this process is no longer the leader, or another
+    /// replica now owns the key.
     pub fn is_fenced(&self) -> bool {
         errors::is_fenced(self)
     }
 
-    /// The manager has ended because this process lost its lease.
+    /// Returns `true` if the manager has ended because this process lost its leader election Lease.
     pub fn is_lost_leadership(&self) -> bool {
         errors::is_lost_leadership(self)
     }
 
-    /// A cache has not received a write of this process in time.
+    /// Returns `true` if a cache did not receive a write of this process in time.
     pub fn is_gated(&self) -> bool {
         errors::is_gated(self)
     }
 
-    /// No process listens at the server's address.
+    /// Returns `true` if no process listens at the server's address.
     pub fn is_connection_refused(&self) -> bool {
         match &*self.kind {
             Kind::Request(err) => is_connection_refused(err),
@@ -133,7 +135,8 @@ impl Error {
         }
     }
 
-    /// The server has not reached the requested version. Servers before 1.19 only indicate it in the message.
+    /// Returns `true` if the server has not reached the requested version yet. Servers before 1.19 only report this in
+    /// the message.
     pub fn is_version_too_large(&self) -> bool {
         const WORDS: &str = "Too large resource version";
         let Some(status) = self.status() else {
@@ -175,7 +178,7 @@ impl Error {
         errors::status(self)
     }
 
-    /// `what` could not be decoded.
+    /// Returns an error for `what`, which could not be decoded.
     pub(crate) fn decode(what: impl Into<String>, source: serde_json::Error) -> Self {
         let what = what.into();
         Self {
@@ -183,7 +186,7 @@ impl Error {
         }
     }
 
-    /// `what` was requested, but not answered within `limit`.
+    /// Returns an error for the request `what`, which was not answered within `limit`.
     pub(crate) fn unanswered(what: impl Into<String>, limit: Duration) -> Self {
         let what = what.into();
         Self {
@@ -191,7 +194,7 @@ impl Error {
         }
     }
 
-    /// `what` failed with `source`.
+    /// Returns an error for `what`, which failed with `source`.
     pub(crate) fn failed(what: impl Into<String>, source: BoxError) -> Self {
         let what = what.into();
         Self {
@@ -199,21 +202,21 @@ impl Error {
         }
     }
 
-    /// A write that may no longer be sent; `why` names it and the reason.
+    /// Returns an error for a write that is no longer permitted. `why` names the write and the reason.
     pub(crate) fn fenced(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::Fenced(why.into())),
         }
     }
 
-    /// The lease was lost; `why` names its former holder.
+    /// Returns an error for a lost Lease. `why` names its former holder.
     pub(crate) fn lost_leadership(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::LostLeadership(why.into())),
         }
     }
 
-    /// A cache is behind; `why` names it and the write it lacks.
+    /// Returns an error for a cache that is not up to date. `why` names the cache and the missing write.
     pub(crate) fn gated(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::Gated(why.into())),
@@ -233,7 +236,7 @@ impl Error {
         }
     }
 
-    /// The library refuses an operation; `why` names the object and the reason.
+    /// Returns an error for an operation that the library refuses. `why` names the object and the reason.
     pub(crate) fn refused(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::Refused(why.into())),
@@ -275,7 +278,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the error without the `Debug` form of the Status with which kube's own text ends.
+/// Writes the text of a kube error. Replaces kube's text for Statuses, which ends with their `Debug` form.
 pub(crate) fn write_request(f: &mut impl fmt::Write, err: &kube::Error) -> fmt::Result {
     match err {
         kube::Error::Api(status) => write_status(f, status),

@@ -1,8 +1,8 @@
-//! Predicates of errors that also check wrapped errors (client-go's `apierrors`).
+//! Predicates for errors that also check wrapped errors (client-go's `apierrors`).
 //!
-//! Each takes any error and checks it and its chain of [sources](std::error::Error::source) for an [`Error`], a
-//! [`kube::Error`] or a [`Status`] of the server. As a result, they also support a `kube::Error` of a plain client, a
-//! caller's own error type with one of these as its source, and `anyhow::Error` (by `as_ref()`).
+//! Each predicate takes any error, and searches it and its chain of [sources](std::error::Error::source) for an
+//! [`Error`], a [`kube::Error`] or a [`Status`] of the server. It therefore also supports errors of a plain kube
+//! client, custom error types with one of these as source, and `anyhow::Error` (with `as_ref()`).
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,51 +34,55 @@ use tokio::time::error::Elapsed;
 use crate::Error;
 use crate::error::Cause;
 
-/// Any error, as `std::error::Error::source` returns it.
+/// A reference to any error, the type that `std::error::Error::source` returns.
 type AnyError<'a> = &'a (dyn StdError + 'static);
 
-/// 403: the caller is not allowed to do this.
+/// Returns `true` for status 403 (`Forbidden`): the client lacks a permission.
 pub fn is_forbidden(err: AnyError<'_>) -> bool {
     is_answer(err, 403, "Forbidden")
 }
 
-/// 401: the server does not accept the credentials.
+/// Returns `true` for status 401 (`Unauthorized`): the server does not accept the client's credentials.
 pub fn is_unauthorized(err: AnyError<'_>) -> bool {
     is_answer(err, 401, "Unauthorized")
 }
 
-/// 422: the object breaks a rule of its type. The same request fails again.
+/// Returns `true` for status 422 (`Invalid`): the object is invalid. Retrying the same request fails again.
 pub fn is_invalid(err: AnyError<'_>) -> bool {
     is_answer(err, 422, "Invalid")
 }
 
-/// 404: the object or its type does not exist.
+/// Returns `true` for status 404 (`NotFound`): the object or its type does not exist.
 pub fn is_not_found(err: AnyError<'_>) -> bool {
     status(err).is_some_and(|it| it.code == 404)
 }
 
-/// 409 with the reason `AlreadyExists`: an object with this name exists.
+/// Returns `true` for status 409 with the reason `AlreadyExists`: an object with this name exists.
 pub fn is_already_exists(err: AnyError<'_>) -> bool {
     status(err).is_some_and(|it| it.code == 409 && it.reason == "AlreadyExists")
 }
 
-/// 409 with the reason `Conflict`: another client has written in the meantime. Read again, then write again.
+/// Returns `true` for status 409 with the reason `Conflict`: another client has changed the object in the meantime.
+/// Read the object and write it again.
 pub fn is_conflict(err: AnyError<'_>) -> bool {
     status(err).is_some_and(|it| it.code == 409 && it.reason == "Conflict")
 }
 
-/// 410, or the reason `Expired` or `Gone`: the requested version is no longer available, and a new list is required.
+/// Returns `true` for status 410 and for the reasons `Expired` and `Gone`: the requested version is no longer
+/// available, and a new list is required.
 pub fn is_expired(err: AnyError<'_>) -> bool {
     is_answer(err, 410, "Expired") || is_answer(err, 410, "Gone")
 }
 
-/// 429: the client should retry later. Evictions that a PodDisruptionBudget forbids get this answer, too.
+/// Returns `true` for status 429 (`TooManyRequests`): the client should retry later. The server also sends this status
+/// for evictions that a PodDisruptionBudget forbids.
 pub fn is_too_many_requests(err: AnyError<'_>) -> bool {
     is_answer(err, 429, "TooManyRequests")
 }
 
-/// A time limit was exceeded: the server's (504, or the reason `Timeout` or `ServerTimeout`), this library's, a
-/// socket's, or one of `tokio::time::timeout`. A write may have been executed; see [`is_unknown_outcome`].
+/// Returns `true` if a time limit was exceeded: a limit of the server (status 504, or the reason `Timeout` or
+/// `ServerTimeout`), of this library, of a socket, or of `tokio::time::timeout`. A write may have been executed; see
+/// [`is_unknown_outcome`].
 pub fn is_timeout(err: AnyError<'_>) -> bool {
     is_answer(err, 504, "Timeout")
         || status(err).is_some_and(|it| it.reason == "ServerTimeout")
@@ -91,11 +95,11 @@ pub fn is_timeout(err: AnyError<'_>) -> bool {
         })
 }
 
-/// The server may have executed a write although it failed: the answer was lost, invalid or too late, or a proxy or the
-/// server gave up waiting for it (502, 504). Read before you write again; if a create was executed, repeating it fails
-/// with [`is_already_exists`].
+/// Returns `true` if the server may have executed a write although it failed: the response was lost, invalid or too
+/// late, or a proxy or the server gave up waiting (502, 504). Read before writing again. If a create was executed,
+/// repeating it fails with [`is_already_exists`].
 ///
-/// `false` if the request was certainly not executed: refused by the server or by a fence, or because no process
+/// Returns `false` if the request was certainly not executed: it was refused by the server or by a fence, or no process
 /// listens at the address.
 pub fn is_unknown_outcome(err: AnyError<'_>) -> bool {
     for link in chain(err) {
@@ -120,20 +124,21 @@ pub fn is_unknown_outcome(err: AnyError<'_>) -> bool {
     false
 }
 
-/// A write was refused before it was sent, because this process is no longer the leader, or because another replica now
-/// owns the key. It was not executed, and the work that it belongs to should end.
+/// Returns `true` if a write was refused before it was sent, because this process is no longer the leader, or because
+/// another replica now owns the key. The write was not executed, and the task that sent it should end.
 pub fn is_fenced(err: AnyError<'_>) -> bool {
     has_cause(err, |it| matches!(it, Cause::Fenced))
 }
 
-/// The manager has ended because this process lost its lease. Usually the process then exits and is restarted.
+/// Returns `true` if the manager has ended because this process lost its leader election Lease. Processes then usually
+/// exit and are restarted.
 pub fn is_lost_leadership(err: AnyError<'_>) -> bool {
     has_cause(err, |it| matches!(it, Cause::LostLeadership))
 }
 
-/// A cache has not received an own write in time: a read of [`CachedClient`](crate::runtime::CachedClient) failed, or a
-/// key was held back for too long (see [`Writes`](crate::reconcile::Writes)). A retry succeeds once the cache is up to
-/// date.
+/// Returns `true` if a cache did not receive a write of this process in time: a read of
+/// [`CachedClient`](crate::runtime::CachedClient) failed, or a key was held back for too long (see
+/// [`Writes`](crate::reconcile::Writes)). A retry succeeds once the cache is up to date.
 pub fn is_gated(err: AnyError<'_>) -> bool {
     has_cause(err, |it| matches!(it, Cause::Gated))
 }
@@ -168,7 +173,7 @@ fn as_status(link: AnyError<'_>) -> Option<&Status> {
     if let Some(kube::Error::Api(status)) = link.downcast_ref() {
         return Some(status);
     }
-    // A wrapper of kube may hide the error, but not its source.
+    // kube's error may be a transparent wrapper that hides the Status, but not the source of the Status.
     link.downcast_ref()
         .or_else(|| link.downcast_ref::<Box<Status>>().map(|it| &**it))
 }
@@ -192,7 +197,7 @@ fn is_outcome_unknown(err: &kube::Error) -> bool {
     }
 }
 
-/// Returns `true` if the time limit of the server or of a proxy has expired, while the work may continue.
+/// Returns `true` if the server or a proxy exceeded a time limit. The request may still be in progress.
 fn is_given_up(status: &Status) -> bool {
     matches!(status.code, 502 | 504) || status.reason == "Timeout"
 }

@@ -1,13 +1,13 @@
-//! Threads of a test that run one at a time and switch whenever they lock a mutex, in an order that a seed determines.
-//! Code under test uses [`Mutex`](crate::sync::Mutex), which is the mutex of this file in unit tests.
+//! Runs test threads one at a time, in an order determined by a seed. Threads switch whenever they lock a mutex. Code
+//! under test uses [`Mutex`](crate::sync::Mutex), which is the mutex of this file in unit tests.
 //!
-//! Only critical sections are interleaved: all state that the crate shares between threads is behind locks.
+//! Switching at locks is sufficient, because all state shared between threads of this crate is protected by locks.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Condvar, LockResult, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
-/// A mutex that lets another thread run before it is locked.
+/// A mutex that may switch to another thread before it is locked.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -25,7 +25,7 @@ impl<T> Mutex<T> {
             match self.0.try_lock() {
                 Ok(guard) => return Ok(guard),
                 Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
-                // The holder of the lock will run again soon.
+                // Another thread has the lock: pass the turn again.
                 Err(TryLockError::WouldBlock) => {}
             }
         }
@@ -36,7 +36,7 @@ thread_local! {
     static TURNS: RefCell<Option<Turns>> = const { RefCell::new(None) };
 }
 
-/// A thread's part in a schedule.
+/// A thread's handle to the schedule.
 #[derive(Clone)]
 struct Turns {
     me: usize,
@@ -55,7 +55,7 @@ struct State {
 }
 
 impl State {
-    /// Chooses the thread that runs next.
+    /// Chooses the thread that runs next, at random.
     fn choose(&mut self) {
         let live: Vec<_> = (0..self.is_live.len()).filter(|it| self.is_live[*it]).collect();
         // A step of xorshift.
@@ -97,7 +97,7 @@ impl Turns {
     }
 }
 
-/// Ends the part of a thread, even if it panics.
+/// Removes a thread from the schedule when it ends or panics.
 struct End(Turns);
 
 impl Drop for End {
@@ -107,7 +107,7 @@ impl Drop for End {
     }
 }
 
-/// Runs each function in its own thread, interleaved in an order that the seed determines.
+/// Runs each function in its own thread, interleaved in an order determined by the seed.
 pub(crate) fn interleave(seed: u64, functions: Vec<Box<dyn FnOnce() + Send + '_>>) {
     let schedule = Arc::new(Schedule {
         state: std::sync::Mutex::new(State {

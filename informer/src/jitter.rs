@@ -1,4 +1,4 @@
-//! `Jitter`: random numbers that are a function of a seed.
+//! `Jitter`: reproducible pseudorandom numbers.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A sequence of numbers determined by a seed and a name: SplitMix64.
+/// A sequence of pseudorandom numbers (SplitMix64), determined by a seed and a name.
 ///
 /// It is only suitable for spreading retries over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(u64);
 
 impl Jitter {
-    /// Returns the sequence for a seed and a name, so that two users of one seed do not run in step. Seed 0 means a
-    /// [drawn](drawn_seed) one.
+    /// Returns the sequence for a seed and a name. The name gives each user of the same seed a different sequence. Seed
+    /// 0 selects a [drawn](drawn_seed) seed.
     pub(crate) fn new(seed: u64, name: &str) -> Self {
         Self(spread(if seed == 0 { drawn_seed() } else { seed }, name))
     }
 
-    /// Returns the seed for all sequences of a name.
+    /// Returns a seed that depends only on the name.
     pub(crate) fn seed_of(name: &str) -> u64 {
         spread(0, name)
     }
 
-    /// Returns a random number that no other call returns, in this process or in another. While tokio's clock is paused
-    /// it is a function of the name and of the earlier calls on the thread, so that a test is repeatable.
+    /// Returns a random number that is unique to this call, also across processes. While tokio's clock is paused, the
+    /// number depends only on the name and on earlier calls on the thread, so that tests are reproducible.
     pub(crate) fn unique(name: &str) -> u64 {
         thread_local! {
             static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -43,29 +43,29 @@ impl Jitter {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number in `[0, 1)`.
+    /// Returns a random number in `[0, 1)`.
     pub(crate) fn fraction(&mut self) -> f64 {
-        // A double represents 53 bits exactly.
+        // An `f64` represents integers of 53 bits exactly.
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns the duration, prolonged by up to `factor` times itself.
+    /// Returns the duration, randomly extended by up to `factor` times its length.
     pub(crate) fn prolong(&mut self, duration: Duration, factor: f64) -> Duration {
         duration.mul_f64(1.0 + factor * self.fraction())
     }
 
-    /// Returns a whole number of seconds in `[least, most]`.
+    /// Returns a random whole number in `[least, most]`, used as seconds.
     pub(crate) fn seconds(&mut self, least: u64, most: u64) -> u64 {
         least + self.next() % (most.saturating_sub(least) + 1)
     }
 }
 
-/// Number of clock reads after which the clock counts as stopped. The coarsest clocks advance within 100 ns, which is
-/// less than this number of reads.
+/// Number of equal clock reads after which tokio's clock is considered paused. Even coarse clocks advance within 100
+/// ns, which is less than the time that the reads take.
 const LOOKS: u32 = 256;
 
-/// Returns a seed for users without one: a random one, so that the replicas of a program do not retry at the same
-/// instant. While tokio's clock is paused it is always 0, so that a test is repeatable.
+/// Returns the seed for users that did not set one. It is random, so that the replicas of a program do not retry at the
+/// same instant. While tokio's clock is paused it is always 0, so that tests are reproducible.
 fn drawn_seed() -> u64 {
     let first = Instant::now();
     if (0..LOOKS).all(|_| Instant::now() == first) {
@@ -74,7 +74,7 @@ fn drawn_seed() -> u64 {
     RandomState::new().hash_one(first)
 }
 
-/// FNV-1a; any fixed hash of the name is sufficient.
+/// Hashes the name with FNV-1a, starting from the seed.
 fn spread(seed: u64, name: &str) -> u64 {
     name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use foldhash::fast::RandomState;
 use kube::Resource;
 
-/// Identifies an object among the objects of its type. Clones share the text.
+/// Identifies an object among the objects of its type. Clones share the allocated text.
 ///
 /// Keys are ordered as the API server lists objects: by namespace, then by name.
 ///
@@ -23,7 +23,7 @@ use kube::Resource;
 /// ```
 #[derive(Clone)]
 pub struct ObjectKey {
-    /// `namespace/name`, or `name`: a single allocation with a single reference count.
+    /// `namespace/name`, or `name`. A single allocation with a single reference count.
     text: Arc<str>,
     /// Offset of the name; 0 for cluster-scoped objects.
     name: u32,
@@ -31,17 +31,17 @@ pub struct ObjectKey {
     hash: u32,
 }
 
-/// Hashes differ between processes, so that names cannot be chosen to collide.
+/// The hasher is seeded differently in each process, so that names cannot be chosen to collide.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
-/// Returns a number that is the same for equal texts, within this process.
+/// Returns a hash of the text. It differs between processes.
 pub(crate) fn hash_of(text: &str) -> u32 {
     let hash = HASHER.hash_one(text);
     (hash ^ hash >> 32) as u32
 }
 
 impl ObjectKey {
-    /// Returns the key of a namespaced object.
+    /// Creates the key of a namespaced object.
     pub fn new(namespace: &str, name: &str) -> Self {
         let mut text = String::with_capacity(namespace.len() + 1 + name.len());
         text.push_str(namespace);
@@ -50,7 +50,7 @@ impl ObjectKey {
         Self::of_text(&text, namespace.len() + 1)
     }
 
-    /// Returns the key of a cluster-scoped object.
+    /// Creates the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
         Self::of_text(name, 0)
     }
@@ -58,13 +58,13 @@ impl ObjectKey {
     fn of_text(text: &str, name: usize) -> Self {
         Self {
             text: text.into(),
-            // Namespaces of four billion characters do not exist.
+            // A namespace of four billion bytes does not exist.
             name: u32::try_from(name).unwrap_or_default(),
             hash: hash_of(text),
         }
     }
 
-    /// Returns the key of an object; its name is empty if the object has no name yet.
+    /// Returns the key of an object; its name is empty if the object does not have one yet.
     ///
     /// ```
     /// use informer::ObjectKey;
@@ -95,7 +95,7 @@ impl ObjectKey {
         &self.text[self.name as usize..]
     }
 
-    /// Returns a number that is the same for equal keys, within this process.
+    /// Returns the hash of the key. It differs between processes.
     pub(crate) fn hash_code(&self) -> u32 {
         self.hash
     }
@@ -144,7 +144,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// An invalid key: it has an empty part, or more than two parts.
+/// Error for a key with an empty part or with more than two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseKeyError(String);
 

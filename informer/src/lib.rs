@@ -30,28 +30,28 @@
 //! # }
 //! ```
 //!
-//! A controller works on a copy of the cluster's state: changes arrive as events, are stored in a cache, and become
-//! keys in a queue. This crate implements that path, with the names of client-go:
+//! A controller works on a copy of the cluster's state: changes arrive as events, are stored in a cache, and add keys
+//! to a queue. This crate implements these stages, with the names of client-go:
 //!
 //! | stage | task |
 //! |---|---|
 //! | [`cache`] | a reflector lists and watches one type; the indexer stores its objects; listers read them |
 //! | [`handler`] | maps a change to the keys of the objects it affects |
-//! | [`queue`] | holds keys: each at most once, with at most one worker, and after a failure with a delay |
+//! [`queue`] | holds keys: each at most once, given to at most one worker at a time, and delayed after failures |
 //! | [`reconcile`] | a worker takes a key, compares the actual with the desired state, and acts |
-//! | [`runtime`] | the rest of a process: controllers that start and stop together, leader election, events |
+//! [`runtime`] | the rest of a process: controllers that start and stop together, leader election, events |
 //!
 //! All layers share two types: an [`ObjectKey`] identifies an object, and an [`Error`] describes a failure.
 //!
 //! # Objects
 //!
-//! A cache stores an object as the text that it received, optionally without `managedFields`, and decodes it on demand
+//! A cache stores the JSON text of each object, optionally without `managedFields`, and decodes it on demand
 //! ([`CachedObject::typed`]). This is the default ([`Storage::Encoded`]) because of the measurements in
 //! `benches/README.md` in the repository. Keys, versions, labels and owners are read without decoding.
 //!
-//! The library does not depend on the server behind its client. It iterates in a defined order everywhere, takes its
-//! jitter from a seed and its time from tokio's clock, so that two runs with one seed make the same requests in the
-//! same order. The default seed is random; while tokio's clock is paused, as in tests, it is constant.
+//! The library works with any server behind its client. It is deterministic: it iterates in defined orders, derives
+//! jitter from a seed, and uses tokio's clock, so that two runs with the same seed send the same requests in the same
+//! order. The default seed is random, but constant while tokio's clock is paused, as in tests.
 //!
 //! # Overview
 //!
@@ -74,8 +74,8 @@
 //! | a work queue without a cache | [`queue::WorkQueue`] |
 //! | tests | the crate `drydock-testkit`, or [`cache::FakeSource`] without a server |
 //!
-//! No reconcile uses a cache that is older than the writes of the key's previous reconcile, if these were made by
-//! [`runtime::Manager::client`]; see [`reconcile::Writes`].
+//! A key is not reconciled from a cache that is older than the writes of its previous reconcile, if these writes were
+//! made through [`runtime::Manager::client`]; see [`reconcile::Writes`].
 //!
 //! # Features
 //!
@@ -92,7 +92,7 @@
 //!
 //! # Logs and traces
 //!
-//! All logs use `tracing`. The lines of a reconcile, including those of the user's code and of panics, are within a
+//! All logs use `tracing`. Log lines of a reconcile, including lines of the user's code and of panics, are within a
 //! span that names the object:
 //!
 //! ```text
@@ -106,31 +106,31 @@
 //! | `admission`, `conversion` | one request to a webhook | `informer::webhook` |
 //! | `manager`, `runnable`, `controller` | a part of the process, while it runs | `informer::process` |
 //! | `cache`, `handler` | an informer of a source, and each of its handlers | `informer::process` |
-//! | `leader_election`, `sharding` | the same, with the Lease and the identity | `informer::process` |
+//! | `leader_election`, `sharding` | a candidate or replica, with its Lease or group | `informer::process` |
 //!
-//! [`runtime::ControllerBuilder::span`] replaces the first, and `Webhooks::span` the second. All have the level ERROR,
-//! so a subscriber that only shows errors keeps them. A span is exported as a trace when it ends, so exporting layers
-//! should exclude the target `informer::process`; each reconcile is a separate trace. `examples/opentelemetry` in the
-//! repository is an example program.
+//! [`runtime::ControllerBuilder::span`] replaces the reconcile spans, and `Webhooks::span` the spans of webhooks. All
+//! spans have the level ERROR, so that a subscriber that only shows errors includes them. A span is exported when it
+//! ends, so trace exporters should exclude the target `informer::process`; each reconcile is then a separate trace.
+//! `examples/opentelemetry` in the repository is an example program.
 //!
 //! # Bounds
 //!
 //! | bound | value | beyond it |
 //! |---|---|---|
 //! | keys in a [`queue::WorkQueue`] | one entry for each key | |
-//! | a read of [`runtime::CachedClient`] that waits for its own write, also a lost one | 30 s | it fails |
+//! | a read of [`runtime::CachedClient`] that waits for an own write, even a lost one | 30 s | it fails |
 //! | writes of a type recorded for such a client | 4,096 | the oldest is dropped |
 //! | opening a watch | 30 s ([`cache::ReflectorOptions::request_timeout`]) | it fails |
 //! | a page of a list | 60 s of silence, 5 minutes in all | it fails |
 //! | a watch of a server that sends bookmarks | 3 minutes of silence | it is restarted |
 //! | a request for a Lease | half the renew deadline, at least 1 s | it is retried within the deadline |
 //! | a key held back until caches contain its writes | 150 s | it fails, and is then reconciled |
-//! | sync of a cache | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | waiting parts fail |
+//! | sync of a cache | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | waiting controllers fail |
 //! | sync of the Leases of a [`runtime::Sharding`] | 2 minutes | its manager fails |
 //! | a replica without a valid Lease | lease duration plus hand-over timeout: 75 s | it is not ready |
 //! | a replica that cannot renew its Lease | 10 s ([`runtime::ShardingConfig`]) | it stops; others start after 15 s |
 //! | recorded keys of other replicas | four lease durations after their last event | they are dropped |
-//! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | the rest is dropped |
+//! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | unfinished tasks are dropped |
 //! | queued events | 1,000 | further events are dropped |
 //! | events in progress | 1,000, eight of them at the server | further events stay queued |
 //! | recorded series of events | 4,096 | the series with the longest silence is dropped |
@@ -141,39 +141,41 @@
 //! `informer/docs/client-go.md` in the repository lists the implemented features by their Go names, with their tests.
 //!
 //! - Concurrency by kind (`GroupKindConcurrency`): each controller sets its own.
-//! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` has a whole server.
-//! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
-//! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: no server
-//!   enables the former by default, and client-go has removed the latter.
+//! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` provides a complete
+//!   fake API server.
+//! - The recorder of `core/v1` events, and recorders that only log: servers have had `events.k8s.io/v1` since 1.19.
+//! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by locks other than Leases: servers do
+//!   not enable the former by default, and client-go has removed the latter.
 //! - pprof: it is specific to Go.
-//! - `MutationCache` and expectations in controllers: the versions of writes replace them ([`reconcile::Writes`]);
-//!   [`runtime::Expectations`] are available separately.
+//! - `MutationCache` and expectations in controllers: tracking the versions of writes replaces them
+//!   ([`reconcile::Writes`]); [`runtime::Expectations`] are available separately.
 //!
 //! # Compatibility
 //!
-//! Within one major version (for 0.1: within 0.1), code that follows three rules keeps compiling:
+//! Within one major version (before 1.0: within one minor version), code that follows three rules keeps compiling:
 //!
 //! - Enums that may get more variants are `#[non_exhaustive]`. [`handler::Event`], [`runtime::Deletion`] and
-//!   [`runtime::conditions::ConditionStatus`] are complete: a match on them does not need `_`.
-//! - Structs of options may get more fields: end their literals with `..`, as in
-//!   `AddOptions { priority: 1, ..AddOptions::default() }`. Structs that the library returns are `#[non_exhaustive]`.
-//!   [`runtime::ClusterKey`] is complete.
-//! - These crates are part of the interface, and a new major version of one of them is a new version of this one:
-//!   `kube`, `k8s-openapi`, `tokio`, `tracing`, `serde_json`, `bytes`, and with the feature `webhooks` `axum`.
-//!   [`CancellationToken`] of `tokio-util`, and [`Stream`] and [`BoxFuture`] of `futures`, are re-exported here.
+//!   [`runtime::conditions::ConditionStatus`] will not get more variants, so a match on them does not need `_`.
+//! - Option structs may get more fields: end their literals with `..`, as in `AddOptions { priority: 1,
+//!   ..AddOptions::default() }`. Structs that the library returns are `#[non_exhaustive]`. [`runtime::ClusterKey`] will
+//!   not get more fields.
+//! - These crates are part of the public API, so a new major version of one of them requires a new major version of
+//!   this crate: `kube`, `k8s-openapi`, `tokio`, `tracing`, `serde_json`, `bytes`, and with the feature `webhooks`
+//!   `axum`. [`CancellationToken`] of `tokio-util`, and [`Stream`] and [`BoxFuture`] of `futures`, are re-exported
+//!   here.
 //!
 //! # Differences from client-go's caches
 //!
 //! | client-go | here |
 //! |---|---|
-//! | one check period that all resyncs share | each handler has its own exact period |
-//! | a watch list that waits indefinitely for a bookmark | after a minute the source is listed instead |
+//! | all resyncs share one check period | each handler has its own exact period |
+//! a watch list that waits indefinitely for a bookmark | after a minute, the source is listed instead |
 //! | a deletion of an object that the cache never contained | handlers do not receive it |
 //! | the detector of mutated caches | a [`CachedObject`] is immutable |
 //! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
 //! | `UndeltaStore`, `Heap` | not needed |
 //! | `MutationCache` | [`cache::Lister::reached`] waits for own writes |
-//! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler do the same |
+//! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler serve the same purpose |
 //! | the check of the expected type | the path determines the type; objects of another type fail to decode |
 //! | names and metrics of informers | a factory has one informer for each type |
 //! | CBOR and protobuf | caches store the JSON text |
@@ -181,7 +183,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// the path of an object
+// The stages of the pipeline.
 pub mod cache;
 pub mod handler;
 pub mod queue;
@@ -189,13 +191,13 @@ pub mod reconcile;
 pub mod runtime;
 #[cfg(feature = "webhooks")]
 pub mod webhook;
-// shared by all layers
+// Shared by all layers.
 mod key;
 mod resource_version;
 mod object;
 mod error;
 pub mod errors;
-// next to the path
+// Support for the layers.
 mod clock;
 mod jitter;
 #[cfg(test)]
@@ -211,7 +213,7 @@ pub use key::{ObjectKey, ParseKeyError};
 pub use object::{Cacheable, CachedObject, OwnerRef, Storage};
 pub use resource_version::ResourceVersion;
 
-// types of other crates in signatures, so that callers need not depend on the same version
+// Types of other crates that occur in signatures, re-exported so that callers need not depend on the same versions.
 pub use futures::Stream;
 pub use futures::future::BoxFuture;
 pub use tokio_util::sync::CancellationToken;

@@ -1,7 +1,7 @@
 //! `Metrics`: the metrics of a process, in the text format of Prometheus.
 //!
-//! Hot paths do not look up metrics by name: each part stores its numbers in plain fields, and writes them into
-//! [`Samples`] when metrics are collected.
+//! Code on hot paths does not look up metrics by name. Each component counts in plain fields, and writes the values
+//! into [`Samples`] when metrics are collected.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,16 +29,16 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// A source of metrics.
+/// A component that has metrics.
 pub trait Collect: Send + Sync {
-    /// Writes the current values.
+    /// Writes the current values of the metrics.
     fn collect(&self, samples: &mut Samples);
 }
 
-/// All metrics of a process, or of a test. Clones are the same registry.
+/// The metrics of a process or of a test. Clones share the same registry.
 #[derive(Clone, Default)]
 pub struct Metrics {
-    /// Guards the list of collectors. A collector is removed when it is dropped.
+    /// Guards the list of collectors. Dropped collectors are removed.
     collectors: Arc<Mutex<Vec<Weak<dyn Collect>>>>,
 }
 
@@ -48,14 +48,15 @@ impl Metrics {
         Self::default()
     }
 
-    /// Adds metrics for as long as the collector lives.
+    /// Registers a collector. It is removed when its last reference is dropped.
     pub fn register(&self, collector: &Arc<dyn Collect>) {
         let mut collectors = self.collectors.lock().unwrap_or_else(PoisonError::into_inner);
         collectors.retain(|it| it.strong_count() > 0);
         collectors.push(Arc::downgrade(collector));
     }
 
-    /// Returns all metrics in the text format of Prometheus, version 0.0.4: families by name, series by labels.
+    /// Renders all metrics in the Prometheus text format, version 0.0.4: families sorted by name, series sorted by
+    /// labels.
     pub fn render(&self) -> String {
         let collectors = self.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut samples = Samples::default();
@@ -72,7 +73,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Values at one time.
+/// The values of all metrics at one time.
 #[derive(Debug, Default)]
 pub struct Samples(BTreeMap<&'static str, Family>);
 
@@ -80,22 +81,22 @@ pub struct Samples(BTreeMap<&'static str, Family>);
 struct Family {
     help: &'static str,
     kind: &'static str,
-    /// The lines, each after the family's name, by labels.
+    /// The lines of each series, by labels. Each line begins with a suffix of the family's name.
     series: BTreeMap<String, Vec<(String, f64)>>,
 }
 
 impl Samples {
-    /// Adds a counter.
+    /// Adds a counter with its current value.
     pub fn counter(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
         self.add(name, help, "counter", labels, |labels| vec![(braced(labels), value)]);
     }
 
-    /// Adds a gauge.
+    /// Adds a gauge with its current value.
     pub fn gauge(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
         self.add(name, help, "gauge", labels, |labels| vec![(braced(labels), value)]);
     }
 
-    /// Adds a histogram with its values.
+    /// Adds a histogram with its current values.
     pub fn histogram(
         &mut self,
         name: &'static str,
@@ -185,17 +186,17 @@ fn escaped(value: &str) -> String {
     text
 }
 
-/// Distribution of values over fixed bounds.
+/// Histogram with fixed buckets.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// A count for each bound, and one for values above all bounds.
+    /// A count for each bucket, and one for values above all bounds.
     counts: Vec<u64>,
     sum: f64,
 }
 
 impl Histogram {
-    /// Creates an empty histogram. The bounds are upper bounds, inclusive, in ascending order.
+    /// Creates an empty histogram. `bounds` are inclusive upper bounds, in ascending order.
     pub fn new(bounds: &'static [f64]) -> Self {
         Self {
             bounds,
@@ -204,14 +205,14 @@ impl Histogram {
         }
     }
 
-    /// Counts a value.
+    /// Adds a value.
     pub fn observe(&mut self, value: f64) {
         let at = self.bounds.partition_point(|bound| *bound < value);
         self.counts[at] += 1;
         self.sum += value;
     }
 
-    /// Counts a time, in seconds.
+    /// Adds a duration, in seconds.
     pub fn observe_time(&mut self, time: Duration) {
         self.observe(time.as_secs_f64());
     }

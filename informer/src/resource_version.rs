@@ -1,14 +1,14 @@
-//! `ResourceVersion`: identifies a state of an object, or of a whole collection.
+//! `ResourceVersion`: identifies a state of an object or of a collection.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A resource version from the API server. The empty version ([`ResourceVersion::default`]) means that there is no
+/// A resource version from the API server. The empty version ([`ResourceVersion::default`]) stands for a missing
 /// version.
 ///
-/// Versions of one resource are comparable since Kubernetes 1.35, which guarantees decimal numbers. Other versions,
-/// such as those of an aggregated API server, are only equal or different.
+/// Since Kubernetes 1.35, versions of one resource are guaranteed to be decimal numbers, which can be ordered. Other
+/// versions, such as the versions of an aggregated API server, can only be compared for equality.
 ///
 /// ```
 /// use informer::ResourceVersion;
@@ -31,7 +31,7 @@ enum Form {
 }
 
 impl ResourceVersion {
-    /// Returns the version `"0"`, which any state satisfies.
+    /// Returns version `"0"`: the server may return any state.
     pub fn any() -> Self {
         Self(Form::Number(0))
     }
@@ -41,7 +41,7 @@ impl ResourceVersion {
         self.0 == Form::Empty
     }
 
-    /// Returns `true` if it is `"0"`.
+    /// Returns `true` if the version is `"0"`.
     pub fn is_any(&self) -> bool {
         self.0 == Form::Number(0)
     }

@@ -1,5 +1,5 @@
-//! The mutex for state that several threads change in more than one critical section. Unit tests interleave these
-//! sections.
+//! The mutex for state that threads change in more than one critical section. In unit tests it is replaced by a mutex
+//! that interleaves these sections.
 
 #[cfg(test)]
 pub(crate) use crate::interleave::Mutex;

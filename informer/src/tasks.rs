@@ -1,4 +1,4 @@
-//! `TaskGroup`: the only place that starts tasks. A task ends with its group.
+//! `TaskGroup`: starts all tasks of the crate. Tasks end with their group.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,9 +7,9 @@ use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-/// Tasks that are aborted when the last clone of their group is dropped.
+/// A group of tasks. They are aborted when the last clone of the group is dropped.
 ///
-/// A task must not hold a clone of its own group: it would keep itself alive.
+/// A task must not hold a clone of its own group, because the group would then never be dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskGroup {
     /// Guards the list of tasks, because tasks on several threads may start further tasks.
@@ -25,19 +25,19 @@ impl TaskGroup {
         tasks.spawn(task);
     }
 
-    /// Starts a task on a runtime, from outside of it.
+    /// Starts a task on the given runtime. Can be called outside of a runtime.
     pub(crate) fn spawn_on(&self, task: impl Future<Output = ()> + Send + 'static, runtime: &Handle) {
         let _entered = runtime.enter();
         self.spawn(task);
     }
 
-    /// Aborts every task at its next await point, and waits for their end.
+    /// Aborts all tasks at their next await points, and waits until they have ended.
     pub(crate) async fn abandon(&self) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
         self.finished().await;
     }
 
-    /// Waits until every task has ended by itself; resumes the panic of a task.
+    /// Waits until all tasks have ended by themselves. If a task panicked, resumes its panic.
     pub(crate) async fn joined(&self) {
         let panic = poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl TaskGroup {
         }
     }
 
-    /// Waits until every task has ended by itself.
+    /// Waits until all tasks have ended by themselves.
     pub(crate) async fn finished(&self) {
         poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

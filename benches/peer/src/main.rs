@@ -1,4 +1,4 @@
-//! The same operations with kube-fake-client, as far as it supports them: one line each, with a name and nanoseconds.
+//! The same operations with kube-fake-client, if it supports them. Prints a line for each: a name and nanoseconds.
 
 #[path = "../../src/measure.rs"]
 mod measure;
@@ -76,7 +76,7 @@ fn start(count: usize) -> Duration {
         let start = cpu_time();
         for _ in 0..count {
             let maps: Api<ConfigMap> = Api::default_namespaced(client(Vec::new()).await);
-            // It does not serve namespaces: the first answer is a 404.
+            // It does not serve namespaces, so the first response is a 404.
             let _ = maps.get_opt("default").await.expect("the server answers");
         }
         cpu_time() - start

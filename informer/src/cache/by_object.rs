@@ -1,4 +1,4 @@
-//! `ByObject`: options for the cache of one type.
+//! `ByObject`: options of the informer of one type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use super::list_watch::ApiListWatch;
 use crate::Error;
 use crate::object::Cacheable;
 
-/// Options of the informer of one type (controller-runtime's `cache.ByObject`); options that are not set are the
-/// factory's. Passed to [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object).
+/// Options of the informer of one type (controller-runtime's `cache.ByObject`). For options that are not set, the
+/// factory's apply. Passed to
+/// [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object).
 ///
 /// ```
 /// use informer::Storage;
@@ -40,7 +41,7 @@ pub struct ByObject<K> {
 type Change<K> = dyn Fn(SharedInformerBuilder<K>) -> SharedInformerBuilder<K> + Send + Sync;
 
 impl<K: Cacheable> ByObject<K> {
-    /// Returns options equal to the factory's.
+    /// Creates options that do not override any of the factory's.
     pub fn new() -> Self {
         Self {
             namespaces: None,
@@ -49,7 +50,7 @@ impl<K: Cacheable> ByObject<K> {
         }
     }
 
-    /// Selects only objects of this namespace, overriding the factory's namespaces; each further call adds one.
+    /// Watches only objects in this namespace, overriding the factory's namespaces. Each further call adds a namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         let namespaces = self.namespaces.get_or_insert_default();
@@ -59,21 +60,22 @@ impl<K: Cacheable> ByObject<K> {
         self
     }
 
-    /// Selects objects of all namespaces, overriding the factory's.
+    /// Watches objects in all namespaces, overriding the factory's.
     #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.namespaces = Some(Vec::new());
         self
     }
 
-    /// Changes the requests, for example by selectors for labels and fields. Applied after the factory's `tweak`.
+    /// Changes list and watch requests, for example by adding label or field selectors. Applied after the factory's
+    /// `tweak`.
     #[must_use]
     pub fn source(mut self, change: impl Fn(ApiListWatch) -> ApiListWatch + Send + Sync + 'static) -> Self {
         self.source.push(Arc::new(change));
         self
     }
 
-    /// Changes the informer: storage, transforms, indexes, the resync period.
+    /// Changes options of the informer: storage, transforms, indexes, resync period.
     #[must_use]
     pub fn informer(
         mut self,
@@ -85,7 +87,7 @@ impl<K: Cacheable> ByObject<K> {
 
     /// # Errors
     ///
-    /// If two indexes have the same name.
+    /// Fails if two indexes have the same name.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.change_informer(SharedInformer::builder(FakeSource::new()))
             .build()

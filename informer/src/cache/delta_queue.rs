@@ -1,4 +1,4 @@
-//! `DeltaQueue`: changes from the reflectors that are not yet in the store.
+//! `DeltaQueue`: changes that reflectors have received and that are not yet in the store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,43 +10,45 @@ use super::reflector::{ReflectorStore, Unread};
 use crate::object::{Cacheable, CachedObject};
 use crate::{ObjectKey, ResourceVersion};
 
-/// Maximum number of deltas that are removed at a time.
+/// Maximum number of deltas in a batch.
 pub(crate) const BATCH: usize = 1000;
 
-/// Maximum number of waiting deltas; beyond it, reflectors stop reading.
+/// Number of waiting deltas at which reflectors stop reading.
 const ROOM: usize = 2 * BATCH;
 
-/// Order in which changes reach the store and the handlers.
+/// Order in which changes are applied to the store and sent to handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueOrder {
-    /// The order of arrival (client-go's `RealFIFO`, its default): lists, resyncs and bookmarks are one delta each.
+    /// In order of arrival (client-go's `RealFIFO`, its default). Each list, resync and bookmark is a single delta.
     #[default]
     Arrival,
-    /// By object (client-go's `DeltaFIFO`): all waiting changes of an object are applied at the position of its first
-    /// change. Two consecutive deletions are merged.
+    /// By object (client-go's `DeltaFIFO`): all waiting changes of an object are applied when its first change is due.
+    /// Consecutive deletions are merged into one.
     ByObject,
 }
 
-/// A change on its way into the store.
+/// A change that is not yet in the store.
 #[derive(Debug)]
 pub(crate) enum Delta<K> {
     Added(CachedObject<K>),
     Updated(CachedObject<K>),
     Deleted(CachedObject<K>),
-    /// The object was missing from a list, or its last state cannot be decoded. Contains the last known state.
+    /// An object that was missing from a list, or that was deleted with a last state that cannot be decoded. Contains
+    /// the last known state.
     Vanished(CachedObject<K>),
-    /// A list of one source.
+    /// A complete list of one source.
     Replaced {
         source: usize,
         objects: Vec<CachedObject<K>>,
-        /// Objects in the list that could not be decoded.
+        /// Objects of the list that could not be decoded.
         unread: Vec<Unread>,
         version: ResourceVersion,
     },
-    /// A resync of some handlers is due.
+    /// A resync of some handlers.
     Resync,
-    /// The source has no further changes up to this version. The deltas of a list that was split end with a bookmark.
+    /// The store contains all changes of the source up to this version. Also marks the end of a list that was split
+    /// into deltas.
     Bookmark {
         source: usize,
         version: ResourceVersion,
@@ -54,12 +56,12 @@ pub(crate) enum Delta<K> {
     },
 }
 
-/// The waiting deltas, and their sources.
+/// Queue of deltas from all sources of an informer.
 pub(crate) struct DeltaQueue<K> {
     /// Guards the waiting deltas.
     waiting: Mutex<Waiting<K>>,
     order: QueueOrder,
-    /// Notified when there are deltas, or room again.
+    /// Notified when deltas were added.
     filled: Notify,
     emptied: Notify,
 }
@@ -67,8 +69,8 @@ pub(crate) struct DeltaQueue<K> {
 #[derive(Debug)]
 struct Waiting<K> {
     arrival: VecDeque<Delta<K>>,
-    /// The deltas of each object, if changes are ordered by object. `turns` contains a key once, or `None` for a delta
-    /// in `arrival`.
+    /// Waiting deltas by object, for [`QueueOrder::ByObject`]. `turns` determines the order: it contains each key once,
+    /// and `None` for each delta in `arrival`.
     by_object: BTreeMap<ObjectKey, Vec<Delta<K>>>,
     turns: VecDeque<Option<ObjectKey>>,
 }
@@ -87,7 +89,7 @@ impl<K: Cacheable> DeltaQueue<K> {
         }
     }
 
-    /// Adds a delta for one object.
+    /// Adds a delta of a single object.
     fn push_object(&self, delta: Delta<K>) {
         let mut waiting = self.lock();
         match self.order {
@@ -98,7 +100,7 @@ impl<K: Cacheable> DeltaQueue<K> {
         self.filled.notify_one();
     }
 
-    /// Adds a delta that is not merged with others.
+    /// Adds a delta that is never merged.
     pub(crate) fn push(&self, delta: Delta<K>) {
         let mut waiting = self.lock();
         waiting.arrival.push_back(delta);
@@ -109,7 +111,8 @@ impl<K: Cacheable> DeltaQueue<K> {
         self.filled.notify_one();
     }
 
-    /// Removes the oldest deltas: at most [`BATCH`], plus the deltas that belong to them. Empty if the queue is empty.
+    /// Removes the oldest deltas: at most [`BATCH`], and the rest of the last object's deltas. Returns an empty list if
+    /// the queue is empty.
     pub(crate) fn take(&self) -> Vec<Delta<K>> {
         let mut waiting = self.lock();
         let batch = match self.order {
@@ -131,16 +134,16 @@ impl<K: Cacheable> DeltaQueue<K> {
         self.lock().len() == 0
     }
 
-    /// Waits until there are deltas.
+    /// Waits until the queue is not empty.
     pub(crate) async fn filled(&self) {
         while self.lock().len() == 0 {
             self.filled.notified().await;
         }
     }
 
-    /// Waits until reflectors may add more.
+    /// Waits until the queue has space for more deltas.
     async fn room(&self) {
-        // The queue nearly always has room, and this check is cheaper than preparing a wait.
+        // The queue nearly always has space, and this check is cheaper than registering for the notification.
         if self.lock().len() < ROOM {
             return;
         }
@@ -183,7 +186,7 @@ impl<K> Waiting<K> {
             self.turns.push_back(Some(key));
         }
         match (deltas.last(), &delta) {
-            // Of two deletions, the one from an event is kept.
+            // Keep the deletion that came from an event, because it has the last state.
             (Some(Delta::Deleted(_)), Delta::Deleted(_) | Delta::Vanished(_)) => {}
             (Some(Delta::Vanished(_)), Delta::Deleted(_) | Delta::Vanished(_)) => {
                 deltas.pop();
@@ -206,11 +209,11 @@ impl<K> Waiting<K> {
     }
 }
 
-/// The sending end of a queue for one source.
+/// Adds the changes of one source to the queue.
 pub(crate) struct Intake<K> {
     pub(crate) queue: std::sync::Arc<DeltaQueue<K>>,
     pub(crate) source: usize,
-    /// Scope shared by this source's objects.
+    /// The part of the store that this source fills.
     pub(crate) scope: super::indexer::Scope,
     pub(crate) indexer: Indexer<K>,
 }
@@ -280,7 +283,7 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 }
 
 impl<K: Cacheable> Intake<K> {
-    /// Returns the objects that are in the store or the queue but not in a list.
+    /// Returns the objects of this source that are in the store or the queue, but not in a new list.
     fn missing(&self, list: &[CachedObject<K>], unread: &[Unread]) -> Vec<CachedObject<K>> {
         let mut known: BTreeMap<ObjectKey, CachedObject<K>> = BTreeMap::new();
         let stored = self.indexer.lister().snapshot();

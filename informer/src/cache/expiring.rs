@@ -1,4 +1,4 @@
-//! `ExpiringCache`: values that are forgotten after a time.
+//! `ExpiringCache`: a map with values that expire.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 
-/// Values by key that expire some time after their insertion (client-go's TTL store). Clones share the cache.
+/// Map with values that expire some time after their insertion (client-go's TTL store). Clones share the map.
 ///
-/// An expired value is dropped when it is read; no timer runs. Times are those of tokio's clock.
+/// Expired values are removed when they are read; no timer runs. Times are read from tokio's clock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,12 +31,12 @@ use crate::ObjectKey;
 #[derive(Clone)]
 pub struct ExpiringCache<V> {
     ttl: Duration,
-    /// Guards the values, each with the time of its insertion.
+    /// Guards the values, each with its time of insertion.
     values: Arc<Mutex<BTreeMap<ObjectKey, (Instant, V)>>>,
 }
 
 impl<V: Clone> ExpiringCache<V> {
-    /// Returns a cache with values that expire after `ttl`; zero means never.
+    /// Creates a cache with values that expire after `ttl`. With a `ttl` of zero, values never expire.
     pub fn new(ttl: Duration) -> Self {
         Self {
             ttl,
@@ -44,12 +44,12 @@ impl<V: Clone> ExpiringCache<V> {
         }
     }
 
-    /// Inserts a value with a new expiry.
+    /// Inserts a value, which expires after the cache's `ttl`.
     pub fn insert(&self, key: ObjectKey, value: V) {
         self.lock().insert(key, (Instant::now(), value));
     }
 
-    /// Returns the value at a key, unless it has expired.
+    /// Returns the value of a key, unless it has expired.
     pub fn get(&self, key: &ObjectKey) -> Option<V> {
         let mut values = self.lock();
         if self.is_over(values.get(key)?.0) {
@@ -59,13 +59,13 @@ impl<V: Clone> ExpiringCache<V> {
         values.get(key).map(|(_, value)| value.clone())
     }
 
-    /// Removes a value and returns it.
+    /// Removes and returns a value, unless it has expired.
     pub fn remove(&self, key: &ObjectKey) -> Option<V> {
         let (since, value) = self.lock().remove(key)?;
         (!self.is_over(since)).then_some(value)
     }
 
-    /// Returns all values that have not expired, in the order of their keys.
+    /// Returns all values that have not expired, ordered by key.
     pub fn list(&self) -> Vec<(ObjectKey, V)> {
         let mut values = self.lock();
         values.retain(|_, (since, _)| !self.is_over(*since));

@@ -21,8 +21,8 @@ use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, Storage};
 use crate::tasks::TaskGroup;
 
-/// One informer for each type, shared by all users; they start and stop together (client-go's `SharedInformerFactory`).
-/// Clones refer to the same factory.
+/// Creates and shares one informer for each type; the informers start and stop together (client-go's
+/// `SharedInformerFactory`). Clones refer to the same factory.
 ///
 /// ```
 /// use informer::cache::SharedInformerFactory;
@@ -54,13 +54,14 @@ struct Shared {
 
 #[derive(Default)]
 struct Informers {
-    /// In the order of the first request.
+    /// The informers, in the order in which they were requested.
     entries: Vec<Entry>,
-    /// Runtime for informers that are added from now on; `None` if they wait for [`SharedInformerFactory::start`].
+    /// Runtime on which further informers are started immediately; `None` if they wait for
+    /// [`SharedInformerFactory::start`].
     runtime: Option<Handle>,
 }
 
-/// An informer with its identity.
+/// An informer with its type and path.
 struct Entry {
     kind: TypeId,
     path: String,
@@ -68,7 +69,7 @@ struct Entry {
     is_started: bool,
 }
 
-/// An informer of any type.
+/// A type-erased informer.
 trait Member: Send + Sync {
     fn run(&self, stop: watch::Receiver<bool>) -> BoxFuture<'static, ()>;
     fn synced(&self) -> BoxFuture<'static, Result<(), Error>>;
@@ -86,7 +87,7 @@ impl<K: Cacheable> Member for SharedInformer<K> {
         let informer = StopOnDrop(self.clone());
         async move {
             let stopped = async move {
-                // On an error the factory has been dropped, which also stops its informers.
+                // An error means that the factory was dropped, which also stops its informers.
                 let _ = stop.wait_for(|it| *it).await;
             };
             if let Err(err) = Self::run(&informer.0, stopped).await {
@@ -130,7 +131,7 @@ impl<K: Cacheable> Member for SharedInformer<K> {
     }
 }
 
-/// The requested form of a type.
+/// The form in which a type is requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct Form {
     is_metadata: bool,
@@ -150,10 +151,10 @@ impl Form {
     }
 }
 
-/// Changes the requests of all informers of a factory.
+/// Function that changes the list and watch requests of all informers of a factory.
 type Tweak = Arc<dyn Fn(ApiListWatch) -> ApiListWatch + Send + Sync>;
 
-/// Options of a [`SharedInformerFactory`]. All have defaults.
+/// Builder of a [`SharedInformerFactory`]. All options have defaults.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct SharedInformerFactoryBuilder {
@@ -164,17 +165,17 @@ pub struct SharedInformerFactoryBuilder {
     storage: Storage,
     strips_managed_fields: bool,
     seed: u64,
-    /// A `ByObject<K>` for each type that has one.
+    /// A `ByObject<K>` for each type with its own options.
     by_object: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
 impl SharedInformerFactoryBuilder {
-    /// Sets the options of the informer of one type. Whole objects, their metadata and objects of a dynamic type are
-    /// separate types; options for `DynamicObject` apply to all kinds given by name.
+    /// Sets options for the informer of one type. `K`, its metadata and `DynamicObject` count as separate types;
+    /// options for `DynamicObject` apply to all informers from [`SharedInformerFactory::dynamic`].
     ///
     /// # Errors
     ///
-    /// If two of its indexes have the same name, or the type already has options.
+    /// Fails if two of its indexes have the same name, or the type already has options.
     pub fn by_object<K: Cacheable>(mut self, options: ByObject<K>) -> Result<Self, Error> {
         options.check()?;
         if self.by_object.insert(TypeId::of::<K>(), Arc::new(options)).is_some() {
@@ -184,8 +185,8 @@ impl SharedInformerFactoryBuilder {
         Ok(self)
     }
 
-    /// Selects only objects of this namespace; each further call adds one. Default: all namespaces. Cluster-scoped
-    /// types are not affected.
+    /// Watches only objects in this namespace. Each further call adds a namespace. Default: all namespaces. Does not
+    /// affect cluster-scoped types.
     pub fn namespace(mut self, namespace: &str) -> Self {
         if !self.namespaces.iter().any(|it| it == namespace) {
             self.namespaces.push(namespace.to_owned());
@@ -193,19 +194,19 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
-    /// Changes the requests of all informers, for example by a label selector.
+    /// Changes the list and watch requests of all informers, for example by adding a label selector.
     pub fn tweak(mut self, tweak: impl Fn(ApiListWatch) -> ApiListWatch + Send + Sync + 'static) -> Self {
         self.tweak = Some(Arc::new(tweak));
         self
     }
 
-    /// Sets the default interval at which handlers receive all objects again. Default zero: never.
+    /// Sets the default interval at which handlers receive all objects again. Default: zero, which disables resyncs.
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = period;
         self
     }
 
-    /// Sets the form in which objects are stored. Default: [`Storage::Encoded`].
+    /// Sets the representation of stored objects. Default: [`Storage::Encoded`].
     pub fn storage(mut self, storage: Storage) -> Self {
         self.storage = storage;
         self
@@ -217,8 +218,8 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
-    /// Sets the seed of all jitter; see [`ReflectorOptions::seed`](super::ReflectorOptions::seed). Default: 0, a random
-    /// one.
+    /// Sets the seed of all jitter; see [`ReflectorOptions::seed`](super::ReflectorOptions::seed). Default: 0, which
+    /// selects a random seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -236,7 +237,7 @@ impl SharedInformerFactoryBuilder {
         }
     }
 
-    /// Returns the informer for the path of each namespace.
+    /// Creates an informer. `path` returns the path to list and watch for a namespace.
     fn informer<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, form: Form) -> SharedInformer<K> {
         let options = self.by_object.get(&TypeId::of::<K>());
         let options = options.and_then(|it| it.downcast_ref::<ByObject<K>>());
@@ -278,7 +279,7 @@ impl SharedInformerFactoryBuilder {
 }
 
 impl SharedInformerFactory {
-    /// Creates a factory for all namespaces, with all defaults.
+    /// Creates a factory with default options, for all namespaces.
     pub fn new(client: Client) -> Self {
         Self::builder(client).build()
     }
@@ -297,8 +298,8 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Returns the informer of a type; repeated calls return the same informer. Whole objects, their metadata and
-    /// objects of a dynamic type have separate informers.
+    /// Returns the informer of a type. Repeated calls return the same informer. Whole objects, their metadata and
+    /// dynamic objects have separate informers.
     pub fn informer<K>(&self) -> SharedInformer<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -307,7 +308,7 @@ impl SharedInformerFactory {
         self.member(|namespace| K::url_path(&(), namespace), Form::of::<K>())
     }
 
-    /// Returns the informer of a namespaced type given by its names.
+    /// Returns the informer of a namespaced type without a Rust type.
     pub fn dynamic(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
         self.member(
             |namespace| DynamicObject::url_path(resource, namespace),
@@ -315,7 +316,7 @@ impl SharedInformerFactory {
         )
     }
 
-    /// Returns the informer of a cluster-scoped type given by its names.
+    /// Returns the informer of a cluster-scoped type without a Rust type.
     pub fn dynamic_of_cluster(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
         let form = Form {
             is_of_cluster: true,
@@ -324,7 +325,7 @@ impl SharedInformerFactory {
         self.member(|namespace| DynamicObject::url_path(resource, namespace), form)
     }
 
-    /// Returns the informer of a type's metadata; the server only sends the metadata.
+    /// Returns an informer of only the metadata of a type; the server does not send the rest.
     pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -337,13 +338,13 @@ impl SharedInformerFactory {
         self.member(|namespace| K::url_path(&(), namespace), form)
     }
 
-    /// Starts the informers that have not been started; call it again after adding informers. Does nothing after a
-    /// shutdown. Must be called within a tokio runtime.
+    /// Starts all informers that have not been started; must be called again after further informers were requested.
+    /// Does nothing after a shutdown. Must be called within a tokio runtime.
     pub fn start(&self) {
         self.start_on(&mut self.lock(), &Handle::current());
     }
 
-    /// Starts all informers, and each further one when it is requested.
+    /// Starts all informers, and from now on each informer when it is requested.
     pub(crate) fn keep_starting(&self) {
         let (mut informers, runtime) = (self.lock(), Handle::current());
         self.start_on(&mut informers, &runtime);
@@ -365,7 +366,7 @@ impl SharedInformerFactory {
     ///
     /// # Errors
     ///
-    /// If an informer stops before.
+    /// Fails if an informer stops before.
     pub async fn wait_for_cache_sync(&self) -> Result<(), Error> {
         let synced: Vec<_> = self
             .lock()
@@ -377,8 +378,8 @@ impl SharedInformerFactory {
         join_all(synced).await.into_iter().collect()
     }
 
-    /// Waits until started informers without a waiting controller, or with a reader, have synced: each as long as its
-    /// controllers would wait, otherwise for `limit`. An error names the others.
+    /// Waits until the started informers selected by `whose` have synced: each for as long as its controllers would
+    /// wait, or for `limit` if no controller waits for it. The error names the informers that have not synced.
     pub(crate) fn synced_within(&self, limit: Duration, whose: Whose) -> BoxFuture<'static, Result<(), Error>> {
         let is_one = |it: &&Entry| {
             let is_free = it.informer.patience().is_none();
@@ -409,13 +410,13 @@ impl SharedInformerFactory {
         .boxed()
     }
 
-    /// Stops all informers and waits for their handlers. No informer starts afterwards.
+    /// Stops all informers and waits for their handlers. Informers cannot be started afterwards.
     pub async fn shutdown(&self) {
         self.shared.stop.send_replace(true);
         self.shared.tasks.finished().await;
     }
 
-    /// Returns the informer of this path, if it exists and is started.
+    /// Returns the informer of this path, if it exists and was started.
     pub(crate) fn started<K: Cacheable>(&self, path: &str) -> Option<SharedInformer<K>> {
         let informers = self.lock();
         let known = informers
@@ -445,17 +446,17 @@ impl SharedInformerFactory {
         informer
     }
 
-    /// Registers the metrics of each informer; see [`SharedInformer::register_metrics`].
+    /// Registers the metrics of all informers; see [`SharedInformer::register_metrics`].
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.shared.clone();
         metrics.register(&collector);
     }
 
-    /// Fails if an informer fails; see [`SharedInformer::check`].
+    /// Checks all informers; see [`SharedInformer::check`].
     ///
     /// # Errors
     ///
-    /// The first failure.
+    /// Fails with the error of the first informer that fails the check.
     pub fn check(&self) -> Result<(), Error> {
         let members = self.shared.members();
         members.iter().try_for_each(|it| it.check())
@@ -471,7 +472,7 @@ impl SharedInformerFactory {
 pub(crate) enum Whose {
     /// Informers that no controller waits for.
     Free,
-    /// Informers that no controller waits for, and informers with a reader.
+    /// Informers that no controller waits for, and informers that have been read.
     FreeOrRead,
 }
 
@@ -488,10 +489,10 @@ impl Collect for Shared {
     }
 }
 
-/// Default time for caches to sync.
+/// Default time limit for caches to sync.
 pub(crate) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Returns the error for caches that have not synced in time, each with its reason if it is known.
+/// Returns the error for caches that have not synced in time, each with its last failure if there is one.
 pub(crate) fn late_caches(limit: Duration, late: &[(&str, Option<String>)]) -> Error {
     let of_one = |(path, reason): &(&str, Option<String>)| match reason {
         Some(reason) => format!("{path} ({reason})"),

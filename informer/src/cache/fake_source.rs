@@ -1,4 +1,4 @@
-//! `FakeSource`: a source with objects that a program sets.
+//! `FakeSource`: an in-memory source of objects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,14 +14,14 @@ use tokio::sync::Notify;
 use super::list_watch::{Body, ListOptions, ListWatch, WatchOptions};
 use crate::{Error, ObjectKey};
 
-/// Number of stored changes; a watch from an older change gets 410.
+/// Number of changes in the history. A watch from an older version fails with status 410.
 const REMEMBERED: usize = 16_384;
 
-/// A source of objects without a server, for tests and for data from systems other than Kubernetes (client-go's
-/// `FakeControllerSource`). Clones share the source.
+/// A source of objects that does not need a server, for tests and for data from systems other than Kubernetes
+/// (client-go's `FakeControllerSource`). Clones share the source.
 ///
-/// Each change increments the version. Watches resume after any stored version, begin with a streaming list on request,
-/// and can be made to miss a change.
+/// Each change increments the version. Watches can resume from any version in the history, support streaming lists, and
+/// can be made to miss changes.
 ///
 /// ```
 /// use informer::cache::FakeSource;
@@ -48,9 +48,9 @@ struct State {
     version: u64,
     objects: BTreeMap<ObjectKey, Value>,
     history: VecDeque<Change>,
-    /// Changes up to this version were removed.
+    /// Last version that is no longer in the history.
     forgotten: u64,
-    /// Watches of an earlier epoch have ended.
+    /// Incremented to end all open watches.
     epoch: u64,
     list_error: Option<Status>,
 }
@@ -64,16 +64,16 @@ struct Change {
 }
 
 impl FakeSource {
-    /// Creates an empty source, at version 0.
+    /// Creates an empty source at version 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an object, or replaces the object with its key.
+    /// Adds an object, or replaces the existing object with the same key.
     ///
     /// # Panics
     ///
-    /// If it cannot be serialized as JSON.
+    /// Panics if it cannot be serialized as JSON.
     pub fn add(&self, object: impl Serialize) {
         self.put(object, true);
     }
@@ -82,12 +82,12 @@ impl FakeSource {
     ///
     /// # Panics
     ///
-    /// If it cannot be serialized as JSON.
+    /// Panics if it cannot be serialized as JSON.
     pub fn add_unseen(&self, object: impl Serialize) {
         self.put(object, false);
     }
 
-    /// Deletes an object, if it exists. The namespace of a cluster-scoped object is `""`.
+    /// Deletes an object if it exists. Cluster-scoped objects have the namespace `""`.
     pub fn delete(&self, namespace: &str, name: &str) {
         self.take(namespace, name, true);
     }
@@ -97,7 +97,7 @@ impl FakeSource {
         self.take(namespace, name, false);
     }
 
-    /// Ends all watches and removes the history: a watch from an earlier version gets 410.
+    /// Ends all watches and clears the history: a watch from an earlier version fails with status 410.
     pub fn reset_watches(&self) {
         let mut state = self.lock();
         state.forgotten = state.version;
@@ -107,7 +107,7 @@ impl FakeSource {
         self.shared.changed.notify_waiters();
     }
 
-    /// Fails lists with this status from now on; `None` restores them.
+    /// Makes all further lists fail with this status. `None` ends the failures.
     pub fn fail_lists(&self, status: Option<Status>) {
         self.lock().list_error = status;
     }
@@ -154,7 +154,7 @@ impl FakeSource {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next lines for a watch at `at`, and its position after them; `None` if the watch is over.
+    /// Waits for the next events of a watch. Returns them with the new position; `None` if the watch has ended.
     async fn next(self, mut at: Cursor) -> Option<(Result<Bytes, Error>, (Self, Cursor))> {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
@@ -191,7 +191,7 @@ impl FakeSource {
     }
 }
 
-/// Position of a watch.
+/// Position of a watch in the history.
 struct Cursor {
     version: u64,
     epoch: u64,

@@ -1,4 +1,4 @@
-//! `IndexFn` and `Index`: objects by the values of a function.
+//! `IndexFn` and `Index`: objects by computed values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -10,20 +10,20 @@ use foldhash::fast::RandomState;
 use super::sorted::Sorted;
 use crate::object::CachedObject;
 
-/// Computes the values of an object in an index.
+/// Function that computes the index values of an object.
 type Values<K> = Arc<dyn Fn(&CachedObject<K>) -> Vec<String> + Send + Sync>;
 
 /// A named index function, which returns the index values of an object (client-go's `IndexFunc`).
 ///
-/// It must be deterministic. If it panics, the object is not in the index. It may read the cache, in its state before
-/// the change, but must not write to it.
+/// It must be deterministic. If it panics, the object is not in the index. It may read the cache, which does not
+/// contain the change yet, but must not write to it.
 pub struct IndexFn<K> {
     pub(crate) name: String,
     values: Values<K>,
 }
 
 impl<K> IndexFn<K> {
-    /// Creates an index function with this name; an object may have any number of values.
+    /// Creates an index function with a name. It may return any number of values for an object.
     pub fn new<I>(name: &str, values: impl Fn(&CachedObject<K>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = String>,
@@ -34,7 +34,7 @@ impl<K> IndexFn<K> {
         }
     }
 
-    /// Returns the values of an object, sorted, without duplicates.
+    /// Returns the index values of an object, sorted and without duplicates.
     pub(crate) fn values(&self, object: &CachedObject<K>) -> Vec<String> {
         let mut values = catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|_| {
             tracing::error!(index = self.name, object = ?object, "an index function panicked");
@@ -61,19 +61,19 @@ impl<K> fmt::Debug for IndexFn<K> {
     }
 }
 
-/// Index values of some objects. They are computed before the store is locked, so that readers do not wait for a user's
-/// code, and the code may read the store.
+/// Index values of objects, computed before the store is locked. Readers therefore do not wait for user code, and the
+/// user code can read the store.
 pub(crate) struct IndexValues<K> {
     functions: Vec<IndexFn<K>>,
-    /// The values of an object for each function, by the address of the object, which is kept alive by this.
+    /// Values by the address of the object. The entry keeps the object alive, so that its address is not reused.
     of: HashMap<usize, Computed<K>, RandomState>,
 }
 
-/// An object, and its values for each function.
+/// An object with its values for each index function.
 type Computed<K> = (CachedObject<K>, Vec<Vec<String>>);
 
 impl<K> IndexValues<K> {
-    /// Returns an empty set.
+    /// Creates an empty set of values for these functions.
     pub(crate) fn new(functions: Vec<IndexFn<K>>) -> Self {
         Self {
             functions,
@@ -81,12 +81,12 @@ impl<K> IndexValues<K> {
         }
     }
 
-    /// Returns `true` if no values have to be computed.
+    /// Returns `true` if the list of index functions is empty.
     pub(crate) fn is_void(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// Returns the number of functions.
+    /// Returns the number of index functions.
     pub(crate) fn functions(&self) -> usize {
         self.functions.len()
     }
@@ -95,7 +95,7 @@ impl<K> IndexValues<K> {
         self.functions.is_empty() || self.of.contains_key(&object.address())
     }
 
-    /// Computes the missing values.
+    /// Computes the values of an object, unless they were computed before.
     pub(crate) fn compute(&mut self, object: &CachedObject<K>) {
         if !self.has(object) {
             let values = self.functions.iter().map(|it| it.values(object)).collect();
@@ -103,21 +103,21 @@ impl<K> IndexValues<K> {
         }
     }
 
-    /// Returns the values of one index function for the object.
+    /// Returns the values of an object for the index function at position `number`.
     fn get(&self, object: &CachedObject<K>, number: usize) -> &[String] {
         let all = self.of.get(&object.address());
         all.and_then(|(_, all)| all.get(number)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// An index with its contents. Values without objects are removed.
+/// An index function with its contents. Buckets without objects are removed.
 pub(crate) struct Index<K> {
     pub(crate) function: IndexFn<K>,
     pub(crate) buckets: BTreeMap<String, Sorted<K>>,
 }
 
 impl<K> Index<K> {
-    /// Builds an index of these objects, which must be sorted.
+    /// Builds an index of these objects, which must be sorted by key.
     pub(crate) fn new<'a>(function: IndexFn<K>, objects: impl Iterator<Item = &'a CachedObject<K>>) -> Self
     where
         K: 'a,
@@ -131,7 +131,8 @@ impl<K> Index<K> {
         Self::of_buckets(function, buckets)
     }
 
-    /// Same as `new`, with the values that were computed for the function with this number.
+    /// Same as `new`, with values that were computed before. `number` is the position of the index function in
+    /// `values`.
     pub(crate) fn filled<'a>(
         &self,
         objects: impl Iterator<Item = &'a CachedObject<K>>,
@@ -163,7 +164,8 @@ impl<K> Index<K> {
         }
     }
 
-    /// Replaces `old` by `new`, with the values that were computed for the function with this number.
+    /// Replaces `old` with `new`, using values that were computed before. `number` is the position of the index
+    /// function in `values`.
     pub(crate) fn change(
         &mut self,
         old: Option<&CachedObject<K>>,
@@ -226,14 +228,14 @@ pub mod indexes {
     use super::{CachedObject, IndexFn};
     use crate::object::Cacheable;
 
-    /// Index by namespace, with the name `namespace`. Listing a namespace does not require it.
+    /// Index by namespace, named `namespace`. Not needed to list a namespace.
     pub fn namespace<K: Cacheable>() -> IndexFn<K> {
         IndexFn::new("namespace", |object: &CachedObject<K>| {
             object.key().namespace().map(str::to_owned)
         })
     }
 
-    /// Index by the uid of each owner, with the name `owner`.
+    /// Index by the uids of all owners, named `owner`.
     pub fn owner_uid<K: Cacheable>() -> IndexFn<K> {
         IndexFn::new("owner", |object: &CachedObject<K>| {
             let mut uids = Vec::new();
@@ -242,7 +244,7 @@ pub mod indexes {
         })
     }
 
-    /// Index by the value of a label, with the name `label:NAME`.
+    /// Index by the value of a label, named `label:NAME`.
     pub fn label<K: Cacheable>(label: &str) -> IndexFn<K> {
         let name = label.to_owned();
         IndexFn::new(&format!("label:{label}"), move |object: &CachedObject<K>| {
@@ -250,7 +252,7 @@ pub mod indexes {
         })
     }
 
-    /// Index by the value of an annotation, with the name `annotation:NAME`.
+    /// Index by the value of an annotation, named `annotation:NAME`.
     pub fn annotation<K: Cacheable>(annotation: &str) -> IndexFn<K> {
         let name = annotation.to_owned();
         IndexFn::new(&format!("annotation:{annotation}"), move |object: &CachedObject<K>| {
@@ -258,8 +260,8 @@ pub mod indexes {
         })
     }
 
-    /// Index by a field, given by names separated by dots, such as `spec.nodeName`; its name is `field:PATH`. Strings,
-    /// numbers and booleans are values, in their JSON form without quotes.
+    /// Index by a field, given by a dotted path such as `spec.nodeName`; the index is named `field:PATH`. Strings,
+    /// numbers and booleans are indexed, by their JSON text without quotes.
     pub fn field<K: Cacheable + Serialize>(path: &str) -> IndexFn<K> {
         let names: Vec<String> = path.split('.').map(str::to_owned).collect();
         IndexFn::new(&format!("field:{path}"), move |object: &CachedObject<K>| {

@@ -1,4 +1,4 @@
-//! `Indexer`: the objects of a cache by key, and by index functions.
+//! `Indexer`: a store of objects with indexes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +14,8 @@ use super::sorted::Sorted;
 use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// A store with indexes that a program fills itself (client-go's `Indexer`). Informers have their own stores, which
-/// nothing else can write. Clones share the store.
+/// A store with indexes that the caller fills (client-go's `Indexer`). Informers have their own stores, which callers
+/// can only read. Clones share the store.
 ///
 /// ```
 /// use informer::{CachedObject, ObjectKey};
@@ -37,12 +37,12 @@ pub struct Indexer<K> {
 }
 
 pub(crate) struct Shared<K> {
-    /// Guards objects, indexes and versions. Readers hold it while they copy one reference, writers for at most one
+    /// Guards objects, indexes and versions. Readers hold it while they clone a reference, writers for at most one
     /// batch of changes. It is not held while user code runs.
     state: RwLock<State<K>>,
-    /// Held by a writer from its first read to its last change. Locked before `state`.
+    /// Held by a writer from its first read to its last change. Always locked before `state`.
     turn: Mutex<()>,
-    /// Number of readers that wait for a version.
+    /// Number of callers that wait for a version.
     waiting: AtomicUsize,
     moved: Notify,
 }
@@ -64,9 +64,9 @@ impl<K> Shared<K> {
 pub(crate) struct State<K> {
     pub(crate) objects: Sorted<K>,
     pub(crate) indexes: BTreeMap<String, Index<K>>,
-    /// One for each source that fills the store.
+    /// The version reached by each source that fills the store.
     versions: Vec<ResourceVersion>,
-    /// Time of the last list that was older than the store, for each source.
+    /// For each source, the time of the last list that was older than the store.
     restored: Vec<Option<Instant>>,
 }
 
@@ -85,7 +85,7 @@ impl Scope {
         }
     }
 
-    /// Returns the objects in the scope.
+    /// Returns the objects within the scope.
     pub(crate) fn of<'a, K>(&'a self, objects: &'a Sorted<K>) -> Box<dyn Iterator<Item = &'a CachedObject<K>> + 'a> {
         match self {
             Self::All => Box::new(objects.iter()),
@@ -100,7 +100,7 @@ impl<K: Cacheable> Indexer<K> {
         Self::with_sources(1)
     }
 
-    /// Creates a store for this number of sources.
+    /// Creates a store that is filled by `count` sources.
     pub(crate) fn with_sources(count: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -117,11 +117,11 @@ impl<K: Cacheable> Indexer<K> {
         }
     }
 
-    /// Adds an index, which contains existing objects at once.
+    /// Adds an index, which immediately contains all existing objects.
     ///
     /// # Errors
     ///
-    /// If an index with this name exists.
+    /// Fails if an index with this name exists.
     pub fn add_index(&self, index: IndexFn<K>) -> Result<(), Error> {
         let _turn = self.shared.turn();
         let objects = {
@@ -137,41 +137,43 @@ impl<K: Cacheable> Indexer<K> {
         Ok(())
     }
 
-    /// Inserts an object and returns the previous one with its key. The version of the store becomes the object's
-    /// version, unless it was later.
+    /// Inserts an object and returns the previous object with the same key. Raises the version of the store to the
+    /// object's version.
     pub fn insert(&self, object: CachedObject<K>) -> Option<CachedObject<K>> {
         let mut writer = self.writer();
         writer.moved_to(0, object.resource_version().clone());
         writer.insert(object)
     }
 
-    /// Removes an object. The version of the store does not change.
+    /// Removes an object. The version of the store is not changed.
     pub fn remove(&self, key: &ObjectKey) -> Option<CachedObject<K>> {
         self.writer().remove(key)
     }
 
-    /// Replaces all objects. If several have the same key, the last one is kept. `version` is the version of the list.
+    /// Replaces all objects. If several objects have the same key, the last one is kept. `version` becomes the version
+    /// of the store.
     pub fn replace(&self, objects: Vec<CachedObject<K>>, version: ResourceVersion) {
         let mut writer = self.writer();
         writer.replace(&Scope::All, in_order(objects));
         writer.listed_at(0, version);
     }
 
-    /// Returns a reader.
+    /// Returns a lister, which reads the store.
     pub fn lister(&self) -> Lister<K> {
         Lister::new(self.clone())
     }
 
-    /// Applies several changes at once: readers observe all or none of them, if index values were computed before.
+    /// Starts a batch of changes. If all index values were computed before, readers see all changes of the batch at
+    /// once.
     pub(crate) fn writer(&self) -> Writer<'_, K> {
         self.writer_with(self.index_values())
     }
 
-    /// Same as `writer`, with index values that were computed before.
+    /// Same as [`writer`](Self::writer), with index values that were computed before.
     pub(crate) fn writer_with(&self, mut values: IndexValues<K>) -> Writer<'_, K> {
         let turn = self.shared.turn();
         if values.functions() != self.read().indexes.len() {
-            // An index was added in the meantime.
+            // An index was added since the values were computed.
             values = self.index_values();
         }
         Writer {
@@ -183,7 +185,7 @@ impl<K: Cacheable> Indexer<K> {
         }
     }
 
-    /// Returns the index functions without any values.
+    /// Returns an empty set of values for the current index functions.
     pub(crate) fn index_values(&self) -> IndexValues<K> {
         IndexValues::new(self.read().indexes.values().map(|it| it.function.clone()).collect())
     }
@@ -196,7 +198,7 @@ impl<K: Cacheable> Indexer<K> {
         self.shared.read()
     }
 
-    /// Returns the version that every source has reached; empty until each has one.
+    /// Returns the version that all sources have reached; empty while a source does not have a version.
     pub(crate) fn version(&self) -> ResourceVersion {
         let state = self.read();
         let least = state
@@ -211,13 +213,13 @@ impl<K: Cacheable> Indexer<K> {
         self.read().versions.get(source).cloned().unwrap_or_default()
     }
 
-    /// Returns the time of the last list of this source that was older than the store. In this case the server was
-    /// restored, and will not send the earlier versions.
+    /// Returns the time of the last list of this source that was older than the store. Such a list shows that the
+    /// server was restored from a backup, so that it will never send some of the earlier versions.
     pub(crate) fn restored(&self, source: usize) -> Option<Instant> {
         *self.read().restored.get(source)?
     }
 
-    /// Waits until `is_reached` accepts the store's version.
+    /// Waits until `is_reached` returns `true` for the version of the store.
     pub(crate) async fn wait_for_version(&self, mut is_reached: impl FnMut(&ResourceVersion) -> bool) {
         let waiting = Waiting::new(&self.shared.waiting);
         loop {
@@ -233,7 +235,7 @@ impl<K: Cacheable> Indexer<K> {
     }
 }
 
-/// Counts a waiter until it is dropped.
+/// Increments a counter of waiting callers until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -249,20 +251,20 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A batch of changes in progress.
+/// A batch of changes. Other writers wait until it is dropped.
 pub(crate) struct Writer<'a, K> {
     shared: &'a Shared<K>,
     _turn: MutexGuard<'a, ()>,
-    /// Locked from the first change on, but not while values of indexes are computed.
+    /// Locked by the first change; released while index values are computed.
     state: Option<RwLockWriteGuard<'a, State<K>>>,
     values: IndexValues<K>,
     has_moved: bool,
 }
 
-/// Changes made by a list, in the order of delivery.
+/// Changes made by a list, in the order in which handlers receive them.
 pub(crate) struct Difference<K> {
     pub(crate) deleted: Vec<CachedObject<K>>,
-    /// Each object of the list with its previous state.
+    /// All objects of the list, each with its previous state.
     pub(crate) present: Vec<(Option<CachedObject<K>>, CachedObject<K>)>,
 }
 
@@ -290,8 +292,8 @@ impl<K: Cacheable> Writer<'_, K> {
         Some(old)
     }
 
-    /// Replaces the objects within `scope` by the sorted `list`. The new state is built separately, and readers use the
-    /// old one in the meantime.
+    /// Replaces the objects within `scope` with the sorted `list`. Readers use the old state while the new one is
+    /// built.
     pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<CachedObject<K>>) -> Difference<K> {
         self.state = None;
         let before = self.shared.read().objects.clone();
@@ -320,7 +322,7 @@ impl<K: Cacheable> Writer<'_, K> {
         let mut indexes = self.shared.read().indexes.clone();
         for (number, index) in indexes.values_mut().enumerate() {
             if index.buckets.is_empty() {
-                // Objects without a value are not in any bucket.
+                // In an empty index, unchanged objects have no values, so only the computed values are needed.
                 *index = index.filled(objects.iter(), &self.values, number);
                 continue;
             }
@@ -341,8 +343,8 @@ impl<K: Cacheable> Writer<'_, K> {
         difference
     }
 
-    /// Records that the store contains all changes of this source up to `version`. A lower version than before is
-    /// ignored.
+    /// Records that the store contains all changes of this source up to `version`. Ignored if `version` is lower than
+    /// the current version.
     pub(crate) fn moved_to(&mut self, source: usize, version: ResourceVersion) {
         if let Some(slot) = self.state().versions.get_mut(source) {
             let is_older = version < *slot;
@@ -353,7 +355,8 @@ impl<K: Cacheable> Writer<'_, K> {
         }
     }
 
-    /// Records the version of a list. It is older than the requested version only if the server was restored.
+    /// Records the version of a list. It is lower than the current version only if the server was restored from a
+    /// backup.
     pub(crate) fn listed_at(&mut self, source: usize, version: ResourceVersion) {
         let state = self.state();
         if let (Some(before), Some(restored)) = (state.versions.get(source), state.restored.get_mut(source))
@@ -375,7 +378,7 @@ impl<K: Cacheable> Writer<'_, K> {
         self.state().objects.clone()
     }
 
-    /// Computes the index values of the present and the new object, without holding the lock.
+    /// Computes the index values of the stored and of the new object. Does not hold the lock meanwhile.
     fn prepare(&mut self, new: Option<&CachedObject<K>>, key: &ObjectKey) {
         if self.values.is_void() {
             return;
@@ -399,7 +402,7 @@ impl<K: Cacheable> Writer<'_, K> {
 }
 
 impl<K> Difference<K> {
-    /// Returns the difference between the old objects and a list, both sorted.
+    /// Computes the difference between the old objects and a list, both sorted by key.
     fn new<'a>(before: impl Iterator<Item = &'a CachedObject<K>>, list: &[CachedObject<K>]) -> Self
     where
         K: 'a,
@@ -424,14 +427,14 @@ impl<K> Difference<K> {
 impl<K> Drop for Writer<'_, K> {
     fn drop(&mut self) {
         self.state = None;
-        // A task that starts to wait after this line reads the version first, for which it needs the lock.
+        // A task that is not counted yet cannot miss the change, because it reads the version after it was counted.
         if self.has_moved && self.shared.waiting.load(Ordering::SeqCst) > 0 {
             self.shared.moved.notify_waiters();
         }
     }
 }
 
-/// Sorts the objects by their keys; of several with the same key, the last one is kept.
+/// Sorts objects by key. If several have the same key, the last one is kept.
 pub(crate) fn in_order<K>(mut objects: Vec<CachedObject<K>>) -> Vec<CachedObject<K>> {
     if objects.windows(2).all(|pair| pair[0].key() < pair[1].key()) {
         return objects;

@@ -1,4 +1,4 @@
-//! `SharedInformer`: one copy of a type, and the handlers of its changes.
+//! `SharedInformer`: a cache of one type, with event handlers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,10 +25,10 @@ use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, CachedObject, Storage, type_name};
 use crate::{Error, ObjectKey, ResourceVersion, spans};
 
-/// One copy of a type, shared by its readers and its event handlers (client-go's `SharedIndexInformer`). Clones refer
-/// to the same informer.
+/// A cache of the objects of one type, shared by its readers and event handlers (client-go's `SharedIndexInformer`).
+/// Clones refer to the same informer.
 ///
-/// It does nothing until it is [`run`](Self::run). Handlers and indexes may be added before and after.
+/// It does nothing until it is [`run`](Self::run). Handlers and indexes can be added before and after.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -71,26 +71,26 @@ struct Shared<K> {
     reflectors: Vec<Reflector<K, Intake<K>>>,
     queue: Arc<DeltaQueue<K>>,
     indexer: Indexer<K>,
-    /// Guards the handlers; locked while a batch is applied and delivered.
+    /// Guards the handlers. Locked while a batch of changes is applied and delivered.
     processor: Mutex<Processor<K>>,
     phase: watch::Sender<Phase>,
     resync_period: Duration,
-    /// Notified when a handler with a resync period was added.
+    /// Notified when a handler was added, which may have a resync period.
     resyncs_changed: Notify,
-    /// Guards the list of dependents.
+    /// Guards the dependence.
     dependence: Mutex<Dependence>,
 }
 
-/// Dependence of controllers on an informer, for ordered starts.
+/// Records which parts of the program depend on an informer, for an ordered start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dependence {
-    /// Set if it has a lister.
+    /// Set if [`SharedInformer::lister`] was called.
     is_read: bool,
-    /// Time that controllers wait for it; the shortest of several.
+    /// Shortest time for which a controller waits for the informer.
     patience: Option<Duration>,
 }
 
-/// Options of a [`SharedInformer`]. All have defaults.
+/// Builder of a [`SharedInformer`]. All options have defaults.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct SharedInformerBuilder<K> {
     sources: Vec<(Scope, Arc<dyn Source>)>,
@@ -101,19 +101,19 @@ pub struct SharedInformerBuilder<K> {
 }
 
 impl<K: Cacheable> SharedInformerBuilder<K> {
-    /// Sets the options of the reflector, replacing earlier ones.
+    /// Sets the options of the reflector. Replaces all reflector options that were set before.
     pub fn reflector(mut self, options: ReflectorOptions<K>) -> Self {
         self.options = options;
         self
     }
 
-    /// Sets the seed of all jitter; see [`ReflectorOptions::seed`]. Default: 0, a random one.
+    /// Sets the seed of all jitter; see [`ReflectorOptions::seed`]. Default: 0, which selects a random seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
     }
 
-    /// Sets the form in which objects are stored. Default: [`Storage::Encoded`].
+    /// Sets the representation of stored objects. Default: [`Storage::Encoded`].
     pub fn storage(mut self, storage: Storage) -> Self {
         self.options.storage = storage;
         self
@@ -125,7 +125,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// Changes each object before it is stored; see [`ReflectorOptions::transform`].
+    /// Sets a function that changes each object before it is stored; see [`ReflectorOptions::transform`].
     pub fn transform<F, E>(mut self, transform: F) -> Self
     where
         K: Serialize,
@@ -136,19 +136,19 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// Sets a handler for errors; see [`ReflectorOptions::on_error`].
+    /// Sets the handler of errors; see [`ReflectorOptions::on_error`].
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.options = self.options.on_error(handler);
         self
     }
 
-    /// Sets the order in which changes reach the cache. Default: the order of arrival.
+    /// Sets the order in which changes are applied. Default: [`QueueOrder::Arrival`].
     pub fn order(mut self, order: QueueOrder) -> Self {
         self.order = order;
         self
     }
 
-    /// Sets the default interval at which handlers receive all objects again. Default zero: never.
+    /// Sets the default interval at which handlers receive all objects again. Default: zero, which disables resyncs.
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = period;
         self
@@ -164,7 +164,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
     ///
     /// # Errors
     ///
-    /// If two indexes have the same name, or two sources the same namespace.
+    /// Fails if two indexes have the same name, or two sources have the same namespace.
     pub fn build(self) -> Result<SharedInformer<K>, Error> {
         let scopes: Vec<_> = self.sources.iter().map(|(scope, _)| scope.clone()).collect();
         if let Some(twice) = scopes
@@ -205,7 +205,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
 }
 
 impl<K: Cacheable> SharedInformer<K> {
-    /// Creates an informer with all defaults.
+    /// Creates an informer with default options.
     pub fn new(source: impl ListWatch) -> Self {
         Self::of_shared(Self::builder(source))
     }
@@ -221,7 +221,8 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Creates an informer of several namespaces, each with its own source. It has synced when all of them have.
+    /// Returns a builder for an informer of several namespaces, each with its own source. It has synced when all of its
+    /// sources have synced.
     ///
     /// ```
     /// use informer::cache::{ApiListWatch, SharedInformer};
@@ -250,12 +251,12 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Adds a handler, which receives all present objects and then every change. It may be called at any time: changes
+    /// Adds a handler, which receives all existing objects and then every change. Can be called at any time: changes
     /// are neither missed nor delivered twice.
     ///
     /// # Errors
     ///
-    /// If the informer has stopped.
+    /// Fails if the informer has stopped.
     pub fn add_handler(&self, handler: impl ResourceEventHandler<K>) -> Result<HandlerRegistration, Error> {
         self.add_handler_with(handler, HandlerOptions::default())
     }
@@ -264,7 +265,7 @@ impl<K: Cacheable> SharedInformer<K> {
     ///
     /// # Errors
     ///
-    /// If the informer has stopped.
+    /// Fails if the informer has stopped.
     pub fn add_handler_with<H: ResourceEventHandler<K>>(
         &self,
         handler: H,
@@ -273,7 +274,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.add_handler_beside(handler, options, std::future::pending())
     }
 
-    /// Adds a handler with a future that runs as long as the handler.
+    /// Adds a handler together with a future. They run concurrently; when one of them ends, the other is dropped.
     pub(crate) fn add_handler_beside<H: ResourceEventHandler<K>>(
         &self,
         handler: H,
@@ -292,29 +293,29 @@ impl<K: Cacheable> SharedInformer<K> {
         Ok(registration)
     }
 
-    /// Removes a handler. After its current call it receives nothing more; to wait for the end of that call, use
-    /// [`HandlerRegistration::ended`]. Does nothing for a handler that was removed before.
+    /// Removes a handler. Its current call still completes, which [`HandlerRegistration::ended`] waits for; it is not
+    /// called again. Does nothing if the handler was already removed.
     pub fn remove_handler(&self, registration: &HandlerRegistration) {
         self.shared.processor().remove(registration);
     }
 
-    /// Adds an index, at any time.
+    /// Adds an index. Can be called at any time.
     ///
     /// # Errors
     ///
-    /// If an index with this name exists, or the informer has stopped.
+    /// Fails if an index with this name exists, or the informer has stopped.
     pub fn add_index(&self, index: IndexFn<K>) -> Result<(), Error> {
         self.shared.check_not_stopped("an index")?;
         self.shared.indexer.add_index(index)
     }
 
-    /// Returns a reader of the cache.
+    /// Returns a lister, which reads the cache.
     pub fn lister(&self) -> Lister<K> {
         self.dependence().is_read = true;
         self.cache()
     }
 
-    /// Returns a reader for controllers, which wait for the cache by themselves.
+    /// Returns a lister without recording that the cache is read, for controllers, which wait for the cache themselves.
     pub(crate) fn cache(&self) -> Lister<K> {
         Lister::of_informer(self.shared.indexer.clone(), self.shared.phase.subscribe())
     }
@@ -336,7 +337,8 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.reflectors.iter().any(|it| it.store().scope.contains(&key))
     }
 
-    /// Returns `true` if the cache contains the object with this key, or may contain it with these labels.
+    /// Returns `true` if the cache contains an object with this key, or if its source may list an object with this key
+    /// and these labels.
     pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let mut reflectors = self.shared.reflectors.iter();
         self.shared.indexer.read().objects.get(key).is_some()
@@ -352,26 +354,27 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Returns the time at which the server was last found restored, for the source of the object with this key.
+    /// Returns the time at which the server was last found to be restored from a backup, for the source of the object
+    /// with this key.
     pub(crate) fn restored(&self, key: &ObjectKey) -> Option<Instant> {
         let mut reflectors = self.shared.reflectors.iter();
         let source = reflectors.position(|it| it.store().scope.contains(key))?;
         self.shared.indexer.restored(source)
     }
 
-    /// Returns `true` if the cache has a reader.
+    /// Returns `true` if [`lister`](Self::lister) was called.
     pub(crate) fn is_read(&self) -> bool {
         self.dependence().is_read
     }
 
-    /// Registers that a controller waits for it at most this long.
+    /// Records that a controller waits at most this long for the informer to sync.
     pub(crate) fn is_waited_for(&self, timeout: Duration) {
         let mut dependence = self.dependence();
         let least = dependence.patience.map_or(timeout, |it| it.min(timeout));
         dependence.patience = Some(least);
     }
 
-    /// Returns the time that controllers wait for the informer; `None` if no controller does.
+    /// Returns the shortest time for which a controller waits for the informer; `None` if no controller waits for it.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.dependence().patience
     }
@@ -390,25 +393,26 @@ impl<K: Cacheable> SharedInformer<K> {
     ///
     /// # Errors
     ///
-    /// If the informer stops before.
+    /// Fails if the informer stops before it has synced.
     pub async fn synced(&self) -> Result<(), Error> {
         phase::synced(self.shared.phase.subscribe(), &self.name()).await
     }
 
-    /// Returns the time since the server last sent something: an answer, an event or a bookmark; with several
-    /// namespaces, the longest. `None` before the informer runs. A server sends a bookmark each minute to every watch.
+    /// Returns the time since the server last sent anything: a response, an event or a bookmark. With several
+    /// namespaces, returns the longest time. `None` before the informer runs. Servers send a bookmark to each watch
+    /// about once per minute.
     pub fn last_contact(&self) -> Option<Duration> {
         let silences = self.shared.reflectors.iter().map(|it| it.contact().silence());
         silences.max().flatten()
     }
 
-    /// Fails if the informer runs but has received nothing for so long that its cache may be stale. The limit is three
-    /// minutes if the server sends bookmarks, otherwise the duration of its watches, plus the
-    /// [`request_timeout`](ReflectorOptions::request_timeout).
+    /// Fails if a running informer has received nothing for so long that its cache may be stale. The limit is three
+    /// minutes if the server sends bookmarks, otherwise the maximum duration of a watch; in both cases plus the
+    /// [`request_timeout`](ReflectorOptions::request_timeout). Intended for readiness checks.
     ///
     /// # Errors
     ///
-    /// See above. Intended for readiness checks.
+    /// Fails if the cache may be stale; the error contains the last failure.
     pub fn check(&self) -> Result<(), Error> {
         if self.is_stopped() {
             return Ok(());
@@ -427,8 +431,8 @@ impl<K: Cacheable> SharedInformer<K> {
         Ok(())
     }
 
-    /// Exports `informer_last_contact_seconds`, `informer_failures_total` and `informer_objects`, with the labels
-    /// `name`, which is the listed path, and `type`.
+    /// Registers the metrics `informer_last_contact_seconds`, `informer_failures_total` and `informer_objects`, with
+    /// the labels `name` (the listed path) and `type`.
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.shared.clone();
         metrics.register(&collector);
@@ -438,32 +442,33 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.collect(samples);
     }
 
-    /// Returns the reason why it has not synced, if it is known.
+    /// Returns the last failure, which may explain why the informer has not synced.
     pub(crate) fn reason(&self) -> Option<String> {
         let mut failures = self.shared.reflectors.iter().filter_map(|it| it.contact().failure());
         failures.next().map(|it| it.to_string())
     }
 
-    /// Returns the version of the last list, event or bookmark; with several namespaces, the oldest of them.
+    /// Returns the version of the last list, event or bookmark. With several namespaces, returns the oldest version.
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
         let versions = self.shared.reflectors.iter().map(Reflector::last_sync_resource_version);
         let least = versions.reduce(|least, it| if it < least || it.is_empty() { it } else { least });
         least.unwrap_or_default()
     }
 
-    /// Returns `true` if it was run and has ended.
+    /// Returns `true` if the informer was run and has ended.
     pub fn is_stopped(&self) -> bool {
         self.shared.phase.borrow().is_stopped()
     }
 
-    /// Keeps the copy up to date until `shutdown` is ready. Then it stops receiving changes, and ends when each handler
-    /// has received its pending changes. Dropping the future ends handlers at their next await.
+    /// Keeps the cache up to date until `shutdown` is ready. Then stops receiving changes, and returns once each
+    /// handler has received its pending events. If the future is dropped, handlers end at their next await point.
     ///
     /// # Errors
     ///
-    /// If it was run before.
+    /// Fails if the informer was run before.
     pub fn run(&self, shutdown: impl Future<Output = ()> + Send) -> impl Future<Output = Result<(), Error>> + Send {
-        // The run begins with this call: a future that is dropped without being polled ends it, too.
+        // Set the phase now rather than at the first poll, so that dropping the unpolled future stops the informer as
+        // well.
         let mut was_new = false;
         self.shared.phase.send_if_modified(|phase| {
             was_new = *phase == Phase::New;
@@ -519,7 +524,7 @@ impl<K: Cacheable> SharedInformer<K> {
 
 impl<K: Cacheable> Shared<K> {
     fn processor(&self) -> MutexGuard<'_, Processor<K>> {
-        // Index functions are the only user code that may run under the lock, and their panics are caught.
+        // Index functions are the only user code that may run under this lock, and their panics are caught.
         self.processor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -532,7 +537,7 @@ impl<K: Cacheable> Shared<K> {
         Ok(())
     }
 
-    /// Applies the incoming deltas.
+    /// Applies deltas as they arrive.
     async fn process(&self) {
         loop {
             self.queue.filled().await;
@@ -553,7 +558,7 @@ impl<K: Cacheable> Shared<K> {
         }
     }
 
-    /// Requests resyncs when they are due.
+    /// Queues a resync whenever one is due.
     async fn resync(&self) {
         loop {
             let next = self.processor().next_resync();
@@ -574,7 +579,7 @@ impl<K: Cacheable> Shared<K> {
         }
     }
 
-    /// Stops the informer. Returns the tasks of the handlers on the first call.
+    /// Stops the informer. The first call returns the tasks of the handlers.
     fn stop(&self) -> Option<crate::tasks::TaskGroup> {
         let handlers = self.processor().close();
         self.phase.send_if_modified(|phase| {
@@ -615,7 +620,7 @@ impl<K: Cacheable> Collect for Shared<K> {
     }
 }
 
-/// Stops the informer however its run ends.
+/// Stops the informer when dropped, whichever way its run ends.
 struct Ending<'a, K: Cacheable>(&'a Shared<K>);
 
 impl<K: Cacheable> Drop for Ending<'_, K> {
@@ -624,7 +629,7 @@ impl<K: Cacheable> Drop for Ending<'_, K> {
     }
 }
 
-/// An informer that stops if it is never run.
+/// Stops the informer when dropped, even if it was never run.
 pub(crate) struct StopOnDrop<K: Cacheable>(pub(crate) SharedInformer<K>);
 
 impl<K: Cacheable> Drop for StopOnDrop<K> {
@@ -633,7 +638,7 @@ impl<K: Cacheable> Drop for StopOnDrop<K> {
     }
 }
 
-/// Zero means never, and stays zero.
+/// Raises resync periods to a second. Zero, which disables resyncs, is kept.
 fn at_least_a_second(period: Duration) -> Duration {
     if period.is_zero() || period >= MIN_RESYNC {
         return period;

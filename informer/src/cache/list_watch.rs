@@ -1,4 +1,4 @@
-//! `ListWatch`: the source of objects, as text. Later stages decide which objects to decode, and when.
+//! `ListWatch`: a source of objects as JSON text. The reflector decides which objects are decoded, and when.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,44 +16,46 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// The body of an answer in chunks of any size, as they arrive. It ends with the answer.
+/// Body of a response, in chunks of any size.
 pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, Error>> + Send>>;
 
 /// Lists and watches the objects of one type (client-go's `ListerWatcher`).
 ///
-/// [`ApiListWatch`] sends requests to an API server. A custom source returns the same documents: a `List` as JSON, and
-/// a line of JSON for each watch event. [`FakeSource`](crate::cache::FakeSource) is a source that a program fills
-/// itself.
+/// [`ApiListWatch`] sends requests to an API server. Custom sources must return the same documents: lists as a JSON
+/// `List`, and watches as one line of JSON for each event. [`FakeSource`](crate::cache::FakeSource) is an in-memory
+/// source.
 pub trait ListWatch: Send + Sync + 'static {
-    /// Requests a list, or a page of it: one JSON document.
+    /// Requests a list or a page of a list. The body is one JSON document.
     fn list(&self, options: &ListOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
-    /// Requests a watch: JSON documents, `{"type": "ADDED", "object": {…}}`, one after the other.
+    /// Requests a watch. The body is a sequence of JSON documents: `{"type": "ADDED", "object": {…}}`.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
-    /// Returns `true` if a watch can begin with the present objects (`sendInitialEvents`). Other sources are listed.
+    /// Returns `true` if the source supports streaming lists (`sendInitialEvents`); otherwise it is listed. Default:
+    /// `true`.
     fn can_stream_lists(&self) -> bool {
         true
     }
 
-    /// Returns `true` if the source lists the object with this key if it has these labels; `None` if they are unknown.
-    /// Default: `true`. A controller waits until the caches that may contain its writes have received them.
+    /// Returns `true` if lists of the source may contain an object with this key and these labels; `labels` is `None`
+    /// if they are unknown. Controllers wait for their own writes only in caches that may contain them. Default:
+    /// `true`.
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let _ = (key, labels);
         true
     }
 
-    /// Returns the name of the listed resource, for messages: the path of its URL.
+    /// Returns the name of the listed resource for messages: the URL path.
     fn name(&self) -> String;
 }
 
-/// Meaning of a requested version (`resourceVersionMatch`).
+/// Interpretation of the requested version by the server (`resourceVersionMatch`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VersionMatch {
-    /// The state at that version or a later one.
+    /// The state at the requested version or a later one.
     NotOlderThan,
-    /// The state at that version exactly.
+    /// The state at exactly the requested version.
     Exact,
 }
 
@@ -66,43 +68,43 @@ impl VersionMatch {
     }
 }
 
-/// Options of a list.
+/// Options of a list request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListOptions {
-    /// Lower bound of the version: empty for the newest, `"0"` for any state that is available.
+    /// Requested version. Empty requests the newest state, and `"0"` any state that the server has.
     pub resource_version: ResourceVersion,
-    /// Meaning of the version; without it the server's default applies.
+    /// Interpretation of the requested version. Default: the server's default.
     pub version_match: Option<VersionMatch>,
     /// Maximum number of objects in a page; 0 for all.
     pub limit: u32,
-    /// Token of the page: the token of the previous page, or empty.
+    /// Token from the previous page; empty for the first page.
     pub continue_token: String,
 }
 
-/// Options of a watch. Bookmarks are always requested.
+/// Options of a watch request. Bookmarks are always requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchOptions {
-    /// The version after which changes are sent.
+    /// Changes after this version are sent.
     pub resource_version: ResourceVersion,
-    /// Set to begin with the existing objects, as of `resource_version` or later, with a bookmark at their end.
+    /// Begins with the existing objects, at `resource_version` or later, followed by a bookmark.
     pub send_initial_events: bool,
     /// Number of seconds after which the server ends the watch; 0 uses the server's default.
     pub timeout_seconds: u32,
 }
 
-/// Changes the parameters of every request: pairs of name and value, in the order in which they are sent.
+/// Function that changes the query parameters of each request: pairs of name and value, in order.
 type Tweak = Arc<dyn Fn(&mut Vec<(String, String)>) + Send + Sync>;
 
-/// Requested form of objects.
+/// Requested representation of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Whole,
     Metadata,
 }
 
-/// Lists and watches through a client.
+/// Lists and watches objects of an API server.
 ///
 /// ```
 /// use informer::cache::ApiListWatch;
@@ -117,7 +119,7 @@ pub struct ApiListWatch {
     client: Client,
     path: String,
     label_selector: String,
-    /// The selector as a value, if it could be parsed.
+    /// The parsed label selector; `None` if it could not be parsed.
     selector: Option<Selector>,
     field_selector: String,
     shape: Shape,
@@ -130,7 +132,7 @@ impl ApiListWatch {
         Self::at(client, K::url_path(resource, None))
     }
 
-    /// Creates a source of the objects in one namespace.
+    /// Creates a source of all objects of a type in one namespace.
     pub fn namespaced<K: Resource>(client: Client, namespace: &str, resource: &K::DynamicType) -> Self {
         Self::at(client, K::url_path(resource, Some(namespace)))
     }
@@ -147,7 +149,7 @@ impl ApiListWatch {
         }
     }
 
-    /// Selects objects by labels, in the server's syntax: `app=web,tier!=cache`.
+    /// Selects objects by labels, in the syntax of the API server: `app=web,tier!=cache`.
     #[must_use]
     pub fn labels(mut self, selector: &str) -> Self {
         selector.clone_into(&mut self.label_selector);
@@ -155,7 +157,7 @@ impl ApiListWatch {
         self
     }
 
-    /// Selects objects by labels.
+    /// Selects objects by labels, with a [`Selector`].
     #[must_use]
     pub fn labels_from(self, selector: &Selector) -> Self {
         Self {
@@ -164,21 +166,23 @@ impl ApiListWatch {
         }
     }
 
-    /// Selects objects by fields: `status.phase=Running`.
+    /// Selects objects by fields, in the syntax of the API server: `status.phase=Running`.
     #[must_use]
     pub fn fields(mut self, selector: &str) -> Self {
         selector.clone_into(&mut self.field_selector);
         self
     }
 
-    /// Requests only the metadata; the type is then [`PartialObjectMeta`](kube::core::PartialObjectMeta).
+    /// Requests only metadata. The type of the informer must then be
+    /// [`PartialObjectMeta`](kube::core::PartialObjectMeta).
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.shape = Shape::Metadata;
         self
     }
 
-    /// Changes the parameters of every request (`TweakListOptions`): pairs of name and value, before escaping.
+    /// Sets a function that changes the query parameters of each request (client-go's `TweakListOptions`): pairs of
+    /// name and value, not yet escaped.
     #[must_use]
     pub fn tweak(mut self, tweak: impl Fn(&mut Vec<(String, String)>) + Send + Sync + 'static) -> Self {
         self.tweak = Some(Arc::new(tweak));
@@ -186,11 +190,11 @@ impl ApiListWatch {
     }
 }
 
-/// Characters that need no escape in a query.
+/// Characters that are not escaped in a query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl ApiListWatch {
-    /// The parameters that lists and watches share, then `own`, without empty ones.
+    /// Returns the query: the selectors, then `own`, without empty parameters.
     fn parameters(&self, own: Vec<(&str, String)>) -> String {
         let shared = [
             ("labelSelector", self.label_selector.clone()),
@@ -213,7 +217,7 @@ impl ApiListWatch {
         };
         let mut request = Request::get(uri).header(ACCEPT, accept);
         if is_watch {
-            // Servers compress a watch event by event, which few decoders follow.
+            // Servers compress each watch event separately, which few decoders support.
             request = request.header(ACCEPT_ENCODING, "identity");
         }
         let request = request
@@ -231,11 +235,11 @@ impl ApiListWatch {
     }
 }
 
-/// The Status of a failed request; a generated one if the server sent something else.
+/// Returns the Status of a failed request, or a generated one if the body is not a Status.
 fn status_of(code: u16, text: &[u8]) -> Status {
     match serde_json::from_slice::<Status>(text) {
         Ok(status) if !status.reason.is_empty() || status.code != 0 => status,
-        // For a path that is not served, the answer is plain text.
+        // The server answers with plain text for paths that it does not serve.
         Ok(_) | Err(_) if code == 404 => {
             Status::failure("the server could not find the requested resource", "NotFound").with_code(code)
         }
@@ -248,7 +252,7 @@ fn status_of(code: u16, text: &[u8]) -> Status {
 
 impl ListWatch for ApiListWatch {
     async fn list(&self, options: &ListOptions) -> Result<Body, Error> {
-        // The token contains the version, and a server refuses both together.
+        // The token contains the version; servers refuse requests with both.
         let is_first = options.continue_token.is_empty();
         let version = if is_first {
             options.resource_version.to_string()
@@ -308,7 +312,7 @@ impl ListWatch for ApiListWatch {
         }
         match (&self.selector, labels, &self.tweak) {
             (Some(selector), Some(labels), None) => selector.matches(labels),
-            // A tweak may have changed the selection.
+            // A tweak may have changed the selector.
             (None, _, _) | (_, None, _) | (_, _, Some(_)) => true,
         }
     }
@@ -318,13 +322,13 @@ impl ListWatch for ApiListWatch {
     }
 }
 
-/// Returns the namespace in a path: `shop` of `/api/v1/namespaces/shop/pods`.
+/// Returns the namespace in a URL path: `shop` in `/api/v1/namespaces/shop/pods`.
 fn namespace_of(path: &str) -> Option<&str> {
     let (_, rest) = path.split_once("/namespaces/")?;
     rest.split_once('/').map(|(namespace, _)| namespace)
 }
 
-/// Parses a selector of labels; `None` if it is not supported.
+/// Parses a label selector; `None` if its syntax is not supported.
 fn read_selector(text: &str) -> Option<Selector> {
     let mut depth = 0_usize;
     let parts = text.split(|it| {

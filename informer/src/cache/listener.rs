@@ -1,4 +1,4 @@
-//! `Listener`: the pending notifications of one handler, and the task that delivers them.
+//! `Listener`: delivers events to one handler.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -19,37 +19,39 @@ use crate::{Error, ObjectKey};
 /// Minimum resync period.
 pub(crate) const MIN_RESYNC: Duration = Duration::from_secs(1);
 
-/// Number of events after which a handler that never waits yields to other tasks.
+/// Number of events after which a handler yields to other tasks.
 const YIELD_AFTER: u32 = 128;
 
-/// Treatment of events if a handler is too slow. Neither policy delays the cache or other handlers.
+/// Queueing of events for a handler that is too slow. No policy delays the cache or other handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandlerQueue {
-    /// Keeps all events: the handler receives every change, and memory grows with the number of pending events.
+    /// Queues all events without a limit. The handler receives every change; memory use grows with the number of
+    /// pending events.
     #[default]
     Unbounded,
-    /// Merges further events of the same object beyond this number: the handler skips states, but receives the last
-    /// state of each object and its deletion. At most this number are pending, plus two for each object.
+    /// Beyond this number of events, merges further events of the same object. The handler may skip intermediate
+    /// states, but receives the last state of each object and its deletion. At most this number of events is pending,
+    /// plus two for each object.
     Coalescing(usize),
 }
 
-/// Options of one handler.
+/// Options of an event handler.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
-    /// Interval at which the handler receives all objects again, as updates without a change. `None` uses the
-    /// informer's default, zero disables it. The minimum is a second.
+    /// Interval at which the handler receives all objects again, as updates without a change. At least a second. Zero
+    /// disables resyncs. Default: `None`, which uses the informer's resync period.
     pub resync_period: Option<Duration>,
-    /// Treatment of events for which the handler is too slow.
+    /// Queueing of events if the handler is too slow.
     pub queue: HandlerQueue,
-    /// Name in messages. Default: the name of its type.
+    /// Name of the handler in messages. Default: the name of its type.
     pub name: Option<String>,
-    /// Unused. End literals with `..`, because options may be added.
+    /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
 
-/// An event that all handlers share. Decoded objects are kept until the last handler has received the event.
+/// An event, shared by all handlers. Its objects are decoded at most once until the last handler has received it.
 pub(crate) struct Told<K> {
     event: Event<K>,
 }
@@ -78,45 +80,45 @@ impl<K> Drop for Told<K> {
     }
 }
 
-/// A notification for a handler.
+/// An item of a handler's queue.
 pub(crate) enum Item<K> {
     Event(Arc<Told<K>>),
-    /// All objects that were present when the handler was added.
+    /// Replays all objects that existed when the handler was added.
     Replay(Sorted<K>),
-    /// All objects again.
+    /// Delivers all objects again.
     Resync(Sorted<K>),
-    /// The end of the initial list.
+    /// Marks the handler as synced: it has received the initial list.
     Synced,
 }
 
-/// The queue and state of one handler.
+/// Queue and state of one handler.
 pub(crate) struct Listener<K> {
     /// Guards the pending items.
     queue: Mutex<Queue<K>>,
     filled: Notify,
     status: Arc<Status>,
     order: HandlerQueue,
-    /// Guards the time of the next resync.
+    /// Guards the state of resyncs.
     resync: Mutex<Resync>,
 }
 
-/// The resyncs of a handler.
+/// State of a handler's resyncs.
 #[derive(Debug)]
 pub(crate) struct Resync {
     pub(crate) period: Duration,
     pub(crate) due: Option<Instant>,
-    /// Set if it is due, and the next resync includes this handler.
+    /// Set if a resync is due. The next [`Item::Resync`] is delivered to this handler.
     pub(crate) is_requested: bool,
-    /// Set if the handler receives updates without a change: a new handler, or one with a resync in progress.
+    /// Set if the handler receives updates without a change: it is new, or its resync is in progress.
     pub(crate) is_syncing: bool,
 }
 
-/// Stage of a handler.
+/// Stage of a handler's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Syncing,
     Synced,
-    /// Removed, or the informer has stopped, before or after it had synced.
+    /// The handler was removed, or the informer has stopped.
     Ended {
         was_synced: bool,
     },
@@ -130,14 +132,14 @@ struct Status {
     is_removed: AtomicBool,
 }
 
-/// Handle of an informer's handler. Dropping it does not remove the handler.
+/// Handle to a handler of an informer. Dropping it does not remove the handler.
 #[derive(Clone)]
 pub struct HandlerRegistration {
     status: Arc<Status>,
 }
 
 impl HandlerRegistration {
-    /// Returns `true` if the handler has received all objects that were present when it was added, or when the informer
+    /// Returns `true` if the handler has received all objects that existed when it was added, or when the informer
     /// started.
     pub fn has_synced(&self) -> bool {
         matches!(
@@ -150,7 +152,7 @@ impl HandlerRegistration {
     ///
     /// # Errors
     ///
-    /// If the handler is removed, or the informer stops, before.
+    /// Fails if the handler is removed, or the informer stops, before the handler has synced.
     pub async fn synced(&self) -> Result<(), Error> {
         let mut stage = self.status.stage.subscribe();
         let ended = || Error::refused(format!("the handler {} ended before it had synced", self.status.name));
@@ -160,30 +162,30 @@ impl HandlerRegistration {
         }
     }
 
-    /// Returns the number of events for which the handler failed, by an error or a panic.
+    /// Returns the number of events for which the handler returned an error or panicked.
     pub fn failures(&self) -> u64 {
         self.status.failures.load(Ordering::Relaxed)
     }
 
-    /// Returns its name in messages.
+    /// Returns the name of the handler in messages.
     pub fn name(&self) -> &str {
         &self.status.name
     }
 
-    /// Waits until the handler receives nothing more, after it was removed or the informer has stopped. A handler must
-    /// not wait for itself.
+    /// Waits until the handler will not be called again, because it was removed or the informer has stopped. Must not
+    /// be called by the handler itself.
     pub async fn ended(&self) {
         let mut stage = self.status.stage.subscribe();
-        // The sender lives as long as this registration.
+        // Cannot fail: the registration keeps the sender alive.
         let _ = stage.wait_for(|it| matches!(it, Stage::Ended { .. })).await;
     }
 
-    /// Returns `true` once the handler receives nothing more.
+    /// Returns `true` if the handler will not be called again.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(*self.status.stage.borrow(), Stage::Ended { .. })
     }
 
-    /// Returns `true` if both belong to the same handler.
+    /// Returns `true` if both registrations belong to the same handler.
     pub(crate) fn is(&self, status: &Self) -> bool {
         Arc::ptr_eq(&self.status, &status.status)
     }
@@ -200,7 +202,7 @@ impl fmt::Debug for HandlerRegistration {
     }
 }
 
-/// Pending items: `items` first, then the merged ones.
+/// Pending items. All of `items` are delivered before `merged`.
 struct Queue<K> {
     items: VecDeque<Item<K>>,
     merged: Merged<K>,
@@ -239,7 +241,7 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// Adds items in order; `most` is the maximum number of pending items.
+    /// Adds items in order. `most` is an upper bound on their number.
     pub(crate) fn push(&self, most: usize, items: impl Iterator<Item = Item<K>>) {
         let mut queue = self.lock();
         if queue.is_closed {
@@ -256,13 +258,14 @@ impl<K: Cacheable> Listener<K> {
         self.filled.notify_one();
     }
 
-    /// Closes the queue: further items are ignored. Pending ones are delivered, or dropped if the handler was removed.
+    /// Closes the queue, so that further items are ignored. Pending items are still delivered, unless the handler was
+    /// removed.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_one();
     }
 
-    /// Stops delivery after the current item.
+    /// Removes all pending items, and ends delivery after the current item.
     pub(crate) fn remove(&self) {
         self.status.is_removed.store(true, Ordering::Release);
         let mut queue = self.lock();
@@ -277,7 +280,7 @@ impl<K: Cacheable> Listener<K> {
         self.status.is_removed.load(Ordering::Acquire)
     }
 
-    /// Calls the handler with each item until the queue is closed and empty.
+    /// Calls the handler for each item until the queue is closed and empty.
     pub(crate) async fn run(self: Arc<Self>, handler: impl ResourceEventHandler<K>) {
         let _end = End(Arc::clone(&self.status));
         let mut told = 0_u32;
@@ -328,7 +331,8 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// Returns the next items to deliver: all of them, or one if pending items may still be merged. `None` at the end.
+    /// Waits for the next items to deliver: all pending items, or only the first if later ones may still be merged.
+    /// Returns `None` when the queue is closed and empty.
     pub(crate) async fn next(&self) -> Option<VecDeque<Item<K>>> {
         loop {
             {
@@ -364,7 +368,7 @@ impl<K: Cacheable> Listener<K> {
     }
 }
 
-/// Marks the handler as ended when its task ends, for any reason.
+/// Marks the handler as ended when its task ends for any reason.
 struct End(Arc<Status>);
 
 impl Drop for End {
@@ -375,7 +379,7 @@ impl Drop for End {
 
 impl<K> Drop for Listener<K> {
     fn drop(&mut self) {
-        // Its task may never have started.
+        // The task may never have started, so it may not have done this.
         self.status.end();
     }
 }
@@ -404,7 +408,7 @@ impl<K: Cacheable> Queue<K> {
     }
 }
 
-/// Merged events, at most one per object, in the order of the first event of each object.
+/// Merged events: at most one entry per object, ordered by the object's first event.
 struct Merged<K> {
     next: u64,
     places: BTreeMap<ObjectKey, u64>,
@@ -412,9 +416,9 @@ struct Merged<K> {
 }
 
 enum Slot<K> {
-    /// An item without an object.
+    /// An item that does not belong to an object.
     Item(Item<K>),
-    /// A deletion, if there was one, and the event after it.
+    /// The object's deletion, if there was one, and its last event after the deletion.
     Object(Option<Event<K>>, Option<Event<K>>),
 }
 
@@ -436,10 +440,10 @@ impl<K: Cacheable> Merged<K> {
     fn push(&mut self, item: Item<K>) {
         let event = match item {
             Item::Event(told) => told.event.clone(),
-            // A pending resync makes another one superfluous.
+            // One pending resync is sufficient.
             Item::Resync(_) if self.items.values().any(|it| matches!(it, Slot::Item(Item::Resync(_)))) => return,
             Item::Replay(_) | Item::Resync(_) | Item::Synced => {
-                // The order of the events of an object must not change.
+                // Later events must not be merged with earlier ones across this item.
                 self.places.clear();
                 self.items.insert(self.next, Slot::Item(item));
                 self.next += 1;
@@ -475,7 +479,7 @@ impl<K: Cacheable> Merged<K> {
     }
 }
 
-/// Merges an event into the pending ones of its object: a deletion, if there was one, and the event after it.
+/// Merges an event of an object into its pending events: a deletion, if there was one, and the last event after it.
 pub(crate) fn merge<K: Cacheable>(deleted: &mut Option<Event<K>>, after: &mut Option<Event<K>>, event: Event<K>) {
     let merged = match (after.take(), event) {
         (_, gone @ Event::Deleted { .. }) => {

@@ -13,13 +13,13 @@ use super::sorted::Sorted;
 use crate::object::{Cacheable, CachedObject, type_name};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// Reads from a cache (client-go's `Lister` and the reading half of its `Indexer`). Clones read the same cache.
+/// Reads from a cache (client-go's `Lister`, and the read methods of its `Indexer`). Clones read the same cache.
 ///
-/// A read uses a reference to the present state, so it neither waits for other readers nor blocks writers. Objects are
-/// returned in the order of their keys; a result does not change with the cache.
+/// Each read uses an immutable snapshot of the cache, so it neither waits for other readers nor blocks writers, and its
+/// result does not change later. Objects are ordered by key.
 pub struct Lister<K> {
     indexer: Indexer<K>,
-    /// Phase of the informer that fills the cache, if one does.
+    /// Phase of the informer that fills the cache; `None` if the caller fills it.
     phase: Option<watch::Receiver<Phase>>,
 }
 
@@ -35,7 +35,7 @@ impl<K: Cacheable> Lister<K> {
         }
     }
 
-    /// Returns `true` if the cache contains the first list. A cache that a program fills itself has always synced.
+    /// Returns `true` if the cache contains the first list. A cache that the caller fills has always synced.
     pub fn has_synced(&self) -> bool {
         self.phase.as_ref().is_none_or(|it| it.borrow().has_synced())
     }
@@ -44,7 +44,7 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// # Errors
     ///
-    /// If the informer stops before.
+    /// Fails if the informer stops before it has synced.
     pub async fn synced(&self) -> Result<(), Error> {
         match &self.phase {
             Some(phase) => phase::synced(phase.clone(), &type_name::<K>()).await,
@@ -57,22 +57,22 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.read().objects.get(key).cloned()
     }
 
-    /// Returns all current objects, at the cost of one reference.
+    /// Returns a snapshot of all objects. Only clones a reference.
     pub fn snapshot(&self) -> CacheSnapshot<K> {
         CacheSnapshot(self.indexer.read().objects.clone())
     }
 
-    /// Returns all objects.
+    /// Returns all objects, ordered by key.
     pub fn list(&self) -> Vec<CachedObject<K>> {
         self.snapshot().iter().cloned().collect()
     }
 
-    /// Returns the objects with these labels.
+    /// Returns the objects that match a label selector.
     pub fn select(&self, selector: &Selector) -> Vec<CachedObject<K>> {
         matching(self.snapshot().iter(), selector)
     }
 
-    /// Returns a reader of one namespace.
+    /// Returns a lister for one namespace.
     pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
         NamespaceLister {
             lister: self.clone(),
@@ -80,21 +80,21 @@ impl<K: Cacheable> Lister<K> {
         }
     }
 
-    /// Returns the objects that an index contains under a value.
+    /// Returns the objects with this value in an index.
     ///
     /// # Errors
     ///
-    /// If the index does not exist.
+    /// Fails if the index does not exist.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<CachedObject<K>>, Error> {
         let bucket = self.bucket(index, value)?;
         Ok(bucket.iter().cloned().collect())
     }
 
-    /// Returns the keys of the objects that an index contains under a value.
+    /// Returns the keys of the objects with this value in an index.
     ///
     /// # Errors
     ///
-    /// If the index does not exist.
+    /// Fails if the index does not exist.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, Error> {
         let bucket = self.bucket(index, value)?;
         Ok(bucket.iter().map(|it| it.key().clone()).collect())
@@ -104,18 +104,18 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// # Errors
     ///
-    /// If the index does not exist.
+    /// Fails if the index does not exist.
     pub fn index_values(&self, index: &str) -> Result<Vec<String>, Error> {
         self.with_index(index, |index| index.buckets.keys().cloned().collect())
     }
 
-    /// Returns the objects that share a value of the index with `object`, each once (client-go's `Index`).
+    /// Returns the objects that share a value of the index with `object`, without duplicates (client-go's `Index`).
     ///
     /// # Errors
     ///
-    /// If the index does not exist.
+    /// Fails if the index does not exist.
     pub fn related(&self, index: &str, object: &CachedObject<K>) -> Result<Vec<CachedObject<K>>, Error> {
-        // The function is the user's, and may read the cache.
+        // The function is user code that may read the cache, so it must not be called under the lock.
         let function = self.with_index(index, |index| index.function.clone())?;
         let values = function.values(object);
         let buckets: Vec<Sorted<K>> = self.with_index(index, |index| {
@@ -136,15 +136,14 @@ impl<K: Cacheable> Lister<K> {
         self.len() == 0
     }
 
-    /// Returns the version of the cache, which contains all changes up to it. Empty before the first list. With several
-    /// namespaces, the version that all of them have reached.
+    /// Returns the version up to which the cache contains all changes; empty before the first list. With several
+    /// namespaces, returns the oldest of their versions.
     pub fn resource_version(&self) -> ResourceVersion {
         self.indexer.version()
     }
 
-    /// Waits until the cache is at `version` or later, so that a read includes the caller's own writes. A version that
-    /// cannot be compared counts as reached when the version of the cache changes. It waits indefinitely if the cache
-    /// stops.
+    /// Waits until the cache is at `version` or later, so that it contains the caller's own write. If the versions
+    /// cannot be compared, waits for any change of the cache's version. Waits forever if the informer has stopped.
     pub async fn reached(&self, version: &ResourceVersion) {
         let now = self.resource_version();
         let is_reached = |at: &ResourceVersion| match at.partial_cmp(version) {
@@ -154,10 +153,10 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.wait_for_version(is_reached).await;
     }
 
-    /// Waits until an object fulfils a condition, and returns it (kube-runtime's `wait::await_condition`).
+    /// Waits until an object satisfies a condition, and returns it (kube-runtime's `wait::await_condition`).
     ///
-    /// Calls the condition with the object with this key, or `None` if it does not exist: first when the cache has
-    /// synced, then after each change of the cache. It waits without a limit; use `tokio::time::timeout` for one.
+    /// The condition is called with the object, or with `None` if it does not exist: first when the cache has synced,
+    /// then after each change of the cache. Waits without a time limit; use `tokio::time::timeout` to set one.
     ///
     /// ```
     /// use informer::cache::Lister;
@@ -173,7 +172,7 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// # Errors
     ///
-    /// If the informer stops before.
+    /// Fails if the informer stops before the condition is satisfied.
     pub async fn await_condition(
         &self,
         key: &ObjectKey,
@@ -209,7 +208,7 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.read().indexes.contains_key(index)
     }
 
-    /// Waits until `is_so` returns `true`, which is called after each change of the cache.
+    /// Waits until `is_so` returns `true`. It is called after each change of the cache.
     pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
         self.indexer.wait_for_version(|_| is_so()).await;
     }
@@ -226,7 +225,7 @@ impl<K: Cacheable> Lister<K> {
     }
 }
 
-/// Returns the objects that have these labels.
+/// Returns the objects that match a label selector.
 fn matching<'a, K: Cacheable>(
     objects: impl Iterator<Item = &'a CachedObject<K>>,
     selector: &Selector,
@@ -238,7 +237,7 @@ fn matching<'a, K: Cacheable>(
         .collect()
 }
 
-/// Reads the objects of one namespace.
+/// Reads the objects of one namespace from a cache.
 pub struct NamespaceLister<K> {
     lister: Lister<K>,
     namespace: String,
@@ -255,13 +254,13 @@ impl<K: Cacheable> NamespaceLister<K> {
         self.lister.snapshot().0.namespace(&self.namespace).cloned().collect()
     }
 
-    /// Returns the objects with these labels.
+    /// Returns the objects that match a label selector.
     pub fn select(&self, selector: &Selector) -> Vec<CachedObject<K>> {
         matching(self.lister.snapshot().0.namespace(&self.namespace), selector)
     }
 }
 
-/// The objects of a cache at one moment. Clones share everything.
+/// Immutable snapshot of a cache. Clones are cheap.
 pub struct CacheSnapshot<K>(pub(crate) Sorted<K>);
 
 impl<K: Cacheable> CacheSnapshot<K> {
@@ -270,7 +269,7 @@ impl<K: Cacheable> CacheSnapshot<K> {
         self.0.get(key)
     }
 
-    /// Returns all objects, in the order of their keys.
+    /// Returns all objects, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = &CachedObject<K>> {
         self.0.iter()
     }

@@ -1,6 +1,6 @@
-//! A local copy of the objects of a type: fetching, storing, reading and notifying handlers.
+//! Local caches of objects: listing and watching, storing, reading, and notifying handlers.
 //!
-//! It accesses the server only through [`ListWatch`], and does not depend on queues and controllers.
+//! This module accesses the server only through [`ListWatch`], and is independent of queues and controllers.
 //!
 //! ```
 //! use informer::cache::{ApiListWatch, SharedInformer};

@@ -1,10 +1,10 @@
-//! `Phase`: progress of an informer.
+//! `Phase`: the life cycle of an informer.
 
 use tokio::sync::watch;
 
 use crate::Error;
 
-/// Phase of an informer.
+/// Phase in the life cycle of an informer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     New,
@@ -23,7 +23,7 @@ impl Phase {
     }
 }
 
-/// Waits until an informer has synced; `name` is the listed resource.
+/// Waits until an informer has synced. `name` is used in the error.
 pub(crate) async fn synced(mut phase: watch::Receiver<Phase>, name: &str) -> Result<(), Error> {
     let reached = phase.wait_for(|it| it.has_synced() || it.is_stopped()).await;
     match reached.map(|it| *it) {

@@ -1,4 +1,4 @@
-//! `Processor`: applies deltas to the store and delivers the changes.
+//! `Processor`: applies deltas to the store and delivers the resulting events.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::object::{Cacheable, CachedObject};
 use crate::tasks::TaskGroup;
 use crate::{ResourceVersion, spans};
 
-/// Number of objects with computed index values after which other tasks may run.
+/// Number of objects after which the computation of index values yields to other tasks.
 const YIELD_AFTER: usize = 32;
 
-/// The handlers of an informer. Its lock is held while a batch is applied and distributed, so that a new handler gets
-/// each change either from the store or as an event, but not both.
+/// Event handlers of an informer. Locked while a batch is applied and delivered, so that a new handler receives each
+/// change exactly once: either as part of the initial contents or as an event.
 pub(crate) struct Processor<K> {
     listeners: Vec<Arc<Listener<K>>>,
-    /// Tasks of the handlers that were added before the informer runs.
+    /// Tasks of handlers that were added before the informer was run.
     to_start: Vec<(HandlerRegistration, BoxFuture<'static, ()>)>,
-    /// `None` before and after the run.
+    /// Tasks of the handlers; `None` before and after the run.
     tasks: Option<TaskGroup>,
-    /// Set for each source with a first list in the store.
+    /// For each source, set if the store contains its first list.
     synced: Vec<bool>,
     scopes: Vec<Scope>,
     order: QueueOrder,
 }
 
-/// Computes the index values of the objects in a batch and of the objects that they replace. Index
-/// functions may be slow, and there may be many objects, so other tasks run in the meantime.
+/// Computes the index values of the objects in a batch and of the objects that they replace. Yields to other tasks
+/// meanwhile, because index functions may be slow and batches large.
 pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Indexer<K>) -> IndexValues<K> {
     let mut values = indexer.index_values();
     if values.is_void() {
@@ -67,18 +67,18 @@ pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Ind
     values
 }
 
-/// Results of a batch, in order.
+/// Result of applying a delta.
 enum Outcome<K> {
     Event {
         told: Arc<Told<K>>,
-        /// Set if nothing has changed: a list contained the known state.
+        /// Set if the object has not changed: a list contained the state that was already stored.
         is_sync: bool,
     },
     Resync(Sorted<K>),
     Synced,
 }
 
-/// Records the version of an event, unless an event of the source had a later one.
+/// Records `version` for its source, unless a later version was recorded.
 fn note_newest(newest: &mut Vec<(usize, ResourceVersion)>, source: usize, version: &ResourceVersion) {
     match newest.iter_mut().find(|(it, _)| *it == source) {
         Some((_, newest)) if version < newest => {}
@@ -103,8 +103,8 @@ impl<K: Cacheable> Processor<K> {
         self.synced.iter().all(|it| *it)
     }
 
-    /// Adds a handler, and sends it the contents of `indexer`. `beside` runs concurrently with the
-    /// handler; the first one that ends stops the other.
+    /// Adds a handler, and sends it the contents of `indexer`. `beside` runs concurrently with the handler; when one of
+    /// them ends, the other is dropped.
     pub(crate) fn add(
         &mut self,
         handler: impl ResourceEventHandler<K>,
@@ -137,7 +137,7 @@ impl<K: Cacheable> Processor<K> {
         registration
     }
 
-    /// Removes a handler, if it exists.
+    /// Removes a handler if it exists.
     pub(crate) fn remove(&mut self, registration: &HandlerRegistration) {
         self.to_start.retain(|(it, _)| !it.is(registration));
         self.listeners.retain(|listener| {
@@ -149,26 +149,26 @@ impl<K: Cacheable> Processor<K> {
         });
     }
 
-    /// Starts the tasks of the handlers.
+    /// Starts the tasks of handlers that were added before.
     pub(crate) fn start(&mut self) {
         let tasks = TaskGroup::default();
         self.to_start.drain(..).for_each(|(_, task)| tasks.spawn(task));
         self.tasks = Some(tasks);
     }
 
-    /// Closes the processor. Returns the tasks of the handlers, which end when they have delivered their pending items.
+    /// Closes all queues. Returns the tasks of the handlers, which end when they have delivered their pending items.
     pub(crate) fn close(&mut self) -> Option<TaskGroup> {
         self.to_start.clear();
         self.listeners.drain(..).for_each(|listener| listener.close());
         self.tasks.take()
     }
 
-    /// Returns the time of the next resync of a handler.
+    /// Returns the time at which the next resync is due.
     pub(crate) fn next_resync(&self) -> Option<Instant> {
         self.listeners.iter().filter_map(|it| it.resync().due).min()
     }
 
-    /// Marks the handlers with a due resync; returns `true` if there is one.
+    /// Marks the handlers with a due resync. Returns `true` if there are any.
     pub(crate) fn request_resyncs(&self) -> bool {
         let now = Instant::now();
         let mut any = false;
@@ -176,7 +176,7 @@ impl<K: Cacheable> Processor<K> {
             let mut resync = listener.resync();
             if resync.due.is_some_and(|due| due <= now) {
                 resync.due = Some(now + resync.period);
-                // Before the first list there is nothing to deliver again.
+                // Skip the resync if the first list has not arrived.
                 resync.is_requested = self.has_synced();
                 any |= resync.is_requested;
             }
@@ -184,7 +184,8 @@ impl<K: Cacheable> Processor<K> {
         any
     }
 
-    /// Applies a batch and delivers its results. `is_last` is set if no other batch is pending.
+    /// Applies a batch to the store and delivers the resulting events. `is_last` is set if no further deltas are
+    /// waiting.
     pub(crate) fn process(
         &mut self,
         batch: Vec<Delta<K>>,
@@ -199,7 +200,7 @@ impl<K: Cacheable> Processor<K> {
             self.apply(delta, &mut writer, &mut outcomes, &mut newest);
         }
         for (source, version) in newest {
-            // Without the order of arrival, the version of a change does not cover pending ones.
+            // If deltas are grouped by object, deltas with a lower version may still be waiting.
             if self.order == QueueOrder::Arrival || is_last {
                 writer.moved_to(source, version);
             }
@@ -223,7 +224,7 @@ impl<K: Cacheable> Processor<K> {
             }
             Delta::Deleted(object) => {
                 self.note_version(&object, newest);
-                // An object that the cache never contained cannot be deleted.
+                // Ignore deletions of objects that the cache never contained.
                 if writer.remove(object.key()).is_some() {
                     self.tell_deleted(object, false, outcomes);
                 }
@@ -268,7 +269,7 @@ impl<K: Cacheable> Processor<K> {
         }
     }
 
-    /// Records the version of an object that arrived as its own event.
+    /// Records the version of an object from an event.
     fn note_version(&self, object: &CachedObject<K>, newest: &mut Vec<(usize, ResourceVersion)>) {
         let version = object.resource_version();
         if version.is_empty() {
@@ -308,7 +309,7 @@ impl<K: Cacheable> Processor<K> {
                 (event, false)
             }
         };
-        // Most lists after the first contain only known states; without a handler no event is needed.
+        // Most relists contain only known states. No event is needed if no handler expects a resync.
         if is_sync && !self.listeners.iter().any(|it| it.resync().is_syncing) {
             return;
         }
@@ -364,7 +365,7 @@ mod tests {
         CachedObject::decode(&text).expect("the object can be decoded")
     }
 
-    /// Returns the names that the newest handler receives.
+    /// Returns the names of the objects that the newest handler has received.
     fn received(processor: &Processor<ConfigMap>) -> Vec<String> {
         let listener = processor.listeners.last().expect("a handler was added");
         let items = listener.next().now_or_never().flatten().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! `Sorted`: objects in the order of their keys, in a tree of three levels that clones share.
+//! `Sorted`: objects ordered by key, in a persistent tree of three levels.
 //!
-//! A clone costs one reference, independent of the number of objects. The first write after a clone copies the nodes on
-//! its path: the root, one branch and one chunk, which together contain about 140 references for 100,000 objects.
-//! Without clones, writes do not copy.
+//! Cloning is cheap: it increments a reference count. The first write after a clone copies the nodes on its path: the
+//! root, a branch and a chunk, which together contain about 140 references for 100,000 objects. Without clones, writes
+//! copy nothing.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use std::sync::Arc;
 use crate::ObjectKey;
 use crate::object::CachedObject;
 
-/// Maximum number of parts of a node before it is split in two. The root is not split: it grows as the number of
-/// objects divided by the square of this.
+/// Maximum number of parts of a node; larger nodes are split in two. The root is not split: its size is the number of
+/// objects divided by about the square of this constant.
 const PARTS_MAX: usize = 64;
 
-/// An ordered map from key to object. Nodes other than the root are never empty.
+/// An ordered map from key to object. Only the root may be empty.
 pub(crate) struct Sorted<K> {
     root: Arc<Node<Node<Chunk<K>>>>,
     len: usize,
 }
 
-/// Parts in order, each with its first key or a smaller one, which the search reads without touching the part. The key
-/// of a node's first part is never read.
+/// Ordered parts, and for each part a lower bound of its keys, so that a search need not access the parts themselves.
+/// The lower bound of the first part is not used.
 struct Node<T> {
     firsts: Arc<Vec<ObjectKey>>,
     parts: Vec<Arc<T>>,
 }
 
-/// Several consecutive objects. A search scans the hashes, which are contiguous, and then reads one object; without
-/// hashes it would wait for memory at every step.
+/// A run of consecutive objects. A search scans the contiguous hashes and then accesses a single object, instead of
+/// accessing an object in memory at every step.
 struct Chunk<K> {
     hashes: Vec<u32>,
     objects: Vec<CachedObject<K>>,
 }
 
 impl<K> Sorted<K> {
-    /// Builds it from objects with ascending keys.
+    /// Builds the tree from objects with ascending keys.
     pub(crate) fn from_sorted(objects: Vec<CachedObject<K>>) -> Self {
         let len = objects.len();
         let chunks = in_runs(objects)
@@ -52,14 +52,14 @@ impl<K> Sorted<K> {
         self.len
     }
 
-    /// Returns the object at `key`.
+    /// Returns the object with this key.
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&CachedObject<K>> {
         let branch = self.root.parts.get(self.root.place_of(key))?;
         let chunk = branch.parts.get(branch.place_of(key))?;
         chunk.objects.get(chunk.find(key, key.hash_code())?)
     }
 
-    /// Stores an object at its key and returns the previous one.
+    /// Inserts an object and returns the previous object with the same key.
     pub(crate) fn insert(&mut self, object: CachedObject<K>) -> Option<CachedObject<K>> {
         let key = object.key();
         let root = Arc::make_mut(&mut self.root);
@@ -89,9 +89,9 @@ impl<K> Sorted<K> {
         None
     }
 
-    /// Removes the object at `key`.
+    /// Removes and returns the object with this key.
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<CachedObject<K>> {
-        // Avoids copying for a missing key.
+        // Return early if the key is missing, before any node is copied.
         self.get(key)?;
         let root = Arc::make_mut(&mut self.root);
         let at_branch = root.place_of(key);
@@ -111,13 +111,13 @@ impl<K> Sorted<K> {
         Some(object)
     }
 
-    /// Returns all objects.
+    /// Returns all objects, ordered by key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &CachedObject<K>> {
         let chunks = self.root.parts.iter().flat_map(|branch| &branch.parts);
         chunks.flat_map(|chunk| &chunk.objects)
     }
 
-    /// Returns the objects of a namespace.
+    /// Returns the objects of a namespace, ordered by name.
     pub(crate) fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a CachedObject<K>> {
         let compare = |key: &ObjectKey| key.namespace().cmp(&Some(namespace));
         let is_before = |key: &ObjectKey| compare(key) == Ordering::Less;
@@ -132,7 +132,7 @@ impl<K> Sorted<K> {
     }
 }
 
-/// Splits items into chunks of three quarters of a node, so that each has space for more.
+/// Splits items into runs of three quarters of the maximum size, so that later inserts do not split them.
 fn in_runs<T>(items: Vec<T>) -> Vec<Vec<T>> {
     let mut rest = items.into_iter();
     let runs = std::iter::from_fn(|| {
@@ -151,12 +151,12 @@ impl<T> Node<T> {
         }
     }
 
-    /// Returns the index of the part in which `key` is or would be: the last one that begins at or before it.
+    /// Returns the index of the part that contains `key`, or into which it would be inserted.
     fn place_of(&self, key: &ObjectKey) -> usize {
         self.last_where(|first| first <= key)
     }
 
-    /// Returns the last part with a first key that satisfies the predicate, or else the first part.
+    /// Returns the index of the last part for which `is_so` holds for the first key, or 0.
     fn last_where(&self, is_so: impl Fn(&ObjectKey) -> bool) -> usize {
         self.firsts.partition_point(is_so).saturating_sub(1)
     }
@@ -196,7 +196,7 @@ impl<K> Chunk<K> {
         None
     }
 
-    /// Returns the position at which `key`, which is absent, would be inserted.
+    /// Returns the position at which to insert `key`, which must not be in the chunk.
     fn position(&self, key: &ObjectKey) -> usize {
         self.objects.partition_point(|it| it.key() < key)
     }
@@ -265,10 +265,10 @@ mod tests {
     }
 
     proptest! {
-        // A case is up to 9,000 objects and 1,200 writes.
+        // Each case has up to 9,000 objects and 1,200 writes.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Compares with a `BTreeMap`: the same objects after any writes; clones do not change.
+        /// Compares the tree with a `BTreeMap` after each write, and checks that clones do not change.
         #[test]
         fn sorted_tree_behaves_like_a_map(
             writes in prop::collection::vec((any::<bool>(), 0_u16..9000), 0..1200),

@@ -1,4 +1,4 @@
-//! `AnyEvent`: an event of any type, for filters that apply to all watches of a controller.
+//! `AnyEvent`: an event of any type, for filters of all watches of a controller.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use super::event_handler::Event;
 use crate::object::{Cacheable, CachedObject};
 use crate::{ObjectKey, ResourceVersion};
 
-/// Facts about an object of any type, available without decoding it.
+/// Metadata of an object of any type. Reading it does not decode the object.
 pub trait AnyObject: Send + Sync {
-    /// Returns namespace and name.
+    /// Returns the namespace and name.
     fn key(&self) -> &ObjectKey;
-    /// Returns the version of this state.
+    /// Returns the resource version.
     fn resource_version(&self) -> &ResourceVersion;
-    /// `metadata.generation`.
+    /// Returns `metadata.generation`.
     fn generation(&self) -> Option<i64>;
     /// Returns `true` if the object has a deletion timestamp.
     fn is_deleting(&self) -> bool;
@@ -56,7 +56,7 @@ impl<K: Cacheable> AnyObject for CachedObject<K> {
     }
 }
 
-/// An event of any type, for filters of all watches.
+/// An event of any type, for filters that apply to all watches of a controller.
 ///
 /// ```
 /// use informer::handler::AnyEvent;
@@ -92,7 +92,7 @@ impl<'a> AnyEvent<'a> {
         self.object
     }
 
-    /// Returns the previous state, for an update.
+    /// Returns the previous state of an updated object.
     pub fn old(&self) -> Option<&'a dyn AnyObject> {
         self.old
     }
@@ -102,7 +102,7 @@ impl<'a> AnyEvent<'a> {
         self.is_deletion
     }
 
-    /// Returns `true` if it does not contain a new state; see [`Event::is_replay`].
+    /// Returns `true` if the event does not contain a new state; see [`Event::is_replay`].
     pub fn is_replay(&self) -> bool {
         self.is_replay
     }

@@ -1,4 +1,4 @@
-//! Maps a change to the keys of the affected objects.
+//! Maps events to the keys of the affected objects.
 //!
 //! ```
 //! use informer::handler::{Enqueued, enqueue};
@@ -24,12 +24,12 @@ use crate::object::{Cacheable, CachedObject};
 
 use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
-/// Returns the keys that an event affects (controller-runtime's `EventHandler`).
+/// Maps an event to the keys that it affects (controller-runtime's `EventHandler`).
 ///
-/// The keys are keys of objects, unless the controller has other request keys
+/// Keys identify objects, unless the controller has a custom request type
 /// ([`ControllerBuilder::keyed_by`](crate::runtime::ControllerBuilder::keyed_by)).
 pub trait ToKeys<K, R = ObjectKey>: Send + Sync + 'static {
-    /// Calls `push` for each key, in a defined order; a key may occur twice.
+    /// Calls `push` with each key, in a deterministic order. May call it several times with the same key.
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(R));
 }
 
@@ -39,22 +39,22 @@ impl<K, R, M: ToKeys<K, R>> ToKeys<K, R> for std::sync::Arc<M> {
     }
 }
 
-/// A key on its way into a queue.
+/// A key to be added to a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Enqueued<R = ObjectKey> {
-    /// The key to add to the queue.
+    /// The key.
     pub key: R,
-    /// Set if nothing changed: the event is from the initial list, or a resync. Queues with priorities process it
-    /// later.
+    /// Set if nothing has changed: the event is from the initial list or a resync. Queues with priorities give such
+    /// keys a low priority.
     pub is_replay: bool,
 }
 
-/// Maps an object to its own key (`EnqueueRequestForObject`).
+/// Maps each object to its own key (controller-runtime's `EnqueueRequestForObject`).
 #[derive(Clone, Copy, Debug)]
 pub struct ForObject;
 
-/// Returns the mapping to the key of the changed object.
+/// Maps each object to its own key.
 pub fn object() -> ForObject {
     ForObject
 }
@@ -65,7 +65,7 @@ impl<K: Cacheable> ToKeys<K> for ForObject {
     }
 }
 
-/// Maps an object to the keys of its owners of one type (`EnqueueRequestForOwner`).
+/// Maps objects to the keys of their owners of one type (controller-runtime's `EnqueueRequestForOwner`).
 #[derive(Clone, Debug)]
 pub struct ForOwner {
     group: String,
@@ -74,7 +74,8 @@ pub struct ForOwner {
     is_controller_only: bool,
 }
 
-/// Returns the mapping to the keys of all owners of the type `O`: first of the old state, then of the new one.
+/// Maps objects to the keys of all owners of type `O`. For updates, owners of the old state come before owners of the
+/// new state.
 pub fn owner<O>() -> ForOwner
 where
     O: Resource<DynamicType = ()>,
@@ -84,7 +85,7 @@ where
     owner_of_kind(&O::group(&()), &O::kind(&()), is_cluster_scoped)
 }
 
-/// Same as [`owner`], for a type given by its names.
+/// Same as [`owner`], for an owner type without a Rust type.
 pub fn owner_of_kind(group: &str, kind: &str, is_cluster_scoped: bool) -> ForOwner {
     ForOwner {
         group: group.to_owned(),
@@ -94,7 +95,7 @@ pub fn owner_of_kind(group: &str, kind: &str, is_cluster_scoped: bool) -> ForOwn
     }
 }
 
-/// Returns the mapping to the key of the owner that is the controller, if it has the type `O`.
+/// Maps objects to the key of the owner that is marked as controller, if this owner has type `O`.
 pub fn controller<O>() -> ForOwner
 where
     O: Resource<DynamicType = ()>,
@@ -104,7 +105,7 @@ where
 }
 
 impl ForOwner {
-    /// Includes only the owner with `controller: true`.
+    /// Only maps to the owner with `controller: true`.
     #[must_use]
     pub fn controller_only(mut self) -> Self {
         self.is_controller_only = true;
@@ -127,7 +128,7 @@ impl ForOwner {
 
 impl<K: Cacheable> ToKeys<K> for ForOwner {
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(ObjectKey)) {
-        // An object that changes its owner affects the old owner, too.
+        // If an object has changed its owner, the old owner is affected as well.
         if let Some(old) = event.old() {
             self.of_object(old, push);
         }
@@ -135,10 +136,10 @@ impl<K: Cacheable> ToKeys<K> for ForOwner {
     }
 }
 
-/// Maps objects by a function (`EnqueueRequestsFromMapFunc`).
+/// Maps objects with a function (controller-runtime's `EnqueueRequestsFromMapFunc`).
 pub struct Mapped<K, F>(F, PhantomData<fn(K)>);
 
-/// Returns the mapping by `f`, which is called first with the old state, then with the new one.
+/// Maps objects with `f`. For updates, `f` is called with the old state, then with the new state.
 pub fn mapped<K, F, I>(f: F) -> Mapped<K, F>
 where
     F: Fn(&CachedObject<K>) -> I + Send + Sync + 'static,
@@ -173,13 +174,13 @@ where
     }
 }
 
-/// A handler that passes keys on; see [`into`].
+/// A handler that passes the keys of events to a function; see [`into`].
 pub struct Enqueue<M, S> {
     to_keys: M,
     sink: S,
 }
 
-/// Returns a handler that calls `sink` with each key of each event, in order, without duplicates within one event.
+/// Returns a handler that calls `sink` with the keys of each event, in order and without duplicates.
 pub fn into<K, M>(to_keys: M, sink: impl Fn(Enqueued) + Send + Sync + 'static) -> impl ResourceEventHandler<K>
 where
     K: Cacheable,
@@ -188,14 +189,14 @@ where
     Enqueue { to_keys, sink }
 }
 
-/// Calls `sink` once for each key of an event, in order.
+/// Calls `sink` once for each distinct key of an event, in order.
 pub(crate) fn each_key<K, M, R>(to_keys: &M, event: &Event<K>, mut sink: impl FnMut(Enqueued<R>))
 where
     M: ToKeys<K, R> + ?Sized,
     R: Clone + Eq,
 {
     let is_replay = event.is_replay();
-    // An event has few keys, so searching them is cheaper than a set.
+    // Events affect few keys, so a linear search is cheaper than a set.
     let mut given: Vec<R> = Vec::new();
     to_keys.keys(event, &mut |key| {
         if !given.contains(&key) {

@@ -1,4 +1,4 @@
-//! `ResourceEventHandler`: receives the changes of a type.
+//! `ResourceEventHandler`: receives events of one type.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,41 +7,42 @@ use crate::object::{Cacheable, CachedObject};
 
 use super::predicate::{Filtered, Only, Predicate};
 
-/// Error of a handler, of any type.
+/// Error of a handler; may have any type.
 pub type HandlerError = Box<dyn StdError + Send + Sync>;
 
-/// One change of one object, for handlers and predicates.
+/// A change of an object, for handlers and predicates.
 ///
-/// Its variant depends on the contents of the cache, and not on the server's event: an object that was not in the cache
-/// was added, even if the server reports it as modified.
+/// The variant depends on the contents of the cache, not on the server's event: an object that was not in the cache is
+/// [`Added`](Self::Added), even if the server reports it as modified.
 pub enum Event<K> {
-    /// The cache did not contain the object.
+    /// The object was not in the cache.
     Added {
-        /// The current state.
+        /// The current state of the object.
         object: CachedObject<K>,
-        /// Set if it existed when the handler was added or the informer started.
+        /// Set if the object existed when the handler was added or the informer started.
         is_in_initial_list: bool,
     },
-    /// The cache contained the object. An object that was deleted and recreated between two lists is an update with
-    /// another uid.
+    /// The object was already in the cache. If an object is deleted and recreated between two lists, this is reported
+    /// as an update with a different uid.
     Updated {
-        /// The previous state.
+        /// The previous state of the object.
         old: CachedObject<K>,
-        /// The current state. A resync delivers the same version twice.
+        /// The current state of the object. For resyncs, it is the same as the previous state.
         new: CachedObject<K>,
     },
     /// The object was deleted.
     Deleted {
-        /// The last known state.
+        /// The last known state of the object.
         object: CachedObject<K>,
-        /// Set if a new list lacked it: there may have been later states (client-go's `DeletedFinalStateUnknown`).
+        /// Set if the object was missing from a new list, so that its last state may be unknown (client-go's
+        /// `DeletedFinalStateUnknown`).
         final_state_unknown: bool,
     },
 }
 
 impl<K> Event<K> {
-    /// Returns `true` if it does not contain a new state: an object of the initial list, or an update without a change.
-    /// A queue with priorities processes real changes first.
+    /// Returns `true` if the event does not contain a new state: an object of the initial list, or an update without a
+    /// change. Queues with priorities process other events first.
     pub fn is_replay(&self) -> bool {
         match self {
             Self::Added { is_in_initial_list, .. } => *is_in_initial_list,
@@ -58,7 +59,7 @@ impl<K> Event<K> {
         }
     }
 
-    /// Returns the previous state, for an update.
+    /// Returns the previous state of an updated object.
     pub fn old(&self) -> Option<&CachedObject<K>> {
         match self {
             Self::Updated { old, .. } => Some(old),
@@ -110,15 +111,15 @@ impl<K> fmt::Debug for Event<K> {
     }
 }
 
-/// Receives the changes of one type (client-go's `ResourceEventHandler`).
+/// Receives the events of one type (client-go's `ResourceEventHandler`).
 ///
-/// Guarantees for each object: the delivered states are a subsequence of its states, in order, and end with the latest;
-/// its deletion is always delivered. The order between objects is undefined. The cache is at least as new as the
-/// delivered event. A handler receives one event at a time, and a slow one delays only itself.
+/// For each object, a handler receives a subsequence of its states, in order and including the latest one, and always
+/// receives its deletion. The order between different objects is undefined. The cache is at least as new as the
+/// delivered event. A handler receives one event at a time; slow handlers do not delay others.
 ///
-/// The methods can be written as `async fn`. An error or a panic is logged and counted
-/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)). The next change is still
-/// delivered, and no event is delivered twice: to retry, add a key to a queue.
+/// The methods can be written as `async fn`. Errors and panics are logged and counted
+/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)), but events are not delivered
+/// again: to retry, add a key to a queue.
 ///
 /// ```
 /// use informer::CachedObject;
@@ -137,7 +138,7 @@ impl<K> fmt::Debug for Event<K> {
 /// }
 /// ```
 pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
-    /// Handles an object that the cache did not contain.
+    /// Handles an object that was not in the cache.
     fn on_add(
         &self,
         object: &CachedObject<K>,
@@ -147,7 +148,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Handles a new state of an object; at a resync, the same state again.
+    /// Handles an update of an object. For resyncs, both states are the same.
     fn on_update(
         &self,
         old: &CachedObject<K>,
@@ -167,7 +168,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Handles a change. The default calls the method for the event's variant.
+    /// Handles any event. By default calls the method for the event's variant.
     fn on_event(&self, event: &Event<K>) -> impl Future<Output = Result<(), HandlerError>> + Send {
         async move {
             match event {
@@ -184,9 +185,9 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         }
     }
 
-    /// Wraps the handler so that it only receives objects that `passes` accepts (client-go's
-    /// `FilteringResourceEventHandler`). An object that becomes accepted is added for it, and one that is no longer
-    /// accepted is deleted.
+    /// Wraps the handler so that it only receives objects for which `passes` returns `true` (client-go's
+    /// `FilteringResourceEventHandler`). If an update makes an object pass, the handler receives an addition; if an
+    /// update makes it no longer pass, the handler receives a deletion.
     fn filtered<F>(self, passes: F) -> Filtered<Self, F>
     where
         Self: Sized,
@@ -195,7 +196,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         Filtered::new(self, passes)
     }
 
-    /// Wraps the handler so that it only receives events that `predicate` accepts.
+    /// Wraps the handler so that it only receives events that pass the `predicate`.
     fn only<P>(self, predicate: P) -> Only<Self, P>
     where
         Self: Sized,
@@ -205,7 +206,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     }
 }
 
-/// A handler from a function that is called for each event (client-go's `ResourceEventHandlerDetailedFuncs`).
+/// A handler that calls a function for each event (client-go's `ResourceEventHandlerDetailedFuncs`).
 ///
 /// ```
 /// use informer::handler::{Event, HandlerFn};

@@ -1,6 +1,6 @@
-//! Handlers of changes, and the mapping of a change to the keys of the affected objects.
+//! Event handlers, predicates, and mappings from events to keys.
 //!
-//! It depends on objects and events, but not on their source or on the use of the keys.
+//! This module is independent of the source of the events and of how the keys are used.
 
 mod event_handler;
 mod predicate;

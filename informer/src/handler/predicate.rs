@@ -1,4 +1,4 @@
-//! `Predicate`: selects the events that are delivered.
+//! `Predicate`: filters events.
 //!
 //! ```
 //! use informer::handler::{Predicate, predicates};
@@ -15,12 +15,12 @@ use crate::object::{Cacheable, CachedObject};
 
 use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
-/// Selects events (controller-runtime's `Predicate`). Any `Fn(&Event<K>) -> bool` implements it.
+/// Filters events (controller-runtime's `Predicate`). Implemented for all `Fn(&Event<K>) -> bool`.
 pub trait Predicate<K>: Send + Sync + 'static {
-    /// Returns `true` if the event passes.
+    /// Returns `true` if the event passes the filter.
     fn passes(&self, event: &Event<K>) -> bool;
 
-    /// Passes the events that both predicates pass.
+    /// Passes events that pass both predicates.
     fn and<P: Predicate<K>>(self, other: P) -> impl Predicate<K>
     where
         Self: Sized,
@@ -29,7 +29,7 @@ pub trait Predicate<K>: Send + Sync + 'static {
         move |event: &Event<K>| self.passes(event) && other.passes(event)
     }
 
-    /// Passes the events that at least one of the predicates passes.
+    /// Passes events that pass at least one of the predicates.
     fn or<P: Predicate<K>>(self, other: P) -> impl Predicate<K>
     where
         Self: Sized,
@@ -38,7 +38,7 @@ pub trait Predicate<K>: Send + Sync + 'static {
         move |event: &Event<K>| self.passes(event) || other.passes(event)
     }
 
-    /// Passes the events that this predicate rejects. The negation of a predicate on changes loses deletions; see
+    /// Passes events that do not pass this predicate. Negated predicates about changes drop deletions; see
     /// [`predicates`].
     fn not(self) -> impl Predicate<K>
     where
@@ -58,14 +58,14 @@ where
     }
 }
 
-/// The predicates of controller-runtime. Predicates that compare two states only apply to updates: additions and
-/// deletions always pass, so that no deletion is lost.
+/// The predicates of controller-runtime. Predicates that compare two states only filter updates: additions and
+/// deletions always pass, so that deletions are not lost.
 pub mod predicates {
     use kube::core::Selector;
 
     use super::{Cacheable, Event, Predicate};
 
-    /// Passes updates only if they change `metadata.generation`, which for most types means the spec.
+    /// Passes only updates that change `metadata.generation`; for most types these are changes of the spec.
     pub fn generation_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| {
             event
@@ -74,28 +74,28 @@ pub mod predicates {
         }
     }
 
-    /// Passes updates only if they change a label.
+    /// Passes only updates that change a label.
     pub fn labels_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.has_labels_of(event.object()))
     }
 
-    /// Passes updates only if they change an annotation.
+    /// Passes only updates that change an annotation.
     pub fn annotations_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.has_annotations_of(event.object()))
     }
 
-    /// Passes updates only with a new resource version, that is, except for resyncs, and lists without a change.
+    /// Passes only updates that change the resource version. Drops resyncs and relists of unchanged objects.
     pub fn resource_version_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.is_same_state(event.object()))
     }
 
-    /// Passes events of objects with these labels in their newest state, including deletions.
+    /// Passes events, including deletions, of objects that match a label selector in their newest state.
     pub fn label_selector<K: Cacheable>(selector: Selector) -> impl Predicate<K> + Clone {
         move |event: &Event<K>| event.object().matches(&selector)
     }
 }
 
-/// A handler for accepted objects; see [`ResourceEventHandler::filtered`].
+/// Passes only objects that satisfy a predicate to a handler; see [`ResourceEventHandler::filtered`].
 pub struct Filtered<H, F> {
     handler: H,
     passes: F,
@@ -148,7 +148,7 @@ where
     }
 }
 
-/// A handler for accepted events; see [`ResourceEventHandler::only`].
+/// Passes only events that pass a predicate to a handler; see [`ResourceEventHandler::only`].
 pub struct Only<H, P> {
     handler: H,
     predicate: P,

@@ -1,37 +1,37 @@
-//! `Body`: the form in which an object is stored, and the positions of facts in its text.
+//! `Body`: the stored form of an object, and the positions of some fields in its text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::header::{Header, Raw};
 
-/// The form in which a cache stores objects. The crate's documentation has measurements.
+/// The form in which a cache stores objects. `benches/README.md` in the repository has measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Storage {
-    /// As JSON, decoded on use; a decoded object is shared while it is in use. This is the default: it takes a quarter
-    /// of the memory, and unused objects are never decoded.
+    /// JSON text that is decoded on use; users at the same time share the decoded object. This is the default: it needs
+    /// a quarter of the memory of [`Typed`](Self::Typed), and unused objects are never decoded.
     #[default]
     Encoded,
-    /// Decoded on arrival, without the text; vectors have exactly the required capacity. For small sets that are read
-    /// often.
+    /// Objects that are decoded on arrival, without the text; vectors do not have excess capacity. For small sets of
+    /// objects that are read often.
     Typed,
-    /// As compressed JSON: a third of the memory of `Encoded`, for a few microseconds per read.
+    /// Compressed JSON text. Needs a third of the memory of `Encoded`, and a few microseconds more per read.
     #[cfg(feature = "compression")]
     Compressed,
 }
 
-/// Treatment of `metadata.managedFields`.
+/// Handling of `metadata.managedFields`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Managed {
-    /// Kept.
+    /// Managed fields are kept.
     #[default]
     Keep,
-    /// Removed from the text before any other processing.
+    /// Managed fields are removed before any other processing.
     Cut,
 }
 
-/// Options for keeping the objects of an informer.
+/// Options for storing the objects of an informer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keep {
     pub(crate) storage: Storage,
@@ -40,7 +40,7 @@ pub(crate) struct Keep {
     pub(crate) dictionary: super::compressed::Dictionary,
 }
 
-/// The object itself.
+/// The stored form of an object.
 pub(crate) enum Body<K> {
     Json(Box<str>),
     Typed(Arc<K>),
@@ -48,7 +48,7 @@ pub(crate) enum Body<K> {
     Compressed(super::compressed::Compressed),
 }
 
-/// Range of the text; empty if the part is missing.
+/// Range of bytes in a text; empty if the field is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     start: u32,
@@ -56,7 +56,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Returns the span of `part` within `text`. Texts above 4 GiB do not have spans; objects are never that large.
+    /// Returns the position of `part`, which must be a slice of `text`. Empty if it is beyond 4 GiB; objects are never
+    /// that large.
     fn of(text: &str, part: &str) -> Self {
         let start = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
         match (u32::try_from(start), u32::try_from(part.len())) {
@@ -65,7 +66,7 @@ impl Span {
         }
     }
 
-    /// Returns the part of the text.
+    /// Returns the part of `text` at this span.
     pub(crate) fn slice(self, text: &str) -> &str {
         let start = self.start as usize;
         text.get(start..start + self.length as usize).unwrap_or_default()
@@ -75,7 +76,7 @@ impl Span {
         self.length == 0
     }
 
-    /// Returns the span after the removal of `cut`.
+    /// Returns the span as it is after `cut` was removed from the text.
     fn without(self, cut: Span) -> Self {
         let start = if self.start > cut.start {
             self.start - cut.length
@@ -86,7 +87,7 @@ impl Span {
     }
 }
 
-/// The spans of facts that are read individually.
+/// Positions of fields that are read without decoding the object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) uid: Span,
@@ -96,12 +97,12 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Returns the places in `text`, from which `header` was read.
+    /// Returns the positions in `text`, from which `header` was parsed.
     fn read(text: &str, header: &Header<'_>) -> Self {
         let metadata = &header.metadata;
         let of = |raw: Option<Raw<'_>>| raw.map_or_else(Span::default, |raw| Span::of(text, raw.0));
         Self {
-            // A uid with escapes does not have a place; Kubernetes does not generate such uids.
+            // The position of a uid with escapes is empty. Kubernetes does not generate such uids.
             uid: Span::of(text, &metadata.uid.0),
             labels: of(metadata.labels),
             annotations: of(metadata.annotations),
@@ -119,7 +120,7 @@ impl Places {
     }
 }
 
-/// Returns the text of an object to store, with the spans of its facts.
+/// Returns the text to store, with the positions of fields in it.
 pub(crate) fn keep<'a>(text: &'a str, header: &Header<'_>, managed: Managed) -> (Cow<'a, str>, Places) {
     let places = Places::read(text, header);
     let cut = match managed {
@@ -136,12 +137,12 @@ pub(crate) fn keep<'a>(text: &'a str, header: &Header<'_>, managed: Managed) -> 
     (Cow::Owned(kept), places.without(cut))
 }
 
-/// Returns the text without its managed fields.
+/// Returns the text without `metadata.managedFields`.
 pub(crate) fn cut_managed_fields<'a>(text: &'a str, header: &Header<'_>) -> Cow<'a, str> {
     keep(text, header, Managed::Cut).0
 }
 
-/// Returns the text before the name of the managed fields, which have the value `raw`.
+/// Returns the text before the name `"managedFields"`. `raw` is the value of this field.
 fn before_name<'a>(text: &'a str, raw: Raw<'_>) -> Option<&'a str> {
     let value = Span::of(text, raw.0);
     if value.is_empty() {
@@ -151,7 +152,7 @@ fn before_name<'a>(text: &'a str, raw: Raw<'_>) -> Option<&'a str> {
     before.strip_suffix("\"managedFields\"")
 }
 
-/// Returns the offset of the name of the managed fields, if they must be removed.
+/// Returns the offset of the name `"managedFields"`, if managed fields must be removed.
 pub(super) fn name_to_cut(text: &str, header: &Header<'_>, managed: Managed) -> Option<usize> {
     match managed {
         Managed::Keep => None,
@@ -159,7 +160,7 @@ pub(super) fn name_to_cut(text: &str, header: &Header<'_>, managed: Managed) -> 
     }
 }
 
-/// Returns the span of the field with the value `raw`, including its name and one adjacent comma.
+/// Returns the span of `managedFields`, including its name and an adjacent comma. `raw` is the value of this field.
 fn field_around(text: &str, raw: Raw<'_>) -> Option<Span> {
     let before = before_name(text, raw)?;
     let value = Span::of(text, raw.0);
@@ -198,7 +199,7 @@ mod tests {
                 r#"{"metadata":{"name":"a" , "managedFields" : [] , "uid":"u"}}"#,
                 r#"{"metadata":{"name":"a"  , "uid":"u"}}"#,
             ),
-            // servers do not write escaped names: the field is kept
+            // Servers do not escape field names. If a name is escaped, the field is kept.
             (
                 r#"{"metadata":{"managed\u0046ields":[1]}}"#,
                 r#"{"metadata":{"managed\u0046ields":[1]}}"#,

@@ -1,4 +1,4 @@
-//! `CachedObject`: one state of one object, decoded on first use.
+//! `CachedObject`: an immutable state of an object, decoded on demand.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,16 +15,16 @@ use super::read;
 use crate::key::hash_of;
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// Requirements of a cached type: every type of `k8s-openapi`, every derived custom resource,
-/// [`DynamicObject`](kube::core::DynamicObject) and [`PartialObjectMeta`](kube::core::PartialObjectMeta) meets them.
+/// Types that can be cached: all types of `k8s-openapi`, derived custom resources,
+/// [`DynamicObject`](kube::core::DynamicObject) and [`PartialObjectMeta`](kube::core::PartialObjectMeta).
 pub trait Cacheable: Resource + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K: Resource + DeserializeOwned + Send + Sync + 'static> Cacheable for K {}
 
-/// One state of one object of the type `K`, which is immutable. Clones are cheap and share everything.
+/// An immutable state of an object of type `K`. Clones are cheap and share the object.
 ///
-/// Facts for indexes, predicates and queues (key, version, labels, owners) are available without decoding the object;
-/// [`typed`](Self::typed) decodes it, once for all simultaneous holders.
+/// Key, version, labels and owners are available without decoding the object. [`typed`](Self::typed) decodes it and
+/// shares the result between all users at the same time.
 ///
 /// ```
 /// use informer::{CachedObject, ObjectKey};
@@ -44,24 +44,24 @@ pub struct CachedObject<K> {
 struct Record<K> {
     key: ObjectKey,
     resource_version: ResourceVersion,
-    /// A hash of the uid, which distinguishes two objects without reading the text; 0 if it is absent.
+    /// Hash of the uid, so that uids can be compared without reading the text; 0 if the uid is missing.
     uid: u32,
     generation: Option<i64>,
     is_deleting: bool,
     places: Places,
     body: Body<K>,
-    /// Number of pending events of this state. While there are any, the decoded object is kept.
+    /// Number of events with this state that handlers have not received yet. Until then, the decoded object is kept.
     waiting: AtomicU32,
-    /// Guards the last decoded object. Locked while decoding, so that simultaneous callers share one result.
+    /// Guards the decoded object. Locked during decoding, so that concurrent callers share the result.
     decoded: Mutex<Decoded<K>>,
 }
 
-/// The decoded form of an object that is not stored in typed form.
+/// The decoded form of an object that is stored as text.
 enum Decoded<K> {
     Nothing,
-    /// Kept alive by the holders of the decoded object.
+    /// Kept alive only by the callers that use it.
     Lent(Weak<K>),
-    /// Kept for future handlers.
+    /// Kept alive for handlers that have not received the object yet.
     Kept(Arc<K>),
 }
 
@@ -69,7 +69,7 @@ fn uid_hash(uid: &str) -> u32 {
     if uid.is_empty() { 0 } else { hash_of(uid).max(1) }
 }
 
-/// Compares two hashes of uids.
+/// Compares two hashes of uids. Hash 0 matches any other.
 fn may_be_same(one: u32, other: u32) -> bool {
     one == 0 || other == 0 || one == other
 }
@@ -91,54 +91,55 @@ impl<K> Record<K> {
 }
 
 impl<K> CachedObject<K> {
-    /// Returns namespace and name.
+    /// Returns the namespace and name.
     pub fn key(&self) -> &ObjectKey {
         &self.record.key
     }
 
-    /// Returns the version of this state.
+    /// Returns the resource version.
     pub fn resource_version(&self) -> &ResourceVersion {
         &self.record.resource_version
     }
 
-    /// Returns `metadata.generation`, which for most types counts the changes of the spec. Some types lack it.
+    /// Returns `metadata.generation`, which is incremented by changes of the spec. Some types do not have it.
     pub fn generation(&self) -> Option<i64> {
         self.record.generation
     }
 
-    /// Returns `true` if it has a deletion timestamp: it waits for finalizers, or for its grace period to end.
+    /// Returns `true` if the object has a deletion timestamp: its finalizers, or its grace period, delay the deletion.
     pub fn is_deleting(&self) -> bool {
         self.record.is_deleting
     }
 
-    /// Returns `true` if it has this uid. An object without a uid, which a transform may have removed, matches any.
+    /// Returns `true` if the object has this uid, or no uid because a transform has removed it.
     pub(crate) fn may_have_uid(&self, uid: &str) -> bool {
         may_be_same(self.record.uid, uid_hash(uid))
     }
 
-    /// Returns `true` if both are the same state of the same object. A cluster that was restored from a backup may
-    /// assign a version twice, to objects with different uids.
+    /// Returns `true` if both are the same state of the same object. Compares uids as well, because a cluster that was
+    /// restored from a backup may assign a version again.
     pub fn is_same_state(&self, other: &Self) -> bool {
         let (one, other) = (&self.record, &other.record);
         Arc::ptr_eq(one, other) || one.resource_version == other.resource_version && may_be_same(one.uid, other.uid)
     }
 
-    /// Returns `true` if both are the same state at the same address.
+    /// Returns `true` if both are clones of the same cached object.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.record, &other.record)
     }
 
-    /// Returns the address in memory, which is the same for all clones, and unique while one of them exists.
+    /// Returns the address in memory. It is the same for all clones, and unique while a clone exists.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.record).addr()
     }
 
-    /// Records a pending event of this state: objects decoded from now on are kept for all its handlers.
+    /// Records an event with this state that handlers have not received yet. Until
+    /// [`release_decoded`](Self::release_decoded), the decoded object is kept for them.
     pub(crate) fn keep_decoded(&self) {
         self.record.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that all handlers have handled the event.
+    /// Records that all handlers have received an event with this state.
     pub(crate) fn release_decoded(&self) {
         if self.record.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut decoded = lock(&self.record.decoded);
@@ -150,11 +151,11 @@ impl<K> CachedObject<K> {
 }
 
 impl<K: Cacheable> CachedObject<K> {
-    /// Creates an object from its JSON.
+    /// Creates an object from its JSON text.
     ///
     /// # Errors
     ///
-    /// If the text is not one JSON object. The type `K` is not checked until the object is decoded.
+    /// Fails if the text is not a single JSON object. Whether it matches type `K` is only checked when it is decoded.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let invalid = |err| Error::decode("an object", err);
         let (header, object) = Header::read_whole(text).map_err(invalid)?;
@@ -164,7 +165,7 @@ impl<K: Cacheable> CachedObject<K> {
         Self::read(header.key(), object, &header, &Keep::default())
     }
 
-    /// Creates an object that is stored in typed form.
+    /// Creates an object from its decoded form, which is stored instead of the text.
     pub fn from_typed(typed: impl Into<Arc<K>>) -> Self {
         let typed = typed.into();
         let metadata = typed.meta();
@@ -181,7 +182,7 @@ impl<K: Cacheable> CachedObject<K> {
         })
     }
 
-    /// Returns an object with an already parsed header, and its key.
+    /// Creates an object from its text, its parsed header and its key.
     pub(crate) fn read(key: ObjectKey, text: &str, header: &Header<'_>, keep: &Keep) -> Result<Self, Error> {
         if keep.storage == Storage::Typed
             && let Some(lengths) = &header.lengths
@@ -213,12 +214,12 @@ impl<K: Cacheable> CachedObject<K> {
         }
     }
 
-    /// Decodes the object as its type. It is decoded at most once while the result is in use, or an event of it is
-    /// pending.
+    /// Decodes the object. The result is shared: the object is not decoded again while a caller uses the result or
+    /// handlers still have to receive an event with it.
     ///
     /// # Errors
     ///
-    /// If the object does not match its type ([`Error::is_decode`]).
+    /// Fails if the object does not match type `K` ([`Error::is_decode`]).
     pub fn typed(&self) -> Result<Arc<K>, Error> {
         if let Body::Typed(typed) = &self.record.body {
             return Ok(Arc::clone(typed));
@@ -242,7 +243,7 @@ impl<K: Cacheable> CachedObject<K> {
         Ok(typed)
     }
 
-    /// Returns the uid, which may be empty.
+    /// Returns the uid; empty if it is missing.
     pub fn uid(&self) -> String {
         if let Some(typed) = self.held_typed() {
             return typed.meta().uid.clone().unwrap_or_default();
@@ -250,7 +251,7 @@ impl<K: Cacheable> CachedObject<K> {
         self.with_text(|text, places| places.uid.slice(text).to_owned())
     }
 
-    /// Returns the object as JSON; `None` if it is stored in typed form.
+    /// Returns the object as JSON text; `None` if only the decoded form is stored.
     pub fn json(&self) -> Option<String> {
         match &self.record.body {
             Body::Typed(_) => None,
@@ -260,7 +261,7 @@ impl<K: Cacheable> CachedObject<K> {
         }
     }
 
-    /// Returns the typed form, if the object is stored in it.
+    /// Returns the decoded form, if it is stored.
     pub(crate) fn held_typed(&self) -> Option<&K> {
         match &self.record.body {
             Body::Typed(typed) => Some(typed),
@@ -270,7 +271,7 @@ impl<K: Cacheable> CachedObject<K> {
         }
     }
 
-    /// Calls `f` with the text, which is empty for an object stored in typed form.
+    /// Calls `f` with the JSON text; with an empty text if only the decoded form is stored.
     pub(crate) fn with_text<R>(&self, f: impl FnOnce(&str, &Places) -> R) -> R {
         let places = &self.record.places;
         match &self.record.body {
@@ -282,7 +283,7 @@ impl<K: Cacheable> CachedObject<K> {
     }
 }
 
-/// Returns the name of a type in messages: `Pod`, `PartialObjectMeta<Pod>`.
+/// Returns the name of a type for messages: `Pod`, `PartialObjectMeta<Pod>`.
 pub(crate) fn type_name<K>() -> String {
     let last = |path: &'static str| path.rsplit("::").next().unwrap_or(path);
     match std::any::type_name::<K>().split_once('<') {
@@ -299,7 +300,7 @@ fn decode<K: Cacheable>(key: &ObjectKey, text: &str) -> Result<Arc<K>, Error> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Decoding runs under the lock and may panic in a user's `Deserialize`; the state is consistent in this case.
+    // Decoding runs under this lock, and a user's `Deserialize` may panic; the state is consistent even then.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -312,7 +313,7 @@ impl<K> Clone for CachedObject<K> {
 }
 
 impl<K> fmt::Debug for CachedObject<K> {
-    /// `shop/web-0@7`
+    /// Formats as `shop/web-0@7`: key and resource version.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.key(), self.resource_version())
     }

@@ -1,25 +1,25 @@
-//! `Compressed`: the compressed text of an object. Objects of one type are similar, so the first one that an informer
-//! receives is the dictionary of all others.
+//! `Compressed`: compressed text of an object. Because objects of one type are similar, the first object that an
+//! informer receives becomes the dictionary for all others.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use lz4_flex::block::{compress_with_dict, decompress_with_dict};
 
-/// The dictionary of an informer, once it is set. Clones share it.
+/// Dictionary of an informer; set by its first object. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dictionary(Arc<OnceLock<Arc<str>>>);
 
-/// A compressed text.
+/// Compressed text of an object.
 pub(crate) struct Compressed {
     bytes: Box<[u8]>,
-    /// Length of the text.
+    /// Length of the uncompressed text.
     length: u32,
     dictionary: Arc<str>,
 }
 
 impl Compressed {
-    /// Compresses a text; `None` if it exceeds 4 GiB.
+    /// Compresses a text. Returns `None` if it is longer than 4 GiB.
     pub(crate) fn new(text: &str, dictionary: &Dictionary) -> Option<Self> {
         let dictionary = Arc::clone(dictionary.0.get_or_init(|| text.into()));
         Some(Self {
@@ -29,7 +29,7 @@ impl Compressed {
         })
     }
 
-    /// Returns the text.
+    /// Returns the uncompressed text.
     pub(crate) fn text(&self) -> String {
         let bytes = decompress_with_dict(&self.bytes, self.length as usize, self.dictionary.as_bytes());
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -1,4 +1,4 @@
-//! Facts of an object that are parsed from its text on demand: labels, annotations, owners.
+//! Fields of a cached object that are parsed from its text on demand: labels, annotations, owners.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,19 +11,19 @@ use serde_json::Value;
 use super::cached_object::{Cacheable, CachedObject};
 use super::header::Text;
 
-/// An owner of an object.
+/// An owner reference of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnerRef<'a> {
-    /// `apps/v1`, or `v1`.
+    /// API version of the owner: `apps/v1`, or `v1`.
     pub api_version: &'a str,
-    /// `ReplicaSet`
+    /// Kind of the owner, such as `ReplicaSet`.
     pub kind: &'a str,
-    /// Its name; a namespaced owner is in the object's own namespace.
+    /// Name of the owner. A namespaced owner is in the same namespace as the object.
     pub name: &'a str,
-    /// Its uid.
+    /// Uid of the owner.
     pub uid: &'a str,
-    /// Set for the owner that manages the object.
+    /// Set if the owner is the controller of the object.
     pub is_controller: bool,
 }
 
@@ -41,10 +41,10 @@ struct EncodedOwner<'a> {
     controller: Option<bool>,
 }
 
-/// Pairs of a map of strings, in the order of the text.
+/// Labels or annotations. Borrow from the text unless they contain escapes.
 type Pairs<'a> = BTreeMap<Text<'a>, Text<'a>>;
 
-/// Selects one of the two maps.
+/// Selects labels or annotations.
 #[derive(Clone, Copy)]
 enum Map {
     Labels,
@@ -72,17 +72,17 @@ impl<K: Cacheable> CachedObject<K> {
         self.map(Map::Annotations)
     }
 
-    /// Returns `true` if the labels are equal.
+    /// Returns `true` if both objects have the same labels.
     pub fn has_labels_of(&self, other: &Self) -> bool {
         self.is_equal(other, Map::Labels)
     }
 
-    /// Returns `true` if the annotations are equal.
+    /// Returns `true` if both objects have the same annotations.
     pub fn has_annotations_of(&self, other: &Self) -> bool {
         self.is_equal(other, Map::Annotations)
     }
 
-    /// Returns `true` if the selector matches the labels.
+    /// Returns `true` if the labels match a selector.
     pub fn matches(&self, selector: &Selector) -> bool {
         if selector.selects_all() {
             return true;
@@ -91,7 +91,7 @@ impl<K: Cacheable> CachedObject<K> {
         self.matches_all(&expressions)
     }
 
-    /// Returns `true` if the labels satisfy each expression.
+    /// Returns `true` if the labels match all expressions.
     pub(crate) fn matches_all(&self, expressions: &[Expression]) -> bool {
         self.with_pairs(Map::Labels, |labels| {
             expressions.iter().all(|expression| {
@@ -108,7 +108,7 @@ impl<K: Cacheable> CachedObject<K> {
         })
     }
 
-    /// Calls `f` for each owner, in order.
+    /// Calls `f` with each owner reference, in order.
     pub fn each_owner(&self, f: &mut dyn FnMut(OwnerRef<'_>)) {
         if let Some(typed) = self.held_typed() {
             for owner in typed.meta().owner_references.iter().flatten() {
@@ -158,7 +158,7 @@ impl<K: Cacheable> CachedObject<K> {
         self.with_pairs(map, |mine| other.with_pairs(map, |others| mine == others))
     }
 
-    /// Calls `f` with the pairs, sorted by name; with an empty slice if the value is not a map of strings.
+    /// Calls `f` with the pairs, sorted by name. The slice is empty if the field is missing or not a map of strings.
     fn with_pairs<R>(&self, map: Map, f: impl FnOnce(&[(&str, &str)]) -> R) -> R {
         if let Some(typed) = self.held_typed() {
             let metadata = typed.meta();
@@ -189,7 +189,7 @@ impl<K: Cacheable> CachedObject<K> {
 }
 
 impl<K: Cacheable + serde::Serialize> CachedObject<K> {
-    /// Returns the value of a field that is a string, a number or a boolean.
+    /// Returns the value at a path of field names, if it is a string, a number or a boolean.
     pub(crate) fn field(&self, names: &[String]) -> Option<String> {
         let value = match self.held_typed() {
             Some(typed) => {
@@ -209,7 +209,7 @@ impl<K: Cacheable + serde::Serialize> CachedObject<K> {
     }
 }
 
-/// Reads the value at the end of a path and skips all others.
+/// Deserializes only the value at a path of field names.
 struct FieldOf<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for FieldOf<'_> {

@@ -1,4 +1,4 @@
-//! `Header`: facts of an encoded object, parsed in one pass over its text that also checks that it is JSON.
+//! `Header`: the metadata that caches need, parsed in one pass that also checks that the object is valid JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,17 +10,17 @@ use serde_json::value::RawValue;
 use super::scan::{Lengths, Scanner, Stop};
 use crate::{ObjectKey, ResourceVersion};
 
-/// The facts of an object, as parts of its text.
+/// Metadata of an object, borrowed from its JSON text.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Header<'a> {
     #[serde(borrow, default)]
     pub(crate) metadata: Metadata<'a>,
-    /// Lengths of all arrays, if the text is usual.
+    /// Lengths of the arrays in the text, if [`Scanner`] could parse it.
     #[serde(skip)]
     pub(super) lengths: Option<Lengths>,
 }
 
-/// The part of `ObjectMeta` that the cache itself uses. The rest is read through its span.
+/// The fields of `ObjectMeta` that caches use themselves.
 #[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Metadata<'a> {
@@ -46,8 +46,8 @@ pub(crate) struct Metadata<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Parses the object at the beginning of `text`, and returns its text as well. `None` if the text ends before the
-    /// object does.
+    /// Parses the object at the beginning of `text`, and returns it with its own text. `None` if the text ends before
+    /// the object does.
     pub(crate) fn read(text: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
         match Self::scan(text) {
             Ok(read) => Ok(Some(read)),
@@ -56,12 +56,12 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Parses a complete text.
+    /// Parses a text that contains the whole object.
     pub(crate) fn read_whole(text: &'a str) -> Result<(Self, &'a str), JsonError> {
         Self::read(text.as_bytes())?.ok_or_else(|| JsonError::custom("it is incomplete"))
     }
 
-    /// Parses the usual form in which servers write objects.
+    /// Parses JSON in the form that servers write.
     fn scan(bytes: &'a [u8]) -> Result<(Self, &'a str), Stop> {
         let mut scanner = Scanner::new(bytes);
         let mut metadata = None;
@@ -69,7 +69,7 @@ impl<'a> Header<'a> {
             if name != b"metadata" {
                 return scanner.skip();
             }
-            // The other parser decides on repeated fields.
+            // `serde_json` handles repeated fields.
             match metadata.replace(Metadata::scan(scanner)?) {
                 None => Ok(()),
                 Some(_) => Err(Stop::Unusual),
@@ -81,7 +81,7 @@ impl<'a> Header<'a> {
         Ok((Self { metadata, lengths }, text))
     }
 
-    /// Parses any JSON.
+    /// Parses any JSON, with `serde_json`.
     #[cold]
     fn parse(bytes: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
         let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Self>();
@@ -96,7 +96,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Returns namespace and name; the name is empty in a bookmark.
+    /// Returns the namespace and name. Bookmarks have an empty name.
     pub(crate) fn key(&self) -> ObjectKey {
         let metadata = &self.metadata;
         if metadata.namespace.0.is_empty() {
@@ -178,14 +178,14 @@ fn count(bytes: &[u8]) -> Result<i64, Stop> {
     text(bytes)?.parse().map_err(|_| Stop::Unusual)
 }
 
-/// Returns the string at the start of `bytes`, with its length including quotes, unless it contains escapes.
+/// Returns the string at the beginning of `bytes`, with its length including quotes. `None` if it contains escapes.
 pub(crate) fn plain_text(bytes: &[u8]) -> Option<(&str, usize)> {
     let mut scanner = Scanner::new(bytes);
     let text = text(scanner.plain().ok()?).ok()?;
     Some((text, scanner.at))
 }
 
-/// The text of a value that is not `null`.
+/// JSON text of a value other than `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Raw<'a>(pub(crate) &'a str);
 
@@ -202,7 +202,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
     }
 }
 
-/// A string that is copied only if it contains escapes; `null` is empty.
+/// A string that borrows from the text unless it contains escapes. `null` is read as an empty string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -256,7 +256,7 @@ mod tests {
     use super::super::read::read;
     use super::*;
 
-    /// Returns the text of a value, with and without white space, escapes, and names with a special meaning.
+    /// Generates texts of JSON values, with white space, escapes, and names with a special meaning.
     fn value() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),
@@ -314,7 +314,8 @@ mod tests {
     }
 
     proptest! {
-        /// The scanner agrees with `serde_json` if it succeeds, and on the end of the text if it reports one.
+        /// If the scanner succeeds, its result equals the result of `serde_json`. If it reports the end of the text, so
+        /// does `serde_json`.
         #[test]
         fn the_scanner_agrees_with_the_parser(
             texts in prop::collection::vec(object(prop_oneof![value(), object(value())]), 1..3),

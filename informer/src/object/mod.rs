@@ -1,6 +1,6 @@
-//! Objects as the cache stores them: encoded, with the few facts that indexes, predicates and queues need.
+//! Objects as caches store them: as JSON text, together with the metadata that indexes, predicates and queues need.
 //!
-//! It depends neither on sources nor on handlers.
+//! This module is independent of the sources of objects and of handlers.
 
 mod scan;
 mod header;

@@ -1,13 +1,14 @@
-//! `read`: decodes an object that a [`Scanner`] has scanned into its type, with vectors of the exact capacity.
+//! `read`: decodes an object into its type after a [`Scanner`] has scanned it, and allocates vectors with the exact
+//! capacity.
 //!
-//! `serde_json` learns the length of an array at its end, so vectors grow, by four elements at first: this takes a
-//! fourth of the memory of a typed Pod (21.3 KB, and 16.1 KB without). The scanner has counted the items, and the
-//! reader passes these counts on. Managed fields are skipped instead of being removed from a copy of the text.
-//! `serde_json` parses numbers, escapes, enums and everything else except for structure; it also parses the whole
-//! object after any failure here.
+//! `serde_json` only knows the length of an array at its end, so vectors grow, by four elements at first. The excess
+//! capacity is a quarter of the memory of a typed Pod (21.3 KB with it, 16.1 KB without). The scanner has counted the
+//! items, and the reader passes these counts to `Deserialize` implementations. Managed fields are skipped instead of
+//! being removed from a copy of the text. Only structure is parsed here; `serde_json` parses numbers, escapes, enums
+//! and everything else, and parses the whole object again if anything fails here.
 //!
-//! Generic code is compiled in the user's crate, for each type there, so it only calls code that does not depend on the
-//! type.
+//! Generic code is compiled in the user's crate once for each type. To keep it small, it only calls code that does not
+//! depend on the type.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -16,8 +17,8 @@ use serde_json::Error as JsonError;
 
 use super::scan::{Lengths, Scanner, Stop};
 
-/// Decodes the object in `text`, without the field with a name that begins at `left_out`; `None` if `serde_json` must
-/// decode it.
+/// Decodes the object in `text`, without the field with the name at offset `left_out`. Returns `None` if `serde_json`
+/// has to decode it.
 pub(super) fn read<K: DeserializeOwned>(text: &str, lengths: &Lengths, left_out: Option<usize>) -> Option<K> {
     let mut reader = Reader {
         text,
@@ -34,7 +35,7 @@ struct Reader<'a> {
     text: &'a str,
     scanner: Scanner<'a>,
     lengths: &'a Lengths,
-    /// Number of lengths already used.
+    /// Number of entries of `lengths` that were used.
     counted: usize,
     left_out: Option<usize>,
 }
@@ -46,12 +47,12 @@ impl From<Stop> for JsonError {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns `true` if the next value begins with this byte.
+    /// Returns `true` if the next value begins with `byte`.
     fn begins_with(&mut self, byte: u8) -> Result<bool, JsonError> {
         Ok(self.scanner.peek()? == byte)
     }
 
-    /// Advances to the next field of an object, and returns `true` if there is one.
+    /// Advances to the name of the next field. Returns `false` at the end of the object.
     fn goes_to_field(&mut self, progress: &mut Progress) -> Result<bool, JsonError> {
         loop {
             if self.ends(b'}', progress)? {
@@ -67,7 +68,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns `true` after the last part of an object or an array; otherwise consumes the comma before the next part.
+    /// Returns `true` at the end of an object or array, and consumes `bracket`. Otherwise consumes the comma before the
+    /// next element, if there is one.
     fn ends(&mut self, bracket: u8, progress: &mut Progress) -> Result<bool, JsonError> {
         if self.scanner.peek()? == bracket {
             self.scanner.at += 1;
@@ -81,7 +83,7 @@ impl<'a> Reader<'a> {
         Ok(false)
     }
 
-    /// Consumes the end of an object or an array, unless it was consumed.
+    /// Consumes the closing bracket of an object or array, unless it was already consumed.
     fn close(&mut self, bracket: u8, progress: &Progress) -> Result<(), JsonError> {
         match progress {
             Progress::Over => Ok(()),
@@ -93,14 +95,14 @@ impl<'a> Reader<'a> {
         Ok(self.scanner.expect(b':')?)
     }
 
-    /// Consumes the bracket of an array, and returns the number of its items, if they were counted.
+    /// Consumes the opening bracket of an array. Returns the number of its items, if it was counted.
     fn open_array(&mut self) -> Result<Option<usize>, JsonError> {
         let length = self.length();
         self.scanner.at += 1;
         Ok(if self.scanner.peek()? == b']' { Some(0) } else { length })
     }
 
-    /// Returns a deserializer for the next value.
+    /// Consumes the next value, and returns a deserializer for it.
     fn value(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'a>>, JsonError> {
         self.scanner.peek()?;
         let start = self.scanner.at;
@@ -109,7 +111,7 @@ impl<'a> Reader<'a> {
         Ok(serde_json::Deserializer::from_str(text))
     }
 
-    /// Returns the next string, unless it contains escapes.
+    /// Consumes and returns the next string. Consumes nothing and returns `None` if it contains escapes.
     fn plain(&mut self) -> Option<&'a str> {
         let start = self.scanner.at;
         let Ok(bytes) = self.scanner.plain() else {
@@ -120,7 +122,7 @@ impl<'a> Reader<'a> {
         self.text.get(end - bytes.len()..end)
     }
 
-    /// Returns the length of the array that begins here, if it was counted.
+    /// Returns the length of the array that begins at the current position, if it was counted.
     fn length(&mut self) -> Option<usize> {
         let at = self.scanner.at;
         while self.lengths.get(self.counted).is_some_and(|(begin, _)| begin < at) {
@@ -156,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Methods that leave the value to `serde_json`.
+/// Implements methods of `Deserializer` with `serde_json`.
 macro_rules! left_to_serde_json {
     ($($name:ident)*) => {$(
         fn $name<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
@@ -165,7 +167,7 @@ macro_rules! left_to_serde_json {
     )*};
 }
 
-/// Returns `true` for the names by which `serde_json` identifies its own types, such as `RawValue`.
+/// Returns `true` for names that `serde_json` uses to identify its own types, such as `RawValue`.
 fn is_private(name: &str) -> bool {
     name.starts_with("$serde_json::")
 }
@@ -276,14 +278,14 @@ impl<'a> Deserializer<'a> for &mut Reader<'a> {
     }
 }
 
-/// Progress within an object or an array.
+/// Progress within an object or array.
 enum Progress {
     Begun,
     Going,
     Over,
 }
 
-/// The fields of an object.
+/// Access to the fields of an object.
 struct Fields<'r, 'a> {
     reader: &'r mut Reader<'a>,
     progress: Progress,
@@ -305,7 +307,7 @@ impl<'a> MapAccess<'a> for Fields<'_, 'a> {
     }
 }
 
-/// The name of a field. Names of numeric types, and all other cases, are left to `serde_json`.
+/// Deserializer for the name of a field.
 struct Name<'r, 'a>(&'r mut Reader<'a>);
 
 impl<'de> Deserializer<'de> for Name<'_, 'de> {
@@ -343,7 +345,7 @@ impl<'de> Deserializer<'de> for Name<'_, 'de> {
     }
 }
 
-/// The elements of an array.
+/// Access to the elements of an array.
 struct Items<'r, 'a> {
     reader: &'r mut Reader<'a>,
     left: Option<usize>,

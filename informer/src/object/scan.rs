@@ -1,32 +1,32 @@
-//! `Scanner`: one pass over JSON in the form that servers write, which checks it without building values.
+//! `Scanner`: checks JSON in the form that servers write in a single pass, without building values.
 //!
-//! It accepts the same texts as `serde_json`, or reports that a text is unusual and leaves it to `serde_json`: texts
-//! with errors, names with escapes if names matter, deep nesting. As a result, `serde_json` decides in all cases of
-//! doubt, but is rarely called. The scanner takes half the instructions of `serde_json`'s own way to skip a value, and
-//! two thirds of its time.
+//! For each text, it either agrees with `serde_json`, or reports that the text is unusual, so that `serde_json` has to
+//! parse it: texts with errors, escapes in names that matter, deep nesting. This is rare. The scanner needs half the
+//! instructions and two thirds of the time that `serde_json` needs to skip a value.
 
 /// Reasons why a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The text ends before the value does.
+    /// The text ends before the value is complete.
     Ended,
-    /// The text contains something that this scanner does not support.
+    /// The text contains syntax that the scanner does not support.
     Unusual,
 }
 
-/// A position in a text.
+/// A position in a text, with the state of the scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     pub(crate) at: usize,
-    /// The last block examined, and a bit for each of its bytes that is special within a string.
+    /// Index of the current block. `specials` has a bit for each byte of this block that is special in strings, and
+    /// `ahead` for the next block.
     block: usize,
     specials: u64,
     ahead: u64,
     lengths: Lengths,
 }
 
-/// The lengths of the first arrays of a text, with their start positions; empty arrays are not counted.
+/// Lengths and positions of the first non-empty arrays in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lengths {
     begins: [u32; Self::MOST],
@@ -35,8 +35,8 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Maximum number of recorded arrays. A Pod of two containers has about thirty. Vectors for further arrays grow as
-    /// usual.
+    /// Maximum number of recorded arrays. A Pod with two containers has about thirty. Vectors of further arrays grow on
+    /// demand.
     const MOST: usize = 40;
 
     const NONE: Self = Self {
@@ -45,13 +45,13 @@ impl Lengths {
         len: 0,
     };
 
-    /// Returns the offset of an array and its length.
+    /// Returns the offset and the length of the recorded array at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<(usize, usize)> {
         let begin = *self.begins.get(..self.len)?.get(index)?;
         Some((begin as usize, self.counts[index] as usize))
     }
 
-    /// Counts the first element of an array; returns the slot for counting the others.
+    /// Records an array with one element. Returns the index with which to [count](Self::count) its other elements.
     fn begin(&mut self, at: usize) -> u8 {
         let index = self.len;
         match (self.begins.get_mut(index), u32::try_from(at)) {
@@ -72,22 +72,22 @@ impl Lengths {
     }
 }
 
-/// Number of bytes that are examined together.
+/// Number of bytes that are examined at once.
 const BLOCK: usize = 64;
 
-/// Returns a mask with a bit for each quote, backslash and control character.
+/// Returns a mask with a bit for each byte that is a quote, a backslash or a control character.
 fn specials(bytes: &[u8; BLOCK]) -> u64 {
-    // Written in a form that the compiler vectorises.
+    // This form is vectorized by the compiler.
     let found = bytes.map(|it| u8::from(it == b'"') | u8::from(it == b'\\') | u8::from(it < 0x20));
     let (words, _) = found.as_chunks::<8>();
-    // The highest byte of the product contains the lowest bits of the eight bytes, in order.
+    // Multiplication moves the lowest bit of each of the eight bytes into the highest byte, in order.
     words.iter().rev().fold(0, |mask, word| {
         let bits = u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         mask << 8 | bits
     })
 }
 
-/// Maximum depth of nested arrays and objects.
+/// Maximum nesting depth of arrays and objects.
 const DEEPEST: usize = 64;
 
 impl<'a> Scanner<'a> {
@@ -102,12 +102,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Returns the lengths of the scanned arrays.
+    /// Returns the lengths of the arrays that were scanned.
     pub(crate) fn lengths(&self) -> &Lengths {
         &self.lengths
     }
 
-    /// Returns the next byte that is not white space, without consuming it.
+    /// Skips white space, and returns the next byte without consuming it.
     #[inline(always)]
     pub(crate) fn peek(&mut self) -> Result<u8, Stop> {
         match self.text.get(self.at) {
@@ -128,7 +128,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Consumes this byte, after white space.
+    /// Skips white space, and consumes `byte`.
     #[inline(always)]
     pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Stop> {
         if self.peek()? != byte {
@@ -138,7 +138,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Consumes a string without escapes, and returns the text between its quotes.
+    /// Consumes a string without escapes. Returns the text between its quotes.
     #[inline]
     pub(crate) fn plain(&mut self) -> Result<&'a [u8], Stop> {
         self.expect(b'"')?;
@@ -151,7 +151,7 @@ impl<'a> Scanner<'a> {
         Ok(&self.text[start..end])
     }
 
-    /// Calls `field` with the name of each field of an object; it must consume the value.
+    /// Calls `field` with the name of each field of an object. `field` must consume the value.
     pub(crate) fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, &'a [u8]) -> Result<(), Stop>,
@@ -175,7 +175,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Consumes any value and returns its text.
+    /// Consumes any value. Returns its text.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], Stop> {
         self.peek()?;
         let start = self.at;
@@ -185,9 +185,9 @@ impl<'a> Scanner<'a> {
 
     /// Consumes any value.
     pub(crate) fn skip(&mut self) -> Result<(), Stop> {
-        // A bit for each open value, the innermost one last, which is set for objects.
+        // One bit for each open value, which is set for objects. The innermost value has the lowest bit.
         let (mut open, mut depth) = (0_u64, 0_usize);
-        // For each open array, the slot of its count.
+        // For each open array, the index of its count.
         let mut counted = [0_u8; DEEPEST];
         loop {
             let first = self.peek()?;
@@ -200,7 +200,7 @@ impl<'a> Scanner<'a> {
                     let begin = self.at;
                     self.at += 1;
                     if self.peek()? == first + 2 {
-                        // The value is empty: the codes of '}' and ']' are two above those of '{' and '['.
+                        // The value is empty. The character codes of '}' and ']' are those of '{' and '[' plus two.
                         self.at += 1;
                     } else {
                         if first == b'[' {
@@ -219,7 +219,7 @@ impl<'a> Scanner<'a> {
                 b'n' => self.word(b"null")?,
                 _ => self.number()?,
             }
-            // A value has ended, and possibly the values around it.
+            // A value has ended; the enclosing values may end as well.
             loop {
                 if depth == 0 {
                     return Ok(());
@@ -254,7 +254,7 @@ impl<'a> Scanner<'a> {
         self.expect(b':')
     }
 
-    /// Consumes a string; its first quote is the next byte.
+    /// Consumes a string. The next byte must be its opening quote.
     #[inline(always)]
     fn string(&mut self) -> Result<(), Stop> {
         self.at += 1;
@@ -266,7 +266,7 @@ impl<'a> Scanner<'a> {
         self.escapes()
     }
 
-    /// Consumes the rest of a string after the backslash of its first escape.
+    /// Consumes the rest of a string after its first backslash or control character.
     #[cold]
     fn escapes(&mut self) -> Result<(), Stop> {
         loop {
@@ -296,7 +296,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Returns the next position of a quote, a backslash, or a byte that is not permitted in strings.
+    /// Returns the position of the next quote, backslash or control character.
     #[inline(always)]
     fn special(&mut self) -> Result<usize, Stop> {
         let mut block = self.at / BLOCK;
@@ -313,7 +313,7 @@ impl<'a> Scanner<'a> {
         if at < self.text.len() { Ok(at) } else { Err(Stop::Ended) }
     }
 
-    /// Loads a block. The next block is examined as well, so that its bits are available when they are needed.
+    /// Makes `block` the current block. The next block is examined as well, so that its mask is available in time.
     #[inline]
     fn load(&mut self, block: usize) {
         self.specials = if block == self.block.wrapping_add(1) {
@@ -325,7 +325,7 @@ impl<'a> Scanner<'a> {
         self.block = block;
     }
 
-    /// Returns the special bytes of a block. Bytes past the end of the text are not special.
+    /// Returns the mask of special bytes of a block. In the last block, all bytes beyond the text are special.
     #[inline]
     fn look(&self, block: usize) -> u64 {
         let rest = self.text.get(block * BLOCK..).unwrap_or_default();
@@ -374,7 +374,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Consumes at least one digit and returns the number of digits.
+    /// Consumes at least one digit, and returns the number of digits.
     fn digits(&mut self) -> Result<usize, Stop> {
         let start = self.at;
         while self.text.get(self.at).is_some_and(u8::is_ascii_digit) {

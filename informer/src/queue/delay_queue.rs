@@ -1,5 +1,5 @@
-//! `DelayQueue`: keys that wait for an instant. It is a heap without a timer: callers that wait for a key also wait for
-//! the due time.
+//! `DelayQueue`: keys ordered by due time. It is a heap without a timer: the callers that wait for keys also wait for
+//! the next due time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use super::ready::SlotId;
 
-/// Due time of a key, and a unique number: of two keys with the same instant, the older is first.
+/// Due time of a key, and a unique number: keys with the same due time are ordered by this number.
 pub(super) type Due = (Instant, u64);
 
-/// Keys by due time. A key that was moved forward leaves a void entry behind; their number is at most the number of
-/// valid ones plus [`VOID`].
+/// Keys by due time. If a key's due time changes, its old entry remains and is void. Void entries are removed when
+/// there are more than [`VOID`] of them and more void than valid entries.
 #[derive(Debug, Default)]
 pub(super) struct DelayQueue {
     heap: BinaryHeap<Reverse<(Due, SlotId)>>,
@@ -28,7 +28,8 @@ impl DelayQueue {
         self.heap.push(Reverse((due, slot)));
     }
 
-    /// Marks one entry as void; `is_valid` returns `true` for valid ones.
+    /// Counts an entry as void. If there are too many void entries, removes the entries for which `is_valid` returns
+    /// `false`.
     pub(super) fn abandon(&mut self, is_valid: impl Fn(Due, SlotId) -> bool) {
         self.void += 1;
         if self.void > VOID && self.void * 2 > self.heap.len() {
@@ -37,22 +38,23 @@ impl DelayQueue {
         }
     }
 
-    /// Returns `true` if there are no entries, not even void ones.
+    /// Returns `true` if there are neither valid nor void entries.
     pub(super) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// Returns the number of waiting keys.
+    /// Returns the number of keys, without void entries.
     pub(super) fn len(&self) -> usize {
         self.heap.len() - self.void.min(self.heap.len())
     }
 
-    /// Returns the due time of the first key. Void entries can make it too early, never too late.
+    /// Returns the due time of the first entry. If this entry is void, the time is earlier than the next key's, never
+    /// later.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(((at, _), _))| *at)
     }
 
-    /// Removes a key that is due at `now`.
+    /// Removes and returns a key that is due at `now`.
     pub(super) fn pop(&mut self, now: Instant, is_valid: impl Fn(Due, SlotId) -> bool) -> Option<SlotId> {
         while self.next().is_some_and(|at| at <= now) {
             let Reverse((due, slot)) = self.heap.pop()?;

@@ -1,4 +1,4 @@
-//! Threads that add keys to a queue and take keys from it, in every order of a seed.
+//! Tests a queue with interleaved threads that add keys and take keys, in orders determined by seeds.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::work_queue::{AddOptions, WorkQueue};
 use crate::interleave::interleave;
 
-/// The keys of the workers, the last state that a worker has read of each key, and the current states.
+/// State of the test: the keys that workers have, the last state of each key that a worker has read, and the current
+/// states.
 #[derive(Default)]
 struct Work {
     working: BTreeMap<u32, usize>,
@@ -41,7 +42,7 @@ fn no_change_is_lost_and_no_key_has_two_workers() {
             assert_eq!(other, None, "two workers have {}, with the seed {seed}", *item);
             let state = all().states.get(&item).copied().unwrap_or_default();
             all().seen.insert(*item, state);
-            // Lets the other threads run while this one has the key.
+            // Locks a mutex, so that other threads run while this one has the key.
             assert!(queue.processing() > 0);
             all().working.remove(&item);
             true

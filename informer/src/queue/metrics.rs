@@ -1,16 +1,16 @@
-//! `Stats`: the metrics of a named queue, under client-go's names.
+//! `Stats`: metrics of a named queue, with client-go's metric names.
 
 use tokio::time::Instant;
 
 use crate::metrics::{Histogram, Samples};
 
-/// controller-runtime's bounds: ten nanoseconds, then powers of ten.
+/// Histogram bounds of controller-runtime, in seconds: powers of ten from ten nanoseconds.
 const BOUNDS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
-/// Counters of a queue.
+/// Counters and histograms of a queue.
 #[derive(Debug)]
 pub(super) struct Stats {
-    /// Number of added keys, including ones that were in the queue already.
+    /// Number of added keys, including keys that were already in the queue.
     pub(super) adds: u64,
     /// Number of keys added with a delay.
     pub(super) retries: u64,
@@ -18,13 +18,13 @@ pub(super) struct Stats {
     worked: Histogram,
 }
 
-/// Gauges of a queue at one time.
+/// Values of a queue's gauges at one time.
 #[derive(Debug)]
 pub(super) struct Gauges {
-    /// By priority.
+    /// Number of queued keys by priority.
     pub(super) depths: Vec<(i32, usize)>,
     pub(super) has_priorities: bool,
-    /// Seconds: of all keys under work, and of the oldest.
+    /// Seconds for which workers have held keys: the sum over all keys, and the longest.
     pub(super) under_work: (f64, f64),
 }
 
@@ -38,14 +38,14 @@ impl Stats {
         }
     }
 
-    /// Counts a key that a worker received.
+    /// Records that a worker received a key.
     pub(super) fn took(&mut self, now: Instant, added: Option<Instant>) {
         if let Some(added) = added {
             self.queued.observe_time(now.saturating_duration_since(added));
         }
     }
 
-    /// Counts the end of a worker's work on a key.
+    /// Records that a worker is done with a key.
     pub(super) fn finished(&mut self, now: Instant, taken: Option<Instant>) {
         if let Some(taken) = taken {
             self.worked.observe_time(now.saturating_duration_since(taken));

@@ -1,6 +1,6 @@
-//! Queues of keys: each key at most once, never with two workers, and failed ones after a delay.
+//! Work queues: each key is queued at most once, is held by at most one worker, and can be delayed after a failure.
 //!
-//! A [`WorkQueue`] is synchronous except for [`WorkQueue::get`], and starts no task. It does not depend on objects or
+//! A [`WorkQueue`] is synchronous except for [`WorkQueue::get`], and starts no task. It is independent of objects and
 //! caches: a key is any value that can be compared and hashed.
 
 mod ready;

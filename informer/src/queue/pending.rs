@@ -1,4 +1,5 @@
-//! `Pending`: the state of a work queue's keys. Synchronous and pure; the time is an argument.
+//! `Pending`: the state of a work queue's keys. It is synchronous and does not read the clock; the current time is an
+//! argument.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,25 +11,25 @@ use super::delay_queue::{DelayQueue, Due};
 use super::metrics::Stats;
 use super::ready::{Entry, Ready, SlotId, Ticket};
 
-/// Slots of unused keys are kept for reuse, up to this number and half of all slots.
+/// Slots of unused keys are kept for reuse: at most this number, or half of all slots.
 const IDLE_SLOTS: usize = 4096;
 
-/// No ticket: the key is not queued.
+/// Ticket of a key that is not queued.
 const NONE: Ticket = 0;
 
 /// The order in which keys are returned, and the effect of adding a key that is already in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discipline {
-    /// client-go's: first in, first out.
+    /// First in, first out, as in client-go.
     Fifo,
-    /// controller-runtime's: highest priority first.
+    /// Highest priority first, as in controller-runtime.
     Priority,
 }
 
-/// The keys of a queue, with the state of each.
+/// The keys of a queue with their states.
 ///
-/// A key is queued at most once, and at most one worker has it. A key that is added while a worker has it is returned
-/// again afterwards, once, however often it was added.
+/// A key is queued at most once, and at most one worker has it. A key that is added once or more while a worker has it
+/// is returned once more afterwards.
 #[derive(Debug)]
 pub(super) struct Pending<T> {
     discipline: Discipline,
@@ -37,11 +38,11 @@ pub(super) struct Pending<T> {
     free: Vec<SlotId>,
     ready: Ready,
     delayed: DelayQueue,
-    /// The last ticket, and the last number of a delay.
+    /// The last number that was used for a ticket or a delay.
     last: u64,
-    /// Number of keys that are queued, or will be when their worker is done.
+    /// Number of keys that are queued, including keys that still have a worker.
     in_line: usize,
-    /// Number of these keys that wait for their worker to be done.
+    /// Number of queued keys that still have a worker.
     locked: usize,
     processing: usize,
     /// Number of keys with failures in the rate limiter.
@@ -51,33 +52,33 @@ pub(super) struct Pending<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The key to return. Contains the key of the last add, so that it need not be cloned for the worker. `None` if the
-    /// key is neither ready nor delayed.
+    /// The key as of its last add, so that it need not be cloned for the worker. `None` if the key is neither queued
+    /// nor delayed.
     key: Option<T>,
-    /// Not [`NONE`] if the key is queued, or will be when its worker is done.
+    /// Ticket of the queued key; [`NONE`] if the key is not queued.
     ticket: Ticket,
-    /// Priority of the queued key, or of its delay.
+    /// Priority of the key while it is queued or delayed.
     priority: i32,
-    /// Set if it became due while a worker had it.
+    /// Set if the key reached the front of the queue while a worker had it.
     is_passed: bool,
     is_processing: bool,
-    /// Set if the rate limiter may have failures of the key.
+    /// Set if the rate limiter may have recorded failures of the key.
     is_limited: bool,
-    /// Time at which the key is queued.
+    /// Due time of a delayed key.
     due: Option<Due>,
-    /// For metrics: the times at which it was queued, and at which a worker received it.
+    /// Times at which the key was queued, and at which a worker received it, for metrics.
     added: Option<Instant>,
     taken: Option<Instant>,
 }
 
-/// A key that a worker received.
+/// A key with its state, for a worker.
 #[derive(Debug)]
 pub(super) struct Taken<T> {
     pub(super) key: T,
     pub(super) slot: SlotId,
     pub(super) priority: i32,
     pub(super) is_limited: bool,
-    /// Time at which a worker received it, if times are measured.
+    /// Time at which the worker received the key, if times are measured.
     pub(super) at: Option<Instant>,
 }
 
@@ -99,12 +100,12 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Returns the number of keys that may be returned, or will be when their worker is done.
+    /// Returns the number of queued keys, including keys that still have a worker.
     pub(super) fn in_line(&self) -> usize {
         self.in_line
     }
 
-    /// Returns the number of keys that may be returned now.
+    /// Returns the number of keys that can be returned now.
     pub(super) fn available(&self) -> usize {
         self.in_line - self.locked
     }
@@ -114,12 +115,12 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         self.processing
     }
 
-    /// Returns the number of keys that wait for an instant.
+    /// Returns the number of delayed keys.
     pub(super) fn delayed(&self) -> usize {
         self.delayed.len()
     }
 
-    /// Returns the latest time at which to call [`promote`](Self::promote).
+    /// Returns the time at which [`promote`](Self::promote) must be called next.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.delayed.next()
     }
@@ -138,21 +139,21 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         slot
     }
 
-    /// Records that the rate limiter may have failures of a slot's key.
+    /// Marks a key as one that may have failures in the rate limiter.
     pub(super) fn limit(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         self.limited += usize::from(!slot.is_limited);
         slot.is_limited = true;
     }
 
-    /// Records that the rate limiter no longer has failures of a slot's key.
+    /// Removes the mark that [`limit`](Self::limit) sets.
     pub(super) fn unlimit(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         self.limited -= usize::from(slot.is_limited);
         slot.is_limited = false;
     }
 
-    /// Queues a key at `at`; if it is already delayed, at the earlier of the two instants.
+    /// Queues a key at `at`. If the key is already delayed, the earlier time applies.
     ///
     /// With priorities, a key is ready or delayed, never both: a ready key stays ready.
     pub(super) fn add_at(&mut self, key: T, priority: i32, at: Instant) -> SlotId {
@@ -206,7 +207,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Returns the next key.
+    /// Removes the next key from the queue, for a worker.
     pub(super) fn pop(&mut self, now: Option<Instant>) -> Option<Taken<T>> {
         let slots = &mut self.slots;
         let id = self.ready.pop(|ticket, slot| {
@@ -225,7 +226,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             stats.took(now, slot.added.take());
             slot.taken = Some(now);
         }
-        // A key that also waits for an instant is returned again.
+        // Keep the key in the slot if it is also delayed, because it will be returned again.
         let key = if slot.due.is_some() {
             slot.key.clone()
         } else {
@@ -240,7 +241,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         })
     }
 
-    /// Ends a worker's hold on a key.
+    /// Records that the worker of a key is done. If the key was added meanwhile, it becomes available.
     pub(super) fn done(&mut self, id: SlotId, now: Option<Instant>) {
         self.processing -= 1;
         let slot = &mut self.slots[id as usize];
@@ -269,7 +270,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Removes the keys that wait for an instant.
+    /// Removes all delayed keys.
     pub(super) fn clear_delayed(&mut self) {
         self.delayed.clear();
         for slot in &mut self.slots {
@@ -335,7 +336,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             slot.added = now;
             self.in_line += 1;
             self.locked += usize::from(slot.is_processing);
-            // It stops waiting: one return satisfies both adds.
+            // The key is no longer delayed: returning it once covers both adds.
             if slot.due.take().is_some() {
                 rank = rank.max(slot.priority);
                 let slots = &self.slots;
@@ -376,7 +377,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         id
     }
 
-    /// Frees the slots of unused keys, if there are many.
+    /// Frees the slots of unused keys if there are too many.
     fn sweep(&mut self) {
         let busy = self.in_line + self.processing + self.delayed.len() + self.limited;
         if busy == 0 && self.slots.len() > IDLE_SLOTS {
@@ -395,14 +396,14 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             }
             !is_idle
         });
-        // The order in which slots are reused must not depend on the order of the map.
+        // Sort the slots, so that the order of their reuse does not depend on the order of the map.
         free[before..].sort_unstable_by(|a, b| b.cmp(a));
     }
 }
 
 impl<T: Clone + Eq + Hash> Pending<T> {
-    /// Removes all keys and frees their memory, which may be large after a burst. Must only be called if no key is in
-    /// use.
+    /// Removes all keys and frees their memory, which can be large after a burst. Must only be called if all slots are
+    /// unused.
     fn give_memory_back(&mut self) {
         self.ids = HashMap::default();
         self.slots = Vec::new();
@@ -440,12 +441,12 @@ mod tests {
         for round in 0..2 {
             for key in 0..burst {
                 pending.add(key, 0, None);
-                // By priority, the first entry of each key becomes void.
+                // With priorities, the previous entry of each key becomes void.
                 pending.add(key, 1, None);
             }
             let mut last = None;
             while let Some(taken) = pending.pop(None) {
-                // A key under work keeps its slot.
+                // A key keeps its slot while a worker has it.
                 if let Some(slot) = last.replace(taken.slot) {
                     pending.done(slot, None);
                 }

@@ -1,4 +1,4 @@
-//! `RateLimiter` and common implementations: the delay of a key after a failure.
+//! `RateLimiter` and implementations: delays of keys after failures.
 //!
 //! ```
 //! use std::time::Duration;
@@ -20,12 +20,12 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-/// Determines the delay of a key before its next turn. It records failures of keys until they are reset.
+/// Computes the delay of a key before it is retried. Records the failures of keys until they are reset.
 ///
-/// A controller only calls it with keys for which [`when`](Self::when) was called before, and not with keys that have
-/// never failed.
+/// A controller calls the other methods only for keys for which [`when`](Self::when) was called before, not for keys
+/// that never failed.
 pub trait RateLimiter<T>: Debug + Send {
-    /// Counts a failure of this key, and returns its delay.
+    /// Records a failure of the key, and returns the key's delay.
     fn when(&mut self, key: &T) -> Duration;
 
     /// Resets the failures of a key that succeeded or was given up.
@@ -49,8 +49,8 @@ impl<T> RateLimiter<T> for Box<dyn RateLimiter<T>> {
     }
 }
 
-/// client-go's limiter for controllers: [`ExponentialBackoff`] from 5 ms to 1,000 s, and a [`TokenBucket`] with 10
-/// tokens per second and a burst of 100 for all keys together. The longer delay applies.
+/// client-go's default limiter for controllers: [`ExponentialBackoff`] from 5 ms to 1,000 s, and a [`TokenBucket`] for
+/// all keys with 10 tokens per second and a burst of 100. The longer of the two delays applies.
 pub fn default_controller_rate_limiter<T: Clone + Debug + Eq + Hash + Send + 'static>() -> MaxOf<T> {
     MaxOf::new(vec![
         Box::new(ExponentialBackoff::default()),
@@ -58,7 +58,7 @@ pub fn default_controller_rate_limiter<T: Clone + Debug + Eq + Hash + Send + 'st
     ])
 }
 
-/// client-go's limiter for items: [`ExponentialBackoff`] from 1 ms to 1,000 s.
+/// client-go's default limiter for single keys: [`ExponentialBackoff`] from 1 ms to 1,000 s.
 pub fn default_item_based_rate_limiter<T: Clone + Eq + Hash>() -> ExponentialBackoff<T> {
     ExponentialBackoff::new(Duration::from_millis(1), Duration::from_secs(1000))
 }
@@ -71,11 +71,11 @@ pub struct ExponentialBackoff<T> {
     failures: Failures<T>,
 }
 
-/// Never iterated, so its order is irrelevant.
+/// Number of failures by key. Never iterated, so the order of the map is irrelevant.
 type Failures<T> = HashMap<T, u32, RandomState>;
 
 impl<T> ExponentialBackoff<T> {
-    /// Creates a limiter with the delay after the first failure, and the longest delay.
+    /// Creates a limiter. `base` is the delay after the first failure, and `max` the maximum delay.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self {
             base,
@@ -86,7 +86,7 @@ impl<T> ExponentialBackoff<T> {
 }
 
 impl<T> Default for ExponentialBackoff<T> {
-    /// Returns controller-runtime's limiter: from 5 ms to 1,000 s.
+    /// Returns controller-runtime's default limiter: from 5 ms to 1,000 s.
     fn default() -> Self {
         Self::new(Duration::from_millis(5), Duration::from_secs(1000))
     }
@@ -118,7 +118,7 @@ pub struct FastSlow<T> {
 }
 
 impl<T> FastSlow<T> {
-    /// Creates a limiter with the short delay, the long delay, and the number of failures with the short one.
+    /// Creates a limiter with the short delay, the long delay, and the number of failures with the short delay.
     pub fn new(fast: Duration, slow: Duration, max_fast: u32) -> Self {
         Self {
             fast,
@@ -147,19 +147,19 @@ impl<T: Clone + Debug + Eq + Hash + Send> RateLimiter<T> for FastSlow<T> {
     }
 }
 
-/// Token bucket for all keys together: a burst, then a fixed rate. It does not distinguish keys: `num_requeues` returns
+/// Token bucket for all keys together: a burst, then a fixed rate. It does not record failures: `num_requeues` returns
 /// 0.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     per_second: f64,
     burst: f64,
-    /// May be negative, for tokens that were taken in advance.
+    /// Number of available tokens; negative if tokens were reserved in advance.
     tokens: f64,
     filled: Option<Instant>,
 }
 
 impl TokenBucket {
-    /// Creates a full bucket with this rate of tokens per second, and this maximum number of tokens.
+    /// Creates a full bucket with a rate in tokens per second, and a maximum number of tokens.
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self {
             per_second,
@@ -169,7 +169,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token and returns the time until it is available, at most a day.
+    /// Reserves a token. Returns the time until it is available, at most a day.
     pub fn reserve(&mut self) -> Duration {
         let longest = Duration::from_secs(24 * 3600);
         self.fill();
@@ -208,12 +208,12 @@ impl<T> RateLimiter<T> for TokenBucket {
     }
 }
 
-/// The longest delay of several limiters. Each of them counts every failure.
+/// Applies the longest delay of several limiters. Each of them records every failure.
 #[derive(Debug)]
 pub struct MaxOf<T>(Vec<Box<dyn RateLimiter<T>>>);
 
 impl<T> MaxOf<T> {
-    /// Combines limiters. Without any, keys do not wait.
+    /// Combines limiters. Without limiters, keys are not delayed.
     pub fn new(limiters: Vec<Box<dyn RateLimiter<T>>>) -> Self {
         Self(limiters)
     }
@@ -234,7 +234,7 @@ impl<T: Debug> RateLimiter<T> for MaxOf<T> {
     }
 }
 
-/// Limits the delay of another limiter.
+/// Limits the delays of another limiter to a maximum.
 #[derive(Clone, Debug)]
 pub struct WithMaxWait<L> {
     limiter: L,
@@ -262,7 +262,7 @@ impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxWait<L> {
     }
 }
 
-/// Counts a failure and returns the number of failures, at least 1.
+/// Increments the number of failures of a key, and returns it.
 fn count<T: Clone + Eq + Hash>(failures: &mut Failures<T>, key: &T) -> u32 {
     if let Some(count) = failures.get_mut(key) {
         *count = count.saturating_add(1);
@@ -273,7 +273,7 @@ fn count<T: Clone + Eq + Hash>(failures: &mut Failures<T>, key: &T) -> u32 {
 }
 
 fn forget<T: Eq + Hash>(failures: &mut Failures<T>, key: &T) {
-    // Most keys never fail; avoid hashing them.
+    // Most keys never fail, so avoid hashing them.
     if !failures.is_empty() {
         failures.remove(key);
     }

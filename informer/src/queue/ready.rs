@@ -1,19 +1,20 @@
-//! `Ready`: selects the next key. It has a line for each priority, highest first; within a line, keys are in the order
-//! of arrival.
+//! `Ready`: the order of ready keys. It has a line for each priority; the line with the highest priority is first.
+//! Within a line, keys are in order of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 
 /// Index of a slot in [`Pending`](super::pending::Pending).
 pub(super) type SlotId = u32;
 
-/// Order in which a key entered its line; never reused. A slot contains the valid ticket: older ones are void.
+/// Number of a key's entry in a line, in order of arrival; never reused. Entries are void if their ticket is not the
+/// ticket in the key's slot.
 pub(super) type Ticket = u64;
 
-/// The lines. Keys that moved to a better line leave void entries behind. If a line has more of them than valid entries
-/// plus [`VOID`], they are removed.
+/// The lines of all priorities. If a key moves to another line, its old entry remains and is void. Void entries of a
+/// line are removed when there are more than [`VOID`] of them and more void than valid entries.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    /// The line of priority 0, for nearly all keys.
+    /// The line of priority 0, which contains nearly all keys.
     normal: Line,
     others: BTreeMap<i32, Line>,
 }
@@ -21,8 +22,8 @@ pub(super) struct Ready {
 #[derive(Debug, Default)]
 struct Line {
     entries: VecDeque<(Ticket, SlotId)>,
-    /// Keys that became due while a worker had them; they precede all others when the worker is done. Their tickets are
-    /// older than all tickets of `entries`.
+    /// Keys that reached the front of the line while a worker had them. They are returned before `entries` once the
+    /// worker is done. Their tickets are older than all tickets in `entries`.
     passed: BTreeMap<Ticket, SlotId>,
     void: usize,
 }
@@ -30,29 +31,30 @@ struct Line {
 /// Number of void entries that a line may always contain.
 const VOID: usize = 64;
 
-/// State of an entry, as reported by the owner of the slots.
+/// State of an entry, determined by the key's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// The key may be returned.
     Valid,
-    /// The key left this line.
+    /// The key is no longer in this line.
     Void,
-    /// A worker has the key. The entry is removed, and added again by [`Ready::push_passed`].
+    /// A worker has the key. The entry is removed; [`Ready::push_passed`] adds it again.
     Locked,
 }
 
 impl Ready {
-    /// Puts a key at the end of its line.
+    /// Adds a key at the end of the line of its priority.
     pub(super) fn push(&mut self, priority: i32, ticket: Ticket, slot: SlotId) {
         self.line(priority).entries.push_back((ticket, slot));
     }
 
-    /// Inserts a key before all others of its line, except passed ones with an older ticket.
+    /// Inserts a key before the regular entries of its line. Keys inserted this way are ordered by ticket.
     pub(super) fn push_passed(&mut self, priority: i32, ticket: Ticket, slot: SlotId) {
         self.line(priority).passed.insert(ticket, slot);
     }
 
-    /// Marks the entry of `ticket` in this line as void; `look` reports the state of the others.
+    /// Counts the entry of `ticket` in this line as void. If there are too many void entries, removes the entries for
+    /// which `look` returns [`Entry::Void`].
     pub(super) fn abandon(&mut self, priority: i32, ticket: Ticket, look: impl Fn(Ticket, SlotId) -> Entry) {
         let line = self.line(priority);
         if line.passed.remove(&ticket).is_some() {
@@ -65,7 +67,8 @@ impl Ready {
         }
     }
 
-    /// Removes the next key for which `look` returns a valid entry.
+    /// Removes and returns the next key for which `look` returns [`Entry::Valid`]. Removes entries of other states on
+    /// the way.
     pub(super) fn pop(&mut self, mut look: impl FnMut(Ticket, SlotId) -> Entry) -> Option<SlotId> {
         if self.others.is_empty() {
             return self.normal.pop(&mut look);

@@ -1,4 +1,4 @@
-//! `WorkQueue`: keys that wait for workers.
+//! `WorkQueue`: a queue of keys for workers.
 
 use std::fmt;
 use std::hash::Hash;
@@ -21,22 +21,23 @@ use crate::sync::Mutex;
 /// Default priority of a key.
 pub const DEFAULT_PRIORITY: i32 = 0;
 
-/// controller-runtime's priority for work that is not urgent: the first list after a start, and updates without a
-/// change.
+/// controller-runtime's priority for work that is not urgent: keys of the first list after a start, and of updates
+/// without a change.
 pub const LOW_PRIORITY: i32 = -100;
 
-/// Maximum delay; longer ones are reduced to it. It is about 30 years, so that timers do not overflow.
+/// Maximum delay: about 30 years, so that timers do not overflow. Longer delays are reduced to it.
 const LONGEST_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// Keys that wait for workers. Clones are the same queue.
+/// A queue of keys for workers. Clones share the same queue.
 ///
-/// A key is in the queue at most once, and with at most one worker at a time. A key that is added while a worker has it
-/// is returned again, once, when that worker is done. As a result, no change is lost, and two workers never have the
-/// same key. The only bound is the number of keys.
+/// A key is in the queue at most once, and at most one worker has it. A key that is added while a worker has it is
+/// returned again, once, when this worker is done. As a result, changes are not lost, and two workers never have the
+/// same key. The length of the queue is limited only by the number of distinct keys.
 ///
-/// There are two disciplines. [`WorkQueue::new`] is client-go's: first in, first out; after a shutdown the remaining
-/// keys are returned. [`WorkQueueBuilder::by_priority`] is controller-runtime's: the highest priority first; an
-/// immediate add makes a delayed key ready, and the key is not returned twice; after a shutdown keys are not returned.
+/// There are two disciplines. [`WorkQueue::new`] uses client-go's: keys are returned in order of arrival, and remaining
+/// keys are still returned after a shutdown. [`WorkQueueBuilder::by_priority`] uses controller-runtime's: keys with the
+/// highest priority are returned first, adding a delayed key without a delay makes it ready and cancels the delay, and
+/// keys are not returned after a shutdown.
 ///
 /// ```
 /// use informer::queue::WorkQueue;
@@ -70,7 +71,7 @@ struct Inner<T: Clone + Eq + Hash> {
     limiter: Mutex<Box<dyn RateLimiter<T>>>,
     /// Wakes callers that wait for a key.
     work: Notify,
-    /// Wakes the caller that waits for the next due time, because a key is due earlier.
+    /// Wakes the caller that waits for the next due time, if an earlier due time was added.
     earlier: Notify,
     /// Wakes callers that wait for the queue to be drained.
     drained: Notify,
@@ -81,31 +82,31 @@ struct State<T> {
     phase: Phase,
     /// Number of callers that wait in [`WorkQueue::get`].
     waiting: usize,
-    /// Set if one of them sleeps until the next key is due.
+    /// Set if one of these callers waits for the next due time.
     has_timekeeper: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Adds are ignored.
+    /// The queue was shut down: adds are ignored.
     ShutDown,
-    /// Adds are ignored, and a caller waits until all work is done.
+    /// As `ShutDown`, and a caller waits until all work is done.
     Draining,
 }
 
-/// Options for adding a key.
+/// Options of [`WorkQueue::add_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddOptions {
-    /// Priority; the highest is returned first. A key that is already in the queue keeps the higher of the two
-    /// priorities. Ignored by a first in, first out queue.
+    /// Priority of the key; keys with the highest priority are returned first. A key that is already queued keeps the
+    /// higher of the two priorities. Ignored by queues without priorities.
     pub priority: i32,
-    /// Minimum delay; zero means no delay.
+    /// Delay before the key becomes ready; zero means no delay.
     pub after: Duration,
-    /// Set to delay the key by the rate limiter, which counts a failure. Together with `after`, the shorter delay
-    /// applies.
+    /// Counts a failure of the key in the rate limiter, and delays the key by the limiter's delay. If `after` is set as
+    /// well, the shorter delay applies.
     pub is_rate_limited: bool,
-    /// Unused. End literals with `..`, because options may be added.
+    /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
@@ -140,8 +141,8 @@ pub struct WorkQueueBuilder<T> {
 }
 
 impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueueBuilder<T> {
-    /// Returns keys with the highest priority first; the default is first in, first out. The default rate limiter is
-    /// then only [`ExponentialBackoff`], without a bucket for all keys together.
+    /// Orders keys by priority, highest first, instead of by arrival. The default rate limiter is then only an
+    /// [`ExponentialBackoff`], without a bucket for all keys together.
     pub fn by_priority(mut self) -> Self {
         self.discipline = Discipline::Priority;
         self
@@ -153,7 +154,7 @@ impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueueBuilder<T> {
         self
     }
 
-    /// Enables metrics under this name. Default: no metrics.
+    /// Enables metrics, with `name` as the label of the queue. Default: no metrics.
     pub fn named(mut self, name: &str, metrics: &Metrics) -> Self {
         self.name = Some((name.to_owned(), metrics.clone()));
         self
@@ -191,7 +192,7 @@ impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueueBuilder<T> {
 }
 
 impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueue<T> {
-    /// Returns a first in, first out queue with client-go's rate limiter and without metrics.
+    /// Creates a queue ordered by arrival, with client-go's default rate limiter and without metrics.
     pub fn new() -> Self {
         Self::builder().build()
     }
@@ -213,17 +214,17 @@ impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> Default for WorkQueue<T
 }
 
 impl<T: Clone + Eq + Hash> WorkQueue<T> {
-    /// Adds a key without a delay. Ignored after a shutdown.
+    /// Adds a key without a delay. Does nothing after a shutdown.
     pub fn add(&self, key: T) {
         self.0.add(key, DEFAULT_PRIORITY, false);
     }
 
-    /// Adds a key after a delay; a key that is already delayed keeps the earlier instant.
+    /// Adds a key after a delay. If the key is already delayed, the earlier time applies.
     pub fn add_after(&self, key: T, after: Duration) {
         self.0.add_after(key, DEFAULT_PRIORITY, after, false);
     }
 
-    /// Adds a key after a delay from the rate limiter.
+    /// Records a failure of a key in the rate limiter, and adds the key after the limiter's delay.
     pub fn add_rate_limited(&self, key: T) {
         let after = self.0.limiter().when(&key);
         self.0.add_after(key, DEFAULT_PRIORITY, after, true);
@@ -244,11 +245,12 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.add_after(key, priority, after, is_rate_limited);
     }
 
-    /// Waits for the next key; `None` after a shutdown. The key belongs to the caller until [`WorkItem`] is dropped.
+    /// Waits for the next key; returns `None` after a shutdown. Other callers do not receive the key until the
+    /// [`WorkItem`] is dropped.
     ///
-    /// The caller that has waited longest receives the key. Dropping the future at any time does not lose keys.
+    /// The caller that has waited longest receives the next key. Dropping the future at any time does not lose keys.
     pub async fn get(&self) -> Option<WorkItem<T>> {
-        // A worker that always finds a key must let other tasks run.
+        // Yield from time to time, so that a worker that always finds a key lets other tasks run.
         tokio::task::coop::consume_budget().await;
         self.wait().await
     }
@@ -283,13 +285,14 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Returns the next key, if one is ready.
+    /// Returns the next key if one is ready.
     pub fn try_get(&self) -> Option<WorkItem<T>> {
         let taken = self.0.take(&mut self.0.state(), None)?;
         Some(self.work(taken))
     }
 
-    /// Resets the failures of a key, because it succeeded or was given up. This does not end work on it.
+    /// Resets the failures of a key in the rate limiter, because the key succeeded or is not retried. Does not end a
+    /// worker's hold on the key.
     pub fn forget(&self, key: &T) {
         self.0.limiter().forget(key);
     }
@@ -299,7 +302,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.limiter().num_requeues(key)
     }
 
-    /// Same as [`forget`](Self::forget), for a key of a worker; free if the key has not failed.
+    /// Same as [`forget`](Self::forget), for a key that a worker has. Cheap if the key has not failed.
     pub(crate) fn forget_work(&self, work: &WorkItem<T>) {
         if let Some(slot) = work.slot.filter(|_| work.is_limited) {
             self.0.limiter().forget(&work.key);
@@ -307,7 +310,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Same as [`num_requeues`](Self::num_requeues), for a key of a worker; free if the key has not failed.
+    /// Same as [`num_requeues`](Self::num_requeues), for a key that a worker has. Cheap if the key has not failed.
     pub(crate) fn num_requeues_of(&self, work: &WorkItem<T>) -> u32 {
         if work.is_limited {
             self.num_requeues(&work.key)
@@ -316,8 +319,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Returns the number of ready keys. Delayed keys are not counted, and keys of workers only if they were added
-    /// again.
+    /// Returns the number of ready keys. Delayed keys are not counted; keys that workers have are counted if they were
+    /// added again.
     pub fn len(&self) -> usize {
         let mut state = self.0.state();
         state.promote();
@@ -341,19 +344,20 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.state().pending.processing()
     }
 
-    /// Returns `true` if keys have priorities.
+    /// Returns `true` if the queue orders keys by priority.
     pub fn has_priorities(&self) -> bool {
         self.0.discipline == Discipline::Priority
     }
 
     /// Shuts the queue down: later adds are ignored, and delayed keys are dropped. Ready keys are still returned,
-    /// unless the queue is by priority. Ends the wait of [`shut_down_with_drain`](Self::shut_down_with_drain).
+    /// unless the queue has priorities. Ends the wait in [`shut_down_with_drain`](Self::shut_down_with_drain).
     pub fn shut_down(&self) {
         self.0.close(Phase::ShutDown);
     }
 
-    /// Shuts down, and waits until all ready keys were returned and all workers are done. A call of
-    /// [`shut_down`](Self::shut_down) ends the wait. Without workers it waits forever.
+    /// Shuts the queue down, and waits until all workers are done. Without priorities, it also waits until workers have
+    /// received all ready keys, so it waits forever if there are ready keys but no workers. A call of
+    /// [`shut_down`](Self::shut_down) ends the wait.
     pub async fn shut_down_with_drain(&self) {
         self.0.close(Phase::Draining);
         loop {
@@ -423,14 +427,14 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         if is_first && state.has_timekeeper {
             self.earlier.notify_one();
         } else if is_first && state.waiting > 0 {
-            // The woken caller finds no key, and then waits for the due time.
+            // The woken caller will find no key, and then wait for the due time.
             self.work.notify_one();
         } else {
             self.wake(&state);
         }
     }
 
-    /// Takes the next key. `now` is the time for metrics, if it has been read.
+    /// Takes the next key. `now` is the current time for metrics, if the caller has it.
     fn take(&self, state: &mut State<T>, now: Option<Instant>) -> Option<Taken<T>> {
         state.promote();
         if state.phase != Phase::Open && self.discipline == Discipline::Priority {
@@ -438,7 +442,7 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         }
         let now = now.or_else(|| state.now_for_metrics());
         let taken = state.pending.pop(now);
-        // Two keys may have been added before a waiter woke, but only one notification is stored.
+        // If two keys were added before a waiting caller woke up, only one notification was stored.
         self.wake(state);
         taken
     }
@@ -457,14 +461,15 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         }
     }
 
-    /// Wakes a worker if there is work.
+    /// Wakes a waiting caller if a key is available.
     fn wake(&self, state: &State<T>) {
         if state.waiting > 0 && state.pending.available() > 0 {
             self.work.notify_one();
         }
     }
 
-    /// Wakes another waiting caller to wait for the due time, if necessary. Only called by callers that stop waiting.
+    /// Wakes a waiting caller to wait for the next due time, if nobody waits for it. Must be called by callers that
+    /// stop waiting.
     fn find_timekeeper(&self, state: &State<T>) {
         if state.waiting > 0 && !state.has_timekeeper && state.pending.has_delayed() {
             self.work.notify_one();
@@ -486,7 +491,7 @@ impl<T: Clone + Eq + Hash> Inner<T> {
 }
 
 impl<T: Clone + Eq + Hash> State<T> {
-    /// Makes due keys ready. The clock is only read if keys are delayed.
+    /// Makes due keys ready. Reads the clock only if keys are delayed.
     fn promote(&mut self) {
         if self.pending.has_delayed() {
             self.pending.promote(Instant::now());
@@ -518,11 +523,12 @@ impl<T: Clone + Eq + Hash + Send> Collect for Inner<T> {
     }
 }
 
-/// Registration as a waiting caller. One of them waits for the due time, if a key is delayed.
+/// Registration of a caller that waits in [`WorkQueue::get`]. If keys are delayed, one of these callers also waits for
+/// the next due time.
 struct Seat<'a, T: Clone + Eq + Hash> {
     inner: &'a Inner<T>,
     is_taken: bool,
-    /// Due time of the next key, for the caller that waits for it.
+    /// The next due time, if this caller waits for it.
     until: Option<Instant>,
 }
 
@@ -564,15 +570,16 @@ impl<T: Clone + Eq + Hash> Drop for Seat<'_, T> {
     }
 }
 
-/// A key for a worker. Other workers do not receive it until this is dropped, which corresponds to client-go's `Done`.
+/// A key that a worker has. Dropping it corresponds to client-go's `Done`: other workers can then receive the key
+/// again.
 pub struct WorkItem<T: Clone + Eq + Hash> {
     key: T,
-    /// `None` after the key was returned.
+    /// Slot of the key; `None` once the key was handed back.
     slot: Option<SlotId>,
     priority: i32,
-    /// Set if the rate limiter may have failures of the key.
+    /// Set if the rate limiter may have recorded failures of the key.
     is_limited: bool,
-    /// Time at which a worker received it, if the queue measures times.
+    /// Time at which the worker received the key, if the queue measures times.
     taken: Option<Instant>,
     inner: Arc<Inner<T>>,
 }
@@ -588,22 +595,22 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         self.priority
     }
 
-    /// Returns the key and waits for the next one, like dropping it and calling [`WorkQueue::get`]. Cheaper than the
-    /// two: the queue is locked once, and reads the clock once for its metrics.
+    /// Drops this item and waits for the next key. Cheaper than a drop and a call of [`WorkQueue::get`]: the queue is
+    /// locked once, and its clock is read once for metrics.
     ///
-    /// The future may be dropped at any time; the key is then returned to the queue.
+    /// The future can be dropped at any time; the key is then handed back to the queue.
     pub async fn next(self) -> Option<Self> {
         self.next_at(None).await
     }
 
-    /// Returns the next key if one is ready; otherwise same as [`next`](Self::next).
+    /// Drops this item, and returns the next key if one is ready.
     pub fn try_next(mut self) -> Option<Self> {
         self.exchange(None).then_some(self)
     }
 
-    /// Same as [`next`](Self::next), for a key with work that ended at `ended`, which was just read from the clock.
+    /// Same as [`next`](Self::next); `ended` is the current time, if the caller has just read it.
     pub(crate) async fn next_at(mut self, ended: Option<Instant>) -> Option<Self> {
-        // Without budget other tasks run first, and `ended` is no longer the time at which the next key is taken.
+        // Without budget, other tasks run first, and `ended` will no longer be the current time.
         let ended = ended.filter(|_| tokio::task::coop::has_budget_remaining());
         tokio::task::coop::consume_budget().await;
         if self.exchange(ended) {
@@ -612,12 +619,12 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         WorkQueue(Arc::clone(&self.inner)).wait().await
     }
 
-    /// Time at which a worker received it; `None` if the queue does not measure times.
+    /// Returns the time at which the worker received the key; `None` if the queue does not measure times.
     pub(crate) fn taken(&self) -> Option<Instant> {
         self.taken
     }
 
-    /// Returns the key and takes the next one; returns `false` if there is none.
+    /// Hands back the current key and takes the next one. Returns `false` if no key is ready.
     fn exchange(&mut self, now: Option<Instant>) -> bool {
         let mut state = self.inner.state();
         let now = now.or_else(|| state.now_for_metrics());

@@ -1,4 +1,4 @@
-//! `Asked`: reads the present state from the server after a write with an unknown outcome.
+//! `Asked`: reads the current state from the server after a write with an unknown outcome.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,18 +14,18 @@ use tokio::time::timeout;
 use super::write::Written;
 use crate::{Error, ResourceVersion};
 
-/// Time limit for reading the present state from the server.
+/// Time limit for reading the current state.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of objects with individually compared versions; for a larger collection the version of the list is
-/// used.
+/// Maximum number of objects to read after a create with a generated name. For larger collections, the version of the
+/// list is used.
 const ASKED_MOST: usize = 500;
 
-/// The request to make if the outcome of a write is unknown.
+/// The request that reads the current state after a write with an unknown outcome.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(super) client: Client,
-    /// Path of the collection.
+    /// Path of the collection, such as `/api/v1/namespaces/shop/pods`.
     pub(super) path: String,
     pub(super) about: About,
 }
@@ -33,20 +33,20 @@ pub(crate) struct Asked {
 #[derive(Clone)]
 pub(super) enum About {
     Object(String),
-    /// The whole collection, because the server chose the name.
+    /// The whole collection, because the server generated the object's name.
     Made,
-    /// The whole collection, because some of its objects were deleted.
+    /// The whole collection, because objects of it were deleted.
     Deleted,
 }
 
 impl Asked {
-    /// Returns the state that a cache must have reached to include the present one.
+    /// Reads the current state. Returns what a cache must have received to include it.
     pub(super) async fn present(&self) -> Result<Written, Error> {
         let asking = async {
             match &self.about {
                 About::Object(name) => self.object(name).await,
                 About::Made => self.newest(ASKED_MOST).await,
-                // Only the version of a list covers deleted objects.
+                // Deleted objects are only covered by the version of a list.
                 About::Deleted => self.newest(0).await,
             }
         };
@@ -63,13 +63,13 @@ impl Asked {
         }
     }
 
-    /// Reads the version at which an object is absent, which only the answer to a list has.
+    /// Reads the version at which an object does not exist, which only lists return.
     async fn absent(&self, name: &str) -> Result<Written, Error> {
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let uri = format!("{}?fieldSelector=metadata.name%3D{name}&limit=1", self.path);
         let floor = match self.get(&uri, "PartialObjectMetadataList").await {
             Ok(answer) => match answer.items.iter().flatten().next() {
-                // The object was recreated in the meantime.
+                // The object has been recreated since the first request.
                 Some(item) => return Ok(Written::Version(item.metadata.version())),
                 None => answer.metadata.version(),
             },
@@ -79,8 +79,9 @@ impl Asked {
         Ok(Written::Absent { floor })
     }
 
-    /// Returns the newest version of an object in the collection. For more than `most` objects it returns the version
-    /// of the list, which is the version of the whole server; a cache does not reach it until its next bookmark.
+    /// Returns the highest version of the collection's objects. If there are more than `most` objects, returns the
+    /// version of the list instead. This is the version of the whole server, which a cache only reaches with its next
+    /// bookmark.
     async fn newest(&self, most: usize) -> Result<Written, Error> {
         let uri = format!("{}?limit={}", self.path, most.max(1));
         let answer = self.get(&uri, "PartialObjectMetadataList").await?;
@@ -110,14 +111,14 @@ impl fmt::Debug for Asked {
     }
 }
 
-/// The parts of an answer that are used.
+/// The fields of a response that are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Answer {
     pub(super) kind: String,
     pub(super) metadata: Metadata,
     pub(super) details: Details,
-    /// An empty list may be `null`.
+    /// May be `null` for an empty list.
     pub(super) items: Option<Vec<Item>>,
 }
 

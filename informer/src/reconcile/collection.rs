@@ -1,4 +1,4 @@
-//! `Collection`: the objects of a resource in a cluster.
+//! `Collection`: identifies a resource in a cluster.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-/// The collection of a cache or of a write: a resource in a cluster.
+/// A resource in a cluster, for assigning writes to caches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Collection {
     /// `None` for the controller's own cluster.
     cluster: Option<ClusterId>,
-    /// The group and the plural, as in a path: `apps/deployments`, `/pods`.
+    /// Group and plural: `apps/deployments`, or `/pods` for the core group.
     resource: String,
 }
 
@@ -28,14 +28,14 @@ impl Collection {
         Self::new(cluster, &K::group(resource), &K::plural(resource))
     }
 
-    /// The group and the plural: `apps/deployments`, `/pods`.
+    /// Returns group and plural: `apps/deployments`, or `/pods` for the core group.
     pub(crate) fn resource(&self) -> &str {
         &self.resource
     }
 }
 
 impl fmt::Display for Collection {
-    /// `pods`, `apps/deployments of cluster east`
+    /// Formats as `pods`, or `apps/deployments of cluster east`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.resource.trim_start_matches('/'))?;
         match &self.cluster {
@@ -45,8 +45,8 @@ impl fmt::Display for Collection {
     }
 }
 
-/// A cluster other than the controller's own, by the name under which it was engaged. Clones are equal. A cluster that
-/// is engaged again under the same name is a different one, because it may be another server with other versions.
+/// Identifies an engaged cluster. Clones are equal. If a cluster is engaged again under the same name, its id is
+/// different, because it may be another server with other versions.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterId(Arc<str>);
 

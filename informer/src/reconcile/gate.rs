@@ -1,4 +1,4 @@
-//! `Gate`: holds keys back until the caches have received the writes made for them (KEP-5647).
+//! `Gate`: holds keys back until the caches have received the writes of their reconciles (KEP-5647).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -15,23 +15,23 @@ use super::collection::Collection;
 use super::write::{Write, Written};
 use crate::{ObjectKey, ResourceVersion};
 
-/// State of a cache.
+/// The state of a cache that keys wait for.
 pub(crate) trait CacheState: Send + Sync + 'static {
-    /// Returns `true` if the cache contains the object with this key, or may contain it with these labels, if they are
-    /// known.
+    /// Returns `true` if the cache contains the object with this key, or may contain it. `labels` are the object's
+    /// labels, if they are known.
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool;
 
-    /// Returns the version up to which it contains all changes of the object with this key.
+    /// Returns the version up to which the cache contains all changes of the object with this key.
     fn resource_version(&self, key: &ObjectKey) -> ResourceVersion;
 
-    /// Returns the uid of the object with this key, if it exists.
+    /// Returns the uid of the object with this key, if the cache contains it.
     fn uid(&self, key: &ObjectKey) -> Option<String>;
 
-    /// Returns `true` if it contains an object with this key that is being deleted.
+    /// Returns `true` if the cache contains an object with this key that is being deleted.
     fn is_deleting(&self, key: &ObjectKey) -> bool;
 
-    /// Returns the time at which a restore of the server from a backup was last detected: earlier writes are lost, or
-    /// will not be delivered.
+    /// Returns the time at which the server was last found to be restored from a backup. Earlier writes may be lost, so
+    /// that the cache will never receive them.
     fn restored(&self, key: &ObjectKey) -> Option<Instant>;
 
     /// Returns `true` if the cache receives no further changes.
@@ -39,7 +39,7 @@ pub(crate) trait CacheState: Send + Sync + 'static {
         false
     }
 
-    /// Returns `true` if it does not contain a state from before this write.
+    /// Returns `true` if the cache includes the effect of this write, or will never receive it.
     fn has_seen(&self, write: &Write) -> bool {
         if !self.may_have(&write.key, write.labels.as_ref()) || self.restored(&write.key) >= Some(write.at) {
             return true;
@@ -57,15 +57,16 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     }
 }
 
-/// Time for which a key is held back before it fails. More than two bookmark intervals, because a cache with only a
-/// part of the objects may need them to advance past a write to another part.
+/// Maximum time for which a key is held back. It is longer than two intervals between bookmarks: a cache of only some
+/// objects of a resource may need bookmarks to reach the version of a write to other objects.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Minimum and maximum delay between checks of a held key. Usually an event of the write triggers the check earlier.
+/// Minimum and maximum delay between checks of a held key. The key is usually checked earlier, because the event of the
+/// write adds it again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// The caches of a controller. A collection has several if informers have different parts or forms of its objects. Only
-/// iterated in order to drop ended ones.
+/// Caches of a controller. A resource has several caches if informers select different objects or forms of it. Only
+/// iterated to remove caches that have ended.
 #[derive(Default)]
 pub(crate) struct Caches(HashMap<Collection, Vec<Arc<dyn CacheState>>>);
 
@@ -81,36 +82,36 @@ impl Caches {
         });
     }
 
-    /// Returns `true` if all caches that may contain an older state have received a write.
+    /// Returns `true` if all caches of the written resource have received the write.
     fn have_seen(&self, write: &Write) -> bool {
         self.behind(write).is_none()
     }
 
-    /// Returns a cache that has not received the write.
+    /// Returns a cache that has not received the write, if there is one.
     fn behind(&self, write: &Write) -> Option<&dyn CacheState> {
         let mut caches = self.0.get(&write.collection).into_iter().flatten();
         caches.find(|it| !it.has_seen(write)).map(AsRef::as_ref)
     }
 }
 
-/// Writes for each key that the caches have not received yet. Bounded by the number of objects that one reconcile
-/// writes and by the number of keys with such writes: other entries are removed within ten seconds.
+/// The writes of each key that the caches have not received yet. Its size is bounded by the number of keys with such
+/// writes and the number of writes of a reconcile; other entries are removed within ten seconds.
 pub(crate) struct Gate<R> {
-    /// Set once there is a cache; until then keys and their writes are ignored.
+    /// Set once there is a cache. Before that, writes are not recorded.
     has_caches: AtomicBool,
     /// Guards the caches and the writes.
     state: Mutex<State<R>>,
-    /// Notified when the first key is recorded.
+    /// Notified when the first entry is added.
     filled: Notify,
 }
 
 struct State<R> {
     caches: Caches,
-    /// Only iterated to sweep.
+    /// Missing writes by key. Only iterated to remove entries.
     keys: HashMap<R, Unseen, RandomState>,
 }
 
-/// Interval between sweeps of keys with writes that were not added again.
+/// Interval at which entries of keys that are not added again are checked.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 struct Unseen {
@@ -120,22 +121,22 @@ struct Unseen {
 }
 
 impl Unseen {
-    /// Returns the age at which a sweep removes the entry. The next check of a key that is held back must find its
-    /// entry and fail, and may be late if all workers are busy.
+    /// Returns the age at which the periodic check removes the entry. Entries of keys that were held back are kept
+    /// longer, so that their next check finds the entry and fails, even if it is late because all workers are busy.
     fn patience(&self) -> Duration {
         if self.pause > PAUSES.0 { PATIENCE * 2 } else { PATIENCE }
     }
 }
 
-/// Decision on whether a key may be worked on.
+/// Result of checking a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
     Open,
-    /// The outcome of a write is unknown: call [`Gate::ask`], then check again.
+    /// The outcome of a write is unknown: call [`Gate::ask`], then check the key again.
     Ask,
-    /// Check again after this time.
+    /// The key must be checked again after this delay.
     Held(Duration),
-    /// The key was held back too long; the text names the cause. The next check lets it pass.
+    /// The key was held back for too long; contains the reason. The next check lets it pass.
     Stuck(String),
 }
 
@@ -151,8 +152,8 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         }
     }
 
-    /// Periodically sweeps keys with writes that were not added again. Never returns; it has no timer while there are
-    /// no keys.
+    /// Periodically removes entries of keys that are not added again. Never returns. Does not use a timer while there
+    /// are no entries.
     pub(super) async fn sweep(&self) {
         loop {
             if self.lock().keys.is_empty() {
@@ -169,7 +170,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         }
     }
 
-    /// Adds a cache to wait for; it applies to writes that are recorded from now on.
+    /// Adds a cache to wait for. It applies to writes that are recorded from now on.
     pub(crate) fn join(&self, collection: Collection, cache: Arc<dyn CacheState>) {
         let mut state = self.lock();
         state.caches.drop_ended();
@@ -177,12 +178,12 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         self.has_caches.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `true` if there is a cache to wait for.
+    /// Returns `true` if there are caches to wait for.
     pub(super) fn has_caches(&self) -> bool {
         self.has_caches.load(Ordering::Relaxed)
     }
 
-    /// Checks a key. `has_asked` is set if the server was asked immediately before.
+    /// Checks whether a key may be reconciled. `has_asked` is set if [`ask`](Self::ask) was called immediately before.
     pub(super) fn look(&self, key: &R, has_asked: bool) -> Passage {
         let mut state = self.lock();
         let State { caches, keys, .. } = &mut *state;
@@ -200,7 +201,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         if unseen.since.elapsed() > PATIENCE {
             let why = write.missing_in(caches.behind(write));
             let why = format!("{why}, made {:.0?} ago", unseen.since.elapsed());
-            // A cache that has stopped must not block the key forever.
+            // Let the next check pass: a cache that has stopped must not block the key forever.
             keys.remove(key);
             return Passage::Stuck(why);
         }
@@ -212,7 +213,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         Passage::Held(pause)
     }
 
-    /// Reads the present state from the server if the outcome of a write of this key is unknown. If the server does not
+    /// Reads the current state from the server for the writes of a key with unknown outcomes. If the server does not
     /// answer, the next check retries.
     pub(super) async fn ask(&self, key: &R) {
         let unknown: Vec<Write> = {
@@ -228,14 +229,14 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         Write::learn_all(unknown, settle).await;
     }
 
-    /// Records the writes made for a key.
+    /// Records the writes that a reconcile of a key has made.
     pub(super) fn remember(&self, key: &R, mut writes: Vec<Write>) {
         if writes.is_empty() {
             return;
         }
         let mut state = self.lock();
         let State { caches, keys } = &mut *state;
-        // Objects without a cache cannot be stale, and writes that the caches have received need not be kept.
+        // Skip writes that all caches of the resource have received; this includes resources without a cache.
         writes.retain(|write| !caches.have_seen(write));
         if writes.is_empty() {
             return;
@@ -258,7 +259,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
 }
 
 impl Write {
-    /// Describes the missing writes.
+    /// Describes the write that a cache has not received.
     fn missing_in(&self, cache: Option<&dyn CacheState>) -> String {
         let (collection, key) = (&self.collection, &self.key);
         let at = cache.map(|it| it.resource_version(key)).unwrap_or_default();
@@ -279,8 +280,8 @@ impl Write {
     }
 }
 
-/// Returns `true` if a key need not wait for a cache at the version `at`: if `version` is reached or missing, or if the
-/// two cannot be compared. A cache without a version has not reached any.
+/// Returns `true` if a cache at version `at` has reached `version`. Also returns `true` if `version` is empty, or if
+/// the two versions cannot be compared, unless `at` is empty.
 fn is_reached(at: &ResourceVersion, version: &ResourceVersion) -> bool {
     if version.is_empty() {
         return true;
@@ -303,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    /// A cache at the version with this number.
+    /// A fake cache at a version.
     #[derive(Default)]
     struct Cache(AtomicU64);
 
@@ -351,7 +352,7 @@ mod tests {
         let sweeping = Arc::clone(&gate);
         tokio::spawn(async move { sweeping.sweep().await });
         gate.remember(&0, write(9));
-        // Held from just before a sweep, so that the last check is just after one.
+        // Start to hold the key just before a sweep, so that its last check comes just after one.
         tokio::time::sleep(Duration::from_millis(9_900)).await;
         gate.remember(&1, write(9));
         let start = Instant::now();
@@ -377,13 +378,13 @@ mod tests {
         (1..=10_000_u64).for_each(|it| gate.remember(&it, write(it)));
         tokio::time::sleep(SWEEP_EVERY * 2).await;
         assert_eq!(gate.lock().keys.len(), 10_000, "the cache has seen none of the writes");
-        // The cache catches up, and keys are neither added nor checked any more.
+        // The cache catches up, but no key is added or checked anymore.
         cache.0.store(9_997, Ordering::Relaxed);
         tokio::time::sleep(SWEEP_EVERY * 2).await;
         assert_eq!(gate.lock().keys.len(), 3);
         assert!(gate.lock().keys.capacity() < 64);
         assert_eq!(gate.look(&10_000, false), Passage::Held(PAUSES.0));
-        // A cache that does not advance must not hold a key forever.
+        // A cache that never advances must not hold a key forever.
         tokio::time::sleep(PATIENCE * 2 + SWEEP_EVERY * 2).await;
         assert_eq!(gate.lock().keys.len(), 0);
     }

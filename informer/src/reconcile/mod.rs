@@ -1,6 +1,6 @@
-//! Work on one key: the reconciler, its result, and the loop that calls it.
+//! Reconciling keys: the reconciler, its result, and the worker loop that calls it.
 //!
-//! It depends on keys and queues, but not on objects or the source of events.
+//! This module depends on keys and queues, but is independent of objects and of the sources of events.
 
 mod reconciler;
 mod reconcile_error;

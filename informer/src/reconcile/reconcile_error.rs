@@ -1,4 +1,4 @@
-//! `ReconcileError`: the reason of a failed reconcile, and whether a retry can help.
+//! `ReconcileError`: an error of a reconcile, which may be terminal.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -6,39 +6,40 @@ use std::fmt::{self, Write as _};
 use crate::error::{BoxError, write_request};
 use crate::errors::chain;
 
-/// Error of a reconcile. `?` converts any error to it. It is retried with an increasing delay, unless the error or one
-/// of its sources is a [`TerminalError`].
+/// Error of a reconcile. The `?` operator converts any error to it. The key is retried with an increasing delay, unless
+/// the error or one of its sources is a [`TerminalError`].
 ///
-/// Its text consists of the error and its sources, so that a log line contains the reason as well as the context.
+/// Its text contains the error and its sources, so that a log line contains both the context and the cause.
 pub struct ReconcileError {
     source: BoxError,
     is_terminal: bool,
 }
 
 impl ReconcileError {
-    /// An error that a retry cannot fix: the key is not retried until something changes (controller-runtime's
-    /// `TerminalError`). For an error that passes through functions with other error types, see [`TerminalError`].
+    /// Creates an error that a retry cannot fix: the key is not retried until something changes (controller-runtime's
+    /// `TerminalError`). Functions with other error types can return a [`TerminalError`].
     pub fn terminal(source: impl Into<BoxError>) -> Self {
         TerminalError::new(source).into()
     }
 
-    /// Returns `true` if a retry cannot help.
+    /// Returns `true` if the key must not be retried.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Returns the error itself, for the predicates in [`errors`](crate::errors).
+    /// Returns the wrapped error, for the predicates in [`errors`](crate::errors).
     pub fn get_ref(&self) -> &(dyn StdError + Send + Sync + 'static) {
         &*self.source
     }
 
-    /// Returns the error itself. It stays terminal: a [`ReconcileError`] created from it is terminal, too.
+    /// Returns the wrapped error. If it is terminal, a [`ReconcileError`] created from it is terminal as well.
     pub fn into_inner(self) -> BoxError {
         self.source
     }
 }
 
-// It does not implement `Error`, so that every error can be converted to it.
+// `ReconcileError` does not implement `Error`, because this blanket conversion would then conflict with `From<T> for
+// T`.
 impl<E: Into<BoxError>> From<E> for ReconcileError {
     fn from(source: E) -> Self {
         let source = source.into();
@@ -66,7 +67,7 @@ impl fmt::Display for ReconcileError {
                 Some(err) => write_request(&mut next, err)?,
                 None => write!(next, "{link}")?,
             }
-            // Many errors include the text of their source in their own.
+            // Skip sources whose text is already included: many errors contain the text of their source.
             if next.is_empty() || text.contains(&next) || link.is::<Mark>() {
                 continue;
             }
@@ -82,10 +83,10 @@ impl fmt::Display for ReconcileError {
     }
 }
 
-/// An error that a retry cannot fix (controller-runtime's `reconcile.TerminalError`).
+/// Marks an error that a retry cannot fix (controller-runtime's `reconcile.TerminalError`).
 ///
-/// It implements [`std::error::Error`], so that functions with any error type can return it, and it may be wrapped: a
-/// [`ReconcileError`] is terminal if one of the sources of its error is a `TerminalError`.
+/// It implements [`std::error::Error`], so that any function can return it, and may be wrapped: a [`ReconcileError`] is
+/// terminal if its error or one of the sources is a `TerminalError`.
 ///
 /// ```
 /// use informer::reconcile::{ReconcileError, TerminalError};
@@ -109,8 +110,8 @@ impl fmt::Display for ReconcileError {
 /// ```
 pub struct TerminalError(Mark);
 
-/// The source of a [`TerminalError`], which marks it as well: a wrapper that forwards its error's sources, as
-/// `anyhow::Error` does, hides the error itself.
+/// Source of a [`TerminalError`], which also marks an error as terminal. It is found even if a wrapper such as
+/// `anyhow::Error` forwards to the sources of its error, but hides the error itself.
 struct Mark(BoxError);
 
 const TERMINAL: &str = "terminal error";

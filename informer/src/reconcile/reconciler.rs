@@ -1,4 +1,4 @@
-//! `Reconciler`: the user's code. It receives a key, compares the actual with the desired state, and acts.
+//! `Reconciler`: user code that receives a key, compares the actual with the desired state, and acts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio_util::sync::CancellationToken;
 use super::reconcile_error::ReconcileError;
 use crate::ObjectKey;
 
-/// The key to reconcile, and the number of its failures.
+/// A request to reconcile a key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request<R = ObjectKey> {
-    /// Usually the key of an object. If the object does not exist, clean up after it.
+    /// The key, usually of an object. If the object does not exist, the reconciler should clean up after it.
     pub key: R,
-    /// Number of failures since the last success; 0 at first.
+    /// Number of failures of the key since its last success.
     pub failures: u32,
-    /// Priority in the queue, which the key keeps if it is added again.
+    /// Priority of the key in the queue. Requeues keep it.
     pub priority: i32,
-    /// Number of the call within one controller, from 1; it distinguishes the log lines of different calls.
+    /// Number of this call, counted from 1 in each controller. It distinguishes the log lines of different calls.
     pub id: u64,
-    /// Cancelled when the controller must stop (Go's `ctx.Done()`). The controller waits for the reconciles in
-    /// progress, so a long one should check this and return. Ignored by comparisons.
+    /// Cancelled when the controller must stop (Go's `ctx.Done()`). The controller waits for running reconciles, so
+    /// long reconciles should check this and return. Ignored when requests are compared.
     pub stop: Arc<CancellationToken>,
 }
 
@@ -36,7 +36,7 @@ impl<R: PartialEq> PartialEq for Request<R> {
 impl<R: Eq> Eq for Request<R> {}
 
 impl<R> Request<R> {
-    /// Creates a request for a key, for tests of reconcilers.
+    /// Creates a request, for tests of reconcilers.
     pub fn new(key: R) -> Self {
         Self {
             key,
@@ -48,9 +48,9 @@ impl<R> Request<R> {
     }
 }
 
-/// Reconciles a key. Any `Fn(Request) -> Future<Output = Result<Action, E>>` implements it.
+/// Reconciles keys. Implemented for all `Fn(Request) -> Future<Output = Result<Action, E>>`.
 ///
-/// It is not called for the same key twice at a time. It is also called for keys of deleted objects.
+/// It is never called concurrently for the same key. It is also called for the keys of deleted objects.
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,8 +68,8 @@ impl<R> Request<R> {
 /// }
 /// ```
 pub trait Reconciler<R = ObjectKey>: Send + Sync + 'static {
-    /// Reconciles the key. A future that is dropped at an await point (after a timeout, or when leadership is lost)
-    /// does not complete.
+    /// Reconciles a key. The future may be dropped at an await point, after a timeout or when leadership is lost; the
+    /// rest of the function is then not executed.
     fn reconcile(&self, request: Request<R>) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 
@@ -103,12 +103,12 @@ pub(super) enum Then {
 }
 
 impl Action {
-    /// Waits for the next change. Resets the failures of the key.
+    /// Waits for the next change of the object. Resets the failures of the key.
     pub fn await_change() -> Self {
         Self::then(Then::Await)
     }
 
-    /// Reconciles again after this time. Resets the failures of the key. Zero is the same as
+    /// Reconciles the key again after a delay. Resets the failures of the key. A delay of zero is the same as
     /// [`await_change`](Self::await_change), as in controller-runtime.
     pub fn requeue(after: Duration) -> Self {
         Self::then(if after.is_zero() {
@@ -118,18 +118,18 @@ impl Action {
         })
     }
 
-    /// Reconciles again at this instant, or at once if it has passed. Resets the failures of the key.
+    /// Reconciles the key again at this time, or immediately if the time has passed. Resets the failures of the key.
     pub fn requeue_at(at: Instant) -> Self {
         Self::then(Then::At(at))
     }
 
-    /// Reconciles again after a delay from the rate limiter, which counts a failure (controller-runtime's deprecated
-    /// `Requeue`).
+    /// Reconciles the key again after a delay from the rate limiter, which records a failure (controller-runtime's
+    /// deprecated `Requeue`).
     pub fn back_off() -> Self {
         Self::then(Then::BackOff)
     }
 
-    /// Changes the priority of the key.
+    /// Sets the priority with which the key is added again.
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.priority = Some(priority);
         self

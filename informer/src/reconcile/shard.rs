@@ -1,4 +1,4 @@
-//! `Shard`: the keys that this process works on, if several processes share them.
+//! `Shard`: restricts a controller to the keys that this process owns, if several processes share the keys.
 
 use std::sync::Arc;
 
@@ -6,33 +6,36 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 
-/// Decides which keys this process works on.
+/// Determines the keys that this process may work on.
 pub(crate) trait Shard<R>: Send + Sync {
-    /// Begins work on a key. Returns `None` if another process owns it now; the key is then set aside.
+    /// Begins work on a key. Returns `None` if another process owns the key. The key is then set aside until this
+    /// process owns it again.
     fn begin(&self, key: &R) -> Option<Stay>;
 
-    /// Sets a key aside after its work was dropped, until this process owns it again.
+    /// Sets a key aside until this process owns it again. Called when work on the key was aborted.
     fn set_aside(&self, key: &R);
 }
 
-/// Owner of [`Stay`]s.
+/// Issues [`Stay`]s and is notified of their end.
 pub(crate) trait Hold: Send + Sync {
+    /// Checks that this process may still work on its keys.
+    ///
     /// # Errors
     ///
-    /// If the time for which this process may work on its keys is over.
+    /// Fails if the time for which this process may work on its keys has passed.
     fn check(&self) -> Result<(), Error>;
 
-    /// Ends work on a key of this place.
+    /// Ends work on a key. `place` identifies the group of keys that it belongs to.
     fn end(&self, place: u64);
 }
 
-/// Guard of a key: this process owns the key until it is dropped or lost.
+/// A guard for work on a key. This process keeps the key until the guard is dropped, or until the key is lost.
 pub(crate) struct Stay {
     place: u64,
     permit: Permit,
 }
 
-/// Permit for the writes of a reconcile.
+/// Permission of a reconcile to write.
 #[derive(Clone)]
 struct Permit {
     hold: Arc<dyn Hold>,
@@ -44,7 +47,7 @@ tokio::task_local! {
 }
 
 impl Stay {
-    /// `lost` is cancelled when this process loses the key before the work has ended.
+    /// Creates a guard. `lost` is cancelled if this process loses the key before the guard is dropped.
     pub(crate) fn new(place: u64, hold: Arc<dyn Hold>, lost: CancellationToken) -> Self {
         Self {
             place,
@@ -52,7 +55,8 @@ impl Stay {
         }
     }
 
-    /// Runs a future. When the key is lost, the future is dropped at its next `.await` and its writes are refused.
+    /// Runs a future until it completes, or until the key is lost. In the latter case, it is dropped at its next
+    /// `.await`, further writes are refused, and `None` is returned.
     pub(crate) async fn keep<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let permitted = PERMIT.scope(self.permit.clone(), future);
         self.permit.lost.run_until_cancelled(permitted).await
@@ -69,7 +73,7 @@ impl Drop for Stay {
 ///
 /// # Errors
 ///
-/// If it has lost its key.
+/// Fails if this process has lost the key of the reconcile.
 pub(super) fn check_permit() -> Result<(), Error> {
     let checked = PERMIT.try_with(|permit| {
         if permit.lost.is_cancelled() {

@@ -1,4 +1,4 @@
-//! The span of a reconcile: the context of log lines and panics of the user's code.
+//! The span of a reconcile, which gives context to log lines and panics of user code.
 
 use std::any::Any;
 use std::fmt;
@@ -8,27 +8,27 @@ use tracing::{Span, error_span};
 use super::reconciler::Request;
 use crate::ObjectKey;
 
-/// Creates the span of a reconcile.
+/// Function that creates the span of a reconcile.
 pub(crate) type SpanOf<R> = Box<dyn Fn(&Request<R>) -> Span + Send + Sync>;
 
-/// Group and kind of the controller's objects; empty if it has none.
+/// Group and kind of the objects that a controller reconciles; empty if it has a custom request type.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControllerKind {
     pub(crate) group: Option<String>,
     pub(crate) kind: Option<String>,
 }
 
-/// Cluster and object named by a key, if it names any.
+/// Cluster and object that a key identifies, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyParts<'a> {
     pub(crate) cluster: Option<&'a str>,
     pub(crate) object: Option<&'a ObjectKey>,
 }
 
-/// Returns the function that creates the default span. Each span is a root: a parent with the lifetime of the process
+/// Returns the function that creates the default span. Each span is a root: a parent that lives as long as the process
 /// would combine all reconciles into one trace.
 ///
-/// The level is ERROR: with a lower one, a subscriber that only shows errors would drop the span, and with it the name
+/// The level is ERROR, because a subscriber that only shows errors would otherwise drop the span together with the name
 /// of the object.
 pub(crate) fn default_span<R: fmt::Debug + 'static>(
     controller: &str,

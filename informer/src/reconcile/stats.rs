@@ -1,11 +1,11 @@
-//! `Stats`: the metrics of a controller, under controller-runtime's names.
+//! `Stats`: metrics of a controller, with controller-runtime's metric names.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::metrics::{Collect, Histogram, Samples};
 
-/// controller-runtime's bounds, in seconds.
+/// Histogram bounds of controller-runtime, in seconds.
 const BOUNDS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
     1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
@@ -21,7 +21,7 @@ pub(super) enum Ending {
     TerminalError,
 }
 
-/// Counters of a controller.
+/// Counters and histograms of a controller.
 #[derive(Debug)]
 pub(super) struct Stats {
     name: String,
@@ -82,7 +82,7 @@ impl Stats {
         });
     }
 
-    /// Counts a key that failed without being reconciled.
+    /// Counts a key that failed without a reconcile, because it was held back for too long.
     pub(super) fn held_too_long(&self) {
         self.with(|it| it.errors += 1);
     }

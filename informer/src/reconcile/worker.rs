@@ -1,4 +1,4 @@
-//! `Workers`: the loop that takes a key, reconciles it, and then resets, requeues or delays it.
+//! `Workers`: the loop that takes keys from a queue, reconciles them, and requeues them according to the results.
 
 use std::fmt;
 use std::hash::Hash;
@@ -27,30 +27,30 @@ use crate::metrics::{Collect, Metrics};
 use crate::queue::{AddOptions, WorkItem, WorkQueue};
 use crate::tasks::TaskGroup;
 
-/// Configuration of the workers.
+/// Options of the workers of a controller.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkersConfig {
     /// Name of the controller, in messages and metrics.
     pub(crate) name: String,
-    /// Number of keys reconciled at a time; at least 1.
+    /// Number of keys that are reconciled concurrently; at least 1.
     pub(crate) concurrency: usize,
-    /// Time limit of one reconcile.
+    /// Time limit of a reconcile.
     pub(crate) timeout: Option<Duration>,
-    /// Set if a panic is an error of its key; otherwise it ends the controller.
+    /// Set if a panic only fails the reconcile; otherwise it ends the controller.
     pub(crate) recovers_panics: bool,
     /// Cancelled when the controller must stop.
     pub(crate) stop: Arc<CancellationToken>,
 }
 
-/// Checks that a key must pass before it is reconciled.
+/// Checks before a key is reconciled.
 pub(crate) struct Doors<R> {
-    /// Holds keys back until the caches have received the writes made for them.
+    /// Holds a key back until the caches have received the writes of its last reconcile.
     pub(crate) gate: Option<Arc<Gate<R>>>,
-    /// Checks that the key belongs to this process.
+    /// Checks that this process owns the key.
     pub(crate) shard: Option<Arc<dyn Shard<R>>>,
 }
 
-/// Works on the keys of a queue until it is shut down.
+/// Reconciles the keys of a queue until the queue is shut down.
 pub(crate) struct Workers<R: Clone + Eq + Hash, C> {
     queue: WorkQueue<R>,
     reconciler: C,
@@ -91,9 +91,10 @@ where
         }
     }
 
-    /// Returns when the queue is shut down and every worker is done. Dropping it drops the reconciles in progress.
+    /// Reconciles keys. Returns when the queue is shut down and all workers are done. Dropping the future drops the
+    /// reconciles in progress.
     ///
-    /// Resumes a panic of a reconcile, unless panics are recovered.
+    /// Resumes panics of the reconciler, unless panics are recovered.
     pub(crate) async fn run(self) {
         let this = Arc::new(self);
         let tasks = TaskGroup::default();
@@ -115,14 +116,15 @@ where
         }
     }
 
-    /// Works on a key. Returns the time of its end, if it was just read.
+    /// Processes a key that was taken from the queue. Returns the time at which the reconcile ended; `None` if the key
+    /// was not reconciled.
     async fn process(&self, work: &WorkItem<R>) -> Option<Instant> {
         let stay = match &self.shard {
             None => None,
             Some(shard) => match shard.begin(work) {
                 Some(stay) => Some((shard, stay)),
                 None => {
-                    // Its next owner counts its failures.
+                    // The next owner of the key starts with no failures.
                     self.queue.forget_work(work);
                     return None;
                 }
@@ -158,7 +160,8 @@ where
         let started = taken.unwrap_or_else(Instant::now);
         let request = self.request(work);
         let span = self.span(&request);
-        // Pinned in place: a reconcile is large, and each future that moved it would contain it again.
+        // Pinned in place, because a reconcile future is large, and each future that it was moved into would contain it
+        // again.
         let call = pin!(async {
             match &stay {
                 None => Some(self.call(request, &span).await),
@@ -198,7 +201,7 @@ where
         }
     }
 
-    /// Creates the span of a reconcile, or an empty one if the function of the user panics.
+    /// Creates the span of a reconcile. If the user's function panics, returns a disabled span.
     fn span(&self, request: &Request<R>) -> Span {
         std::panic::catch_unwind(AssertUnwindSafe(|| (self.span)(request))).unwrap_or_else(|panic| {
             let (controller, key) = (&self.config.name, &request.key);
@@ -208,7 +211,7 @@ where
         })
     }
 
-    /// Calls the reconciler in the span. Panics and timeouts are errors.
+    /// Calls the reconciler within the span. Returns panics and timeouts as errors.
     async fn call(&self, request: Request<R>, span: &Span) -> Result<Action, ReconcileError> {
         let call = pin!(async { self.reconciler.reconcile(request).await }.instrument(span.clone()));
         let call = pin!(async {
@@ -229,7 +232,7 @@ where
         })
     }
 
-    /// Returns the key to the queue according to the result.
+    /// Logs and counts the result, and requeues the key accordingly.
     fn finish(&self, work: &WorkItem<R>, result: Result<Action, ReconcileError>, took: Option<Duration>) {
         let ending = match &result {
             Ok(action) => match action.then {

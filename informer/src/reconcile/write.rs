@@ -1,4 +1,4 @@
-//! `Write`: a write of a reconcile, and the state that a cache must have reached to include it.
+//! `Write`: a write of a reconcile, and the condition under which a cache includes it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -11,58 +11,59 @@ use super::asked::Asked;
 use super::collection::Collection;
 use crate::{ObjectKey, ResourceVersion};
 
-/// Maximum number of requests at a time that read the outcomes of writes.
+/// Maximum number of concurrent requests that read the outcomes of writes.
 const ASKED_AT_ONCE: usize = 8;
 
-/// One write.
+/// A write of a reconcile.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) collection: Collection,
     pub(crate) key: ObjectKey,
-    /// Its labels, if the answer contains them.
+    /// Labels of the written object, if the response contains them.
     pub(crate) labels: Option<BTreeMap<String, String>>,
-    /// Time of the answer.
+    /// Time of the response.
     pub(crate) at: Instant,
     pub(crate) what: Written,
 }
 
-/// The state that a cache must have reached to include the write.
+/// The condition under which a cache includes a write.
 #[derive(Clone, Debug)]
 pub(crate) enum Written {
-    /// The cache must have reached this version.
+    /// The cache has reached this version.
     Version(ResourceVersion),
-    /// The cache must have reached this version of an object that is being deleted. This may have been the object's
-    /// last state, so a cache that has reached `floor` and lacks the object has received it, too.
+    /// The object is being deleted: the cache has reached this version, or it has reached `floor` and does not contain
+    /// the object, because this may have been the object's last state.
     Terminating {
         version: ResourceVersion,
         floor: ResourceVersion,
         uid: String,
     },
-    /// The cache must have reached `floor` and must lack this object.
+    /// The object was deleted: the cache has reached `floor` and does not contain the object with this uid.
     Gone { floor: ResourceVersion, uid: String },
-    /// Same as `Gone`, or the object is being deleted.
+    /// The object was or is being deleted: the cache has reached `floor`, and does not contain the object with this uid
+    /// or contains it with a deletion timestamp.
     Deleted { floor: ResourceVersion, uid: String },
-    /// The server had no object of this name at `floor`: the cache must lack it, or must have reached `floor`, so that
-    /// it contains a later object. `floor` is empty if the server did not return it.
+    /// No object with this name existed at version `floor`: the cache does not contain one, or has reached `floor`, so
+    /// that it contains one that was created later. `floor` is empty if the server did not return a version.
     Absent { floor: ResourceVersion },
-    /// The outcome is unknown: the present state must be read from the server. Compared by identity: the result for one
-    /// write does not apply to a later one.
+    /// The outcome is unknown: the current state must be read from the server. Compared by identity, because a result
+    /// for one write does not apply to a later one.
     Unknown(Arc<Asked>),
 }
 
 impl Write {
-    /// Returns `true` if its outcome is unknown.
+    /// Returns `true` if the outcome of the write is unknown.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self.what, Written::Unknown(_))
     }
 
-    /// Returns `true` if both are writes to the same object.
+    /// Returns `true` if both writes are to the same object.
     fn is_to_object_of(&self, other: &Self) -> bool {
         self.key == other.key && self.collection == other.collection
     }
 
-    /// Reads the outcome from the server, if it is unknown. It stays unknown if the server does not answer; `None` if
-    /// the server refuses the read.
+    /// If the outcome is unknown, reads the current state from the server. Returns the write unchanged if the server
+    /// does not answer, and `None` if the server refuses the request.
     pub(crate) async fn learn(&self) -> Option<Self> {
         let mut learnt = self.clone();
         let Written::Unknown(asked) = &self.what else {
@@ -79,7 +80,8 @@ impl Write {
         Some(learnt)
     }
 
-    /// Reads the outcomes of several writes at a time from the server, and calls `settle` with each result.
+    /// Reads the outcomes of several writes from the server concurrently. Calls `settle` with each write and its
+    /// result.
     pub(crate) async fn learn_all(writes: Vec<Self>, settle: impl Fn(&Self, Option<Self>)) {
         let asking = stream::iter(writes).map(|write| async move {
             let learnt = write.learn().await;
@@ -91,9 +93,9 @@ impl Write {
         }
     }
 
-    /// Adds a write to others. Answers may arrive in a different order from the writes on the server, so the order of
-    /// arrival is irrelevant: of two versions of an object the higher one is kept, and a deletion is kept together with
-    /// a version.
+    /// Adds a write to a list. Responses may arrive in a different order than the server executed the writes, so the
+    /// result does not depend on the order of calls: of two versions of an object, the higher one is kept, and a
+    /// deletion is kept in addition to a version.
     pub(crate) fn merge(writes: &mut Vec<Self>, new: Self) {
         let mut is_superseded = false;
         writes.retain(|known| {
@@ -114,8 +116,8 @@ impl Write {
         }
     }
 
-    /// Replaces a write with an unknown outcome by the [result](Self::learn) for it. Does nothing if a later write has
-    /// replaced it in the meantime.
+    /// Replaces a write with an unknown outcome with the result of [`learn`](Self::learn). Does nothing if a later
+    /// write has replaced it in the meantime.
     pub(crate) fn settle(writes: &mut Vec<Self>, unknown: &Self, learnt: Option<Self>) {
         let Written::Unknown(asked) = &unknown.what else {
             return;
@@ -134,8 +136,8 @@ impl Write {
         }
     }
 
-    /// Returns the highest version of the writes to an object. A cache must reach it before its state of the object
-    /// counts.
+    /// Returns the highest version of the writes to an object. States that a cache has of the object are only
+    /// meaningful once the cache has reached this version.
     pub(crate) fn floor(writes: &[Self], collection: &Collection, key: &ObjectKey) -> ResourceVersion {
         let to_it = writes
             .iter()
@@ -150,7 +152,7 @@ impl Write {
     }
 }
 
-/// Relation of two writes to one object, which determines the one that a cache must receive.
+/// Determines which of two writes to an object are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Both,
@@ -177,13 +179,12 @@ fn relation(known: &Write, new: &Write) -> Relation {
         {
             newer(is_older(other, one))
         }
-        // The object was deleted, which includes that its deletion had begun.
+        // A deletion that has completed has also begun.
         (Gone { uid: a, .. }, Deleted { uid: b, .. }) if a == b => Relation::KnownOnly,
-        // A read after both writes covers both.
+        // Reading the state after the later write covers both writes.
         (Unknown(_), Unknown(_)) => Relation::NewOnly,
         (Absent { floor: one }, Absent { floor: other }) => newer(is_older(other, one)),
-        // The server did not have the object at the floor, so a higher version belongs to an object that was created
-        // later.
+        // The object did not exist at `floor`, so a higher version belongs to an object that was created later.
         (Absent { floor }, Version(version) | Terminating { version, .. }) if is_above(version, floor) => {
             Relation::NewOnly
         }
@@ -194,12 +195,12 @@ fn relation(known: &Write, new: &Write) -> Relation {
     }
 }
 
-/// Returns `true` if both can be compared and the first is older.
+/// Returns `true` if `one` is older than `other`. An empty version is older than any other.
 fn is_older(one: &ResourceVersion, other: &ResourceVersion) -> bool {
     (one.is_empty() && !other.is_empty()) || one < other
 }
 
-/// Returns `true` if the version is known to be higher than the floor.
+/// Returns `true` if the version can be compared with the floor and is higher.
 fn is_above(version: &ResourceVersion, floor: &ResourceVersion) -> bool {
     !floor.is_empty() && floor < version
 }

@@ -1,4 +1,4 @@
-//! `Writes`: the writes of a controller, by the answers to its requests.
+//! `Writes`: records the writes of reconciles, from the responses to their requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,27 +20,29 @@ use super::shard::check_permit;
 use super::write::{Write, Written};
 use crate::{ObjectKey, ResourceVersion};
 
-/// Records the writes of a client, so that reconciles do not act on a cache that is older than them (KEP-5647).
+/// Records the writes of a client, so that a key is not reconciled from caches that are older than its last writes
+/// (KEP-5647).
 ///
-/// A cache lags behind the server. A controller that has just created an object may not find it yet, and create it
-/// again. With a client that is [`observed`](Self::observe), each successful write is recorded for the current key, and
-/// the key is not reconciled again before the controller's caches have received it.
+/// Caches lag behind the server. A controller that has just created an object may not find it in the cache, and create
+/// it again. If a client is wrapped with [`observe`](Self::observe), each successful write is recorded for the key that
+/// is being reconciled, and this key is not reconciled again until the controller's caches have received the write.
 /// `ControllerBuilder::without_read_your_writes` describes the details.
 ///
-/// A write with an unknown outcome counts, too: its answer was lost or arrived too late, or the request was dropped.
-/// Before the key is reconciled again, the object is read from the server, or the metadata of up to 500 objects if the
-/// server chose the name; the caches must reach the versions in the answer.
+/// Writes with unknown outcomes are recorded as well: the response was lost or late, or the request was dropped. Before
+/// the key is reconciled again, the current state is read from the server, and caches must reach the versions in it. If
+/// the server generated the name of the object, this reads the metadata of up to 500 objects.
 ///
-/// The same applies to answers without a version, such as the answer to an eviction or a binding. Dry runs are ignored.
+/// The same applies to responses without a version, such as responses to evictions and bindings. Dry runs are not
+/// recorded.
 ///
-/// Only requests of the reconciler's own future count, not requests of tasks that it spawned.
+/// Requests of tasks that a reconciler spawns are not recorded.
 #[derive(Clone, Copy, Default)]
 pub struct Writes(());
 
-/// A request in progress.
+/// The future of a response.
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
 
-/// The writes of the reconcile that is being polled.
+/// Writes of the reconcile that is being polled.
 type Scope = Arc<Mutex<Vec<Write>>>;
 
 tokio::task_local! {
@@ -53,19 +55,19 @@ impl Writes {
         Self::default()
     }
 
-    /// Wraps `client` so that its writes are recorded. They count as writes to the controller's own cluster; the client
-    /// of an engaged `Cluster` is already wrapped.
+    /// Wraps `client` so that its writes are recorded as writes to the controller's own cluster. Clients of engaged
+    /// `Cluster`s are already wrapped.
     pub fn observe(&self, client: &Client) -> Client {
         Self::observe_in(None, client)
     }
 
-    /// Returns a client of a cluster that records its writes; `None` is the controller's own cluster.
+    /// Wraps `client` so that its writes are recorded as writes to a cluster; `None` is the controller's own cluster.
     pub(crate) fn observe_in(cluster: Option<ClusterId>, client: &Client) -> Client {
         let inner = client.clone();
         let service = service_fn(move |request: Request<Body>| {
             let (client, cluster) = (inner.clone(), cluster.clone());
-            // The scope is read in the task that awaits the answer, because the client calls its service in a task of
-            // its own.
+            // Task-locals must be read in the task that awaits the response, because kube's client calls the service in
+            // a task of its own.
             let answer: Answering = Box::pin(async move {
                 if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
                     check_permit().map_err(|err| {
@@ -74,7 +76,7 @@ impl Writes {
                     })?;
                 }
                 match Target::of(cluster, &request) {
-                    // If `client` is itself wrapped, it must not count the write as a write to another cluster.
+                    // If `client` is wrapped as well, it must not record the write for another cluster.
                     Some(target) => SCOPE.scope(Scope::default(), observe(client, request, target)).await,
                     None => client.send(request).await,
                 }
@@ -84,7 +86,7 @@ impl Writes {
         Client::new(service, client.default_namespace())
     }
 
-    /// Runs a reconcile, and returns its writes.
+    /// Runs a reconcile. Returns its result and its writes.
     pub(crate) async fn of<T>(future: impl Future<Output = T>) -> (T, Vec<Write>) {
         let scope = Scope::default();
         let result = SCOPE.scope(Arc::clone(&scope), future).await;
@@ -92,8 +94,8 @@ impl Writes {
         (result, writes)
     }
 
-    /// Runs a request, and calls `note` with its writes. If the future is dropped before its end, the outcome of its
-    /// write is unknown, and `note` is called as well.
+    /// Runs a request, and calls `note` with its writes. If the future is dropped early, the outcome of the write is
+    /// unknown, and `note` is still called.
     pub(crate) async fn noted<T>(future: impl Future<Output = T>, note: impl FnOnce(&[Write])) -> T {
         let scope = Scope::default();
         let _noting = Noting {
@@ -103,7 +105,7 @@ impl Writes {
         SCOPE.scope(scope, future).await
     }
 
-    /// Records writes that were collected separately for the reconcile that is being polled, if there is one.
+    /// Adds writes to the record of the reconcile that is being polled, if there is one.
     pub(crate) fn pass_on(writes: &[Write]) {
         let _ = SCOPE.try_with(|scope| {
             let mut all = scope.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +120,7 @@ impl fmt::Debug for Writes {
     }
 }
 
-/// Calls a function with the writes of a scope when it is dropped.
+/// Calls a function with the recorded writes when it is dropped.
 struct Noting<F: FnOnce(&[Write])> {
     scope: Scope,
     note: Option<F>,
@@ -133,18 +135,18 @@ impl<F: FnOnce(&[Write])> Drop for Noting<F> {
     }
 }
 
-/// The target of a request.
+/// The object or collection that a request writes to.
 struct Target {
     collection: Collection,
     namespace: Option<String>,
     name: Option<String>,
-    /// The path of the collection.
+    /// Path of the collection.
     path: String,
     scope: Scope,
 }
 
 impl Target {
-    /// Returns the target of a request; `None` for reads, and outside of reconciles.
+    /// Returns the target of a request. `None` for reads and outside of reconciles.
     fn of(cluster: Option<ClusterId>, request: &Request<Body>) -> Option<Self> {
         if !matches!(
             *request.method(),
@@ -168,7 +170,7 @@ impl Target {
         let (plural, name) = match *rest {
             [plural] => (plural, None),
             [plural, name] => (plural, Some(name)),
-            // Connections to a container, and tokens.
+            // These are connections to containers and tokens, which do not change objects.
             [_, _, "attach" | "exec" | "log" | "portforward" | "proxy" | "token"] => return None,
             [plural, name, _] => (plural, Some(name)),
             _ => return None,
@@ -194,7 +196,7 @@ fn is_subresource_of_namespace(rest: &[&str]) -> bool {
 async fn observe(client: Client, request: Request<Body>, target: Target) -> Result<Response<Body>, kube::Error> {
     let is_delete = *request.method() == Method::DELETE;
     let (head, body) = request.into_parts();
-    // kube's request bodies are in memory.
+    // The bodies of kube's requests are in memory, so this does not wait.
     let sent = body.collect_bytes().await?;
     let is_dry_run = is_dry_run(&head, &sent);
     let request = Request::from_parts(head, Body::from(sent.clone()));
@@ -237,7 +239,7 @@ async fn observe(client: Client, request: Request<Body>, target: Target) -> Resu
     Ok(Response::from_parts(head, Body::from(bytes)))
 }
 
-/// The options of a deletion: the body of the request, or a part of the body of an eviction.
+/// Options of a deletion, from its body; for evictions, from a field of the body.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Options {
@@ -245,7 +247,7 @@ struct Options {
     delete_options: Option<Box<Options>>,
 }
 
-/// Returns `true` if the request is a dry run. Options in the body of a deletion replace options in its query.
+/// Returns `true` if the request is a dry run. Options in the body of a deletion override options in the query.
 fn is_dry_run(head: &Parts, sent: &Bytes) -> bool {
     let is_asked = || {
         let query = head.uri.query().unwrap_or_default();
@@ -264,22 +266,22 @@ fn is_dry_run(head: &Parts, sent: &Bytes) -> bool {
     }
 }
 
-/// Returns the name of the object in a body, if it has one.
+/// Returns the name of the object in a request body, if it has one.
 fn named_in(sent: &Bytes) -> Option<String> {
     let object = serde_json::from_slice::<Item>(sent).unwrap_or_default();
     Some(object.metadata.name).filter(|it| !it.is_empty())
 }
 
-/// The known outcome of a request. If it is dropped before there is an answer, the outcome is unknown.
+/// Outcome of a request. If it is dropped without a recorded result, the outcome is unknown.
 struct Outcome {
     asked: Asked,
     target: Option<Target>,
 }
 
 impl Outcome {
-    /// Returns `true` if the server may have executed the request although it failed: its own time limit, or a proxy's,
-    /// was exceeded. Other failures only count if a part may have been executed, or if the server would have chosen a
-    /// name: a retry would create another object, and is refused otherwise.
+    /// Returns `true` if the server may have executed a failed request: the server or a proxy exceeded a time limit.
+    /// Other server errors only count if several objects were to be deleted, because some may have been, or if the
+    /// server was to generate a name, because a retry would create another object.
     fn is_unknown(&self, code: StatusCode) -> bool {
         match code {
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
@@ -292,7 +294,7 @@ impl Outcome {
         self.target = None;
     }
 
-    /// Records success without a written version.
+    /// Records a success. If the response does not identify the written state, the outcome stays unknown.
     fn answered(&mut self, answer: Answer, is_delete: bool) {
         let is_told = answer.kind != "Status" || !answer.details.uid.is_empty();
         if let Some(target) = self.target.take_if(|_| is_told) {
@@ -331,10 +333,10 @@ impl Target {
             let (floor, uid) = (self.floor(&key), details.uid);
             return self.push(key, None, Written::Gone { floor, uid });
         }
-        // A Scale is another object than its target.
+        // A Scale has its own labels, not the labels of its target.
         let labels = (kind != "Scale").then_some(metadata.labels);
-        // The answer is a state of the object, even if it is being deleted. If the answer to a deletion contains a
-        // state without a deletion timestamp, this was the last state, because nothing held the object.
+        // The response contains a state of the object, even if the object is being deleted. If the response to a
+        // deletion has no deletion timestamp, the object was removed immediately, and this was its last state.
         let what = match metadata.deletion_timestamp {
             Some(_) if version.is_empty() => return,
             Some(_) => Written::Terminating {
@@ -352,7 +354,7 @@ impl Target {
         self.push(key, labels, what);
     }
 
-    /// Records the objects of a deleted collection; the answer contains their states before the deletion.
+    /// Records the deletion of a collection. The response contains the objects' states before the deletion.
     fn remember_deleted(self, items: Vec<Item>) {
         for Item { metadata } in items {
             let key = match &metadata.namespace {

@@ -1,4 +1,4 @@
-//! `Access`: authenticates and authorizes callers by requests to the API server.
+//! `Access`: authenticates and authorizes HTTP requests with the API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,20 +14,20 @@ use tokio::time::{Instant, timeout};
 use super::health::EndpointResponse;
 use crate::Error;
 
-/// Time for which an answer is cached: a permission, with the same time as controller-runtime's token reviews, and a
-/// refusal.
+/// Time for which a permission and a refusal are cached. controller-runtime caches token reviews for the same time as
+/// permissions here.
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30));
 
-/// Maximum number of cached answers; beyond it, all are dropped.
+/// Maximum number of cached decisions. When it is reached, all are dropped.
 const ANSWERS: usize = 1024;
 
-/// Time limit for the API server's answer.
+/// Time limit for a decision of the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Decides by TokenReviews and SubjectAccessReviews.
+/// Decides on requests with TokenReviews and SubjectAccessReviews.
 pub(super) struct Access {
     client: Client,
-    /// Guards the answers, by token and path.
+    /// Guards the cached decisions, by token and path.
     known: Mutex<BTreeMap<(String, String), Known>>,
 }
 
@@ -45,7 +45,7 @@ impl Access {
         }
     }
 
-    /// Returns the answer to a caller that may not read this path; `None` if the caller may read it.
+    /// Returns the error response for a caller that may not read this path; `None` if the caller may read it.
     pub(super) async fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<EndpointResponse> {
         let token = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
         let Some(token) = token.and_then(bearer) else {
@@ -109,7 +109,7 @@ impl Access {
     }
 }
 
-/// Builds a review that checks whether a user may get a non-resource path.
+/// Builds a review of whether a user may `get` a non-resource path.
 fn may_get(path: &str, user: UserInfo) -> SubjectAccessReview {
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {

@@ -1,4 +1,4 @@
-//! `CertWatcher`: a certificate that is read again when its files change (controller-runtime's `certwatcher`).
+//! `CertWatcher`: a certificate that is reloaded when its files change (controller-runtime's `certwatcher`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,19 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::metrics::{Collect, Metrics, Samples};
 
-/// Interval between reads of the files.
+/// Interval at which the files are checked.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The certificate of a server with its key.
+/// A server certificate with its private key.
 #[derive(Clone)]
 pub struct Certificate(Arc<CertifiedKey>);
 
 impl Certificate {
-    /// Parses a certificate, followed by its authorities, and its key; both in PEM.
+    /// Parses a certificate chain and its private key, both in PEM.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be parsed, or if the key does not match the certificate.
+    /// Fails if one of them cannot be parsed, or if the key does not match the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, Error> {
         let refused = |err: &dyn fmt::Display| Error::refused(format!("certificate: {err}"));
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
@@ -48,9 +48,9 @@ impl Certificate {
     }
 }
 
-/// A certificate that is read again when its files change, so that a server need not be restarted. It checks the files
-/// every 10 s while it [runs](Self::run); if they cannot be read, the certificate does not change. Clones share the
-/// certificate.
+/// A certificate that is reloaded when its files change, so that servers need not be restarted. While it
+/// [runs](Self::run), it checks the files every 10 s. If they cannot be read, it keeps the current certificate. Clones
+/// share the certificate.
 ///
 /// ```
 /// use informer::runtime::CertWatcher;
@@ -65,7 +65,7 @@ impl Certificate {
 pub struct CertWatcher(Arc<Inner>);
 
 struct Inner {
-    /// The files of the certificate and the key; `None` for a fixed certificate.
+    /// Files of the certificate and the key; `None` for a fixed certificate.
     files: Option<(PathBuf, PathBuf)>,
     /// Guards the certificate.
     state: Mutex<State>,
@@ -73,18 +73,18 @@ struct Inner {
 
 struct State {
     current: Arc<CertifiedKey>,
-    /// Contents of both files at the last read.
+    /// Contents of both files when they were last read.
     texts: (Vec<u8>, Vec<u8>),
     reads: u64,
     errors: u64,
 }
 
 impl CertWatcher {
-    /// Reads a certificate and its key, in PEM.
+    /// Reads a certificate and its private key from PEM files.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or if the key does not match the certificate.
+    /// Fails if a file cannot be read, or if the key does not match the certificate.
     pub fn new(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, Error> {
         let files = (certificate.as_ref().to_owned(), key.as_ref().to_owned());
         let texts = read(&files)?;
@@ -104,7 +104,7 @@ impl CertWatcher {
         }))
     }
 
-    /// Exports `certwatcher_read_certificate_total` and `certwatcher_read_certificate_errors_total`.
+    /// Registers the metrics `certwatcher_read_certificate_total` and `certwatcher_read_certificate_errors_total`.
     #[must_use]
     pub fn metrics(self, metrics: &Metrics) -> Self {
         let collector: Arc<dyn Collect> = self.0.clone();
@@ -112,7 +112,7 @@ impl CertWatcher {
         self
     }
 
-    /// Returns the number of times a certificate was read.
+    /// Returns how often the certificate was read.
     pub fn reads(&self) -> u64 {
         self.with(|state| state.reads)
     }
@@ -126,11 +126,12 @@ impl CertWatcher {
         }
     }
 
-    /// Checks the files now. Returns `true` if there is a new certificate.
+    /// Checks the files immediately. Returns `true` if the certificate has changed.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or if the two do not match, for example while only one of them has been replaced.
+    /// Fails if a file cannot be read, or if certificate and key do not match, for example because only one of the
+    /// files was replaced yet.
     pub fn reload(&self) -> Result<bool, Error> {
         let Some(files) = &self.0.files else {
             return Ok(false);
@@ -156,7 +157,7 @@ impl CertWatcher {
         })
     }
 
-    /// Returns the TLS configuration of a server: client certificates are not requested.
+    /// Returns the TLS configuration for a server that does not request client certificates.
     pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder
@@ -184,7 +185,7 @@ fn read(files: &(PathBuf, PathBuf)) -> Result<(Vec<u8>, Vec<u8>), Error> {
     Ok((read(&files.0)?, read(&files.1)?))
 }
 
-/// Presents the certificate that was read last.
+/// Returns the current certificate during TLS handshakes.
 struct Resolver(Arc<Inner>);
 
 impl ResolvesServerCert for Resolver {

@@ -1,4 +1,4 @@
-//! `ClusterControllerBuilder`: a controller with keys of several clusters.
+//! `ClusterControllerBuilder`: builds a controller for objects of several clusters.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -21,11 +21,11 @@ use crate::handler::{Event, ToKeys, enqueue};
 use crate::reconcile::{Collection, Reconciler};
 use crate::{Cacheable, Error, ObjectKey};
 
-/// Starts a watch in a cluster; its keys wait until it has synced.
+/// Function that starts a watch in an engaged cluster.
 type Watch =
     Box<dyn Fn(&LaterWatches<ClusterKey>, &Cluster, &Arc<Engaged>) -> Result<HandlerRegistration, Error> + Send + Sync>;
 
-/// Options of a controller of several clusters; see [`Clusters::controller`].
+/// Builder of a controller for objects of several clusters; see [`Clusters::controller`].
 #[must_use = "a builder does nothing until `complete` is called"]
 pub struct ClusterControllerBuilder {
     clusters: Clusters,
@@ -36,7 +36,7 @@ pub struct ClusterControllerBuilder {
 }
 
 impl Clusters {
-    /// Returns a builder for a controller of all clusters, which the manager runs once it is
+    /// Returns a builder for a controller of all engaged clusters. The manager runs the controller once it is
     /// [complete](ClusterControllerBuilder::complete).
     pub fn controller(&self, name: &str) -> ClusterControllerBuilder {
         ClusterControllerBuilder::new(name, self, self.manager())
@@ -54,8 +54,8 @@ impl ClusterControllerBuilder {
         }
     }
 
-    /// Sets the type that the controller reconciles: a change of an object enqueues its own key in its own cluster. May
-    /// only be called once.
+    /// Sets the type that the controller reconciles: an event of an object enqueues its key with its cluster. May only
+    /// be called once.
     pub fn for_<K>(mut self) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -70,7 +70,7 @@ impl ClusterControllerBuilder {
         self.watches::<K>(enqueue::object())
     }
 
-    /// Watches a type of dependents: a change enqueues the owner in the same cluster. Call it after
+    /// Watches a type of dependents: events enqueue the owner in the same cluster. Must be called after
     /// [`for_`](Self::for_).
     pub fn owns<K>(mut self) -> Self
     where
@@ -86,7 +86,7 @@ impl ClusterControllerBuilder {
         self.watches::<K>(owner)
     }
 
-    /// Watches a type. Changes enqueue the keys from `to_keys`, in the same cluster.
+    /// Watches a type. Events enqueue the keys that `to_keys` returns, in the same cluster.
     pub fn watches<K>(mut self, to_keys: impl ToKeys<K> + Clone) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -105,7 +105,7 @@ impl ClusterControllerBuilder {
         self
     }
 
-    /// Sets other options of the controller: concurrency, rate limiter, filters.
+    /// Sets other options of the controller, such as concurrency, rate limiter and filters.
     pub fn with(
         mut self,
         change: impl FnOnce(ControllerBuilder<Manager, ClusterKey>) -> ControllerBuilder<Manager, ClusterKey>,
@@ -114,11 +114,12 @@ impl ClusterControllerBuilder {
         self
     }
 
-    /// Builds the controller and adds it to the manager.
+    /// Builds the controller and adds it to the manager, which runs it.
     ///
     /// # Errors
     ///
-    /// If the controller watches nothing, `for_` is called twice, or `owns` precedes it. Also see [`Manager::add`].
+    /// Fails if the controller does not watch anything, `for_` is called twice, or `owns` is called before `for_`. See
+    /// also [`Manager::add`].
     pub fn complete(self, reconciler: impl Reconciler<ClusterKey>) -> Result<(), Error> {
         let fault = self.fault.or_else(|| {
             self.watches
@@ -128,7 +129,7 @@ impl ClusterControllerBuilder {
         if let Some(fault) = fault {
             return Err(Error::refused(format!("controller of clusters: {fault}")));
         }
-        // Watches are added together with their clusters.
+        // The controller itself starts without watches; they are added for each cluster.
         let (engage, arrivals) = unbounded_channel();
         let builder = self
             .builder
@@ -145,29 +146,28 @@ impl ClusterControllerBuilder {
                 engaged,
                 later: later.clone(),
             };
-            // The receiver is gone once the controller has ended.
+            // Sending fails only if the controller has ended.
             let _ = engage.send(arrival);
             Ok(())
         }))
     }
 }
 
-/// A cluster with caches that are syncing.
+/// A newly engaged cluster with caches that are still syncing.
 struct Arrival {
     watches: Vec<HandlerRegistration>,
     engaged: Arc<Engaged>,
     later: LaterWatches<ClusterKey>,
 }
 
-/// Lets the keys of each cluster into the queue once all its caches have synced. A cluster that never syncs does not
-/// delay others.
+/// Releases the keys of each cluster once all of its caches have synced. Clusters that never sync do not delay others.
 async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     let mut syncing = FuturesUnordered::new();
     loop {
         tokio::select! {
             Some(arrival) = arrivals.recv() => syncing.push(async move {
                 let all = arrival.watches.iter().map(HandlerRegistration::synced);
-                // A cluster that has ended has no keys.
+                // If the cluster was disengaged before, its keys are dropped.
                 if try_join_all(all).await.is_ok() {
                     arrival.engaged.let_in(|key| arrival.later.add_key(key));
                 }
@@ -178,10 +178,10 @@ async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     }
 }
 
-/// The keys of a cluster until all its caches have synced. An earlier reconcile would read caches that lack objects,
-/// and create them again.
+/// Holds the keys of a cluster until all of its caches have synced. An earlier reconcile could miss objects in the
+/// caches and create them again.
 struct Engaged {
-    /// `None` after the sync.
+    /// The held keys; `None` once they were released.
     waiting: Mutex<Option<BTreeSet<ClusterKey>>>,
 }
 
@@ -194,7 +194,7 @@ impl Default for Engaged {
 }
 
 impl Engaged {
-    /// Holds a key that must wait; otherwise passes it on.
+    /// Holds a key if the caches have not synced yet, otherwise passes it to `push`.
     fn pass(&self, key: ClusterKey, push: &mut dyn FnMut(ClusterKey)) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *waiting {
@@ -208,14 +208,14 @@ impl Engaged {
         }
     }
 
-    /// Passes on all held keys. Later keys are no longer held.
+    /// Passes the held keys to `add`, and stops holding keys.
     fn let_in(&self, add: impl FnMut(ClusterKey)) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         waiting.into_iter().flatten().for_each(add);
     }
 }
 
-/// The keys of another mapping, in a cluster.
+/// Wraps a mapping to object keys, and adds the name of the cluster.
 struct InCluster<M> {
     cluster: Arc<str>,
     engaged: Arc<Engaged>,

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use crate::ObjectKey;
 
-/// An object of one of several clusters.
+/// The key of an object in one of several clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKey {
-    /// The name under which the cluster was engaged.
+    /// Name under which the cluster was engaged.
     pub cluster: Arc<str>,
-    /// The object in that cluster.
+    /// Key of the object within the cluster.
     pub key: ObjectKey,
 }
 
 impl fmt::Display for ClusterKey {
-    /// `cluster/namespace/name`
+    /// Formats as `cluster/namespace/name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.cluster, self.key)
     }

@@ -1,4 +1,4 @@
-//! `Clusters`: one manager for several clusters (as `sigs.k8s.io/multicluster-runtime`).
+//! `Clusters`: several clusters under one manager (like `sigs.k8s.io/multicluster-runtime`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,13 +15,13 @@ use crate::Error;
 use crate::cache::SharedInformerFactory;
 use crate::reconcile::{BoxError, ClusterId, Writes};
 
-/// Additional clusters of a manager (multicluster-runtime's manager and provider). Clones share the clusters.
+/// Additional clusters of a manager (multicluster-runtime's manager and provider). Clones share the set of clusters.
 ///
-/// Clusters are engaged and disengaged while the manager runs. Their controllers have keys of type
-/// [`ClusterKey`](super::ClusterKey), and one queue and one concurrency for all clusters; an unreachable cluster does
-/// not delay others. The keys of a cluster are reconciled once all caches of the controller there have synced. The
-/// leader is elected in the manager's own cluster. A key that wrote to a cluster is reconciled again once the caches of
-/// the controller there have received the write.
+/// Clusters can be engaged and disengaged while the manager runs. A controller of several clusters reconciles keys of
+/// type [`ClusterKey`](super::ClusterKey), with one queue and one concurrency limit for all clusters. Keys of a cluster
+/// are reconciled once all of the controller's caches there have synced; unreachable clusters do not delay others.
+/// After a reconcile has written to a cluster, its key is not reconciled again until the controller's caches of that
+/// cluster have received the writes. Leader election uses the manager's own cluster.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -78,10 +78,10 @@ enum Phase {
     Stopped,
 }
 
-/// Function of a controller that is called when a cluster is engaged.
+/// Function that adds a controller's watches when a cluster is engaged.
 pub(super) type Recipe = Arc<dyn Fn(&Cluster) -> Result<(), Error> + Send + Sync>;
 
-/// An engaged cluster. Clones are the same cluster.
+/// An engaged cluster. Clones refer to the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
     name: Arc<str>,
@@ -91,7 +91,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Returns the name under which it was engaged.
+    /// Returns the name under which the cluster was engaged.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -100,28 +100,28 @@ impl Cluster {
         ClusterId::new(&self.name)
     }
 
-    /// Returns its client. Its writes are recorded, as with [`Manager::client`].
+    /// Returns the client of the cluster. Its writes are recorded like writes of [`Manager::client`].
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Returns a client that reads from its caches and writes to it.
+    /// Returns a client that reads from the caches of the cluster and writes to the cluster.
     pub fn cached_client(&self) -> CachedClient {
         self.cached_client.clone()
     }
 
-    /// Its informers.
+    /// Returns the informer factory of the cluster.
     pub fn factory(&self) -> SharedInformerFactory {
         self.factory.clone()
     }
 }
 
 impl Clusters {
-    /// Creates an empty set of clusters. The manager runs their informers.
+    /// Creates an empty set of clusters. The manager runs the informers of clusters that are engaged later.
     ///
     /// # Errors
     ///
-    /// If the manager already has a `Clusters`, or has stopped.
+    /// Fails if the manager already has a `Clusters`, or has stopped.
     pub fn new(manager: &Manager) -> Result<Self, Error> {
         let clusters = Self(Arc::new(Inner {
             manager: manager.clone(),
@@ -135,17 +135,17 @@ impl Clusters {
     ///
     /// # Errors
     ///
-    /// If a cluster with this name is engaged, or the manager has stopped.
+    /// Fails if a cluster with this name is already engaged, or the manager has stopped.
     pub fn engage(&self, name: &str, client: Client) -> Result<Cluster, Error> {
         let factory = SharedInformerFactory::new(client.clone());
         self.engage_with(name, client, factory)
     }
 
-    /// Engages a cluster with custom informers: of some namespaces, with a seed.
+    /// Engages a cluster with a custom informer factory, for example for some namespaces or with a seed.
     ///
     /// # Errors
     ///
-    /// As [`engage`](Self::engage).
+    /// See [`engage`](Self::engage).
     pub fn engage_with(&self, name: &str, client: Client, factory: SharedInformerFactory) -> Result<Cluster, Error> {
         let name: Arc<str> = name.into();
         let client = Writes::observe_in(Some(ClusterId::new(&name)), &client);
@@ -175,8 +175,8 @@ impl Clusters {
         Ok(cluster)
     }
 
-    /// Disengages a cluster, and stops its informers. Waiting keys are still reconciled, and [`get`](Self::get) returns
-    /// `None` for their cluster. Ignored if the name is not engaged.
+    /// Disengages a cluster and stops its informers. Queued keys of the cluster are still reconciled, but
+    /// [`get`](Self::get) returns `None` for it. Does nothing if no cluster has this name.
     pub async fn disengage(&self, name: &str) {
         let cluster = self.state().clusters.remove(name);
         if let Some(cluster) = cluster {
@@ -184,12 +184,12 @@ impl Clusters {
         }
     }
 
-    /// Returns the cluster with this name, if it is engaged.
+    /// Returns the cluster with this name if it is engaged.
     pub fn get(&self, name: &str) -> Option<Cluster> {
         self.state().clusters.get(name).cloned()
     }
 
-    /// Returns the names of all clusters, sorted.
+    /// Returns the names of all engaged clusters, sorted.
     pub fn names(&self) -> Vec<Arc<str>> {
         self.state().clusters.keys().cloned().collect()
     }
@@ -198,7 +198,7 @@ impl Clusters {
         &self.0.manager
     }
 
-    /// Watches all engaged clusters, and later ones.
+    /// Calls `recipe` for all engaged clusters, and for clusters that are engaged later.
     pub(super) fn add(&self, recipe: Recipe) -> Result<(), Error> {
         let (clusters, is_running) = {
             let mut state = self.state();
@@ -226,7 +226,7 @@ impl Clusters {
     }
 }
 
-/// Runs the informers of all clusters.
+/// Starts and stops the informers of all clusters.
 struct Informers(Clusters);
 
 impl Runnable for Informers {

@@ -1,4 +1,4 @@
-//! Conditions of an object's status, one of each type.
+//! Conditions in the status of an object, at most one of each type.
 //!
 //! ```
 //! use informer::Clock;
@@ -20,19 +20,19 @@ use kube::Resource;
 
 use crate::Clock;
 
-/// Status of a condition.
+/// Status of a condition: true, false or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
     /// The condition holds.
     True,
     /// The condition does not hold.
     False,
-    /// The status cannot be determined.
+    /// The controller cannot determine whether the condition holds.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// Returns the text form: `True`, `False` or `Unknown`.
+    /// Returns the status as text: `True`, `False` or `Unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -48,14 +48,14 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// The object of the conditions, and the time at which they are set; see [`of`].
+/// Sets conditions of an object at the current time; see [`of`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConditionSetter<'a> {
     generation: Option<i64>,
     clock: &'a Clock,
 }
 
-/// Returns a setter for the conditions of this object: `observedGeneration` is its generation.
+/// Returns a setter for the conditions of an object. It sets `observedGeneration` to the object's generation.
 pub fn of<'a>(object: &impl Resource, clock: &'a Clock) -> ConditionSetter<'a> {
     ConditionSetter {
         generation: object.meta().generation,
@@ -64,8 +64,8 @@ pub fn of<'a>(object: &impl Resource, clock: &'a Clock) -> ConditionSetter<'a> {
 }
 
 impl ConditionSetter<'_> {
-    /// Sets the condition of a type; returns `true` if that changed anything. `status` is a [`ConditionStatus`], or
-    /// `true` if the condition holds.
+    /// Sets the condition of a type. Returns `true` if this changed anything. `status` is a [`ConditionStatus`] or a
+    /// `bool`.
     pub fn set(
         &self,
         conditions: &mut Vec<Condition>,
@@ -79,10 +79,10 @@ impl ConditionSetter<'_> {
     }
 }
 
-/// Sets the condition of a type; returns `true` if that changed anything (apimachinery's `SetStatusCondition`). [`of`]
+/// Sets the condition of a type (apimachinery's `SetStatusCondition`). Returns `true` if this changed anything. [`of`]
 /// is a shorter form.
 ///
-/// `lastTransitionTime` is the time of the last change of the status: another reason or message does not change it.
+/// `lastTransitionTime` is set only if the status changes; a new reason or message keeps it.
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -118,12 +118,12 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
     conditions.iter().find(|it| it.type_ == type_)
 }
 
-/// Returns `true` if the condition of a type exists and is true.
+/// Returns `true` if the condition of a type exists and has the status `True`.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|it| it.status == ConditionStatus::True.as_str())
 }
 
-/// Removes the condition of a type; returns `true` if it existed.
+/// Removes the condition of a type. Returns `true` if it existed.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|it| it.type_ != type_);

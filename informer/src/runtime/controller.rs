@@ -1,4 +1,4 @@
-//! `Controller`: caches → handlers → queue → workers.
+//! `Controller`: connects caches, event handlers, a queue and workers.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -24,7 +24,7 @@ use crate::reconcile::{BoxError, Gate};
 use crate::tasks::TaskGroup;
 use crate::{Error, ObjectKey, spans};
 
-/// Calls a [`Reconciler`](crate::reconcile::Reconciler) for the key of each change.
+/// Watches objects, and calls a [`Reconciler`](crate::reconcile::Reconciler) with the keys of their events.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,22 +56,22 @@ use crate::{Error, ObjectKey, spans};
 /// # }
 /// ```
 ///
-/// It starts when all its caches have synced, reconciles a key in at most one task at a time, and retries after
-/// failures with an increasing delay. The objects themselves are read from the caches.
+/// A controller starts when all of its caches have synced, reconciles each key in at most one task at a time, and
+/// retries failures with an increasing delay. Reconcilers read the objects themselves from the caches.
 pub struct Controller<R: RequestKey = ObjectKey> {
     parts: Parts<R>,
-    /// The running part, once the sources have started; `None` before.
+    /// The active watches and sources; `None` until they were started.
     running: Option<Running>,
 }
 
-/// The parts of a builder.
+/// The components that the builder creates.
 pub(super) struct Parts<R: RequestKey> {
     pub(super) name: String,
     pub(super) factory: SharedInformerFactory,
     pub(super) intake: Intake<R>,
     pub(super) watches: Vec<Watch<R>>,
     pub(super) sources: Vec<Source<R>>,
-    /// `None` without read-your-writes.
+    /// `None` if read-your-writes is disabled.
     pub(super) gate: Option<Arc<Gate<R>>>,
     pub(super) workers: BoxFuture<'static, ()>,
     pub(super) later: Later,
@@ -82,12 +82,12 @@ pub(super) struct Parts<R: RequestKey> {
     pub(super) is_warmed_up: bool,
 }
 
-/// The active sources. Dropping this ends them.
+/// The active watches and sources. They end when this is dropped.
 struct Running {
     removals: Vec<Box<dyn FnOnce() + Send>>,
     stop: CancellationToken,
     tasks: TaskGroup,
-    /// The panic of a source. The changes that it would have reported are lost, so the controller ends.
+    /// Panic of a source. The keys that it would have added are lost, so the controller ends.
     panic: watch::Sender<Option<String>>,
 }
 
@@ -119,17 +119,18 @@ impl<R: RequestKey> Controller<R> {
         Self { parts, running: None }
     }
 
-    /// Returns its name.
+    /// Returns the name of the controller.
     pub fn name(&self) -> &str {
         &self.parts.name
     }
 
-    /// Returns the queue, for adding keys by hand.
+    /// Returns the queue, to which keys can also be added manually.
     pub fn queue(&self) -> WorkQueue<R> {
         self.parts.intake.queue.clone()
     }
 
-    /// Adds watches to the controller from now on, also while it runs (controller-runtime's `Controller.Watch`).
+    /// Returns a handle for adding watches later, also while the controller runs (controller-runtime's
+    /// `Controller.Watch`).
     pub fn later_watches(&self) -> LaterWatches<R> {
         let Parts {
             name,
@@ -142,13 +143,13 @@ impl<R: RequestKey> Controller<R> {
         LaterWatches::new(name, intake, factory, gate.as_ref(), later)
     }
 
-    /// Runs until `stop` is cancelled, and then waits for the reconciles in progress. Starts the informers of its
-    /// factory that are not started.
+    /// Runs the controller until `stop` is cancelled, then waits for the reconciles in progress. Starts the informers
+    /// of the factory if necessary.
     ///
     /// # Errors
     ///
-    /// If the caches do not sync in time, an informer was stopped, or a [source](super::ControllerBuilder::source) of
-    /// keys panicked.
+    /// Fails if the caches do not sync in time, an informer was stopped, or a
+    /// [source](super::ControllerBuilder::source) of keys panicked.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
         let span = spans::controller(&self.parts.name);
         self.run_until(stop).instrument(span).await
@@ -157,7 +158,7 @@ impl<R: RequestKey> Controller<R> {
     async fn run_until(mut self, stop: CancellationToken) -> Result<(), Error> {
         match stop.run_until_cancelled(self.begin()).await {
             None => return Ok(()),
-            // A cache with the same signal may end first, before it has synced.
+            // If the caches stop at the same signal, they may end before they have synced.
             Some(Err(_)) if stop.is_cancelled() => return Ok(()),
             Some(begun) => begun?,
         }
@@ -207,8 +208,8 @@ impl<R: RequestKey> Controller<R> {
         Ok(())
     }
 
-    /// Starts the watches and sources, and waits until all caches and handlers have synced. Does nothing if they are
-    /// started.
+    /// Starts the watches and sources, and waits until all caches and handlers have synced. Does nothing if they were
+    /// already started.
     async fn begin(&mut self) -> Result<(), Error> {
         if self.running.is_some() {
             return Ok(());

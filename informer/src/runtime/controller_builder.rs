@@ -1,4 +1,4 @@
-//! `ControllerBuilder`: the watches of a controller, the keys they enqueue, and how keys are reconciled.
+//! `ControllerBuilder`: configures the watches of a controller, the keys that they enqueue, and the workers.
 
 use std::any::Any;
 use std::fmt;
@@ -23,10 +23,10 @@ use crate::reconcile::{
 };
 use crate::{Error, ObjectKey};
 
-/// Options of a [`Controller`], which has an example.
+/// Builder of a [`Controller`]. Its documentation contains an example.
 ///
-/// A builder from [`Manager::controller`](super::Manager::controller) belongs to its manager, and ends with
-/// [`complete`](ControllerBuilder::complete); other builders end with [`build`](ControllerBuilder::build).
+/// Builders from [`Manager::controller`](super::Manager::controller) add the controller to the manager with
+/// [`complete`](ControllerBuilder::complete). Other builders return it from [`build`](ControllerBuilder::build).
 #[must_use = "a builder does nothing until `build` or `complete` is called"]
 pub struct ControllerBuilder<M = (), R: RequestKey = ObjectKey> {
     pub(super) manager: M,
@@ -38,7 +38,7 @@ pub struct ControllerBuilder<M = (), R: RequestKey = ObjectKey> {
     pub(super) replays: Option<Replays<R>>,
     debounce: Duration,
     filters: Vec<Filter>,
-    /// Functions that register with informers how long the controller waits for them.
+    /// Functions that tell informers how long the controller waits for them to sync.
     pub(super) waits: Vec<Box<dyn Fn(Duration) + Send>>,
     pub(super) caches: Caches,
     metrics: Metrics,
@@ -55,23 +55,23 @@ pub struct ControllerBuilder<M = (), R: RequestKey = ObjectKey> {
 }
 
 impl Controller {
-    /// Returns a builder for a controller with this name, with the informers of a factory.
+    /// Returns a builder for a controller with this name that uses the informers of `factory`.
     pub fn builder(name: &str, factory: &SharedInformerFactory) -> ControllerBuilder {
         ControllerBuilder::new(name, factory)
     }
 }
 
 impl ControllerBuilder {
-    /// Returns a builder for a controller with this name, which its metrics and messages contain; its informers are the
-    /// factory's.
+    /// Creates a builder for a controller that uses the informers of `factory`. The name is used in metrics and
+    /// messages.
     pub fn new(name: &str, factory: &SharedInformerFactory) -> Self {
         Self::with((), name, factory)
     }
 }
 
 impl<M> ControllerBuilder<M> {
-    /// Reconciles keys of another type instead of object keys (controller-runtime's `TypedBuilder`). Later watches must
-    /// map their events to such keys. The controller has the default rate limiter.
+    /// Changes the type of keys that are reconciled (controller-runtime's `TypedBuilder`). All watches that are added
+    /// afterwards must map events to this type. Resets the rate limiter to the default.
     ///
     /// ```
     /// use informer::handler::enqueue;
@@ -150,41 +150,42 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         }
     }
 
-    /// Adds a filter for events of all types (controller-runtime's `WithEventFilter`). It applies to all watches,
-    /// including earlier ones.
+    /// Adds a filter for events of all types (controller-runtime's `WithEventFilter`). Applies to all watches,
+    /// including watches that were added before.
     pub fn with_event_filter(mut self, filter: impl Fn(&AnyEvent<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.filters.push(Arc::new(filter));
         self
     }
 
-    /// Sets the maximum number of keys that are reconciled concurrently. Default 1.
+    /// Sets the maximum number of keys that are reconciled concurrently. Default: 1.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.workers.concurrency = concurrency;
         self
     }
 
-    /// Sets the delay of a key after its first event; further events in the meantime cause no additional reconcile, and
-    /// do not prolong the delay. Each change is delayed by it. Default: zero. It does not apply to keys of a
-    /// [`source`](Self::source), or to keys that a reconcile requeues.
+    /// Delays each key after an event. Further events of the key during this time do not cause additional reconciles,
+    /// and do not prolong the delay. Does not apply to keys from a [`source`](Self::source) or to keys that a reconcile
+    /// requeues. Default: zero.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         self.debounce = debounce;
         self
     }
 
-    /// Sets the rate limiter of failed keys. Default: 5 ms, doubled by each failure of a key up to 1,000 s; with
-    /// [`first_come_first_served`](Self::first_come_first_served) also 10 per second for all keys together.
+    /// Sets the rate limiter for failed keys. Default: a delay of 5 ms that doubles with each failure of a key, up to
+    /// 1,000 s; with [`first_come_first_served`](Self::first_come_first_served) also a limit of 10 per second for all
+    /// keys.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<R> + 'static) -> Self {
         self.limiter = Some(Box::new(limiter));
         self
     }
 
     /// Sets the function that creates the `tracing` span of each reconcile (controller-runtime's `LogConstructor`). Log
-    /// lines, panics and further spans of the reconciler are within it.
+    /// lines, panics and further spans of the reconciler are within this span.
     ///
-    /// Default: a root span `reconcile` of level ERROR and target `informer::reconcile` with the fields `controller`,
-    /// `group` and `kind` of the type the controller is for, `namespace` and `name` of the object (`cluster` of one of
-    /// several clusters, `key` instead of them for a key of another type), `reconcile_id` and `attempt`. The number of
-    /// the attempt is 1 after a success. A panic of the function is logged, and its reconcile runs without a span.
+    /// Default: a root span `reconcile` of level ERROR and target `informer::reconcile`. Its fields are `controller`,
+    /// `group` and `kind` of the reconciled type, `namespace` and `name` of the object (also `cluster` if there are
+    /// several, or only `key` for custom key types), `reconcile_id`, and `attempt`, which is 1 after a success. If the
+    /// function panics, the panic is logged, and the reconcile runs without a span.
     ///
     /// ```
     /// use informer::reconcile::Request;
@@ -201,58 +202,61 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Disables priorities. With priorities, the default, changes precede the objects of a new list or a resync.
+    /// Disables priorities. By default, keys of changed objects are reconciled before keys from a new list or a resync.
     pub fn first_come_first_served(mut self) -> Self {
         self.is_by_priority = false;
         self
     }
 
-    /// Reconciles keys even if the caches have not received the last writes for them.
+    /// Reconciles keys without waiting for the caches to receive the writes of their last reconcile.
     ///
-    /// By default, a key is held back until the caches of the controller have received all writes of its last reconcile
-    /// to their objects by an observed client: [`Manager::client`](super::Manager::client), or one created with
-    /// [`Writes::observe`](crate::reconcile::Writes::observe). A key that is held for more than 150 s fails with an
-    /// error that names the missing write, and is reconciled at its next turn, so that a stale cache does not block a
-    /// key.
+    /// By default, a key is held back until all caches of the written types have received the writes of its last
+    /// reconcile. This applies to writes through an observed client: [`Manager::client`](super::Manager::client), or a
+    /// client from [`Writes::observe`](crate::reconcile::Writes::observe). A key that is held back for more than 150 s
+    /// fails with an error that names the missing write, and is reconciled at its next retry, so that a stale cache
+    /// does not block it forever.
     pub fn without_read_your_writes(mut self) -> Self {
         self.is_gated = false;
         self
     }
 
-    /// Limits the time of one reconcile; then its future is dropped, which is an error. Default: no limit.
+    /// Sets a time limit for each reconcile. When it expires, the future is dropped, which counts as an error. Default:
+    /// no limit.
     pub fn reconcile_timeout(mut self, timeout: Duration) -> Self {
         self.workers.timeout = Some(timeout);
         self
     }
 
-    /// Limits the time for the caches to sync; then the controller fails, and with it its manager. Default 2 minutes.
+    /// Sets the time limit for caches to sync. When it expires, the controller and its manager fail. Default: 2
+    /// minutes.
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.cache_sync_timeout = timeout;
         self
     }
 
-    /// Makes a panic of a reconcile end the controller. By default it is an error of its key.
+    /// Ends the controller if a reconcile panics. By default, a panic is an error of the reconciled key.
     pub fn propagate_panics(mut self) -> Self {
         self.workers.recovers_panics = false;
         self
     }
 
-    /// Runs the controller on every process. By default only the leader runs it.
+    /// Runs the controller in every process. By default, it only runs in the leader.
     pub fn without_leader_election(mut self) -> Self {
         self.needs_leader_election = false;
         self
     }
 
-    /// Fills its queue before this process leads, so that work begins at once then (controller-runtime's
-    /// `EnableWarmup`).
+    /// Fills the queue before this process becomes the leader, so that it can then start reconciling immediately
+    /// (controller-runtime's `EnableWarmup`).
     pub fn warm_up(mut self) -> Self {
         self.is_warmed_up = true;
         self
     }
 
-    /// Shares its keys with other replicas: this one reconciles its share, and every replica runs the controller,
-    /// regardless of leadership. The text of a key determines its replica. A [`source`](Self::source) must send its
-    /// keys to all replicas, because keys that only one of them receives are lost if they belong to another.
+    /// Shares the keys of the controller with other replicas: every replica runs the controller, regardless of leader
+    /// election, and reconciles the keys that it owns. The owner is determined from the text of the key. A
+    /// [`source`](Self::source) must send its keys to all replicas, because a key is lost if only a replica that does
+    /// not own it receives it.
     pub fn sharded(mut self, sharding: &Sharding) -> Self
     where
         R: fmt::Display,
@@ -262,17 +266,17 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Sets the registry for its metrics. Default: no metrics, or the manager's registry.
+    /// Sets the registry for the controller's metrics. Default: the manager's registry, or no metrics.
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.clone();
         self
     }
 
-    /// The controller.
+    /// Builds the controller.
     ///
     /// # Errors
     ///
-    /// If the controller watches nothing, `for_` is called twice, or `owns` precedes it.
+    /// Fails if the controller does not watch anything, `for_` is called twice, or `owns` is called before `for_`.
     pub fn build(self, reconciler: impl Reconciler<R>) -> Result<Controller<R>, Error> {
         let mut faults = self.faults;
         if self.watches.is_empty() && self.sources.is_empty() {
@@ -335,7 +339,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 }
 
-/// Returns the object that a key names; empty for a key of a custom type.
+/// Returns the object that a key identifies; empty for custom key types.
 fn parts_of(key: &dyn Any) -> KeyParts<'_> {
     match key.downcast_ref::<ClusterKey>() {
         Some(key) => KeyParts {

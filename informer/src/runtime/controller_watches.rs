@@ -1,4 +1,4 @@
-//! The sources of a controller: its own type, owned types and watched types.
+//! Watches and other sources of keys of a [`ControllerBuilder`](super::ControllerBuilder).
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -18,8 +18,7 @@ use crate::queue::WorkQueue;
 use crate::reconcile::Collection;
 
 impl<M> ControllerBuilder<M> {
-    /// Sets the type that the controller reconciles: a change of an object enqueues its own key. May only be called
-    /// once.
+    /// Sets the type that the controller reconciles: an event of an object enqueues its key. May only be called once.
     pub fn for_<K>(self) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -28,7 +27,7 @@ impl<M> ControllerBuilder<M> {
         self.for_where::<K>(|_: &Event<K>| true)
     }
 
-    /// Same as [`for_`](Self::for_), for events that pass a predicate.
+    /// Same as [`for_`](Self::for_), but only for events that pass a predicate.
     pub fn for_where<K>(self, predicate: impl Predicate<K>) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -39,13 +38,13 @@ impl<M> ControllerBuilder<M> {
             .watches_where::<K>(enqueue::object(), predicate)
     }
 
-    /// Watches a type of dependents: a change enqueues the owner that is marked as the controller. Call it after
+    /// Watches a type of dependents: events enqueue the owner that is marked as controller. Must be called after
     /// [`for_`](Self::for_).
     pub fn owns<K: Cacheable + Resource<DynamicType = ()>>(self) -> Self {
         self.owns_where::<K>(|_: &Event<K>| true)
     }
 
-    /// Same as [`owns`](Self::owns), for events that pass a predicate.
+    /// Same as [`owns`](Self::owns), but only for events that pass a predicate.
     pub fn owns_where<K>(mut self, predicate: impl Predicate<K>) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -56,7 +55,8 @@ impl<M> ControllerBuilder<M> {
         }
     }
 
-    /// Same as [`for_`](Self::for_), but only fetches and stores the metadata (`For` with `OnlyMetadata`).
+    /// Same as [`for_`](Self::for_), but only fetches and caches metadata (controller-runtime's `For` with
+    /// `OnlyMetadata`).
     pub fn for_metadata<K>(self) -> Self
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -67,13 +67,13 @@ impl<M> ControllerBuilder<M> {
             .watches_metadata::<K>(enqueue::object())
     }
 
-    /// Same as [`for_`](Self::for_), for a namespaced type given by its names.
+    /// Same as [`for_`](Self::for_), for a namespaced type without a Rust type.
     pub fn for_dynamic(self, resource: &ApiResource) -> Self {
         self.owner(&resource.group, &resource.kind, false)
             .watches_dynamic(resource, enqueue::object())
     }
 
-    /// Same as [`owns`](Self::owns), but only fetches and stores the metadata.
+    /// Same as [`owns`](Self::owns), but only fetches and caches metadata.
     pub fn owns_metadata<K>(mut self) -> Self
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -85,7 +85,7 @@ impl<M> ControllerBuilder<M> {
         }
     }
 
-    /// Same as [`owns`](Self::owns), for a type given by its names.
+    /// Same as [`owns`](Self::owns), for a type without a Rust type.
     pub fn owns_dynamic(mut self, resource: &ApiResource) -> Self {
         match self.by_owner(&resource.kind) {
             Some(owner) => self.watches_dynamic(resource, owner),
@@ -101,7 +101,8 @@ impl<M> ControllerBuilder<M> {
         self
     }
 
-    /// Returns the mapping of an owned type to its owner.
+    /// Returns the mapping from dependents of type `owned` to their owner. Records an error if `for_` was not called
+    /// before.
     fn by_owner(&mut self, owned: &str) -> Option<enqueue::ForOwner> {
         let Some((group, kind, is_of_cluster)) = &self.owner_kind else {
             self.faults.push(format!("`owns` of {owned} comes before `for_`"));
@@ -112,12 +113,12 @@ impl<M> ControllerBuilder<M> {
 }
 
 impl<M, R: RequestKey> ControllerBuilder<M, R> {
-    /// Watches a type. Changes enqueue the keys from `to_keys`: see [`enqueue`].
+    /// Watches a type. Events enqueue the keys that `to_keys` returns; see [`enqueue`].
     pub fn watches<K: Cacheable + Resource<DynamicType = ()>>(self, to_keys: impl ToKeys<K, R>) -> Self {
         self.watches_where::<K>(to_keys, |_: &Event<K>| true)
     }
 
-    /// Same as [`watches`](Self::watches), for events that pass a predicate.
+    /// Same as [`watches`](Self::watches), but only for events that pass a predicate.
     pub fn watches_where<K>(self, to_keys: impl ToKeys<K, R>, predicate: impl Predicate<K>) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -126,7 +127,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.informer(&informer, &(), to_keys, predicate)
     }
 
-    /// Same as [`watches`](Self::watches), but only fetches and stores the metadata.
+    /// Same as [`watches`](Self::watches), but only fetches and caches metadata.
     pub fn watches_metadata<K>(self, to_keys: impl ToKeys<PartialObjectMeta<K>, R>) -> Self
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -135,13 +136,14 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.informer(&informer, &(), to_keys, |_: &Event<PartialObjectMeta<K>>| true)
     }
 
-    /// Same as [`watches`](Self::watches), for a type given by its names.
+    /// Same as [`watches`](Self::watches), for a type without a Rust type.
     pub fn watches_dynamic(self, resource: &ApiResource, to_keys: impl ToKeys<DynamicObject, R>) -> Self {
         let informer = self.factory.dynamic(resource);
         self.informer(&informer, resource, to_keys, |_: &Event<DynamicObject>| true)
     }
 
-    /// Watches an informer created elsewhere: of a dynamic type, or of a part of the objects. Its creator runs it.
+    /// Watches with an informer from elsewhere, for example of a dynamic type or of some objects of a type. The caller
+    /// has to run it.
     pub fn informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -154,8 +156,8 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.remote_informer(informer, to_keys, predicate)
     }
 
-    /// Watches an informer of another cluster, which its creator runs. Keys are not held back until its cache has
-    /// received a write, because the controller cannot determine which writes go to that cluster. A controller of
+    /// Watches with an informer of another cluster, which the caller has to run. Keys are not held back until its cache
+    /// has received writes, because the controller cannot recognize writes to that cluster. Controllers of
     /// [`Clusters`](super::Clusters) can.
     pub fn remote_informer<K: Cacheable>(
         mut self,
@@ -173,9 +175,9 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Adds another source of keys (controller-runtime's `source.Func`): a function that adds to the queue until the
-    /// token is cancelled. Its keys are reconciled as soon as the caches have synced. If it panics, the controller ends
-    /// with an error.
+    /// Adds a source of keys other than a watch (controller-runtime's `source.Func`): a function that adds keys to the
+    /// queue until the token is cancelled. Its keys are reconciled once the caches have synced. If it panics, the
+    /// controller ends with an error.
     pub fn source<F, Fut>(mut self, source: F) -> Self
     where
         F: FnOnce(WorkQueue<R>, CancellationToken) -> Fut + Send + 'static,
@@ -186,10 +188,10 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Reconciles everything again whenever the stream has an item (kube-runtime's `reconcile_all_on`), for example
-    /// when the process has read a new configuration: the keys of all objects in the watched caches are enqueued, as by
-    /// a new list. Keys of a [`source`](Self::source) are not included. Further calls add streams. The end of a stream
-    /// has no effect.
+    /// Reconciles all objects again whenever the stream yields an item (kube-runtime's `reconcile_all_on`), for example
+    /// after the configuration of the process was reloaded. Enqueues the keys of all objects in the watched caches, as
+    /// a new list would; does not include keys from a [`source`](Self::source). Several streams can be added. The end
+    /// of a stream does not matter.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         self.replays.get_or_insert_default();
         self.sources.push(Box::new(move |intake, stop| {
@@ -203,7 +205,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Adds keys from a channel (`source.Channel`); the bound is the channel's.
+    /// Adds keys from a channel (controller-runtime's `source.Channel`). The capacity of the channel is the only limit.
     pub fn channel(self, mut keys: tokio::sync::mpsc::Receiver<R>) -> Self {
         self.source(move |queue, stop| async move {
             while let Some(Some(key)) = stop.run_until_cancelled(keys.recv()).await {
@@ -212,7 +214,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         })
     }
 
-    /// Adds keys from a stream, until it ends.
+    /// Adds keys from a stream until it ends.
     pub fn stream(self, keys: impl Stream<Item = R> + Send + 'static) -> Self {
         self.source(move |queue, stop| async move {
             let mut keys = std::pin::pin!(keys);

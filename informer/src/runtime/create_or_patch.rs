@@ -1,4 +1,4 @@
-//! `create_or_patch`: brings an object into its desired state, and sends only the differences.
+//! `create_or_patch`: creates an object, or patches the differences from its desired state.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use super::create_or_update::{Kept, OperationResult};
 use super::merge_patch::{difference, json};
 use crate::{Error, ObjectKey};
 
-/// Reads the object with the name of `initial`. If it is missing, applies `change` to `initial` and creates it;
-/// otherwise applies `change` to the object and patches the differences: first the object, then its status
-/// (controller-runtime's `CreateOrPatch`).
+/// Brings an object into its desired state (controller-runtime's `CreateOrPatch`). If no object with the name of
+/// `initial` exists, applies `change` to `initial` and creates it. Otherwise applies `change` to the existing object
+/// and patches the differences: first of the object, then of its status.
 ///
-/// A patch applies to any version and only writes changed fields, so it does not cause conflicts.
+/// Patches only contain changed fields without a version as precondition, so they do not cause conflicts.
 ///
 /// ```
 /// use informer::runtime::{OperationResult, create_or_patch};
@@ -43,7 +43,7 @@ use crate::{Error, ObjectKey};
 ///
 /// # Errors
 ///
-/// If `initial` does not have a name, `change` fails or changes name or namespace, or a request fails.
+/// Fails if the name of `initial` is missing, `change` fails or changes name or namespace, or a request fails.
 pub async fn create_or_patch<K>(
     api: &Api<K>,
     mut initial: K,
@@ -59,7 +59,7 @@ where
         kept.check(&initial)?;
         let status = status_of(&mut json(key, &initial)?);
         let created = api.create(&PostParams::default(), &initial).await?;
-        // If the type has a status subresource, the status of a created object is written separately.
+        // If the type has a status subresource, a create ignores the status, so it is written separately.
         let has_written = status.is_null() || status_of(&mut json(key, &created)?) == status;
         if has_written {
             return Ok((created, OperationResult::Created));
@@ -99,7 +99,7 @@ where
     Ok(api.patch_status(key.name(), &PatchParams::default(), &patch).await?)
 }
 
-/// Removes the status from an object and returns it.
+/// Removes and returns the status of an object.
 fn status_of(object: &mut Value) -> Value {
     let status = object.as_object_mut().and_then(|it| it.remove("status"));
     status.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! `create_or_update`: brings an object into its desired state.
+//! `create_or_update`: creates an object, or updates it to its desired state.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, ObjectKey};
 
-/// Result of the operation.
+/// Result of [`create_or_update`] or [`create_or_patch`](super::create_or_patch()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperationResult {
     /// The object was already in the desired state.
     Unchanged,
-    /// The object was missing.
+    /// The object did not exist and was created.
     Created,
-    /// The object was changed.
+    /// The object was changed, but not its status.
     Updated,
     /// The object and its status were changed.
     UpdatedStatus,
@@ -25,11 +25,12 @@ pub enum OperationResult {
     UpdatedStatusOnly,
 }
 
-/// Reads the object with the name of `initial`. If it is missing, applies `change` to `initial` and creates it;
-/// otherwise applies `change` to the object and updates it if it differs (controller-runtime's `CreateOrUpdate`).
+/// Brings an object into its desired state (controller-runtime's `CreateOrUpdate`). If no object with the name of
+/// `initial` exists, applies `change` to `initial` and creates it. Otherwise applies `change` to the existing object,
+/// and updates it if it has changed.
 ///
-/// `change` should only set the fields that it is responsible for: all others keep the values of the server and other
-/// clients.
+/// `change` should only set fields that the caller is responsible for. All other fields keep the values that the server
+/// and other clients have set.
 ///
 /// ```
 /// use informer::Error;
@@ -52,8 +53,8 @@ pub enum OperationResult {
 ///
 /// # Errors
 ///
-/// If `initial` does not have a name, `change` fails or changes name or namespace, or a request fails: with a conflict,
-/// for example, if another client has written in the meantime.
+/// Fails if the name of `initial` is missing, `change` fails or changes name or namespace, or a request fails, for
+/// example with a conflict because another client has changed the object in the meantime.
 pub async fn create_or_update<K>(
     api: &Api<K>,
     mut initial: K,
@@ -81,9 +82,9 @@ where
     Ok((updated, OperationResult::Updated))
 }
 
-/// The key of an object, which a change must keep.
+/// The key of an object, to check that a change keeps it.
 pub(super) struct Kept {
-    /// The operation, for errors.
+    /// Name of the operation, for errors.
     pub(super) what: &'static str,
     pub(super) key: ObjectKey,
 }

@@ -14,9 +14,9 @@ use super::owner_references;
 use crate::cache::Lister;
 use crate::{Cacheable, Error, ObjectKey};
 
-/// The dependent objects of one type: read from a cache, written by a client.
-/// [`Manager::dependents`](super::Manager::dependents) returns one; a controller that uses it should
-/// [own](super::ControllerBuilder::owns) the type, to receive its changes.
+/// The dependent objects of one type, read from a cache and written by a client. Returned by
+/// [`Manager::dependents`](super::Manager::dependents). A controller that uses it should
+/// [own](super::ControllerBuilder::owns) the type, so that it is notified of changes.
 ///
 /// ```
 /// use informer::runtime::{Dependents, Manager};
@@ -43,24 +43,24 @@ impl<K> Dependents<K>
 where
     K: Cacheable + Resource<DynamicType = ()>,
 {
-    /// Returns the dependents in `lister`. The client should be [observed](crate::reconcile::Writes), so that the next
-    /// reconcile reads its last writes.
+    /// Creates a handle to the dependents in `lister`. The client should be [observed](crate::reconcile::Writes), so
+    /// that the next reconcile reads its writes.
     pub fn new(client: Client, lister: Lister<K>) -> Self {
         Self { client, lister }
     }
 
-    /// Creates or patches the object with this name, in the owner's namespace, to the state that `change` sets, with
-    /// `owner` as its controller; returns the resulting object. Sends no request if there is no difference.
+    /// Creates or patches the object with this name in the owner's namespace, so that it has the state that `change`
+    /// sets and `owner` as its controller. Returns the resulting object. Sends no request if nothing has to be changed.
     ///
-    /// `change` should only set the fields that it is responsible for; it receives the present object or an empty one.
-    /// Only the differences are patched, so fields that this program does not define, or that a transform removed from
-    /// the cache, are kept. A write-only field, such as `stringData` of a Secret, always differs: set the resulting one
-    /// (`data`).
+    /// `change` receives the existing object or an empty one, and should only set fields that the caller is responsible
+    /// for. Only differences are patched, so fields that are unknown to this program, or that a transform removed from
+    /// the cache, are kept. Write-only fields such as `stringData` of Secrets always differ; set the corresponding
+    /// stored field (`data`) instead.
     ///
     /// # Errors
     ///
-    /// If the object has another controller, `change` gives it another name, or a request fails: with a conflict, or
-    /// because the object already exists, if the cache was stale. Such a reconcile is retried.
+    /// Fails if the object has another controller, `change` changes its name, or a request fails. If the cache was
+    /// stale, the request fails with a conflict or because the object already exists; the reconcile is then retried.
     pub async fn ensure<O>(&self, owner: &O, name: &str, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
     where
         O: Resource<DynamicType = ()>,
@@ -73,8 +73,8 @@ where
         self.ensure_at(owner, &key, change).await
     }
 
-    /// Same as [`ensure`](Self::ensure), for an object in any namespace or a cluster-scoped one, with a cluster-scoped
-    /// owner.
+    /// Same as [`ensure`](Self::ensure), for an object in any namespace or without one. If it is not in the owner's
+    /// namespace, the owner must be cluster-scoped.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ where
     ///
     /// # Errors
     ///
-    /// If the stored object does not have the type.
+    /// Fails if the cached object does not match type `K`.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error> {
         self.lister.get(key).map(|it| it.typed()).transpose()
     }

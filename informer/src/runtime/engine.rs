@@ -1,4 +1,4 @@
-//! `Engine`: the parts of a manager, in the order of their start and stop.
+//! `Engine`: starts and stops the components of a manager in order.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -21,67 +21,67 @@ use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 use crate::{Error, spans};
 
-/// Maximum time to wait for tasks after dropping their futures.
+/// Maximum time to wait for tasks to end after they were aborted.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The parts of a manager that its engine uses.
+/// The components of a manager that the engine uses.
 pub(super) struct EngineParts {
     pub(super) factory: SharedInformerFactory,
-    /// `None` without leader election.
+    /// `None` if leader election is disabled.
     pub(super) elector: Option<LeaderElector>,
-    /// Cancelled when this process leads.
+    /// Cancelled when this process becomes the leader.
     pub(super) elected: CancellationToken,
 }
 
-/// The running parts of a manager. When it is dropped, everything ends at its next await.
+/// The running components of a manager. If it is dropped, all of them end at their next await points.
 pub(super) struct Engine {
     parts: EngineParts,
     adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
     happening: mpsc::UnboundedReceiver<Happening>,
     tell: mpsc::UnboundedSender<Happening>,
     stage: Stage,
-    /// Runnables that must not run yet.
+    /// Runnables that wait for a later stage.
     waiting: Vec<Box<dyn Runnable>>,
     servers: Crew,
     always: Crew,
     leader: Crew,
-    /// Tasks that wait for caches, and warm-ups.
+    /// Tasks that wait for caches to sync, and that warm up runnables.
     preparing: TaskGroup,
     election: TaskGroup,
     end_election: CancellationToken,
-    /// Set if the lease was lost: runnables still running are dropped.
+    /// Set if leadership was lost: runnables that still run are then dropped instead of stopped.
     pub(super) is_lost: bool,
 }
 
-/// Stage of the start.
+/// Stage that a starting manager has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Caches are syncing that no controller waits for.
+    /// Servers run; caches that no controller waits for are syncing.
     Servers,
-    /// Caches with readers are syncing; runnables that install their types may run.
+    /// Runnables of the group `Always` run, unless they read caches; caches with readers are syncing.
     Always,
-    /// Everything is ready to lead.
+    /// The caches with readers have synced as well; the process waits to become the leader.
     Standby,
     Leader,
 }
 
-/// Event that the manager waits for.
+/// An event that the engine reacts to.
 enum Happening {
     Failure(Error),
-    /// Caches have synced, or failed to sync in time.
+    /// Caches have synced, so that the stage is reached, or have failed to sync in time.
     Synced(Stage, Result<(), Error>),
     WarmedUp(Box<dyn Runnable>),
     Elected,
-    /// The election has ended, without an outcome if it panicked.
+    /// Leader election has ended; `None` if it panicked.
     Over(Option<ElectionOutcome>),
 }
 
-/// Runnables of one group.
+/// Running runnables of one group.
 #[derive(Default)]
 struct Crew {
     stop: CancellationToken,
     tasks: TaskGroup,
-    /// Names of the runnables that have not ended.
+    /// Names of the runnables that are still running.
     running: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -112,7 +112,8 @@ fn names(running: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> 
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a runnable; a panic is a failure, because a manager must not continue without it.
+/// Runs a future of a runnable. Returns a panic as an error, because the manager must not continue without the
+/// runnable.
 async fn guarded(name: &str, doing: impl Future<Output = Result<(), BoxError>>) -> Result<(), Error> {
     let result = AssertUnwindSafe(doing.instrument(spans::runnable(name)))
         .catch_unwind()
@@ -144,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Returns at the first failure.
+    /// Runs the manager. Only returns if something fails.
     pub(super) async fn run(&mut self, runnables: Vec<Box<dyn Runnable>>) -> Result<(), Error> {
         for runnable in runnables {
             self.take(runnable);
@@ -164,7 +165,7 @@ impl Engine {
             match next {
                 Either::Left(Some(happening)) => self.react(happening)?,
                 Either::Right(Some(added)) => self.take(added),
-                // Cannot happen, because this struct holds both senders.
+                // Cannot happen, because this struct owns both senders.
                 Either::Left(None) | Either::Right(None) => return Ok(()),
             }
         }
@@ -192,7 +193,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts the runnables that waited for this stage. Does nothing if a later stage is already reached.
+    /// Advances to a stage, and starts the runnables that waited for it. Does nothing if the stage was already reached.
     fn enter(&mut self, stage: Stage) {
         if stage <= self.stage {
             return;
@@ -203,7 +204,7 @@ impl Engine {
         }
     }
 
-    /// Starts a runnable, warms it up, or keeps it for a later stage.
+    /// Starts a runnable, warms it up, or lets it wait for a later stage, depending on its group.
     fn take(&mut self, runnable: Box<dyn Runnable>) {
         let needs = match (runnable.group(), runnable.reads_caches()) {
             (RunnableGroup::Server, _) => return self.servers.start(runnable, &self.tell),
@@ -238,7 +239,7 @@ impl Engine {
         });
     }
 
-    /// Starts the election, or leads immediately without one.
+    /// Starts leader election. If it is disabled, this process becomes the leader immediately.
     fn stand_for_election(&self) {
         let (elected, tell) = (self.parts.elected.clone(), self.tell.clone());
         let Some(elector) = self.parts.elector.clone() else {
@@ -258,7 +259,7 @@ impl Engine {
         });
     }
 
-    /// Stops everything in order, and waits for it.
+    /// Stops all components in order, and waits for each.
     pub(super) async fn stop(&mut self) {
         self.adding.close();
         self.always.stop().await;
@@ -268,7 +269,7 @@ impl Engine {
         self.leave_election().await;
     }
 
-    /// Drops the parts that have not stopped, releases the lease, and returns the names of the dropped parts.
+    /// Aborts the runnables that have not stopped, and releases the lease. Returns the names of these runnables.
     pub(super) async fn abandon(&mut self) -> Vec<String> {
         let mut late = Vec::new();
         for crew in [&self.always, &self.leader, &self.servers] {
@@ -282,13 +283,13 @@ impl Engine {
                 crew.tasks.abandon().await;
             }
         };
-        // A part that blocks its thread cannot be dropped; the lease does not wait for it.
+        // A task that blocks its thread cannot be aborted. The release of the lease does not wait for it.
         let _ = timeout(ABANDON_TIMEOUT, ending).await;
         self.leave_election().await;
         late
     }
 
-    /// Releases the lease if this process holds it. Bounded by the renew deadline.
+    /// Ends leader election, which releases the lease if this process holds it. Takes at most the renew deadline.
     async fn leave_election(&mut self) {
         self.end_election.cancel();
         self.election.finished().await;

@@ -1,4 +1,5 @@
-//! `Correlator`: decides which events are written, counted or dropped. Pure; the time is an argument.
+//! `Correlator`: decides whether an Event is written, counted or dropped. It does not read the clock; the time is an
+//! argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,33 +7,34 @@ use std::time::Duration;
 use k8s_openapi::api::events::v1::Event;
 use tokio::time::Instant;
 
-/// Silence after which a series has ended.
+/// A series ends if no event is added to it for this long.
 pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
 
-/// Maximum number of recorded series and of sources; above it the one with the longest silence is dropped.
+/// Maximum number of recorded series, and of sources. If it is exceeded, the series or source that was silent for
+/// longest is dropped.
 const REMEMBERED: usize = 4096;
 
-/// Maximum burst of events of one source about one object, and the interval after which another one is allowed.
+/// Maximum burst of events of a source about an object, and the interval at which one more event is allowed.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 
-/// Identity of a series: all fields except for the note and the time.
+/// Identifies a series: all fields of an event except its note and time.
 pub(super) type SeriesKey = [String; 7];
 
-/// Decision about an event.
+/// Decision on an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Write a new event.
     Create,
-    /// Write this count into the event with this name.
+    /// Write this count to the existing Event with this name.
     Count { name: String, count: i32 },
-    /// Count it; the count is written later.
+    /// Only count the event; [`refresh`](Correlator::refresh) returns the count later.
     Later,
-    /// Drop it, because there are too many.
+    /// Drop the event, because its source has sent too many.
     Drop,
 }
 
-/// Recently observed series and sources.
+/// Recently observed series and sources of events.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     series: BTreeMap<SeriesKey, Series>,
@@ -41,14 +43,14 @@ pub(super) struct Correlator {
 
 #[derive(Debug)]
 struct Series {
-    /// The first event: counts are written into it, and it is created again if it was deleted.
+    /// The first event of the series. Counts are written to it, and it is created again if it was deleted.
     event: Event,
     count: i32,
     written: i32,
     last: Instant,
 }
 
-/// The spam filter: a bucket of tokens for each source and object.
+/// Spam filter for a source and an object: a token bucket.
 #[derive(Debug)]
 struct Source {
     tokens: u32,
@@ -56,7 +58,7 @@ struct Source {
 }
 
 impl Correlator {
-    /// Records an event.
+    /// Records an event, and decides on it.
     pub(super) fn observe(&mut self, key: &SeriesKey, source: &str, event: &Event, now: Instant) -> Verdict {
         if !self.may_pass(source, now) {
             return Verdict::Drop;
@@ -86,7 +88,8 @@ impl Correlator {
         Verdict::Create
     }
 
-    /// Returns the series with unwritten counts, at most `room`, and drops series that have ended and are written.
+    /// Returns up to `room` series with counts that must be written. Removes series that have ended if all of their
+    /// counts were returned.
     pub(super) fn refresh(&mut self, now: Instant, room: usize) -> Vec<(SeriesKey, Event, i32)> {
         let mut found = Vec::new();
         self.series.retain(|key, series| {

@@ -1,4 +1,4 @@
-//! `Lanes`: sends events to the server, several at a time, so that a slow one does not delay the others.
+//! `Lanes`: sends Events to the server, several at a time, so that slow requests do not delay others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,35 +20,35 @@ use crate::Error;
 use crate::jitter::Jitter;
 use crate::metrics::{Collect, Samples};
 
-/// Number of concurrent writes of events, as in client-go. A series has one lane, because the count of an event must
-/// not be written before the event.
+/// Number of concurrent writes of Events, as in client-go. All writes of a series use the same lane, because an Event
+/// must be created before its count is written.
 const LANES: usize = 8;
 
-/// Number of attempts of a write, and the wait between them, which is prolonged by up to a quarter. A write that the
-/// server refuses is not repeated.
+/// Maximum number of attempts for a write, and the delay between them, which is randomly extended by up to a quarter. A
+/// write that the server refuses is not retried.
 const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
 
-/// Time limit of one attempt; then it counts as failed, so that a write without an answer does not block its lane.
+/// Time limit for an attempt. A request without a response counts as failed, so that it does not block its lane.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A pending write: an event, or the count of the event with its name.
+/// A write of an Event: its creation, or a new count of an existing one.
 pub(super) struct Write {
     pub(super) event: Event,
     pub(super) count: Option<i32>,
 }
 
-/// Target of event writes.
+/// Sends writes of Events to the server.
 pub(super) struct Sink {
     pub(super) client: Client,
     pub(super) config: Arc<RecorderConfig>,
     pub(super) dropped: Arc<Dropped>,
 }
 
-/// The pending writes and the writes in progress.
+/// All writes that are queued or in progress.
 pub(super) struct Lanes {
     sink: Arc<Sink>,
     stop: CancellationToken,
-    /// The first write of each lane is in progress.
+    /// Queues of writes. The first write of each lane is in progress.
     lanes: [VecDeque<Write>; LANES],
     running: FuturesUnordered<BoxFuture<'static, usize>>,
 }
@@ -63,7 +63,7 @@ impl Lanes {
         }
     }
 
-    /// Returns the number of writes that are pending or in progress.
+    /// Returns the number of writes that are queued or in progress.
     pub(super) fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
     }
@@ -77,7 +77,7 @@ impl Lanes {
         }
     }
 
-    /// Returns when one write is done.
+    /// Waits until a write is done.
     pub(super) async fn done(&mut self) {
         match self.running.next().await {
             Some(lane) => {
@@ -88,7 +88,7 @@ impl Lanes {
         }
     }
 
-    /// Returns when all writes are done.
+    /// Waits until all writes are done.
     pub(super) async fn finished(&mut self) {
         while !self.running.is_empty() {
             self.done().await;
@@ -113,8 +113,8 @@ impl Lanes {
 }
 
 impl Sink {
-    /// Writes until the write succeeds, is refused, or has failed too often. Makes a single attempt once `stop` is
-    /// cancelled.
+    /// Sends a write until it succeeds, is refused, or has failed too often. Once `stop` is cancelled, it is not
+    /// retried.
     async fn write(&self, write: Write, stop: CancellationToken) {
         let namespace = write.event.metadata.namespace.as_deref().unwrap_or("default");
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
@@ -146,8 +146,8 @@ impl Sink {
                 .await
                 .map_err(Error::from)
             {
-                // The event has expired or was deleted. It is created again with its name, so that later counts find
-                // it.
+                // The Event has expired or was deleted. Create it again with its name, so that later counts can be
+                // written to it.
                 Err(err) if err.is_not_found() => {
                     event.series = Some(EventSeries {
                         count,
@@ -165,18 +165,18 @@ impl Sink {
     }
 }
 
-/// Reasons why an event is not written.
+/// Reason why an event was not written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DropReason {
-    /// Too many are pending, or the writer has stopped.
+    /// The queue is full, or the writer has stopped.
     Full,
-    /// There are too many for the object.
+    /// The spam filter has dropped it.
     Spam,
-    /// The server refused it, or too many attempts failed.
+    /// The server has refused it, or all attempts have failed.
     Failed,
 }
 
-/// Numbers of events that were not written.
+/// Number of dropped events by reason.
 #[derive(Debug)]
 pub(super) struct Dropped {
     controller: String,

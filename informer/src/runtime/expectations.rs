@@ -1,4 +1,4 @@
-//! `Expectations`: requested creations and deletions that have not been observed yet.
+//! `Expectations`: creations and deletions that were requested but not observed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 
-/// Age after which an expectation counts as met: the event was lost, and the cache is right.
+/// Age after which an expectation counts as met: its event must have been lost.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Expectations of creations and deletions, as kube-controller-manager's `UIDTrackingControllerExpectations`. Clones
-/// share them.
+/// Tracks expected creations and deletions (kube-controller-manager's `UIDTrackingControllerExpectations`). Clones
+/// share the expectations.
 ///
-/// A [`Controller`](super::Controller) does not need it, because its gate uses the versions of its writes. It is meant
-/// for code that creates objects in its own tasks, or with a client that is not observed.
+/// Reconcilers of a [`Controller`](super::Controller) do not need it, because the controller waits for the versions of
+/// their writes. It is intended for code that creates objects in its own tasks, or with a client that is not observed.
 ///
 /// ```
 /// use informer::ObjectKey;
@@ -30,47 +30,47 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Expectations {
-    /// Guards the expectations, by the key of the owner. An entry is removed when it is met, or by `forget`.
+    /// Guards the expectations by the key of the owner. Entries are removed when they are met, or by `forget`.
     expected: Arc<Mutex<BTreeMap<ObjectKey, Expected>>>,
 }
 
 #[derive(Debug)]
 struct Expected {
     creations: u64,
-    /// By uid: a deletion may be observed twice, as a timestamp and as an event.
+    /// Uids of the expected deletions. A deletion may be observed twice, by its deletion timestamp and by its event.
     deletions: BTreeSet<String>,
     since: Instant,
 }
 
 impl Expectations {
-    /// Creates an empty set.
+    /// Creates an empty set of expectations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Expects `count` more creations. Call it before the requests.
+    /// Expects `count` more creations. Must be called before the requests are sent.
     pub fn expect_creations(&self, key: &ObjectKey, count: u64) {
         self.expect(key, |it| it.creations += count);
     }
 
-    /// Expects the deletions of the objects with these uids. Call it before the requests.
+    /// Expects the deletion of the objects with these uids. Must be called before the requests are sent.
     pub fn expect_deletions(&self, key: &ObjectKey, uids: impl IntoIterator<Item = String>) {
         self.expect(key, |it| it.deletions.extend(uids));
     }
 
-    /// Records that a creation was observed, or that it failed.
+    /// Records that a creation was observed, or that its request has failed.
     pub fn creation_observed(&self, key: &ObjectKey) {
         self.observe(key, |it| it.creations = it.creations.saturating_sub(1));
     }
 
-    /// Records that the deletion of an object was observed, or that it failed.
+    /// Records that a deletion was observed, or that its request has failed.
     pub fn deletion_observed(&self, key: &ObjectKey, uid: &str) {
         self.observe(key, |it| {
             it.deletions.remove(uid);
         });
     }
 
-    /// Returns `true` if all expectations were observed, or five minutes have passed.
+    /// Returns `true` if all expectations of an owner were met, or are older than five minutes.
     pub fn are_met(&self, key: &ObjectKey) -> bool {
         let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected

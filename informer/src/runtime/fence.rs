@@ -1,4 +1,4 @@
-//! The fence: refuses writes of a process that no longer leads, before they are sent.
+//! Refuses writes of a process that is no longer the leader, before they are sent.
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -9,7 +9,7 @@ use tower::service_fn;
 use super::leader_election::LeaderElector;
 use crate::Error;
 
-/// Returns a client that refuses writes once `elector` has lost the leadership.
+/// Returns a client that refuses writes once `elector` has lost leadership.
 pub(super) fn fenced(client: &Client, elector: &LeaderElector) -> Client {
     let (inner, elector) = (client.clone(), elector.clone());
     let service = service_fn(move |request: Request<Body>| {

@@ -1,4 +1,4 @@
-//! Finalizers: a deleted object remains until everything outside of it is cleaned up.
+//! Finalizers: keep deleted objects until their external resources were cleaned up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use serde_json::json;
 use crate::Error;
 use crate::reconcile::{Action, ReconcileError};
 
-/// State of an object with respect to its finalizer.
+/// Stage of an object's deletion, for [`finalize`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion<K> {
     /// The object is not being deleted, and has the finalizer.
     No(Arc<K>),
-    /// The object is being deleted; it is removed once this cleanup is done.
+    /// The object is being deleted. It is removed once the cleanup has succeeded.
     Pending(Arc<K>),
 }
 
-/// Reconciles an object that needs cleaning up after (controller-runtime's `pkg/finalizer`).
+/// Reconciles an object that requires cleanup when it is deleted (controller-runtime's `pkg/finalizer`).
 ///
-/// While the object exists, the finalizer is added, and then `work` is called with [`Deletion::No`]. Once it is being
-/// deleted and still has the finalizer, `work` is called with [`Deletion::Pending`]; if that succeeds, the finalizer is
-/// removed. An object that is being deleted without the finalizer is ignored.
+/// If the object is not being deleted, adds the finalizer if necessary, and calls `work` with [`Deletion::No`]. If it
+/// is being deleted and has the finalizer, calls `work` with [`Deletion::Pending`], and removes the finalizer if that
+/// succeeds. Ignores objects that are being deleted and do not have the finalizer.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,8 +44,8 @@ pub enum Deletion<K> {
 ///
 /// # Errors
 ///
-/// The error of `work`, or of a failed request. A conflict means that the object was not the newest; its next event
-/// will trigger another reconcile.
+/// Fails if `work` or a request fails. A conflict means that `object` was stale; its next event triggers another
+/// reconcile.
 pub async fn finalize<K>(
     api: &Api<K>,
     name: &str,
@@ -76,12 +76,12 @@ pub fn has_finalizer(object: &impl Resource, name: &str) -> bool {
     object.finalizers().iter().any(|it| it == name)
 }
 
-/// Adds a finalizer, if the object has not changed; returns its new state. Makes no request if the object already has
-/// the finalizer.
+/// Adds a finalizer if the object has not changed since it was read. Returns the new state of the object. Sends no
+/// request if the object already has the finalizer.
 ///
 /// # Errors
 ///
-/// If the request fails, for example with a conflict.
+/// Fails if the request fails, for example with a conflict.
 pub async fn add_finalizer<K>(api: &Api<K>, name: &str, object: &K) -> Result<K, Error>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,
@@ -94,12 +94,12 @@ where
     write(api, object, &finalizers).await
 }
 
-/// Removes a finalizer, if the object has not changed. Makes no request if the object does not have the finalizer.
-/// Succeeds if the object no longer exists.
+/// Removes a finalizer if the object has not changed since it was read. Sends no request if the object does not have
+/// the finalizer. Succeeds if the object no longer exists.
 ///
 /// # Errors
 ///
-/// If the request fails, for example with a conflict.
+/// Fails if the request fails, for example with a conflict.
 pub async fn remove_finalizer<K>(api: &Api<K>, name: &str, object: &K) -> Result<(), Error>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,
@@ -116,7 +116,8 @@ where
     }
 }
 
-/// A merge patch replaces a list as a whole, so the version protects concurrent changes.
+/// Writes all finalizers with a merge patch. It replaces the whole list, so the patch requires that the object has not
+/// changed since it was read.
 async fn write<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<K, Error>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,

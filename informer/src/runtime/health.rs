@@ -1,4 +1,5 @@
-//! `Endpoints`: the health checks of a process, without HTTP: a function from a path to a status and a text.
+//! `Endpoints`: health checks and metrics of a process, independent of HTTP: a function from a path to a status and a
+//! body.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -9,9 +10,9 @@ use crate::error::text_of_panic;
 use crate::metrics::Metrics;
 use crate::reconcile::BoxError;
 
-/// A health check. Any `Fn() -> Result<(), BoxError>` implements it. A panic is a failure.
+/// A health check. Implemented for all `Fn() -> Result<(), BoxError>`. A panic counts as a failure.
 pub trait Check: Send + Sync + 'static {
-    /// Fails if the process is unhealthy.
+    /// Checks the process. Returns an error if it is unhealthy.
     fn check(&self) -> Result<(), BoxError>;
 }
 
@@ -21,14 +22,14 @@ impl<F: Fn() -> Result<(), BoxError> + Send + Sync + 'static> Check for F {
     }
 }
 
-/// A check that always passes, because the process answers.
+/// A check that always passes.
 pub fn ping() -> Result<(), BoxError> {
     Ok(())
 }
 
 type Checks = BTreeMap<String, Arc<dyn Check>>;
 
-/// `/healthz`, `/readyz` and `/metrics`, in the format of controller-runtime. Clones share the checks.
+/// The endpoints `/healthz`, `/readyz` and `/metrics`, in the format of controller-runtime. Clones share the checks.
 ///
 /// ```
 /// use informer::metrics::Metrics;
@@ -55,20 +56,20 @@ struct BothChecks {
     readyz: Checks,
 }
 
-/// Response to a request to an endpoint.
+/// Response of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointResponse {
-    /// The HTTP status.
+    /// HTTP status code.
     pub code: u16,
-    /// The Content-Type.
+    /// Value of the header `Content-Type`.
     pub content_type: &'static str,
-    /// The body.
+    /// Body of the response.
     pub body: String,
 }
 
 impl Endpoints {
-    /// Creates endpoints without checks, which are healthy and ready.
+    /// Creates endpoints without checks. Both `/healthz` and `/readyz` then succeed.
     pub fn new(metrics: &Metrics) -> Self {
         Self {
             metrics: metrics.clone(),
@@ -76,17 +77,17 @@ impl Endpoints {
         }
     }
 
-    /// Adds a check to `/healthz`, or replaces the check with that name.
+    /// Adds a check to `/healthz`, or replaces the check with this name.
     pub fn add_healthz(&self, name: &str, check: impl Check) {
         self.with(|checks| checks.healthz.insert(name.to_owned(), Arc::new(check)));
     }
 
-    /// Adds a check to `/readyz`, or replaces the check with that name.
+    /// Adds a check to `/readyz`, or replaces the check with this name.
     pub fn add_readyz(&self, name: &str, check: impl Check) {
         self.with(|checks| checks.readyz.insert(name.to_owned(), Arc::new(check)));
     }
 
-    /// Answers a GET of this path with this query (`verbose`, `exclude=name&exclude=…`).
+    /// Responds to a GET request for a path. Supported query parameters are `verbose` and `exclude=NAME`.
     pub fn answer(&self, path: &str, query: &str) -> EndpointResponse {
         let parts: Vec<_> = path.trim_matches('/').split('/').collect();
         let checks = match parts[..] {
@@ -98,7 +99,7 @@ impl Endpoints {
         match parts[1..] {
             [] => all(parts[0], &checks, query),
             [name] => match checks.get(name) {
-                // The path itself always passes, as in controller-runtime.
+                // As in controller-runtime, `ping` passes even without such a check.
                 None if name == "ping" => text(200, "ok"),
                 None => text(404, "404 page not found\n"),
                 Some(check) => match outcome(&**check) {
@@ -123,13 +124,13 @@ impl Endpoints {
     }
 }
 
-/// Runs a check.
+/// Runs a check. A panic counts as a failure.
 fn outcome(check: &dyn Check) -> Result<(), BoxError> {
     catch_unwind(AssertUnwindSafe(|| check.check()))
         .unwrap_or_else(|panic| Err(format!("panic: {}", text_of_panic(&*panic)).into()))
 }
 
-/// Runs all checks of a path. The reason of a failure is only written to the log.
+/// Runs all checks of a path. Reasons of failures are logged, but not returned.
 fn all(path: &str, checks: &Checks, query: &str) -> EndpointResponse {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let is_verbose = pairs().any(|(key, _)| key == "verbose");

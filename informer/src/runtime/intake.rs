@@ -1,4 +1,4 @@
-//! `Intake`: the events of a controller's watches become keys in its queue.
+//! `Intake`: adds the keys of events to the queue of a controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,42 +18,43 @@ use crate::queue::{AddOptions, LOW_PRIORITY, WorkQueue};
 use crate::reconcile::CacheState;
 use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 
-/// A watch to start: it receives the queue, and returns how to wait for it and how to end it.
+/// Function that starts a watch with the controller's intake.
 pub(super) type Watch<R = ObjectKey> = Box<dyn FnOnce(&Intake<R>) -> Result<Registered, Error> + Send>;
 
-/// A source of keys other than an informer; it runs until the token is cancelled.
+/// Function that starts a source of keys other than a watch. The source runs until the token is cancelled.
 pub(super) type Source<R = ObjectKey> = Box<dyn FnOnce(Intake<R>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
-/// Decides on events of all types.
+/// Function that selects events of any type.
 pub(super) type Filter = Arc<dyn Fn(&AnyEvent<'_>) -> bool + Send + Sync>;
 
-/// An active watch.
+/// An active watch of a controller.
 pub(super) struct Registered {
     /// Name of the watched resource, for messages.
     pub(super) name: String,
     pub(super) has_synced: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Returns the reason why it has not synced, if it is known.
+    /// Returns the last failure of the informer, which may explain why it has not synced.
     pub(super) reason: Box<dyn Fn() -> Option<String> + Send + Sync>,
     pub(super) synced: BoxFuture<'static, Result<(), Error>>,
     pub(super) remove: Box<dyn FnOnce() + Send>,
 }
 
-/// The queue that a watch adds keys to, and the filters of its events.
+/// The queue of a controller, and the processing of events before their keys are added.
 #[derive(Clone)]
 pub(super) struct Intake<R: RequestKey> {
     pub(super) queue: WorkQueue<R>,
     pub(super) filters: Arc<[Filter]>,
-    /// Set if the keys are shared.
+    /// Set if the controller is sharded.
     pub(super) shard: Option<Arc<ShardKeys<R>>>,
-    /// Set if a trigger makes the controller reconcile all keys again.
+    /// Set if a stream can trigger that all keys are reconciled again.
     pub(super) replays: Option<Replays<R>>,
-    /// Time that the key of an event is delayed to wait for further events.
+    /// Delay of each key after an event, to combine it with further events.
     pub(super) debounce: Duration,
     pub(super) panics: Arc<EventPanics>,
 }
 
 impl<R: RequestKey> Intake<R> {
-    /// Adds a key to the queue, if it belongs to this replica. A key of a first list has a low priority.
+    /// Adds a key to the queue, if this replica owns it. `is_replay` gives it a low priority, for keys from a first
+    /// list or a resync.
     pub(super) fn add(&self, key: R, is_replay: bool) {
         if self.shard.as_ref().is_some_and(|it| !it.takes(&key)) {
             return;
@@ -70,14 +71,14 @@ impl<R: RequestKey> Intake<R> {
         );
     }
 
-    /// Adds the keys of all objects that the watched caches contain now, as a new list would.
+    /// Adds the keys of all objects in the watched caches, as a new list would.
     pub(super) fn add_all(&self) {
         if let Some(replays) = &self.replays {
             replays.run(|key| self.add(key, true));
         }
     }
 
-    /// Starts adding keys of an informer's events to the queue.
+    /// Starts a watch: adds the keys of an informer's events to the queue.
     pub(super) fn watch<K: Cacheable, T: ToKeys<K, R>, P: Predicate<K>>(
         &self,
         informer: &SharedInformer<K>,
@@ -87,7 +88,7 @@ impl<R: RequestKey> Intake<R> {
         let (intake, filters) = (self.clone(), Arc::clone(&self.filters));
         let watch = Arc::new((to_keys, predicate));
         let replayed = Arc::clone(&watch);
-        // Only the user's functions can panic in here.
+        // Only the user's functions can panic here.
         let each_key = move |event: &Event<K>, watch: &(T, P), sink: &mut dyn FnMut(enqueue::Enqueued<R>)| {
             let (to_keys, predicate) = watch;
             let any = AnyEvent::from(event);

@@ -1,4 +1,4 @@
-//! `LaterWatches`: watches that are added to a controller, possibly while it runs.
+//! `LaterWatches`: adds watches to a controller, possibly while it runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,11 +14,11 @@ use crate::handler::{Event, Predicate, ToKeys};
 use crate::reconcile::{CacheState, Collection, Gate};
 use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 
-/// Adds watches to a controller, before or while it runs; see
-/// [`Controller::later_watches`](super::Controller::later_watches). Clones belong to the same controller.
+/// A handle for adding watches to a controller, before or while it runs; see
+/// [`Controller::later_watches`](super::Controller::later_watches). Clones refer to the same controller.
 ///
-/// The controller does not wait for their caches to sync. From the sync until the end of the watch, a key is not
-/// reconciled again before the cache has received the writes for it, as with the initial watches of a controller.
+/// The controller does not wait for the caches of these watches to sync. Once a cache has synced, keys are held back
+/// until it has received their writes, as with the caches of other watches.
 ///
 /// ```
 /// use informer::handler::enqueue;
@@ -40,7 +40,7 @@ pub struct LaterWatches<R: RequestKey = ObjectKey> {
     later: Later,
 }
 
-/// The added watches, which are removed at the end.
+/// Watches that were added later, and that end with the controller.
 #[derive(Clone, Default)]
 pub(super) struct Later(Arc<Mutex<Added>>);
 
@@ -55,7 +55,7 @@ impl Later {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the watches.
+    /// Ends all watches. No further ones can be added.
     pub(super) fn end(&self) {
         let removals = {
             let mut added = self.added();
@@ -85,11 +85,11 @@ impl<R: RequestKey> LaterWatches<R> {
         }
     }
 
-    /// Watches a type from now on; starts its informer if necessary.
+    /// Watches a type. Starts its informer if necessary.
     ///
     /// # Errors
     ///
-    /// If the controller or the informer has ended.
+    /// Fails if the controller or the informer has stopped.
     pub fn watch<K>(&self, to_keys: impl ToKeys<K, R>) -> Result<HandlerRegistration, Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -101,11 +101,11 @@ impl<R: RequestKey> LaterWatches<R> {
         Ok(registration)
     }
 
-    /// Watches an informer that its creator runs.
+    /// Watches with an informer that the caller runs.
     ///
     /// # Errors
     ///
-    /// If the controller or the informer has ended.
+    /// Fails if the controller or the informer has stopped.
     pub fn informer<K: Cacheable>(
         &self,
         informer: &SharedInformer<K>,
@@ -117,12 +117,12 @@ impl<R: RequestKey> LaterWatches<R> {
         self.add(Some(collection), informer, to_keys, predicate)
     }
 
-    /// Watches an informer of another cluster; see
+    /// Watches with an informer of another cluster; see
     /// [`ControllerBuilder::remote_informer`](super::ControllerBuilder::remote_informer).
     ///
     /// # Errors
     ///
-    /// If the controller or the informer has ended.
+    /// Fails if the controller or the informer has stopped.
     pub fn remote_informer<K: Cacheable>(
         &self,
         informer: &SharedInformer<K>,
@@ -132,12 +132,12 @@ impl<R: RequestKey> LaterWatches<R> {
         self.add(None, informer, to_keys, predicate)
     }
 
-    /// Adds a key of a first list to the queue.
+    /// Adds a key to the queue with a low priority, like a key from a first list.
     pub(super) fn add_key(&self, key: R) {
         self.intake.add(key, true);
     }
 
-    /// Watches an informer of a collection, if writes to it can be identified.
+    /// Starts a watch. If `collection` is given, keys are held back until the informer has received their writes to it.
     pub(super) fn add<K: Cacheable>(
         &self,
         collection: Option<Collection>,
@@ -160,7 +160,7 @@ impl<R: RequestKey> LaterWatches<R> {
     }
 }
 
-/// The cache of an added watch. Writes must reach it from its sync until the end of the watch.
+/// Cache of a watch that was added later. Keys wait for it only from its first sync until the watch ends.
 struct Watched<K> {
     informer: SharedInformer<K>,
     watch: HandlerRegistration,

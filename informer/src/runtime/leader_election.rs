@@ -1,9 +1,9 @@
-//! `LeaderElector`: lets one of several processes act at a time.
+//! `LeaderElector`: ensures that only one of several processes is active at a time.
 //!
-//! A disconnected leader keeps acting until its renew deadline, and for a moment longer on a machine that was suspended
-//! for longer than the lease. Writes of a [fenced](LeaderElector::fenced) client are then refused before they are sent,
-//! but a write that was already sent can still arrive. Operations that must never happen twice need an additional
-//! check.
+//! A disconnected leader stops at its renew deadline. On a machine that was suspended for longer than the lease, it may
+//! be active for a moment afterwards. Writes of a [fenced](LeaderElector::fenced) client are then refused before they
+//! are sent, but a write that was already sent can still be executed. Operations that must never happen twice need an
+//! additional check.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,47 +23,49 @@ use crate::jitter::Jitter;
 use crate::metrics::{Collect, Metrics, Samples};
 use crate::{Clock, Error, spans};
 
-/// Maximum relative extension of a wait for the lease, so that candidates do not act at the same time.
+/// Maximum random extension of delays between attempts, as a multiple of the delay. It prevents candidates from sending
+/// requests at the same time.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// Minimum time limit of a request for the Lease, as in client-go.
+/// Minimum time limit of requests for the Lease, as in client-go.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Minimum time between the end of one leader and the start of the next. It covers timers, clocks of different speed,
-/// and writes in flight. [`Manager`](super::Manager) takes up to this long to drop the leader's tasks.
+/// Minimum time between the end of a leader and the start of the next one. It allows for inexact timers, clocks of
+/// different speeds, and requests in flight. [`Manager`](super::Manager) needs up to this time to drop the tasks of the
+/// leader.
 const LEAST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Options of leader election. The defaults are controller-runtime's.
 #[derive(Clone, Debug)]
 pub struct LeaderElectionConfig {
-    /// Identity of this process, such as the name of its Pod. If several processes share an identity, one of them leads
-    /// at a time: the Lease also contains a random part, in an annotation.
+    /// Identity of this process, such as the name of its Pod. Processes with the same identity are still distinguished
+    /// by a random part in an annotation of the Lease, so that only one of them leads at a time.
     pub identity: String,
-    /// Time that other candidates wait after the last renewal that they observed. Default: 15 s. The Lease has whole
-    /// seconds, so fractions are cut off.
+    /// Time without an observed renewal after which other candidates take over. Default: 15 s. Rounded down to whole
+    /// seconds, because the Lease stores whole seconds.
     pub lease_duration: Duration,
-    /// Time for which a leader acts after its last successful renewal, counted from the moment at which the request was
-    /// sent. Default: 10 s. It must be at least a second shorter than the lease duration. Each request for the Lease
-    /// may take half of it, but at least a second, so a request without an answer neither ends a leader nor stops a
-    /// candidate.
+    /// Time for which a leader remains active after its last successful renewal, counted from the time at which it sent
+    /// the request. Must be at least a second shorter than the lease duration. Default: 10 s. Each request for the
+    /// Lease may take half of this time, but at least a second, so that a single request without a response does not
+    /// end the leader.
     pub renew_deadline: Duration,
-    /// Wait between two attempts. Default: 2 s.
+    /// Delay between attempts to acquire or renew the lease. Default: 2 s.
     pub retry_period: Duration,
-    /// Set if the lease is released when the leader is cancelled, so that other candidates do not have to wait until it
-    /// expires. The leader's work must have stopped before; [`Manager`](super::Manager) ensures this. Default: true.
+    /// Releases the lease when the leader is cancelled, so that other candidates need not wait until it expires. The
+    /// work of the leader must have ended before; [`Manager`](super::Manager) ensures this. Default: true.
     pub release_on_cancel: bool,
-    /// Clock for the times written into the Lease. Decisions do not depend on it.
+    /// Clock for times written to the Lease. They do not affect the election.
     pub clock: Clock,
-    /// Seed of the waits. Default: 0, which draws a random one; see
+    /// Seed of the random extension of delays. Default: 0, which selects a random seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
-    /// Unused. End literals with `..`, because options may be added.
+    /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
 
 impl LeaderElectionConfig {
-    /// Returns the defaults for a process with this identity.
+    /// Returns the default options for a process with this identity.
     pub fn new(identity: &str) -> Self {
         Self {
             identity: identity.to_owned(),
@@ -99,7 +101,7 @@ impl LeaderElectionConfig {
     }
 }
 
-/// Takes part in the election of a leader (client-go's `LeaderElector`). Clones are the same candidate.
+/// A candidate in a leader election (client-go's `LeaderElector`). Clones refer to the same candidate.
 ///
 /// ```
 /// use informer::runtime::{LeaderElectionConfig, LeaderElector, LeaseLock};
@@ -126,65 +128,67 @@ struct Inner {
     lock: LeaseLock,
     holder: Holder,
     config: LeaderElectionConfig,
-    /// Guards the state of the Lease.
+    /// Guards the state of the candidate.
     state: Mutex<State>,
-    /// The current leader, for subscribers.
+    /// Identity of the current leader, for subscribers.
     leader: watch::Sender<Option<String>>,
 }
 
 struct State {
     jitter: Jitter,
     observed: Option<Observed>,
-    /// Time at which the first unanswered claim since the last answer was sent: the Lease may contain it.
+    /// Time at which the first claim was sent that is unanswered since. The Lease may contain it.
     unanswered: Option<Instant>,
-    /// Set if this process has ever led.
+    /// Set once this process has led.
     has_led: bool,
-    /// Number of times the Lease had to be read before its renewal.
+    /// Number of renewals before which the Lease had to be read.
     slow_paths: u64,
 }
 
-/// The last observed state of a Lease. Times in it are never compared, so the clocks of other machines are irrelevant.
+/// The last observed state of the Lease. The times that it contains are not used, so that clocks of other machines do
+/// not matter.
 #[derive(Clone)]
 struct Observed {
     lease: Lease,
     claim: Claim,
-    /// Set if this process holds it.
+    /// Set if this process holds the Lease.
     is_mine: bool,
-    /// Time of the claim on the clock of this process. A claim of this process counts from the time at which it was
-    /// sent, because other processes may count from then on; a claim of another process counts from its first
-    /// observation.
+    /// Time from which the lease duration is counted. For a claim of this process, the time at which it was sent,
+    /// because other processes may have observed it since then. For a claim of another process, the time at which it
+    /// was first observed.
     at: Instant,
 }
 
-/// The source of an observed Lease.
+/// Origin of an observed state of the Lease.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// The answer to a claim of this process that was sent at this time.
+    /// Response to a claim of this process, with the time at which the request was sent.
     Claimed(Instant),
     Read,
 }
 
-/// Reasons why [`LeaderElector::run`] returned.
+/// Reason why [`LeaderElector::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ElectionOutcome {
-    /// It was cancelled before this process led.
+    /// The candidate was cancelled before it became the leader.
     NeverLed,
-    /// It was cancelled while this process led.
+    /// The candidate was cancelled while it was the leader.
     Cancelled,
-    /// It could not renew the lease in time, or another process holds it.
+    /// The lease was not renewed in time, or another process holds it.
     Lost,
-    /// The task of the leader ended by itself.
+    /// The leader's future completed by itself.
     Finished,
 }
 
 impl LeaderElector {
-    /// Creates a candidate.
+    /// Creates a candidate for a Lease.
     ///
     /// # Errors
     ///
-    /// If the identity is empty, the lease duration (in whole seconds) is not at least a second longer than the renew
-    /// deadline, or the renew deadline is not longer than 1.2 times the retry period, which must not be zero.
+    /// Fails if the identity is empty, if the lease duration, in whole seconds, is not at least a second longer than
+    /// the renew deadline, if the renew deadline is not longer than 1.2 times the retry period, or if the retry period
+    /// is zero.
     pub fn new(lock: LeaseLock, config: LeaderElectionConfig) -> Result<Self, Error> {
         config.validate()?;
         let state = State {
@@ -203,12 +207,12 @@ impl LeaderElector {
         })))
     }
 
-    /// Waits until this process leads, then runs `lead` until it ends, until `cancel` is cancelled, or until leadership
-    /// is lost.
+    /// Waits until this process becomes the leader, and then runs `lead` until it completes, `cancel` is cancelled, or
+    /// leadership is lost.
     ///
-    /// `lead` receives a token that is cancelled in the latter two cases. After a cancellation, the function waits for
-    /// the end of `lead` and then releases the lease. After a loss of leadership, `lead` is dropped at its current
-    /// await point, because another process may already lead.
+    /// The token that `lead` receives is cancelled in the last two cases. After a cancellation, waits until `lead` has
+    /// completed, and then releases the lease. After a loss of leadership, `lead` is dropped at its current await
+    /// point, because another process may already be the leader.
     pub async fn run<F, Fut>(&self, cancel: CancellationToken, lead: F) -> ElectionOutcome
     where
         F: FnOnce(CancellationToken) -> Fut,
@@ -242,7 +246,7 @@ impl LeaderElector {
             }
             Either::Right((Either::Left(((), _)), _)) if cancel.is_cancelled() => ElectionOutcome::Cancelled,
             Either::Right((Either::Left(((), _)), _)) => ElectionOutcome::Finished,
-            // Keeps renewing until the leader's work has ended.
+            // Continue to renew the lease until the leader's work has ended.
             Either::Right((Either::Right(((), leading)), renewing)) => match select(leading, renewing).await {
                 Either::Left(_) => ElectionOutcome::Cancelled,
                 Either::Right(_) => ElectionOutcome::Lost,
@@ -260,16 +264,18 @@ impl LeaderElector {
         outcome
     }
 
-    /// Returns a client like `client` that refuses writes when this process no longer leads: because it has not renewed
-    /// the lease within the renew deadline, or has lost or released it. [`Manager::client`](super::Manager::client) is
-    /// such a client. Writes are permitted before the process has led, as a standby.
+    /// Wraps `client` so that it refuses writes after this process has lost leadership: it did not renew the lease
+    /// within the renew deadline, or it has lost or released the lease. [`Manager::client`](super::Manager::client)
+    /// returns such a client. A process that has not led yet may write.
     pub fn fenced(&self, client: &Client) -> Client {
         fence::fenced(client, self)
     }
 
+    /// Checks that this process may write.
+    ///
     /// # Errors
     ///
-    /// If this process has led and no longer leads.
+    /// Fails if this process has been the leader but no longer is.
     pub(super) fn check_fence(&self) -> Result<(), Error> {
         let state = self.state();
         if !state.has_led || state.is_leading(self.0.config.renew_deadline) {
@@ -286,27 +292,27 @@ impl LeaderElector {
         &self.0.config.identity
     }
 
-    /// Returns `true` if this process led at its last check.
+    /// Returns `true` if this process was the leader when it last checked the Lease.
     pub fn is_leader(&self) -> bool {
         self.state().is_mine()
     }
 
-    /// Returns the leader at the last check; `None` if there was no leader.
+    /// Returns the identity of the leader when the Lease was last checked; `None` if it was not held.
     pub fn leader(&self) -> Option<String> {
         self.state().holder().map(str::to_owned)
     }
 
-    /// Subscribes to the leader's identity and each change of it (client-go's `OnNewLeader`).
+    /// Subscribes to the identity of the leader (client-go's `OnNewLeader`).
     pub fn subscribe(&self) -> watch::Receiver<Option<String>> {
         self.0.leader.subscribe()
     }
 
-    /// Fails if this process considers itself the leader although its lease ended more than `tolerance` ago: it could
-    /// not renew the lease and did not notice (client-go's `Check`).
+    /// Checks that this process does not act as the leader although its lease expired more than `tolerance` ago
+    /// (client-go's `Check`). Intended for health checks.
     ///
     /// # Errors
     ///
-    /// See above. Intended for health checks.
+    /// Fails if the lease expired more than `tolerance` ago.
     pub fn check(&self, tolerance: Duration) -> Result<(), Error> {
         let state = self.state();
         let Some(observed) = state.observed.as_ref().filter(|it| it.is_mine) else {
@@ -322,17 +328,17 @@ impl LeaderElector {
         Ok(())
     }
 
-    /// Exports `leader_election_master_status` and `leader_election_slowpath_total`.
+    /// Registers the metrics `leader_election_master_status` and `leader_election_slowpath_total`.
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.0.clone();
         metrics.register(&collector);
     }
 
-    /// Returns when this process leads.
+    /// Waits until this process is the leader.
     async fn acquire(&self) {
         loop {
             match self.try_acquire_or_renew().await {
-                // The answer may arrive after the end of the lease.
+                // The response may arrive after the lease has expired.
                 Ok(true) if self.state().is_leading(self.0.config.renew_deadline) => return,
                 Ok(_) => {}
                 Err(err) => tracing::warn!(lease = self.0.lock.describe(), error = %err, "could not acquire the lease"),
@@ -345,7 +351,7 @@ impl LeaderElector {
         }
     }
 
-    /// Returns when this process no longer leads.
+    /// Renews the lease. Returns when this process is no longer the leader.
     async fn renew(&self) {
         loop {
             let Some(renewed) = self.state().claimed_at() else {
@@ -357,7 +363,7 @@ impl LeaderElector {
                 loop {
                     match self.try_acquire_or_renew().await {
                         Ok(true) => return true,
-                        // Another process holds the lease, so retries are pointless.
+                        // Another process holds the lease, so do not retry.
                         Ok(false) => return false,
                         Err(err) => {
                             tracing::warn!(lease = self.0.lock.describe(), error = %err, "could not renew the lease");
@@ -375,7 +381,8 @@ impl LeaderElector {
     /// Attempts to acquire or renew the lease. Returns `true` if this process holds it afterwards.
     async fn try_acquire_or_renew(&self) -> Result<bool, Error> {
         let lock = &self.0.lock;
-        // No other process can hold the lease while it is valid here, so it need not be read.
+        // While this process holds the lease, other processes do not change it, so it can be updated without reading
+        // it.
         let held = {
             let state = self.state();
             let held = state.observed.clone();
@@ -389,7 +396,7 @@ impl LeaderElector {
             self.state().slow_paths += 1;
         }
         let Some(lease) = self.answered(lock.get()).await? else {
-            // The Lease was deleted by hand, and its holder may not have noticed.
+            // If the Lease was deleted manually, its holder may not have noticed yet.
             if self.state().observed.as_ref().is_some_and(Observed::is_of_another) {
                 return Ok(false);
             }
@@ -400,13 +407,14 @@ impl LeaderElector {
             return Ok(false);
         }
         match self.claim(Some(lease)).await {
-            // Another process acquired it first.
+            // Another process has acquired the lease first.
             Err(err) if err.is_conflict() && !is_mine => Ok(false),
             result => result,
         }
     }
 
-    /// Claims the Lease for this process, and creates it if it is missing.
+    /// Writes a claim of this process to the Lease, and creates the Lease if it does not exist. Returns `true` if this
+    /// process holds it afterwards.
     async fn claim(&self, lease: Option<Lease>) -> Result<bool, Error> {
         let Inner {
             lock, holder, config, ..
@@ -459,7 +467,7 @@ impl LeaderElector {
         answer.unwrap_or_else(|_| Err(Error::unanswered(format!("lease {}", self.0.lock.describe()), limit)))
     }
 
-    /// Records the Lease. Returns `true` if this process holds it.
+    /// Records a state of the Lease. Returns `true` if this process holds it.
     fn observe(&self, lease: Lease, seen: Seen) -> bool {
         let (claim, is_mine) = (Claim::of(&lease), self.0.holder.holds(&lease));
         let holder = claim.holder().map(str::to_owned);
@@ -471,10 +479,10 @@ impl LeaderElector {
                     state.unanswered = None;
                     sent
                 }
-                // A renewal with a lost answer does not prolong the lease here.
+                // If the response to a renewal was lost, the renewal does not extend the lease for this process.
                 (Seen::Read, Some(before)) if is_mine && before.is_mine => before.at,
                 (Seen::Read, _) if is_mine => state.unanswered.unwrap_or_else(Instant::now),
-                // An unchanged claim means that the holder does not renew it.
+                // If the claim is unchanged, the holder has not renewed it.
                 (Seen::Read, Some(before)) if before.claim == claim => before.at,
                 (Seen::Read, _) => Instant::now(),
             };
@@ -503,29 +511,29 @@ impl State {
         self.observed.as_ref().and_then(|it| it.claim.holder())
     }
 
-    /// Returns `true` if this process held the lease at its last check.
+    /// Returns `true` if this process held the lease when it was last checked.
     fn is_mine(&self) -> bool {
         self.claimed_at().is_some()
     }
 
-    /// Returns the time at which the last successful claim of this process was sent.
+    /// Returns the time at which this process sent its last successful claim.
     fn claimed_at(&self) -> Option<Instant> {
         self.observed.as_ref().filter(|it| it.is_mine).map(|it| it.at)
     }
 
-    /// Returns `true` if this process holds the lease and has renewed it in time.
+    /// Returns `true` if this process holds the lease and has renewed it within the renew deadline.
     fn is_leading(&self, renew_deadline: Duration) -> bool {
         self.claimed_at().is_some_and(|it| it.elapsed() < renew_deadline)
     }
 }
 
 impl Observed {
-    /// Returns `true` if the holder did not renew within the lease duration.
+    /// Returns `true` if the holder has not renewed the lease within the lease duration.
     fn is_expired(&self) -> bool {
         self.at + self.claim.duration() < Instant::now()
     }
 
-    /// Returns `true` if another process holds the lease.
+    /// Returns `true` if another process holds a lease that has not expired.
     fn is_of_another(&self) -> bool {
         !self.is_mine && self.claim.holder().is_some() && !self.is_expired()
     }

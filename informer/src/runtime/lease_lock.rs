@@ -1,4 +1,4 @@
-//! `LeaseLock`: a Lease that one of several processes holds.
+//! `LeaseLock`: a Lease that at most one of several processes holds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use crate::Error;
 use crate::jitter::Jitter;
 
-/// The Lease for the election of a leader (`coordination.k8s.io/v1`).
+/// The Lease for a leader election (`coordination.k8s.io/v1`).
 ///
-/// The other kinds of locks that client-go had in the past (Endpoints, ConfigMaps, and combinations) are not supported,
-/// as in client-go.
+/// Other kinds of locks (Endpoints, ConfigMaps, and combinations) are not supported; client-go has removed them as
+/// well.
 #[derive(Clone, Debug)]
 pub struct LeaseLock {
     api: Api<Lease>,
@@ -22,12 +22,12 @@ pub struct LeaseLock {
     labels: BTreeMap<String, String>,
 }
 
-/// The content of a Lease. Equal contents are the same claim.
+/// The spec of a Lease. Equal specs are the same claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Claim(LeaseSpec);
 
 impl LeaseLock {
-    /// Returns the Lease with this namespace and name. The first candidate creates it.
+    /// Returns the lock for a Lease with this namespace and name. The first candidate creates the Lease.
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
@@ -37,8 +37,8 @@ impl LeaseLock {
         }
     }
 
-    /// Sets labels of the Lease (`LeaderElectionLabels`). A process that acquires or renews it sets labels that differ,
-    /// and keeps other labels.
+    /// Sets labels of the Lease (controller-runtime's `LeaderElectionLabels`). Whenever a process acquires or renews
+    /// the Lease, it sets these labels and keeps others.
     #[must_use]
     pub fn labels<'a>(mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let labels = labels
@@ -48,12 +48,12 @@ impl LeaseLock {
         self
     }
 
-    /// Returns namespace and name.
+    /// Returns namespace and name of the Lease, for messages.
     pub fn describe(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The name of the Lease.
+    /// Returns the name of the Lease.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -63,7 +63,7 @@ impl LeaseLock {
         Ok(self.api.get_opt(&self.name).await?)
     }
 
-    /// Creates the Lease with the spec that `claim` sets.
+    /// Creates the Lease as filled in by `claim`.
     pub(super) async fn create(&self, claim: impl FnOnce(&mut Lease)) -> Result<Lease, Error> {
         let mut lease = Lease {
             metadata: ObjectMeta {
@@ -78,7 +78,7 @@ impl LeaseLock {
         Ok(self.api.create(&PostParams::default(), &lease).await?)
     }
 
-    /// Applies `claim` to the Lease, if it has not changed since it was read.
+    /// Changes the Lease with `claim`, unless it was changed since it was read.
     pub(super) async fn update(&self, mut lease: Lease, claim: impl FnOnce(&mut Lease)) -> Result<Lease, Error> {
         claim(&mut lease);
         self.label(&mut lease);
@@ -93,18 +93,18 @@ impl LeaseLock {
     }
 }
 
-/// A process that may hold a Lease.
+/// Identifies a process that can hold a Lease.
 ///
-/// Two processes may have the same identity, such as the name of a Pod that was force-deleted and recreated. client-go
-/// therefore appends a random part to the identity. Here the random part is in an annotation, and the identity is
-/// unchanged.
+/// Two processes may have the same identity, such as the name of a Pod that was force-deleted and recreated. They are
+/// distinguished by a random part. client-go appends it to the identity; here it is in an annotation, and the identity
+/// remains unchanged.
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
     identity: String,
     token: String,
 }
 
-/// Annotation with the random part of a holder.
+/// Annotation with the random part of the holder.
 const TOKEN: &str = "informer.drydock.dev/holder";
 
 impl Holder {
@@ -115,13 +115,13 @@ impl Holder {
         }
     }
 
-    /// Returns `true` if this process holds the Lease. Another process with the same identity does not count.
+    /// Returns `true` if this process holds the Lease; `false` for another process with the same identity.
     pub(super) fn holds(&self, lease: &Lease) -> bool {
         let token = lease.metadata.annotations.as_ref().and_then(|it| it.get(TOKEN));
         Claim::of(lease).holder() == Some(&self.identity) && token == Some(&self.token)
     }
 
-    /// Acquires or renews a Lease.
+    /// Fills in the Lease to acquire or renew it.
     pub(super) fn claim(&self, lease: &mut Lease, duration: Duration, now: &crate::Clock) {
         let (is_renewed, is_new) = (self.holds(lease), lease.spec.is_none());
         let spec = lease.spec.get_or_insert_default();
@@ -138,7 +138,7 @@ impl Holder {
         }
     }
 
-    /// Releases a Lease: removes its holder, and lets it expire in a second.
+    /// Fills in the Lease to release it: without a holder, and with a duration of a second.
     pub(super) fn release(&self, lease: &mut Lease, now: &crate::Clock) {
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());

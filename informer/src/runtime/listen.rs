@@ -1,4 +1,4 @@
-//! Connections: accepts, secures, serves, and ends them gracefully.
+//! Accepts, secures, serves and closes connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,25 +18,25 @@ use tokio_util::sync::CancellationToken;
 use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 
-/// Limits of a request, as in controller-runtime: the header in bytes, and the time until its end, which includes the
-/// time in which the connection is idle.
+/// Limits for the headers of a request, as in controller-runtime: the maximum length in bytes, and the maximum time
+/// until they are complete, which includes the idle time of the connection.
 const HEADER_BYTES: usize = 1 << 20;
 const HEADER_TIME: Duration = Duration::from_secs(90);
 
-/// Time limit of a handshake.
+/// Time limit of a TLS handshake.
 #[cfg(feature = "tls")]
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// First and longest pause after a failed accept, as in Go's `net/http`.
+/// Shortest and longest pause after a failed accept, as in Go's `net/http`.
 const ACCEPT_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// TLS configuration of a server; without one it does not use TLS.
+/// TLS configuration of a server; `None` for plain HTTP.
 #[cfg(feature = "tls")]
 pub(crate) type Tls = Option<std::sync::Arc<tokio_rustls::rustls::ServerConfig>>;
 #[cfg(not(feature = "tls"))]
 pub(crate) type Tls = Option<Infallible>;
 
-/// Serves HTTP/1.1 until `stop` is cancelled, then ends each connection after its current request.
+/// Serves HTTP/1.1 until `stop` is cancelled, then closes each connection after its current request.
 pub(crate) async fn serve<S, B>(listener: &TcpListener, tls: Tls, service: S, stop: &CancellationToken)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
@@ -80,7 +80,7 @@ where
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(HEADER_BYTES);
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
-    // Errors here affect only this client.
+    // Errors only affect this connection.
     if let Either::Right(((), connection)) = select(connection.as_mut(), std::pin::pin!(stop.cancelled())).await {
         connection.graceful_shutdown();
     } else {
@@ -89,8 +89,8 @@ where
     let _ = connection.await;
 }
 
-/// Accepts the next connection. A failed accept does not affect other connections; but if the process has no file
-/// descriptors left, the next accept fails at once, too.
+/// Accepts the next connection, and pauses after failures: if the process has run out of file descriptors, the next
+/// attempt would fail immediately as well.
 async fn accepted<T, Fut: Future<Output = io::Result<T>>>(accept: impl Fn() -> Fut) -> T {
     let mut pause = ACCEPT_PAUSES.0;
     loop {

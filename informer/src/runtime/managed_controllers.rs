@@ -1,4 +1,4 @@
-//! Controllers of a manager: their builders, which add them to it.
+//! Adds controllers to a manager.
 
 use super::controller::Controller;
 use super::controller_builder::ControllerBuilder;
@@ -8,8 +8,8 @@ use crate::Error;
 use crate::reconcile::Reconciler;
 
 impl Manager {
-    /// Returns a builder for a controller that uses the informers and metrics of this manager. The manager runs it once
-    /// it is [complete](ControllerBuilder::complete).
+    /// Returns a builder for a controller with the informers and metrics of this manager. The manager runs the
+    /// controller once it is [complete](ControllerBuilder::complete).
     pub fn controller(&self, name: &str) -> ControllerBuilder<Self> {
         ControllerBuilder::of_manager(name, self)
     }
@@ -22,7 +22,7 @@ impl ControllerBuilder<Manager> {
 }
 
 impl<R: RequestKey> ControllerBuilder<Manager, R> {
-    /// Builds the controller, and returns the manager that must run it.
+    /// Builds the controller without adding it to the manager. Returns both.
     pub(super) fn apart(self, reconciler: impl Reconciler<R>) -> Result<(Manager, Controller<R>), Error> {
         let manager = self.manager.clone();
         Ok((manager, self.build(reconciler)?))

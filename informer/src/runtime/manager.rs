@@ -1,4 +1,4 @@
-//! `Manager`: starts the parts of a process in order, and stops them in order.
+//! `Manager`: starts and stops the components of a process in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,17 +28,19 @@ use crate::metrics::Metrics;
 use crate::reconcile::Writes;
 use crate::{Cacheable, Clock, Error, spans};
 
-/// Runs the controllers and other parts of a process (controller-runtime's `Manager`). Clones are the same manager.
+/// Runs the controllers and other components of a process (controller-runtime's `Manager`). Clones refer to the same
+/// manager.
 ///
-/// It starts servers, then the caches, then the runnables of the group `Always`, and finally, when this process leads,
-/// the group `Leader`. As a result, a standby has warm caches. It stops `Always`, `Leader`, the caches and `Server` in
-/// this order, and releases the lease last.
+/// It starts servers, then caches, then the runnables of the group `Always`, and, once this process is the leader, the
+/// runnables of the group `Leader`. Standby processes therefore have warm caches. When it stops, it stops the groups
+/// `Always` and `Leader`, the caches, and the servers, in this order, and finally releases the lease.
 ///
-/// Some starts wait for caches, with a limit. Caches that no controller watches must sync before the group `Always`
-/// starts, and caches with a lister must sync before the process stands for election. Both waits end with an error
-/// after two minutes, or after the shortest [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of the
-/// controllers that watch the cache. All other caches are awaited by their controllers. As a result, runnables of the
-/// group `Always` may install the types that controllers depend on.
+/// Some of these steps wait for caches to sync. The group `Always` starts once the caches that no controller watches
+/// have synced, and the leader election starts once the caches with a lister have synced. The manager fails if this
+/// takes longer than two minutes, or longer than the shortest
+/// [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of the controllers that watch a cache.
+/// Controllers wait for all other caches themselves. This allows runnables of the group `Always` to install the types
+/// that controllers need.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -62,7 +64,7 @@ pub struct Manager(Arc<Inner>);
 struct Inner {
     client: Client,
     cached_client: CachedClient,
-    /// Cancelled when the manager begins to run.
+    /// Cancelled when the manager starts.
     started: CancellationToken,
     factory: SharedInformerFactory,
     metrics: Metrics,
@@ -71,7 +73,7 @@ struct Inner {
     elector: Option<LeaderElector>,
     elected: CancellationToken,
     grace: Option<Duration>,
-    /// Guards the runnables.
+    /// Guards the runnables and recorders.
     state: Mutex<State>,
 }
 
@@ -82,20 +84,20 @@ struct State {
 }
 
 enum Phase {
-    /// Not started: the runnables added so far.
+    /// The manager has not started; contains the runnables that were added.
     New(Vec<Box<dyn Runnable>>),
-    /// Started: a runnable sent here starts at once if its group has started.
+    /// The manager runs, and receives further runnables from this channel.
     Running(mpsc::UnboundedSender<Box<dyn Runnable>>),
     Stopped,
 }
 
-/// Options of a [`Manager`].
+/// Builder of a [`Manager`].
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ManagerBuilder {
     client: Client,
     factory: Option<SharedInformerFactory>,
     cache: Option<SharedInformerFactoryBuilder>,
-    /// Set once requests of the client are counted.
+    /// Set if the client's requests are already counted in metrics.
     is_counted: bool,
     metrics: Metrics,
     clock: Clock,
@@ -105,29 +107,29 @@ pub struct ManagerBuilder {
 }
 
 impl ManagerBuilder {
-    /// Enables leader election: only one of several processes runs the controllers. Default: disabled; this process
-    /// runs them.
+    /// Enables leader election: only one of several processes runs the controllers at a time. Default: disabled, so
+    /// that this process always runs them.
     pub fn leader_election(mut self, lock: LeaseLock, config: LeaderElectionConfig) -> Self {
         self.election = Some((lock, config));
         self
     }
 
-    /// Sets the seed of the waits of informers and of the leader election, unless they have their own seed; see
-    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default: 0, which is a random seed, or with
-    /// leader election one derived from the identity. It does not change a given [factory](Self::factory).
+    /// Sets the seed of jitter in informers and leader election, unless they have their own seeds; see
+    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default: 0, which selects a random seed; with
+    /// leader election, a seed derived from the identity. Does not affect a [factory](Self::factory) that was set.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Sets the informer factory. Default: a factory of all namespaces.
+    /// Sets the informer factory. Default: a factory for all namespaces.
     pub fn factory(mut self, factory: SharedInformerFactory) -> Self {
         self.factory = Some(factory);
         self
     }
 
-    /// Configures the informers, for all types and for single ones, as an alternative to [`factory`](Self::factory).
-    /// Their requests are counted with the manager's, and they use the manager's seed.
+    /// Configures the informers, as an alternative to [`factory`](Self::factory). They use the manager's seed, and
+    /// their requests are included in its metrics.
     ///
     /// ```
     /// use informer::Storage;
@@ -147,7 +149,7 @@ impl ManagerBuilder {
     ///
     /// # Errors
     ///
-    /// Any error of `change`.
+    /// Fails if `change` fails.
     pub fn cache<E>(
         mut self,
         change: impl FnOnce(SharedInformerFactoryBuilder) -> Result<SharedInformerFactoryBuilder, E>,
@@ -158,14 +160,14 @@ impl ManagerBuilder {
         Ok(self)
     }
 
-    /// Sets the maximum time of the shutdown. After it, all tasks are dropped, `run` fails with the names of the
-    /// runnables that were still running, and the lease is released. Default: 30 s; `None` disables the limit.
+    /// Sets the time limit of the shutdown. When it expires, all tasks are dropped, the lease is released, and `run`
+    /// fails with the names of the runnables that have not stopped. Default: 30 s; `None` disables the limit.
     pub fn graceful_shutdown_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.grace = timeout;
         self
     }
 
-    /// Sets the clock for times written into objects.
+    /// Sets the clock for times that are written to objects. Default: the system clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -175,7 +177,7 @@ impl ManagerBuilder {
     ///
     /// # Errors
     ///
-    /// If the times of the leader election are inconsistent.
+    /// Fails if the options of the leader election are inconsistent.
     pub fn build(self) -> Result<Manager, Error> {
         let elector = match &self.election {
             Some((lock, config)) => {
@@ -200,7 +202,7 @@ impl ManagerBuilder {
         };
         let client = Writes::new().observe(&client);
         let seed = match (&elector, self.seed) {
-            // Each replica has its own identity.
+            // Replicas have different identities, so their seeds differ.
             (Some(elector), 0) => Jitter::seed_of(elector.identity()),
             (_, seed) => seed,
         };
@@ -241,7 +243,7 @@ impl ManagerBuilder {
 }
 
 impl Manager {
-    /// Creates a manager with all defaults: all namespaces, without leader election.
+    /// Creates a manager with default options: all namespaces, and without leader election.
     pub fn new(client: Client) -> Self {
         Self::builder(client).with_elector(None)
     }
@@ -261,25 +263,25 @@ impl Manager {
         }
     }
 
-    /// Returns the client for reconcilers. Its writes are tracked, so that a key is not reconciled with a cache older
-    /// than them. With leader election, writes are refused after this process has lost its lease; see
-    /// [`LeaderElector::fenced`].
+    /// Returns the client that reconcilers should use. Its writes are recorded, so that a key is not reconciled from
+    /// caches that are older than its writes. With leader election, writes are refused after this process has lost the
+    /// lease; see [`LeaderElector::fenced`].
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
 
     /// Returns a client that reads from the caches and writes to the server (controller-runtime's `GetClient`). Reads
-    /// require that the manager runs.
+    /// fail unless the manager runs.
     pub fn cached_client(&self) -> CachedClient {
         self.0.cached_client.clone()
     }
 
-    /// Adds an index for finding objects of a type by the value of a field, such as `spec.nodeName`.
-    /// [`ListRequest::field`](super::ListRequest::field) uses it (controller-runtime's `GetFieldIndexer().IndexField`).
+    /// Adds an index of the objects of a type by the value of a field, such as `spec.nodeName` (controller-runtime's
+    /// `GetFieldIndexer().IndexField`). [`ListRequest::field`](super::ListRequest::field) uses it.
     ///
     /// # Errors
     ///
-    /// If the field already has an index, or the informer has stopped.
+    /// Fails if an index of this field exists, or the informer has stopped.
     pub fn index_field<K>(&self, path: &str) -> Result<(), Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -288,10 +290,10 @@ impl Manager {
         self.0.factory.informer::<K>().add_index(indexes::field(path))
     }
 
-    /// Returns the event recorder of a controller, such as `example.com/web-operator`; repeated calls return the same
-    /// recorder (controller-runtime's `GetEventRecorder`). Events are written while the manager runs. Their times are
-    /// from the manager's clock, and their instance is the identity of the leader election, or `name` without leader
-    /// election.
+    /// Returns the event recorder with this name, such as `example.com/web-operator` (controller-runtime's
+    /// `GetEventRecorder`). Repeated calls return the same recorder. Events are written while the manager runs, with
+    /// times from the manager's clock. Their reporting instance is the identity of the leader election; without leader
+    /// election, it is `name`.
     ///
     /// ```
     /// use informer::runtime::{Manager, Note};
@@ -306,8 +308,8 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// If the first call for this name follows the stop of the manager, or if an [`EventWriter`](super::EventWriter)
-    /// with this name was added by hand.
+    /// Fails if the manager has stopped and the recorder does not exist yet, or if an
+    /// [`EventWriter`](super::EventWriter) with this name was added manually.
     pub fn recorder(&self, name: &str) -> Result<EventRecorder, Error> {
         if let Some(recorder) = self.state().recorders.get(name) {
             return Ok(recorder.clone());
@@ -325,8 +327,8 @@ impl Manager {
         Ok(recorder)
     }
 
-    /// Returns the lister of a type, which reads the cache of the factory's informer. If the manager already runs, the
-    /// informer starts at once; [`Lister::synced`] waits for it.
+    /// Returns a lister of a type, which reads from the factory's informer. If the manager already runs, the informer
+    /// starts immediately; [`Lister::synced`] waits until it has synced.
     pub fn lister<K>(&self) -> Lister<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -335,7 +337,8 @@ impl Manager {
         self.0.factory.informer::<K>().lister()
     }
 
-    /// Returns the dependent objects of a type: read from the cache, written by [`client`](Self::client).
+    /// Returns a handle to the dependent objects of a type, which are read from the cache and written with
+    /// [`client`](Self::client).
     pub fn dependents<K>(&self) -> Dependents<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -344,41 +347,42 @@ impl Manager {
         Dependents::new(self.client(), self.lister())
     }
 
-    /// Returns the informer factory. Informers start with the manager; informers added later start at once.
+    /// Returns the informer factory. Its informers start with the manager; informers that are added later start
+    /// immediately.
     pub fn factory(&self) -> SharedInformerFactory {
         self.0.factory.clone()
     }
 
-    /// Returns the registry of all metrics.
+    /// Returns the metrics registry of the manager.
     pub fn metrics(&self) -> Metrics {
         self.0.metrics.clone()
     }
 
-    /// Returns the clock for times written into objects.
+    /// Returns the clock for times that are written to objects.
     pub fn clock(&self) -> Clock {
         self.0.clock
     }
 
-    /// Returns the HTTP endpoints: health, readiness, metrics. The feature `serve` contains a server for them.
+    /// Returns the endpoints for health, readiness and metrics. The feature `serve` provides an HTTP server for them.
     pub fn endpoints(&self) -> Endpoints {
         self.0.endpoints.clone()
     }
 
-    /// Adds a check to `/healthz`, which determines restarts of the process.
+    /// Adds a check to `/healthz`. If it fails, the kubelet usually restarts the process.
     pub fn add_healthz(&self, name: &str, check: impl Check) {
         self.0.endpoints.add_healthz(name, check);
     }
 
-    /// Adds a check to `/readyz`, which determines whether the process receives requests.
+    /// Adds a check to `/readyz`. If it fails, the process usually receives no requests from Services.
     pub fn add_readyz(&self, name: &str, check: impl Check) {
         self.0.endpoints.add_readyz(name, check);
     }
 
-    /// Adds a runnable. While the manager runs, it starts at once if its group has started.
+    /// Adds a runnable. If the manager already runs and has started the runnable's group, it starts immediately.
     ///
     /// # Errors
     ///
-    /// If a runnable with the same name exists, or after the manager has stopped.
+    /// Fails if a runnable with the same name was added before, or if the manager has stopped.
     pub fn add(&self, runnable: impl Runnable) -> Result<(), Error> {
         let name = runnable.name();
         let mut state = self.state();
@@ -395,7 +399,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Returns when this process leads; without leader election, when everything has started.
+    /// Waits until this process is the leader. Without leader election, waits until the manager has started everything.
     pub async fn elected(&self) {
         self.0.elected.cancelled().await;
     }
@@ -408,12 +412,13 @@ impl Manager {
         }
     }
 
-    /// Runs everything until `shutdown` is ready, then stops it.
+    /// Runs all components until `shutdown` is ready, then stops them.
     ///
     /// # Errors
     ///
-    /// If a runnable fails (the first error counts), if the lease is lost (in which case it does not wait for
-    /// anything), if the shutdown takes too long, or if the manager was run before.
+    /// Fails if a runnable fails, if the lease is lost, if the shutdown takes too long, or if the manager was run
+    /// before. After a loss of the lease, it returns immediately, without waiting for components to stop. Of several
+    /// errors, the first is returned.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_until(shutdown).instrument(spans::manager()).await
     }
@@ -440,7 +445,7 @@ impl Manager {
         };
         self.state().phase = Phase::Stopped;
         if engine.is_lost {
-            // Another process may already lead, so everything that still runs is dropped.
+            // Another process may already be the leader, so drop everything that still runs.
             return outcome;
         }
         let Some(grace) = self.0.grace else {

@@ -1,4 +1,4 @@
-//! Merge patches: the difference between two objects as a patch (RFC 7386).
+//! Merge patches (RFC 7386): the differences between two objects.
 
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::{Error, ObjectKey};
 
-/// Returns the patch from `found` to `wanted`; `None` if they are equal. Lists are replaced as a whole, and removed
-/// fields become `null`.
+/// Returns the merge patch that changes `found` to `wanted`; `None` if they are equal. Lists are replaced as a whole,
+/// and removed fields are set to `null`.
 pub(super) fn difference(found: &Value, wanted: &Value) -> Option<Value> {
     if found == wanted {
         return None;
@@ -32,12 +32,12 @@ pub(super) fn difference(found: &Value, wanted: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// Serializes an object as JSON.
+/// Converts an object to a JSON value. `key` is used in the error.
 pub(super) fn json(key: &ObjectKey, object: &impl Serialize) -> Result<Value, Error> {
     serde_json::to_value(object).map_err(|err| Error::decode(key.to_string(), err))
 }
 
-/// Sends a patch for an object or one of its subresources, with `version` as the precondition.
+/// Sends a merge patch of an object or a subresource, with `version` as precondition.
 pub(super) async fn send<K>(
     client: &Client,
     key: &ObjectKey,

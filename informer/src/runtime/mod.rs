@@ -1,7 +1,6 @@
-//! The parts of a process around its reconcilers: controllers that start and stop together, leader election, events,
-//! and small helpers for controllers.
+//! Controllers, managers, leader election, events, and helpers for reconcilers.
 //!
-//! This layer depends on all other layers, and none depends on it.
+//! This module depends on all others; the others do not depend on it.
 
 mod request_key;
 mod cluster_key;

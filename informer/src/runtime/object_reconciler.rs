@@ -1,4 +1,4 @@
-//! `ObjectReconciler`: reconciles objects from the cache, whereas a `Reconciler` receives keys.
+//! `ObjectReconciler`: reconciles objects from the cache instead of keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use crate::Cacheable;
 use crate::cache::Lister;
 use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 
-/// Reconciles an object (controller-runtime's `ObjectReconciler`). Any `Fn(Arc<K>) -> Future<Output = Result<Action,
-/// E>>` implements it; [`as_reconciler`] converts it to a [`Reconciler`].
+/// Reconciles objects (controller-runtime's `ObjectReconciler`). Implemented for all `Fn(Arc<K>) -> Future<Output =
+/// Result<Action, E>>`. [`as_reconciler`] converts it to a [`Reconciler`].
 ///
 /// It is also called for objects that are being deleted: check `deletionTimestamp`, or use
-/// [`finalize`](super::finalize). It is not called for deleted objects, because the garbage collector deletes their
+/// [`finalize`](super::finalize). It is not called for objects that were deleted; the garbage collector deletes their
 /// dependents.
 ///
 /// ```
@@ -38,7 +38,7 @@ use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 /// # }
 /// ```
 pub trait ObjectReconciler<K>: Send + Sync + 'static {
-    /// Reconciles the object. The future may be dropped at any await point, after a timeout or when leadership is lost.
+    /// Reconciles an object. The future may be dropped at any await point, after a timeout or when leadership is lost.
     fn reconcile(&self, object: Arc<K>) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 
@@ -55,14 +55,15 @@ where
     }
 }
 
-/// An [`ObjectReconciler`] with the lister of its objects; see [`as_reconciler`].
+/// An [`ObjectReconciler`] together with a lister of its objects; see [`as_reconciler`].
 pub struct AsReconciler<K, C> {
     lister: Lister<K>,
     reconciler: C,
 }
 
-/// Converts an object reconciler to a [`Reconciler`]. It reads objects from `lister`, and does nothing for keys without
-/// an object (controller-runtime's `AsReconciler`). An object that cannot be decoded as the type is a terminal error.
+/// Converts an object reconciler to a [`Reconciler`] (controller-runtime's `AsReconciler`). Objects are read from
+/// `lister`; keys without an object are ignored. If an object cannot be decoded, the reconcile fails with a terminal
+/// error.
 pub fn as_reconciler<K, C>(lister: Lister<K>, reconciler: C) -> AsReconciler<K, C>
 where
     K: Cacheable,

@@ -1,4 +1,4 @@
-//! Owner references, by which an object is deleted together with its owner.
+//! Owner references, which cause objects to be deleted together with their owners.
 //!
 //! ```
 //! use informer::runtime::owner_references;
@@ -19,13 +19,13 @@ use kube::Resource;
 
 use crate::{Error, ObjectKey};
 
-/// Makes `owner` the controller of `object`, with `controller` and `blockOwnerDeletion` (controller-runtime's
-/// `SetControllerReference`).
+/// Makes `owner` the controller of `object`: adds an owner reference with `controller` and `blockOwnerDeletion`
+/// (controller-runtime's `SetControllerReference`).
 ///
 /// # Errors
 ///
-/// If another object is the controller; if the owner has no name or uid; if the owner is in another namespace, or is
-/// namespaced while the object is cluster-scoped.
+/// Fails if another object is the controller, if the name or the uid of the owner is missing, if the owner is in
+/// another namespace, or if it is namespaced and the object is cluster-scoped.
 pub fn set_controller<K, O>(object: &mut K, owner: &O) -> Result<(), Error>
 where
     K: Resource,
@@ -44,11 +44,11 @@ where
     Ok(())
 }
 
-/// Adds `owner` to the owners of `object` (`SetOwnerReference`).
+/// Adds an owner reference to `owner` (controller-runtime's `SetOwnerReference`).
 ///
 /// # Errors
 ///
-/// See [`set_controller`], except for the error about another controller.
+/// Fails in the same cases as [`set_controller`], except if another object is the controller.
 pub fn set_owner<K, O>(object: &mut K, owner: &O) -> Result<(), Error>
 where
     K: Resource,
@@ -59,11 +59,11 @@ where
     Ok(())
 }
 
-/// Removes `owner` from the owners of `object`.
+/// Removes the owner reference to `owner`.
 ///
 /// # Errors
 ///
-/// If `owner` is not an owner of `object`.
+/// Fails if `owner` is not an owner of `object`.
 pub fn remove_owner<K, O>(object: &mut K, owner: &O) -> Result<(), Error>
 where
     K: Resource,
@@ -83,7 +83,7 @@ where
     Ok(())
 }
 
-/// Returns `true` if `owner` is an owner of `object`, by group, kind and name.
+/// Returns `true` if `object` has an owner reference to `owner`, compared by group, kind and name.
 pub fn has_owner<K, O>(object: &K, owner: &O) -> bool
 where
     K: Resource,
@@ -92,12 +92,12 @@ where
     reference_to(object, owner).is_ok_and(|reference| all(object).iter().any(|it| is_same(it, &reference)))
 }
 
-/// Returns the owner that is the controller.
+/// Returns the owner reference to the controller of `object`.
 pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
     all(object).iter().find(|it| it.controller == Some(true))
 }
 
-/// Returns `true` if `owner` is the controller of `object`, by uid: another object with the same name does not count.
+/// Returns `true` if `owner` is the controller of `object`, compared by uid.
 pub fn is_controlled_by(object: &impl Resource, owner: &impl Resource) -> bool {
     let uid = owner.meta().uid.as_deref();
     uid.is_some() && controller_of(object).map(|it| it.uid.as_str()) == uid
@@ -121,7 +121,7 @@ where
     if let Some(namespace) = owner_key.namespace() {
         match key.namespace() {
             Some(own) if own == namespace => {}
-            // The object will be created in the owner's namespace.
+            // An object without a name will be created in the owner's namespace.
             None if object.meta().name.is_none() => {}
             None => return refused("cluster-scoped resource must not have a namespace-scoped owner"),
             Some(_) => return refused("cross-namespace owner references are disallowed"),
@@ -147,7 +147,7 @@ fn upsert(object: &mut impl Resource, reference: OwnerReference) {
     }
 }
 
-/// Returns `true` for the same object, by group, kind and name. The version is ignored.
+/// Returns `true` if both refer to the same object, compared by group, kind and name.
 fn is_same(one: &OwnerReference, other: &OwnerReference) -> bool {
     let group = |it: &OwnerReference| it.api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
     group(one) == group(other) && one.kind == other.kind && one.name == other.name

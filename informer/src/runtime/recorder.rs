@@ -1,4 +1,4 @@
-//! `EventRecorder`: records Events about objects, as shown by `kubectl describe`.
+//! `EventRecorder`: records Events about objects, which `kubectl describe` shows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,46 +23,46 @@ use crate::jitter::Jitter;
 use crate::metrics::{Collect, Metrics};
 use crate::reconcile::BoxError;
 
-/// Maximum number of queued events; further ones are dropped. The writer takes events from the queue while fewer than
+/// Maximum number of queued events; further events are dropped. The writer takes events from the queue while fewer than
 /// this number are in progress.
 const QUEUE: usize = 1000;
 
 /// Interval at which the counts of series are written.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
 
-/// Maximum length of a note on the server, in bytes.
+/// Maximum length of a note in bytes, as limited by the server.
 const NOTE: usize = 1024;
 
 /// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventType {
-    /// Normal operation.
+    /// Information about normal operation.
     Normal,
-    /// Requires attention.
+    /// A problem that may require attention.
     Warning,
 }
 
-/// Content of an event.
+/// Contents of an event.
 #[derive(Clone, Debug)]
 pub struct Note {
     /// Type of the event: `Normal` or `Warning`.
     pub event_type: EventType,
-    /// Reason, in one word for machines: `Created`. At most 128 bytes.
+    /// Reason as a single CamelCase word, such as `Created`. At most 128 bytes.
     pub reason: String,
-    /// Action, in one word for machines: `CreateDeployment`. At most 128 bytes.
+    /// Action as a single CamelCase word, such as `CreateDeployment`. At most 128 bytes.
     pub action: String,
-    /// Text for people. Truncated after 1,024 bytes.
+    /// Human-readable text. Truncated after 1,024 bytes.
     pub note: String,
-    /// Related object.
+    /// Another object that is related to the event.
     pub related: Option<ObjectReference>,
-    /// Unused. End literals with `..`, because options may be added.
+    /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
 
 impl Note {
-    /// Returns a note of type `Normal`.
+    /// Creates a note of type `Normal`.
     pub fn normal(reason: &str, action: &str, note: impl Into<String>) -> Self {
         Self {
             event_type: EventType::Normal,
@@ -74,7 +74,7 @@ impl Note {
         }
     }
 
-    /// Returns a note of type `Warning`.
+    /// Creates a note of type `Warning`.
     pub fn warning(reason: &str, action: &str, note: impl Into<String>) -> Self {
         Self {
             event_type: EventType::Warning,
@@ -83,25 +83,25 @@ impl Note {
     }
 }
 
-/// Identity of the reporter.
+/// Options of an event recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderConfig {
-    /// The controller: `example.com/web-operator`.
+    /// Name of the reporting controller, such as `example.com/web-operator`.
     pub controller: String,
-    /// The process, such as the name of its Pod; at most 128 bytes.
+    /// Name of the reporting process, such as the name of its Pod. At most 128 bytes.
     pub instance: String,
-    /// Clock for the times written into events.
+    /// Clock for the times of events.
     pub clock: Clock,
-    /// Seed of the waits between attempts. Default: 0, which draws a random one; see
+    /// Seed of the delays between attempts. Default: 0, which selects a random seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
-    /// Unused. End literals with `..`, because options may be added.
+    /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
 
 impl RecorderConfig {
-    /// Returns a configuration with the machine's clock.
+    /// Returns default options, with the system clock.
     pub fn new(controller: &str, instance: &str) -> Self {
         Self {
             controller: controller.to_owned(),
@@ -113,14 +113,14 @@ impl RecorderConfig {
     }
 }
 
-/// Records events of `events.k8s.io/v1`. Clones are the same recorder.
+/// Records Events of `events.k8s.io/v1`. Clones refer to the same recorder.
 ///
-/// Recording does not wait and cannot fail: an [`EventWriter`], run by a [`Manager`](super::Manager), sends the events.
-/// Events that differ only in their note form a series: the second event adds a count to the first, and later ones are
-/// counted and written every half hour, until the series has been silent for six minutes. For each controller and
-/// object, bursts are limited to 25 events plus one every five minutes. Events are also dropped if 1,000 are already
-/// queued; 1,000 more may be in progress, eight of them at the server. Dropped events are
-/// [counted](Self::register_metrics).
+/// Recording does not wait and cannot fail: an [`EventWriter`], which a [`Manager`](super::Manager) runs, sends the
+/// events. Events that differ only in their notes form a series: the second event adds a count to the first, and
+/// further events are counted, and the count is written every half hour. A series ends after six minutes without an
+/// event. For each controller and object, there may be a burst of 25 events, plus one event every five minutes. Events
+/// are also dropped if 1,000 are already queued. Another 1,000 may be in progress, and eight of them are sent at a
+/// time. Dropped events are [counted](Self::register_metrics).
 ///
 /// ```
 /// use informer::runtime::{EventRecorder, Manager, Note, RecorderConfig};
@@ -137,12 +137,12 @@ impl RecorderConfig {
 pub struct EventRecorder {
     config: Arc<RecorderConfig>,
     events: mpsc::Sender<(Event, Instant)>,
-    /// Number in the last event's name, so that names are unique.
+    /// Number in the name of the last event, to generate unique names.
     last: Arc<AtomicU64>,
     dropped: Arc<Dropped>,
 }
 
-/// Sends the events of an [`EventRecorder`]: eight at a time, and the events of one series one by one.
+/// Sends the events of an [`EventRecorder`]: up to eight at a time, and the events of a series one after the other.
 pub struct EventWriter {
     sink: Arc<Sink>,
     events: mpsc::Receiver<(Event, Instant)>,
@@ -150,7 +150,7 @@ pub struct EventWriter {
 }
 
 impl EventRecorder {
-    /// Creates a recorder and the writer of its events.
+    /// Creates a recorder and the writer that sends its events.
     pub fn new(client: Client, config: RecorderConfig) -> (Self, EventWriter) {
         let (sender, events) = mpsc::channel(QUEUE);
         let config = Arc::new(config);
@@ -173,8 +173,7 @@ impl EventRecorder {
         (recorder, writer)
     }
 
-    /// Exports `informer_events_dropped_total`: the number of events that were not written, by reason (`full`, `spam`,
-    /// `failed`).
+    /// Registers the metric `informer_events_dropped_total`, with the label `reason` (`full`, `spam`, `failed`).
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.dropped.clone();
         metrics.register(&collector);
@@ -185,7 +184,7 @@ impl EventRecorder {
         self.record_about(regarding.object_ref(&()), note);
     }
 
-    /// Same as [`record`](Self::record), for an object given by a reference.
+    /// Records an event about the object that a reference identifies.
     pub fn record_about(&self, regarding: ObjectReference, note: Note) {
         let Note {
             event_type,
@@ -231,8 +230,8 @@ impl EventRecorder {
         }
     }
 
-    /// Returns the time in nanoseconds, or the last number plus one if that is greater, so that names of events are
-    /// unique.
+    /// Returns the current time in nanoseconds, or the last number plus one if that is greater, so that names of events
+    /// are unique.
     fn number(&self) -> u64 {
         let now = u64::try_from(self.config.clock.now().as_nanosecond()).unwrap_or_default();
         let last = self
@@ -246,8 +245,8 @@ impl EventRecorder {
 /// Maximum length of an object's name, in bytes.
 const NAME: usize = 253;
 
-/// Returns the name of an event about the object with this name. A name that is too long, or invalid as the prefix of
-/// an object's name, is replaced by its hash.
+/// Returns a name for an event about an object. If the object's name is too long, or not a valid prefix of a name, it
+/// is replaced by its hash.
 fn event_name(regarding: &str, number: u64) -> String {
     let name = format!("{regarding}.{number:x}");
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -262,7 +261,7 @@ fn event_name(regarding: &str, number: u64) -> String {
 }
 
 impl EventWriter {
-    /// Sends events until `stop` is cancelled, then sends each queued event once.
+    /// Sends events until `stop` is cancelled. Then attempts to send each queued event once.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut refresh = Instant::now() + REFRESH;
         let mut lanes = Lanes::new(Arc::clone(&self.sink), stop.clone());
@@ -324,7 +323,7 @@ impl EventWriter {
         }
     }
 
-    /// Writes the counts of series that continued; `false` if not all of them had room.
+    /// Writes the counts of series that have changed. Returns `false` if there was not enough space for all of them.
     fn refresh(&mut self, lanes: &mut Lanes) -> bool {
         let room = QUEUE.saturating_sub(lanes.len());
         for (key, event, count) in self.correlator.refresh(Instant::now(), room) {
@@ -335,7 +334,8 @@ impl EventWriter {
     }
 }
 
-/// Returns the identity of a series; the last two parts are the regarding object and the namespace.
+/// Returns the key of the series that an event belongs to. Its last two parts are the regarding object and the
+/// namespace.
 fn series_key(event: &Event) -> SeriesKey {
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
     let reference = |it: &Option<ObjectReference>| match it {
@@ -396,7 +396,7 @@ impl fmt::Debug for EventWriter {
 mod tests {
     use super::*;
 
-    /// Returns a reference to one of many Pods.
+    /// Returns a reference to the Pod with this number.
     fn numbered(number: usize) -> ObjectReference {
         ObjectReference {
             name: Some(format!("pod-{number}")),
@@ -421,7 +421,7 @@ mod tests {
                 writer.take(event, at, &mut first);
             }
         }
-        // All series are over, and unwritten counts must be kept.
+        // All series have ended, but counts that were not written must be kept.
         tokio::time::advance(REFRESH).await;
         let waiting = [(); 3].map(|()| {
             let mut lanes = lanes(&writer);

@@ -1,5 +1,5 @@
-//! `Redelivery`: delivers the events of a controller's watch, and repeats a delivery after a panic in a user's
-//! function.
+//! `Redelivery`: delivers the events of a controller's watch, and delivers an event again if the user's functions
+//! panic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::handler::Event;
 use crate::metrics::{Collect, Samples};
 use crate::{Cacheable, ObjectKey};
 
-/// First and longest pause before an event is delivered again. The pause doubles with each panic.
+/// Shortest and longest pause before an event is delivered again. The pause doubles with each panic.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 
-/// Panics of the functions that map and filter the events of a controller.
+/// Counts panics of the functions that map and filter the events of a controller.
 #[derive(Debug)]
 pub(super) struct EventPanics {
     controller: String,
@@ -53,15 +53,15 @@ impl Collect for EventPanics {
     }
 }
 
-/// Delivers an event to its handlers.
+/// Function that delivers an event.
 type Deliver<K> = Box<dyn Fn(&Event<K>) + Send + Sync>;
 
-/// Delivers the events of one watch. Undelivered events wait for their next attempt: for each object, at most a
-/// deletion and the state after it.
+/// Delivers the events of a watch. After a panic, an event is kept for another attempt: for each object, at most a
+/// deletion and the last event after it.
 pub(super) struct Redelivery<K> {
     deliver: Deliver<K>,
     panics: Arc<EventPanics>,
-    /// Guards the undelivered events.
+    /// Guards the events that are kept for another attempt.
     failed: Mutex<BTreeMap<ObjectKey, Failed<K>>>,
     added: Notify,
 }
@@ -74,7 +74,7 @@ struct Failed<K> {
 }
 
 impl<K: Cacheable> Redelivery<K> {
-    /// `deliver` calls the user's functions.
+    /// Creates the state of a watch. `deliver` calls the user's functions.
     pub(super) fn new(panics: &Arc<EventPanics>, deliver: impl Fn(&Event<K>) + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             deliver: Box::new(deliver),
@@ -84,12 +84,12 @@ impl<K: Cacheable> Redelivery<K> {
         })
     }
 
-    /// Delivers an event now, and again later if a function panics.
+    /// Delivers an event. If a function panics, the event will be delivered again.
     pub(super) fn deliver(&self, event: &Event<K>) {
         self.attempt(event, &mut |event| (self.deliver)(event));
     }
 
-    /// Delivers an event by `deliver`; repeated deliveries use the usual function.
+    /// Delivers an event with `deliver`. If it panics, the event will be delivered again as usual.
     pub(super) fn attempt(&self, event: &Event<K>, deliver: &mut dyn FnMut(&Event<K>)) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| deliver(event))) else {
             return;
@@ -115,7 +115,7 @@ impl<K: Cacheable> Redelivery<K> {
         self.added.notify_one();
     }
 
-    /// Repeats deliveries when they are due. Never returns.
+    /// Delivers events again when they are due. Never returns.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
             let due = self.failed().values().map(|it| it.due).min();

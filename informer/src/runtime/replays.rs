@@ -1,22 +1,22 @@
-//! `Replays`: adds the keys of all objects of a controller's watches again.
+//! `Replays`: enqueues the keys of all objects in the watched caches of a controller again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Calls its argument for each key of a watch's objects.
+/// Function that calls its argument with each key of a watch.
 pub(super) type Replay<R> = Arc<dyn Fn(&mut dyn FnMut(R)) + Send + Sync>;
 
-/// A watch, and a function that returns `true` if it has ended.
+/// A watch. The second function returns `true` if the watch has ended.
 struct Watched<R> {
     replay: Replay<R>,
     has_ended: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// The active watches. Clones share them.
+/// The active watches of a controller. Clones share them.
 pub(super) struct Replays<R>(Arc<Mutex<Vec<Watched<R>>>>);
 
 impl<R> Replays<R> {
-    /// Adds a watch. Removes watches that have ended, because clusters are added and removed.
+    /// Adds a watch, and removes watches that have ended, for example of disengaged clusters.
     pub(super) fn add(&self, replay: Replay<R>, has_ended: impl Fn() -> bool + Send + Sync + 'static) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|it| !(it.has_ended)());
@@ -26,7 +26,7 @@ impl<R> Replays<R> {
         });
     }
 
-    /// Calls `add` for the key of each object in the caches of the watches.
+    /// Calls `add` with the keys of all objects in the watched caches.
     pub(super) fn run(&self, mut add: impl FnMut(R)) {
         let replays: Vec<_> = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Request metrics: counts the requests of a client under client-go's names.
+//! Metrics of a client's requests, with client-go's metric names.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,12 @@ use tower::service_fn;
 
 use crate::metrics::{Collect, Histogram, Metrics, Samples};
 
-/// client-go's bounds, in seconds.
+/// Histogram bounds of client-go, in seconds.
 const BOUNDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Returns a client like `client` with counted requests: `rest_client_requests_total` by code and method, with the code
-/// `<error>` for requests without an answer, and `rest_client_request_duration_seconds` by verb, until the head of the
-/// answer. A [`Manager`](super::Manager) does this with its client.
+/// Wraps `client` so that its requests are counted in two metrics: `rest_client_requests_total` by status code and
+/// method, with the code `<error>` for requests without a response, and `rest_client_request_duration_seconds` by verb,
+/// which measures the time until the headers of the response. A [`Manager`](super::Manager) does this with its client.
 ///
 /// ```
 /// use informer::metrics::Metrics;
@@ -59,7 +59,7 @@ struct Stats(Mutex<Figures>);
 
 #[derive(Default)]
 struct Figures {
-    /// Counts by code and method.
+    /// Number of requests by status code and method.
     requests: BTreeMap<(Option<u16>, String), u64>,
     took: BTreeMap<String, Histogram>,
 }

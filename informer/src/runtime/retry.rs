@@ -1,4 +1,4 @@
-//! `retry_on_conflict`: repeats a read and write after a conflict.
+//! `retry_on_conflict`: retries a read and write after a conflict.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use tokio::time::sleep;
 use crate::Error;
 use crate::jitter::Jitter;
 
-/// Number of attempts and the waits between them.
+/// Number of attempts and delays between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// Number of attempts; at least one.
+    /// Maximum number of attempts; at least one.
     pub steps: u32,
-    /// The first wait.
+    /// Delay after the first attempt.
     pub wait: Duration,
-    /// Factor between one wait and the next.
+    /// Factor between consecutive delays.
     pub factor: f64,
-    /// Maximum extension of a wait, as a fraction of it.
+    /// Maximum random extension of a delay, as a fraction of the delay.
     pub jitter: f64,
-    /// Seed of the jitter; 0 draws a random one, see [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
+    /// Seed of the random extension. 0 selects a random seed; see
+    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
-    /// Unused. End literals with `..`, because options may be added.
+    /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
 
 impl RetryPolicy {
-    /// client-go's `DefaultRetry`: 5 attempts with waits of 10 ms. For objects with few other writers.
+    /// client-go's `DefaultRetry`: 5 attempts with delays of 10 ms, for objects that other clients rarely change.
     pub const DEFAULT_RETRY: Self = Self {
         steps: 5,
         wait: Duration::from_millis(10),
@@ -36,8 +37,8 @@ impl RetryPolicy {
         _more: (),
     };
 
-    /// client-go's `DefaultBackoff`: 4 attempts with waits of 10, 50 and 250 ms. For objects that other controllers
-    /// write frequently.
+    /// client-go's `DefaultBackoff`: 4 attempts with delays of 10, 50 and 250 ms, for objects that other controllers
+    /// change often.
     pub const DEFAULT_BACKOFF: Self = Self {
         steps: 4,
         factor: 5.0,
@@ -45,8 +46,8 @@ impl RetryPolicy {
     };
 }
 
-/// Calls `update`, which reads, changes and writes an object, until it succeeds, fails with an error other than a
-/// conflict, or the attempts are used up.
+/// Calls `update`, which should read, change and write an object. Retries it after conflicts, until the maximum number
+/// of attempts.
 ///
 /// ```
 /// use informer::Error;
@@ -67,7 +68,7 @@ impl RetryPolicy {
 ///
 /// # Errors
 ///
-/// The last conflict if every attempt fails with a conflict; any other error immediately.
+/// Fails if all attempts fail with conflicts, or as soon as one fails with another error.
 pub async fn retry_on_conflict<T, E, F, Fut>(policy: RetryPolicy, mut update: F) -> Result<T, Error>
 where
     F: FnMut() -> Fut,

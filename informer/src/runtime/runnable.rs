@@ -1,4 +1,4 @@
-//! `Runnable`: a part of a process that a manager starts and stops.
+//! `Runnable`: a component of a process that a manager starts and stops.
 
 use std::fmt;
 
@@ -8,55 +8,55 @@ use tokio_util::sync::CancellationToken;
 
 use crate::reconcile::BoxError;
 
-/// Group of a runnable, which determines when it runs. Groups start in this order; they stop in the order `Always`,
-/// `Leader`, `Server`.
+/// Group of a runnable, which determines when it runs. Groups start in the order `Server`, `Always`, `Leader`; they
+/// stop in the order `Always`, `Leader`, `Server`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RunnableGroup {
-    /// Starts before the caches and stops after them: servers for requests from outside.
+    /// Starts before the caches and stops after them. For servers that receive requests from outside.
     Server,
-    /// Runs as long as the manager. Starts when the caches that no controller watches have synced; to wait for all
-    /// caches with a lister, see [`Runnable::reads_caches`].
+    /// Runs as long as the manager. Starts once the caches that no controller watches have synced.
+    /// [`Runnable::reads_caches`] can make it wait for all caches with a lister.
     Always,
-    /// Runs as long as this process leads.
+    /// Runs while this process is the leader.
     Leader,
 }
 
-/// A part of a process that a [`Manager`](super::Manager) starts and stops.
+/// A component of a process that a [`Manager`](super::Manager) starts and stops.
 pub trait Runnable: Send + 'static {
-    /// Returns the name for messages; unique within a manager.
+    /// Returns the name of the runnable, which must be unique within its manager.
     fn name(&self) -> String;
 
-    /// Returns the group. Default: `Leader`.
+    /// Returns the group of the runnable. Default: `Leader`.
     fn group(&self) -> RunnableGroup {
         RunnableGroup::Leader
     }
 
-    /// Returns `true` if it must not start until every cache with a [`Lister`](crate::cache::Lister) has synced.
-    /// Default: `true`, except in the group `Always`, so that such a runnable may install the types that a controller
-    /// waits for.
+    /// Returns `true` if the runnable must not start before all caches with a [`Lister`](crate::cache::Lister) have
+    /// synced. Default: `true`, except in the group `Always`, so that these runnables can install the types that
+    /// controllers need.
     fn reads_caches(&self) -> bool {
         self.group() == RunnableGroup::Leader
     }
 
-    /// Prepares the runnable before this process leads. Default: does nothing. It completes before `run` is called, and
-    /// nothing else waits for it.
+    /// Prepares the runnable before this process becomes the leader. Completes before `run` is called; other runnables
+    /// do not wait for it. Default: does nothing.
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
         futures::future::ready(Ok(())).boxed()
     }
 
-    /// Runs until it ends by itself or `stop` is cancelled. An error stops the manager.
+    /// Runs until `stop` is cancelled; may also end earlier. If it fails, the manager stops.
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 
-/// A function as a [`Runnable`]; see [`run_when_leader`] and [`run_always`].
+/// A [`Runnable`] that calls a function; see [`run_when_leader`] and [`run_always`].
 pub struct FnRunnable {
     name: String,
     group: RunnableGroup,
     run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>,
 }
 
-/// Runs a function as long as this process leads.
+/// Returns a runnable that runs a function while this process is the leader.
 pub fn run_when_leader<F, Fut>(name: &str, run: F) -> FnRunnable
 where
     F: FnOnce(CancellationToken) -> Fut + Send + 'static,
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Runs a function as long as the manager runs.
+/// Returns a runnable that runs a function while the manager runs.
 pub fn run_always<F, Fut>(name: &str, run: F) -> FnRunnable
 where
     F: FnOnce(CancellationToken) -> Fut + Send + 'static,

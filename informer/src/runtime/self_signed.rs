@@ -1,4 +1,4 @@
-//! `SelfSigned`: a certificate authority and a certificate, generated for one process.
+//! `SelfSigned`: a generated certificate authority with a certificate.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -9,7 +9,7 @@ use super::cert_watcher::Certificate;
 use crate::Error;
 
 /// A generated certificate authority and a certificate signed by it, for tests and for clusters without cert-manager.
-/// The authority is the `caBundle` of a configuration.
+/// The authority can be used as the `caBundle` of a webhook configuration.
 ///
 /// ```
 /// use informer::runtime::SelfSigned;
@@ -28,17 +28,18 @@ pub struct SelfSigned {
 }
 
 impl SelfSigned {
-    /// Generates a certificate for these host names and addresses. The host name of a service is `NAME.NAMESPACE.svc`.
+    /// Generates a certificate for these host names and IP addresses. The host name of a Service is
+    /// `NAME.NAMESPACE.svc`.
     ///
     /// # Errors
     ///
-    /// If a name is invalid.
+    /// Fails if a name is invalid.
     pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Result<Self, Error> {
         let names = names.into_iter().map(Into::into).collect();
         make(names).map_err(|err| Error::refused(format!("certificate: {err}")))
     }
 
-    /// Returns the authority, in PEM.
+    /// Returns the certificate of the authority, in PEM.
     pub fn ca_bundle(&self) -> &str {
         &self.ca
     }
@@ -57,7 +58,7 @@ impl SelfSigned {
     ///
     /// # Errors
     ///
-    /// In practice it does not fail, because the generated certificate is valid.
+    /// Fails if the generated certificate or key cannot be parsed, which does not happen in practice.
     pub fn certificate(&self) -> Result<Certificate, Error> {
         Certificate::from_pem(self.certificate.as_bytes(), self.key.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! `Server`: serves the endpoints over HTTP.
+//! `Server`: serves health checks and metrics over HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,7 +20,7 @@ use super::runnable::{Runnable, RunnableGroup};
 use crate::Error;
 use crate::reconcile::BoxError;
 
-/// Serves [`Endpoints`] over HTTP/1.1: `/healthz`, `/readyz`, `/metrics`. It is a [`Runnable`].
+/// Serves [`Endpoints`] over HTTP/1.1: `/healthz`, `/readyz` and `/metrics`. It is a [`Runnable`].
 ///
 /// ```
 /// use informer::runtime::{Manager, Server};
@@ -44,7 +44,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If it cannot listen on the address.
+    /// Fails if the server cannot listen on the address.
     pub async fn bind(endpoints: Endpoints, address: SocketAddr) -> Result<Self, Error> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|err| Error::refused(format!("listening on {address}: {err}")))?;
@@ -57,10 +57,10 @@ impl Server {
         })
     }
 
-    /// Protects `/metrics` with the API server (controller-runtime's `WithAuthenticationAndAuthorization`): a
-    /// TokenReview identifies the user of the bearer token, and a SubjectAccessReview checks that the user may `get`
-    /// the path. Permissions are cached for a minute, refusals for half a minute. Health and readiness stay open, since
-    /// the kubelet sends no token.
+    /// Requires authorization for `/metrics` (controller-runtime's `WithAuthenticationAndAuthorization`): a TokenReview
+    /// identifies the user of the bearer token, and a SubjectAccessReview checks that the user may `get` the path.
+    /// Permissions are cached for a minute, and refusals for half a minute. Health and readiness remain open, because
+    /// the kubelet does not send a token.
     #[must_use]
     pub fn authorize(mut self, client: &Client) -> Self {
         self.access = Some(Arc::new(Access::new(client)));
@@ -76,7 +76,7 @@ impl Server {
         self
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }

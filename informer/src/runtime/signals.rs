@@ -8,12 +8,12 @@ use tokio::signal::unix::Signal;
 
 use crate::Error;
 
-/// Returns a future that is ready at the first SIGTERM or SIGINT. Another signal ends the process with code 1, as in
-/// controller-runtime. On Windows it is ready at Ctrl-C and Ctrl-Break, and if the console closes or the system shuts
-/// down.
+/// Returns a future that is ready at the first SIGTERM or SIGINT. The next signal then ends the process with exit code
+/// 1, as in controller-runtime. On Windows, the signals are Ctrl-C, Ctrl-Break, closing the console, and a system
+/// shutdown.
 ///
-/// It listens from the call on, not from the first poll. Do not use it in tests, because signals do not follow virtual
-/// time.
+/// Signals are received from the time of the call, not from the first poll. Must be called within a tokio runtime. Do
+/// not use it in tests, because signals do not follow virtual time.
 ///
 /// ```no_run
 /// use informer::runtime::{Manager, shutdown_signal};
@@ -25,13 +25,13 @@ use crate::Error;
 ///
 /// # Errors
 ///
-/// If the process may not listen to signals. Must be called within a tokio runtime.
+/// Fails if the process cannot listen for signals.
 pub fn shutdown_signal() -> Result<impl Future<Output = ()> + Send + 'static, Error> {
     let mut signals = listen().map_err(|err| Error::refused(format!("signals: {err}")))?;
     Ok(async move {
         any(&mut signals).await;
         tracing::info!("a signal was received: shutting down");
-        // This task continues during the shutdown, until the process ends.
+        // This task keeps running during the shutdown.
         tokio::spawn(async move {
             any(&mut signals).await;
             std::process::exit(1);
@@ -51,7 +51,7 @@ fn listen() -> io::Result<Vec<Signal>> {
     Ok(vec![signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
 }
 
-/// On Windows, each kind of signal has its own type.
+/// On Windows, each signal has its own type.
 #[cfg(windows)]
 enum Signal {
     Interrupt(tokio::signal::windows::CtrlC),

@@ -1,4 +1,4 @@
-//! `update_status`: updates the status of an object.
+//! `update_status`: patches the status of an object.
 
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -8,11 +8,11 @@ use super::OperationResult;
 use super::merge_patch::{difference, json, send};
 use crate::{Error, ObjectKey};
 
-/// Changes the status of an object with `change`, by one patch of the difference. Sends no request if there is no
-/// difference. Changes outside of the status are not written.
+/// Changes the status of an object with `change`, and patches the differences. Sends no request without differences.
+/// Changes outside of the status are ignored.
 ///
-/// `object` is the object as it was read. If it has been written since, the answer is a conflict; a reconcile that ends
-/// with the conflict is repeated when the newer object is in the cache.
+/// `object` must be the object as it was read. If it was changed since, the patch fails with a conflict. If the
+/// reconcile returns this error, it is retried once the cache contains the newer state.
 ///
 /// ```
 /// use informer::runtime::update_status;
@@ -29,7 +29,7 @@ use crate::{Error, ObjectKey};
 ///
 /// # Errors
 ///
-/// If the request fails, for example with a conflict.
+/// Fails if the request fails, for example with a conflict.
 pub async fn update_status<K>(
     client: &Client,
     object: &K,

@@ -1,4 +1,4 @@
-//! `Conversion`: the versions of a custom resource.
+//! `Conversion`: conversions between the versions of a custom resource.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,16 +14,15 @@ use serde_json::{Map, Value};
 
 use super::partial::{self, StandIn};
 
-/// Converts between the versions of one custom resource (controller-runtime's `conversion.Hub` and `Convertible`): each
-/// version is converted to the hub, and the hub to each version.
+/// Converts between the versions of a custom resource (controller-runtime's `conversion.Hub` and `Convertible`): other
+/// versions are converted to and from a common hub version.
 ///
-/// Names, uids and all other metadata stay unchanged; the functions may only set labels and annotations. Null fields
-/// are omitted.
+/// The functions may change labels and annotations; all other metadata is kept. Fields with the value null are omitted.
 ///
-/// Server-side apply converts partial objects: the fields of each manager separately. If an object lacks fields that
-/// its type requires, the functions receive zero values for them (an empty string, 0, the first variant of an enum), as
-/// in Go. They are called again with other values (`"x"`, 1, the last variant), and fields that differ are removed from
-/// the result. If a function fails with these values, its zero values remain in the result.
+/// For server-side apply, the server converts partial objects, with the fields of one manager each. If an object lacks
+/// fields that its type requires, the functions receive zero values for them, as in Go: an empty string, 0, the first
+/// variant of an enum. They are then called again with other values (`"x"`, 1, the last variant), and fields that
+/// differ are removed from the result. If a function fails for these values, the zero values remain in the result.
 ///
 /// ```
 /// use informer::webhook::Conversion;
@@ -72,7 +71,7 @@ struct Spoke {
 }
 
 impl Conversion {
-    /// Returns a conversion of versions through `H`.
+    /// Creates a conversion with `H` as the hub version, and without other versions.
     pub fn to_hub<H: Resource<DynamicType = ()>>() -> Conversion<H> {
         Conversion {
             group: H::group(&()).into_owned(),
@@ -109,7 +108,7 @@ where
         self
     }
 
-    /// Erases the type.
+    /// Erases the type of the hub.
     pub(super) fn erased(self) -> Conversion {
         Conversion {
             group: self.group,
@@ -122,7 +121,7 @@ where
     }
 }
 
-/// Converts a typed function to a function of JSON values. Objects may be partial; see [`partial`].
+/// Wraps a conversion function so that it takes and returns JSON. Objects may be partial; see [`partial`].
 fn converting<A, B, E>(convert: impl Fn(A) -> Result<B, E> + Send + Sync + 'static) -> Convert
 where
     A: DeserializeOwned,
@@ -140,8 +139,7 @@ where
     Arc::new(move |object| {
         let (mut json, is_partial) = with(object, StandIn::Zero)?;
         if is_partial {
-            // The function may refuse a value that does not come from a user. In this case the zero values remain, as
-            // in Go.
+            // The function may refuse these generated values. The zero values then remain, as in Go.
             let other = catch_unwind(AssertUnwindSafe(|| with(object, StandIn::Other)));
             if let Ok(Ok((other, _))) = other {
                 json = partial::common(json, other).unwrap_or_else(|| Value::Object(Map::new()));
@@ -163,7 +161,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// The server only accepts changes of labels and annotations.
+/// Restores all metadata except labels and annotations, because the server does not accept other changes.
 fn keep_metadata(before: &Value, after: &mut Value) {
     let mut metadata = before["metadata"].clone();
     for name in ["labels", "annotations"] {
@@ -185,7 +183,7 @@ pub(super) struct ConversionRequest {
     objects: Vec<Value>,
 }
 
-/// Its response.
+/// Response of a conversion webhook.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConversionResponse {
@@ -194,7 +192,7 @@ pub(super) struct ConversionResponse {
     pub(super) result: Status,
 }
 
-/// Converts all objects of a request, or fails.
+/// Converts all objects of a request. Fails if one of them cannot be converted.
 pub(super) fn convert(conversions: &[Conversion], request: &ConversionRequest) -> Result<Vec<Value>, String> {
     let desired = request.desired_api_version.as_str();
     let one = |object: &Value| {

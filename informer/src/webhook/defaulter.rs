@@ -1,4 +1,4 @@
-//! `Defaulter`: changes objects before they are stored.
+//! `Defaulter`: sets defaults in objects before they are stored.
 
 use k8s_openapi::ByteString;
 use serde::Serialize;
@@ -9,15 +9,15 @@ use super::denial::Denial;
 use super::endpoint::decode;
 use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 
-/// Changes objects of one type when they are written (controller-runtime's `admission.Defaulter`). Any `Fn(&mut K,
-/// &AdmissionRequest) -> Result<(), Denial>` implements it.
+/// Sets defaults in objects of one type when they are written (controller-runtime's `admission.Defaulter`). Implemented
+/// for all `Fn(&mut K, &AdmissionRequest) -> Result<(), Denial>`. Only called for creations and updates.
 ///
-/// Only its changes are patched, so fields unknown to the type are kept. Deletions are not changed.
+/// Only the fields that it changes are patched, so fields that are unknown to the type are kept.
 ///
-/// Items of lists are matched by their position. If the defaulter removes an item, or inserts one before others, the
-/// list is replaced as a whole, and its items lose the fields that the Rust type lacks. controller-runtime does the
-/// same with fields that the Go type lacks. A webhook that injects sidecars should append its container, or use a type
-/// that keeps unknown fields, such as `DynamicObject`.
+/// List items are matched by position. If a defaulter removes an item, or inserts one before others, the whole list is
+/// replaced, and its items lose fields that are unknown to the Rust type; controller-runtime does the same for fields
+/// that are unknown to the Go type. A webhook that injects sidecars should therefore append its container, or use a
+/// type that keeps unknown fields, such as `DynamicObject`.
 ///
 /// ```
 /// use informer::webhook::{AdmissionRequest, Defaulter, Denial};
@@ -33,7 +33,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 /// }
 /// ```
 pub trait Defaulter<K: Send>: Send + Sync + 'static {
-    /// Sets defaults.
+    /// Sets defaults in an object.
     fn default(&self, object: &mut K, request: &AdmissionRequest) -> impl Future<Output = Result<(), Denial>> + Send;
 }
 
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// Calls a defaulter; returns its changes as a JSON patch.
+/// Calls a defaulter, and returns its changes as a JSON patch.
 pub(super) async fn default<K>(
     defaulter: &impl Defaulter<K>,
     request: &AdmissionRequest,
@@ -74,8 +74,8 @@ where
     })
 }
 
-/// Applies the changes from `before` to `after` to `raw`. Fields that the type lacks or adds stay as the client sent
-/// them.
+/// Applies the changes between `before` and `after` to `raw`. Fields that are unknown to the type, or that it adds, are
+/// as the client sent them.
 fn carried(raw: &Value, before: &Value, after: Value) -> Value {
     if *before == after {
         return raw.clone();

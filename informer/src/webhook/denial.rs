@@ -1,4 +1,4 @@
-//! `Denial`: the refusal of a request by a webhook.
+//! `Denial`: refuses a request to a webhook.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use kube::core::Status;
 
 use crate::reconcile::BoxError;
 
-/// Refusal of a request. `?` converts any error: to 403 with its message, or to the Status of the API server that it
-/// contains.
+/// Refusal of a request. The `?` operator converts any error to it: to the API server's Status, if the error contains
+/// one, otherwise to status 403 with the error's message.
 pub struct Denial {
     status: Box<Status>,
     warnings: Vec<String>,
 }
 
 impl Denial {
-    /// 403 Forbidden with a message (`admission.Denied`).
+    /// Refuses with status 403 Forbidden and a message (controller-runtime's `admission.Denied`).
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of_status(403, "Forbidden", &message.to_string())
     }
 
-    /// 422 Invalid with a message: the object is invalid.
+    /// Refuses with status 422 Invalid and a message, because the object is invalid.
     pub fn invalid(message: impl fmt::Display) -> Self {
         Self::of_status(422, "Invalid", &message.to_string())
     }
 
-    /// 500 with a message: the webhook could not decide (`admission.Errored`).
+    /// Refuses with status 500 and a message, because the webhook failed (controller-runtime's `admission.Errored`).
     pub fn errored(message: impl fmt::Display) -> Self {
         Self::of_status(500, "InternalError", &message.to_string())
     }
@@ -48,7 +48,7 @@ impl Denial {
     }
 }
 
-// It does not implement `Error`, so that every error can be converted to it.
+// `Denial` does not implement `Error`, because this blanket conversion would then conflict with `From<T> for T`.
 impl<E: Into<BoxError>> From<E> for Denial {
     fn from(source: E) -> Self {
         let source = source.into();

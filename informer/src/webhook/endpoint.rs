@@ -1,4 +1,4 @@
-//! `Endpoint`: one webhook over HTTP. Failures are answers, as in controller-runtime.
+//! `Endpoint`: serves a webhook at an HTTP path. Failures are returned in the review, as in controller-runtime.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,34 +20,35 @@ use super::span::{self, SpanOf};
 use super::stats::Stats;
 use crate::error::text_of_panic;
 
-/// Maximum length of an admission review in bytes: two objects and a megabyte for the rest, as in controller-runtime.
+/// Maximum length of an admission review in bytes: two objects of 3 MiB, and 1 MiB for the rest, as in
+/// controller-runtime.
 const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
 
 const CONVERSION_API_VERSION: &str = "apiextensions.k8s.io/v1";
 
-/// Decides on a request.
+/// Function that decides on an admission request.
 pub(super) type Deciding =
     Arc<dyn Fn(AdmissionRequest) -> BoxFuture<'static, Result<AdmissionResponse, Denial>> + Send + Sync>;
 
-/// One path.
+/// A path and its webhook.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     pub(super) path: String,
     pub(super) stats: Arc<Stats>,
     pub(super) what: What,
-    /// Creates the spans of admission requests; the default if `None`.
+    /// Creates the spans of admission requests. Default: `None`, which creates the default span.
     pub(super) span: Option<SpanOf>,
 }
 
-/// Kind of request served at a path.
+/// Kind of webhook at a path.
 #[derive(Clone)]
 pub(super) enum What {
     Admission(Deciding),
-    /// With the maximum length of a review in bytes.
+    /// Conversions, and the maximum length of a review in bytes.
     Conversion(Arc<[Conversion]>, usize),
 }
 
-/// Decodes an object of a request as its type.
+/// Decodes an object of a request into its type.
 pub(super) fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, Denial> {
     K::deserialize(object).map_err(|err| bad_request(&format!("the object cannot be read: {err}")))
 }
@@ -57,7 +58,7 @@ fn bad_request(message: &str) -> Denial {
 }
 
 impl Endpoint {
-    /// Answers a review.
+    /// Handles a review.
     pub(super) async fn answer(self, request: Request<Body>) -> Response<Body> {
         let in_flight = self.stats.started();
         let read = read(request, self.longest()).await;
@@ -108,7 +109,7 @@ impl Endpoint {
         }
     }
 
-    /// Calls the user's code. A panic affects only its request.
+    /// Calls the user's code. A panic only fails the current request.
     async fn decide(&self, request: AdmissionRequest, decide: &Deciding) -> Result<AdmissionResponse, Denial> {
         let decided = AssertUnwindSafe(async { decide(request).await }).catch_unwind().await;
         let decided = decided.unwrap_or_else(|panic| {

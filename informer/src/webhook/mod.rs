@@ -1,7 +1,7 @@
 //! Webhooks: validating and mutating admission, and conversion between the versions of a custom resource.
 //!
-//! It depends on the manager only as the owner of its server. [`Webhooks`] is a service without a socket, which a test
-//! calls in process; [`WebhookServer`] serves it over TLS.
+//! This module depends on the manager only for running its server. [`Webhooks`] is a service without a socket, which
+//! tests can call in process; [`WebhookServer`] serves it over TLS.
 
 mod webhooks;
 mod review;
@@ -15,7 +15,7 @@ mod span;
 mod stats;
 mod server;
 
-// the type of `Webhooks::service`, so that callers need not depend on the same version
+// The type that `Webhooks::service` returns, re-exported so that callers need not depend on the same version of axum.
 pub use axum::Router;
 pub use conversion::Conversion;
 pub use defaulter::Defaulter;

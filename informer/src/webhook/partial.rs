@@ -1,26 +1,26 @@
-//! Partial objects: decodes objects that lack required fields, and removes the placeholders again.
+//! Partial objects: decodes objects that lack required fields, and removes the substituted values afterwards.
 //!
-//! Server-side apply converts the fields of each manager separately. Such an object lacks fields that its Rust type
-//! requires. Go decodes it with zero values, and its conversions add them to the result, which the manager then owns.
-//! Here an object is converted twice, with different values for each missing field: a field of the result that differs
-//! was derived from a missing field, and is removed.
+//! For server-side apply, the server converts the fields of each manager separately. These objects lack fields that
+//! their Rust types require. Go decodes them with zero values, which its conversions copy to the result, so that the
+//! manager then owns them. Here, an object is converted twice, with different values for each missing field: fields of
+//! the result that differ were derived from missing fields, and are removed.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Map, Value, json};
 
-/// Maximum number of missing fields of an object.
+/// Maximum number of missing fields in an object.
 const MISSING_MAX: usize = 256;
 
-/// Selects one of two values for missing fields.
+/// Selects the values to substitute for missing fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StandIn {
-    /// The zero values of Go, as far as the type accepts them.
+    /// The zero values of Go, if the type accepts them.
     Zero,
     Other,
 }
 
 impl StandIn {
-    /// Returns the values to try, in order; the first one that the type accepts is used.
+    /// Returns the values to try. The first one that the type accepts is used.
     fn values(self) -> Vec<Value> {
         let all = match self {
             Self::Zero => json!([null, "", 0, false, [], {}, "1970-01-01T00:00:00Z"]),
@@ -33,7 +33,7 @@ impl StandIn {
     }
 }
 
-/// Decodes an object. Also returns `true` if required fields were missing.
+/// Decodes an object. Also returns `true` if required fields were missing and were substituted.
 pub(super) fn decode<A: DeserializeOwned>(object: &Value, stand_in: StandIn) -> Result<(A, bool), String> {
     let mut whole = object.clone();
     for count in 0..=MISSING_MAX {
@@ -46,10 +46,10 @@ pub(super) fn decode<A: DeserializeOwned>(object: &Value, stand_in: StandIn) -> 
     Err(format!("more than {MISSING_MAX} required fields are missing"))
 }
 
-/// A failed decoding.
+/// Error of decoding an object.
 struct Fault {
     error: Error,
-    /// The missing field and the JSON pointer of its object.
+    /// Name of the missing field, and JSON pointer of the object that lacks it.
     missing: Option<(String, String)>,
 }
 
@@ -57,7 +57,7 @@ fn read<A: DeserializeOwned>(object: &Value) -> Result<A, Fault> {
     let text = object.to_string();
     serde_json::from_str(&text).map_err(|error| {
         let missing = quoted(&error.to_string(), "missing field `").map(str::to_owned);
-        // The position of such an error is the end of the object that lacks the field.
+        // serde_json reports a missing field at the end of the object that lacks it.
         let pointer = object_ending_at(object, &mut 0, error.column(), String::new());
         Fault {
             missing: missing.zip(pointer),
@@ -66,13 +66,14 @@ fn read<A: DeserializeOwned>(object: &Value) -> Result<A, Fault> {
     })
 }
 
-/// Returns the text between a prefix that ends in a backtick and the next backtick.
+/// Returns the text in backticks that follows `prefix`, which ends with the opening backtick.
 fn quoted<'a>(message: &'a str, prefix: &str) -> Option<&'a str> {
     let (_, rest) = message.split_once(prefix)?;
     rest.split('`').next()
 }
 
-/// Returns `object` with the missing field; `None` if no field is missing, or no value fits.
+/// Inserts a value for the missing field. Returns `None` if no field is missing, or if the type does not accept any of
+/// the values.
 fn filled<A: DeserializeOwned>(object: &Value, fault: &Fault, stand_in: StandIn) -> Option<Value> {
     let (field, pointer) = fault.missing.as_ref()?;
     let mut values = stand_in.values();
@@ -86,7 +87,7 @@ fn filled<A: DeserializeOwned>(object: &Value, fault: &Fault, stand_in: StandIn)
             .insert(field.clone(), value);
         match read::<A>(&whole) {
             Ok(_) => return Some(whole),
-            // The next field is missing, possibly within this one.
+            // Only the next field is missing, which may be within this one.
             Err(it) if it.missing.is_some() && it.missing != fault.missing => return Some(whole),
             Err(it) => {
                 let message = it.error.to_string();
@@ -106,8 +107,8 @@ fn filled<A: DeserializeOwned>(object: &Value, fault: &Fault, stand_in: StandIn)
     None
 }
 
-/// Returns the JSON pointer of the object with a text that ends at `end`. `at` is the start of the text of `value`, and
-/// afterwards its end.
+/// Returns the JSON pointer of the object that ends at offset `end`. `at` is the offset at which the text of `value`
+/// begins, and is advanced to its end.
 fn object_ending_at(value: &Value, at: &mut usize, end: usize, pointer: String) -> Option<String> {
     match value {
         Value::Object(fields) => {
@@ -142,7 +143,7 @@ fn object_ending_at(value: &Value, at: &mut usize, end: usize, pointer: String) 
     }
 }
 
-/// Returns the common parts of two results; `None` if there are no common parts.
+/// Returns the parts that two results have in common; `None` if they differ completely.
 pub(super) fn common(one: Value, other: Value) -> Option<Value> {
     match (one, other) {
         (Value::Object(one), Value::Object(mut other)) => {

@@ -1,4 +1,4 @@
-//! `AdmissionReview` of `admission.k8s.io/v1`: request and answer.
+//! `AdmissionReview` of `admission.k8s.io/v1`: request and response.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::UserInfo;
@@ -6,17 +6,17 @@ use kube::core::{GroupVersionKind, GroupVersionResource, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The only supported version.
+/// The only supported API version of reviews.
 pub(super) const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// Operation of the client.
+/// Operation of an admission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[non_exhaustive]
 pub enum Operation {
     /// An object is created.
     Create,
-    /// An object, or a subresource of it, is changed.
+    /// An object or one of its subresources is updated.
     Update,
     /// An object is deleted.
     Delete,
@@ -29,44 +29,44 @@ pub enum Operation {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// Identifies the request; the answer contains it, too.
+    /// Identifies the request. The response contains it as well.
     pub uid: String,
-    /// The type of the object as sent to the webhook.
+    /// Type of the object as sent to the webhook.
     #[serde(default = "no_kind")]
     pub kind: GroupVersionKind,
-    /// The resource of the object as sent to the webhook.
+    /// Resource of the object as sent to the webhook.
     #[serde(default = "no_resource")]
     pub resource: GroupVersionResource,
-    /// `status`, `scale`; empty for the object itself.
+    /// Subresource, such as `status` or `scale`; empty for the object itself.
     #[serde(default)]
     pub sub_resource: String,
-    /// The type of the client's request, if it was converted for the webhook.
+    /// Type in the client's request, which may have been converted for the webhook.
     #[serde(default)]
     pub request_kind: Option<GroupVersionKind>,
-    /// The resource of the client's request.
+    /// Resource in the client's request, which may have been converted for the webhook.
     #[serde(default)]
     pub request_resource: Option<GroupVersionResource>,
-    /// The name of the object; empty if the server generates it.
+    /// Name of the object; empty if the server generates it.
     #[serde(default)]
     pub name: String,
-    /// The namespace of the object; empty for cluster-scoped objects.
+    /// Namespace of the object; empty for cluster-scoped objects.
     #[serde(default)]
     pub namespace: String,
-    /// Operation of the client.
+    /// Operation that the client requested.
     pub operation: Operation,
-    /// User that sent the request.
+    /// The user that sent the request.
     #[serde(default)]
     pub user_info: UserInfo,
-    /// The new state of the object; null for deletions.
+    /// New state of the object; null for deletions.
     #[serde(default)]
     pub object: Value,
-    /// The stored state of the object; null for creations.
+    /// Stored state of the object; null for creations.
     #[serde(default)]
     pub old_object: Value,
-    /// Set if nothing will be stored: the webhook must not have side effects.
+    /// Set for dry runs: nothing will be stored, so the webhook must not have side effects.
     #[serde(default)]
     pub dry_run: bool,
-    /// `CreateOptions`, `UpdateOptions` or `DeleteOptions` of the request.
+    /// Options of the client's request: `CreateOptions`, `UpdateOptions` or `DeleteOptions`.
     #[serde(default)]
     pub options: Value,
 }
@@ -79,7 +79,7 @@ fn no_resource() -> GroupVersionResource {
     GroupVersionResource::gvr("", "", "")
 }
 
-/// A received review.
+/// A review that contains a request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Asked<R> {
@@ -90,7 +90,7 @@ pub(super) struct Asked<R> {
     pub(super) request: Option<R>,
 }
 
-/// An answered review.
+/// A review that contains a response.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answered<R> {
@@ -99,7 +99,7 @@ pub(super) struct Answered<R> {
     pub(super) response: R,
 }
 
-/// Decision of a webhook.
+/// Response of an admission webhook.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AdmissionResponse {

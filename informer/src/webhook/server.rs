@@ -1,4 +1,4 @@
-//! `WebhookServer`: serves webhooks over TLS, as a runnable of a manager.
+//! `WebhookServer`: serves webhooks over TLS, run by a manager.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -21,8 +21,8 @@ use crate::Error;
 use crate::reconcile::BoxError;
 use crate::runtime::{CertWatcher, Runnable, RunnableGroup, listen};
 
-/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager runs it from before the start of its caches until everything
-/// else has stopped.
+/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager starts it before its caches, and stops it after everything
+/// else.
 ///
 /// ```
 /// use informer::runtime::{CertWatcher, Manager};
@@ -45,12 +45,12 @@ pub struct WebhookServer {
 }
 
 impl WebhookServer {
-    /// Listens on an address; port 0 selects a free port. `certificates` is a [`CertWatcher`], or a fixed
+    /// Listens on an address. Port 0 selects a free port. `certificates` is a [`CertWatcher`], or a fixed
     /// [`Certificate`](crate::runtime::Certificate).
     ///
     /// # Errors
     ///
-    /// If it cannot listen on the address.
+    /// Fails if the server cannot listen on the address.
     pub async fn bind(
         webhooks: &Webhooks,
         address: SocketAddr,
@@ -66,12 +66,12 @@ impl WebhookServer {
         })
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }
 
-    /// Returns a check that passes while the server answers (`StartedChecker`).
+    /// Returns a check that passes while the server accepts connections (controller-runtime's `StartedChecker`).
     pub fn started_check(&self) -> impl Fn() -> Result<(), BoxError> + Send + Sync + 'static {
         let is_started = Arc::clone(&self.is_started);
         move || match is_started.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! The spans of webhooks: the context of log lines and panics of the user's code.
+//! The spans of webhooks, which give context to log lines and panics of user code.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -8,11 +8,10 @@ use tracing::{Span, error_span};
 use super::review::AdmissionRequest;
 use crate::error::text_of_panic;
 
-/// Creates the span of an admission request.
+/// Function that creates the span of an admission request.
 pub(super) type SpanOf = Arc<dyn Fn(&AdmissionRequest) -> Span + Send + Sync>;
 
-/// Creates the span of a request to the webhook at `path`. The function may be the user's; decisions do not depend on
-/// it.
+/// Creates the span of a request to the webhook at `path`. If the user's function panics, returns a disabled span.
 pub(super) fn of_admission(span_of: Option<&SpanOf>, path: &str, request: &AdmissionRequest) -> Span {
     let Some(span_of) = span_of else {
         return admission(path, request);
@@ -24,8 +23,8 @@ pub(super) fn of_admission(span_of: Option<&SpanOf>, path: &str, request: &Admis
     })
 }
 
-/// The level is ERROR as for reconciles, so a subscriber that only shows errors keeps the fields. The parent is the
-/// span in which the request arrived.
+/// Creates the default span. The level is ERROR, so that a subscriber that only shows errors includes the fields. The
+/// parent is the span in which the request arrived.
 fn admission(path: &str, request: &AdmissionRequest) -> Span {
     error_span!(
         target: "informer::webhook",
@@ -44,7 +43,7 @@ fn admission(path: &str, request: &AdmissionRequest) -> Span {
     )
 }
 
-/// Creates the span of a conversion.
+/// Creates the span of a conversion request.
 pub(super) fn conversion(uid: &str, desired_version: &str) -> Span {
     error_span!(target: "informer::webhook", "conversion", uid, desired_version)
 }

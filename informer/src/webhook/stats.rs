@@ -1,4 +1,4 @@
-//! `Stats`: the metrics of a webhook, under controller-runtime's names.
+//! `Stats`: metrics of a webhook, with controller-runtime's metric names.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::metrics::{Collect, Histogram, Samples};
 
-/// Prometheus' default bounds, in seconds.
+/// Default histogram bounds of Prometheus, in seconds.
 const BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The code for requests of clients that disconnected before the answer, as in nginx.
+/// Status code under which requests are counted if the client disconnects before the response, as in nginx.
 const GIVEN_UP: u16 = 499;
 
-/// Counters of a webhook.
+/// Counters and histograms of a webhook.
 #[derive(Debug)]
 pub(super) struct Stats {
     path: String,
@@ -41,7 +41,7 @@ impl Stats {
         }
     }
 
-    /// Counts a request until it ends in any way.
+    /// Counts a request as in progress until the result is dropped.
     pub(super) fn started(self: &Arc<Self>) -> InFlight {
         self.with(|it| it.in_flight += 1);
         InFlight {
@@ -60,8 +60,8 @@ impl Stats {
     }
 }
 
-/// A request in progress. It is counted as given up if it is dropped without an answer: the server waits at most for
-/// the webhook's `timeoutSeconds`.
+/// A request in progress. Counted with the code [`GIVEN_UP`] if it is dropped without a response, for example because
+/// the API server has waited for the webhook's `timeoutSeconds`.
 pub(super) struct InFlight {
     stats: Arc<Stats>,
     began: Instant,

@@ -1,4 +1,4 @@
-//! `Validator`: may refuse writes of clients.
+//! `Validator`: accepts or refuses writes of objects.
 
 use serde::de::DeserializeOwned;
 
@@ -6,11 +6,11 @@ use super::denial::Denial;
 use super::endpoint::decode;
 use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 
-/// Decides on writes of objects of one type (controller-runtime's `admission.Validator`).
+/// Accepts or refuses writes of objects of one type (controller-runtime's `admission.Validator`).
 ///
-/// It returns warnings for the client, or a [`Denial`], which refuses the write. Any `Fn(Option<&K>, Option<&K>,
-/// &AdmissionRequest) -> Result<Vec<String>, Denial>` implements it: its first argument is the old object, for updates
-/// and deletions, and its second the new object, for creations and updates.
+/// It returns warnings for the client, or a [`Denial`], which refuses the write. Implemented for all `Fn(Option<&K>,
+/// Option<&K>, &AdmissionRequest) -> Result<Vec<String>, Denial>`. The first argument is the old object, for updates
+/// and deletions; the second is the new object, for creations and updates.
 ///
 /// ```
 /// use informer::webhook::{AdmissionRequest, Denial, Validator};
@@ -33,7 +33,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 /// }
 /// ```
 pub trait Validator<K: Sync>: Send + Sync + 'static {
-    /// Validates the creation of an object. Default: allowed.
+    /// Validates the creation of an object. By default accepts it.
     fn validate_create(
         &self,
         object: &K,
@@ -43,7 +43,7 @@ pub trait Validator<K: Sync>: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Validates the change of an object. Default: allowed.
+    /// Validates an update of an object. By default accepts it.
     fn validate_update(
         &self,
         old: &K,
@@ -54,7 +54,7 @@ pub trait Validator<K: Sync>: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Validates the deletion of an object. Default: allowed. Called only if the webhook's rules include DELETE.
+    /// Validates the deletion of an object. By default accepts it. Only called if the webhook's rules include DELETE.
     fn validate_delete(
         &self,
         object: &K,
@@ -83,7 +83,7 @@ where
     }
 }
 
-/// Calls a validator.
+/// Calls the method of a validator for the request's operation.
 pub(super) async fn validate<K>(
     validator: &impl Validator<K>,
     request: &AdmissionRequest,

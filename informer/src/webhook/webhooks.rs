@@ -1,4 +1,5 @@
-//! `Webhooks`: the admission and conversion webhooks of a process, and their configurations for a server.
+//! `Webhooks`: the admission and conversion webhooks of a process, and the objects that register them with an API
+//! server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,11 +28,11 @@ use super::validator::{self, Validator};
 use crate::Error;
 use crate::metrics::{Collect, Metrics};
 
-/// The path of all conversions.
+/// The path for conversions of all types.
 const CONVERT: &str = "/convert";
 
-/// Default maximum length of a conversion review in bytes: a page of 500 objects of the maximum size in etcd, with room
-/// to spare.
+/// Default maximum length of a conversion review in bytes: sufficient for a page of 500 objects of the maximum size in
+/// etcd.
 const CONVERSION_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// The admission and conversion webhooks of a process (controller-runtime's `webhook.Server` and its builder).
@@ -75,11 +76,11 @@ pub struct Webhooks {
     mutating: Vec<MutatingWebhook>,
     conversion_stats: Option<Arc<Stats>>,
     longest_conversion: Option<usize>,
-    /// Creates the spans of admission requests; the default if `None`.
+    /// Creates the spans of admission requests. Default: `None`, which creates the default span.
     span: Option<SpanOf>,
 }
 
-/// The names of a type.
+/// Group, version, kind and plural of a type.
 struct Names {
     group: String,
     version: String,
@@ -97,13 +98,13 @@ impl Names {
         }
     }
 
-    /// Returns the path under which controller-runtime serves it: `/validate-apps-v1-deployment`.
+    /// Returns the path that controller-runtime uses for the type: `/validate-apps-v1-deployment`.
     fn path(&self, verb: &str) -> String {
         let group = self.group.replace('.', "-");
         format!("/{verb}-{group}-{}-{}", self.version, self.kind.to_lowercase())
     }
 
-    /// Returns a name such as `validate.deployments.v1.apps`.
+    /// Returns a webhook name such as `validate.deployments.v1.apps`.
     fn name(&self, verb: &str) -> String {
         let group = if self.group.is_empty() { "core" } else { &self.group };
         format!("{verb}.{}.{}.{group}", self.plural, self.version)
@@ -120,7 +121,7 @@ impl Names {
     }
 }
 
-/// Returns a webhook's path on a host, which [`Webhooks::configurations`] prefixes to it.
+/// Returns a client configuration with only a path. [`Webhooks::configurations`] adds the host.
 fn at(path: String) -> WebhookClientConfig {
     WebhookClientConfig {
         url: Some(path),
@@ -129,16 +130,16 @@ fn at(path: String) -> WebhookClientConfig {
 }
 
 impl Webhooks {
-    /// Returns an empty set.
+    /// Creates an empty set of webhooks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a validator of creations and updates of a type, at `/validate-GROUP-VERSION-KIND`.
+    /// Adds a validator for creations and updates of a type, at `/validate-GROUP-VERSION-KIND`.
     ///
     /// # Errors
     ///
-    /// If the type already has a validator.
+    /// Fails if the type already has a validator.
     pub fn validate<K>(self, validator: impl Validator<K>) -> Result<Self, Error>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
@@ -146,12 +147,12 @@ impl Webhooks {
         self.validate_with(validator, |_| {})
     }
 
-    /// Same as [`validate`](Self::validate). `change` modifies the webhook's configuration: operations, selectors, the
-    /// failure policy.
+    /// Same as [`validate`](Self::validate). `change` modifies the configuration of the webhook, such as operations,
+    /// selectors and the failure policy.
     ///
     /// # Errors
     ///
-    /// If the type already has a validator.
+    /// Fails if the type already has a validator.
     pub fn validate_with<K>(
         self,
         validator: impl Validator<K>,
@@ -163,11 +164,11 @@ impl Webhooks {
         self.add_validator(&Names::of::<K>(&()), validator, change)
     }
 
-    /// Adds a validator of a type given by its names.
+    /// Adds a validator for a type without a Rust type.
     ///
     /// # Errors
     ///
-    /// If the type already has a validator.
+    /// Fails if the type already has a validator.
     pub fn validate_dynamic(
         self,
         resource: &ApiResource,
@@ -176,11 +177,11 @@ impl Webhooks {
         self.add_validator(&Names::of::<DynamicObject>(resource), validator, |_| {})
     }
 
-    /// Adds a defaulter of creations and updates of a type, at `/mutate-GROUP-VERSION-KIND`.
+    /// Adds a defaulter for creations and updates of a type, at `/mutate-GROUP-VERSION-KIND`.
     ///
     /// # Errors
     ///
-    /// If the type already has a defaulter.
+    /// Fails if the type already has a defaulter.
     pub fn mutate<K>(self, defaulter: impl Defaulter<K>) -> Result<Self, Error>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Serialize + Send + Sync + 'static,
@@ -188,11 +189,11 @@ impl Webhooks {
         self.mutate_with(defaulter, |_| {})
     }
 
-    /// Same as [`mutate`](Self::mutate). `change` modifies the webhook's configuration.
+    /// Same as [`mutate`](Self::mutate). `change` modifies the configuration of the webhook.
     ///
     /// # Errors
     ///
-    /// If the type already has a defaulter.
+    /// Fails if the type already has a defaulter.
     pub fn mutate_with<K>(
         self,
         defaulter: impl Defaulter<K>,
@@ -204,11 +205,11 @@ impl Webhooks {
         self.add_defaulter(&Names::of::<K>(&()), defaulter, change)
     }
 
-    /// Adds a defaulter of a type given by its names.
+    /// Adds a defaulter for a type without a Rust type.
     ///
     /// # Errors
     ///
-    /// If the type already has a defaulter.
+    /// Fails if the type already has a defaulter.
     pub fn mutate_dynamic(
         self,
         resource: &ApiResource,
@@ -217,7 +218,7 @@ impl Webhooks {
         self.add_defaulter(&Names::of::<DynamicObject>(resource), defaulter, |_| {})
     }
 
-    /// Converts the versions of a custom resource, at `/convert`.
+    /// Adds conversions between the versions of a custom resource, at `/convert`.
     #[must_use]
     pub fn convert<H>(mut self, conversion: Conversion<H>) -> Self
     where
@@ -235,7 +236,7 @@ impl Webhooks {
     /// Default: a span `admission` of level ERROR and target `informer::webhook` with the fields `path`, `uid`,
     /// `operation`, `group`, `version`, `resource`, `subresource`, `namespace`, `name`, `user` and `dry_run`. Its
     /// parent is the span in which the service is called. Conversions have a span `conversion` with `uid` and
-    /// `desired_version`. A panic of the function is logged, and its request is decided without a span.
+    /// `desired_version`. If the function panics, the panic is logged, and the request is handled without a span.
     #[must_use]
     pub fn span(mut self, span: impl Fn(&AdmissionRequest) -> tracing::Span + Send + Sync + 'static) -> Self {
         self.span = Some(Arc::new(span));
@@ -243,14 +244,14 @@ impl Webhooks {
     }
 
     /// Sets the maximum length of a conversion review in bytes. Default: 1 GiB, because the server converts all objects
-    /// of a page at once. A longer review is refused. controller-runtime has no such limit.
+    /// of a page in one request. Longer reviews are refused. controller-runtime has no such limit.
     #[must_use]
     pub fn longest_conversion(mut self, bytes: usize) -> Self {
         self.longest_conversion = Some(bytes);
         self
     }
 
-    /// Exports `controller_runtime_webhook_…` for each webhook that was added before.
+    /// Registers metrics, named `controller_runtime_webhook_…`, for all webhooks that were added before.
     #[must_use]
     pub fn metrics(self, metrics: &Metrics) -> Self {
         let all = self.endpoints.iter().map(|it| &it.stats).chain(&self.conversion_stats);
@@ -261,7 +262,7 @@ impl Webhooks {
         self
     }
 
-    /// Returns the webhooks as a service without a socket; [`Router`](crate::webhook::Router) is axum's.
+    /// Returns the webhooks as an axum [`Router`](crate::webhook::Router), which needs no socket.
     pub fn service(&self) -> Router {
         let conversions: Arc<[Conversion]> = self.conversions.iter().cloned().collect();
         let convert = self.conversion_stats.as_ref().map(|stats| Endpoint {
@@ -284,12 +285,11 @@ impl Webhooks {
         })
     }
 
-    /// Returns the objects that configure an API server to call these webhooks at `server`: a
-    /// `ValidatingWebhookConfiguration` and a `MutatingWebhookConfiguration` with this name, and `spec.conversion` of
-    /// each CustomResourceDefinition. Each object can be used in a server-side apply; [`install`](Self::install)
-    /// applies them.
+    /// Returns the objects that make an API server call these webhooks at `server`: a `ValidatingWebhookConfiguration`
+    /// and a `MutatingWebhookConfiguration`, both named `name`, and for each conversion a CustomResourceDefinition with
+    /// only `spec.conversion`. The objects are suitable for server-side apply; [`install`](Self::install) applies them.
     ///
-    /// `server` is a service or a URL without a path, with the `caBundle` of its certificate.
+    /// `server` contains a service, or a URL without a path, and the `caBundle` for its certificate.
     pub fn configurations(&self, name: &str, server: &WebhookClientConfig) -> Vec<Value> {
         let mut all = Vec::new();
         if !self.mutating.is_empty() {
@@ -329,12 +329,12 @@ impl Webhooks {
         all
     }
 
-    /// Applies the [`configurations`](Self::configurations), with `name` as the field manager. The
+    /// Applies the [`configurations`](Self::configurations) with `name` as the field manager. The
     /// CustomResourceDefinitions must exist.
     ///
     /// # Errors
     ///
-    /// If a request fails.
+    /// Fails if a request fails.
     pub async fn install(&self, client: &Client, name: &str, server: &WebhookClientConfig) -> Result<(), Error> {
         for object in self.configurations(name, server) {
             let (kind, group) = match object["kind"].as_str() {
@@ -427,7 +427,7 @@ impl Webhooks {
     }
 }
 
-/// Joins the address of `server` with the path of `webhook`. A webhook with a complete address keeps it.
+/// Adds the host in `server` to the path in `webhook`. If `webhook` has a complete address, it is kept.
 fn joined(server: &WebhookClientConfig, webhook: &WebhookClientConfig) -> WebhookClientConfig {
     let path = match &webhook.url {
         Some(path) if path.starts_with('/') => path,

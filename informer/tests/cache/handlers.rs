@@ -1,4 +1,4 @@
-//! Handlers that filter, predicates, and keys.
+//! Filtering handlers, predicates, and mappings to keys.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -95,10 +95,10 @@ fn map(name: &str, app: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "shop", "labels": {"app": app}}})
 }
 
-/// A change of a source.
+/// A change to make in a source.
 type Act = Box<dyn Fn(&FakeSource)>;
 
-/// Runs an informer of a source while `act` happens, a change a millisecond.
+/// Runs an informer of a source with the handler, and makes the changes, one per millisecond.
 async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Act>) {
     let source = FakeSource::new();
     let informer = SharedInformer::<ConfigMap>::new(source.clone());
@@ -110,7 +110,7 @@ async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Act>) 
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    // The source is not `Send`, and need not be: everything runs in one task.
+    // Everything runs in one task, so the future need not be `Send`.
     let run = informer.run(std::future::pending());
     futures::future::select(std::pin::pin!(run), std::pin::pin!(end)).await;
 }

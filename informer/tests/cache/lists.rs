@@ -1,4 +1,4 @@
-//! Lists of a reflector: their version, their pages, and recovery from an expired version.
+//! Lists of a reflector: requested versions, pages, and recovery from expired versions.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn expired_version_causes_an_immediate_list_of_the_newest(#[case] answer: 
         error_event(&[], 410, "Expired"),
         answer.clone(),
         list(20, &[("b", 20)]),
-        // Success clears the flag, so the next list requests its version again.
+        // Success resets the state, so the next list requests the last version again.
         error_event(&[("BOOKMARK", "", 21)], 410, "Expired"),
         list(22, &[]),
         silent(&[]),
@@ -104,7 +104,7 @@ async fn pages_are_joined_into_one_list() {
         "0.0 list \"0\" limit=500 continue=one",
         "0.0 list \"0\" limit=500 continue=two",
         "0.0 watch \"7\"",
-        // A server that answers version 0 in pages has no watch cache, so later lists use pages.
+        // If a server splits a list at version 0 into pages, it has no watch cache, so later lists request pages.
         "0.8 list \"7\" limit=500",
         "0.8 watch \"9\"",
     ];

@@ -1,4 +1,4 @@
-//! The cache and its handlers, through their public API: against a cluster, and against a scripted server.
+//! Tests of caches and handlers through their public API, with a cluster and with a scripted server.
 
 mod support;
 mod script;

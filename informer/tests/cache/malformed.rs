@@ -1,4 +1,4 @@
-//! Malformed answers: known state is kept, the request is repeated, and nothing hangs.
+//! Malformed responses: the known state is kept, the request is retried, and nothing hangs.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use rstest::rstest;
 use crate::script::{Answer, Script, error_line, lines, list, silent};
 use crate::support::{Told, stored};
 
-/// The beginning of a list at version 9, before its items.
+/// A list at version 9, up to its items.
 const LIST: &str = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":"#;
 
 const A: &str = r#"{"metadata":{"name":"a","resourceVersion":"8"}}"#;
 
-/// Returns the events except for resyncs, and the objects of an informer that contained `a` and `b`.
+/// Returns the events except resyncs, and the cached objects, after an informer that contained `a` and `b` received the
+/// responses `second`.
 async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let first = [
         list(7, &[("a", 3), ("b", 4)]),

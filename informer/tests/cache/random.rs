@@ -1,9 +1,9 @@
-//! Random writes, cut watches, expired histories, failing requests, late and missing bookmarks, restarting and lagging
-//! servers: after they have settled, the cache equals the cluster, every handler has received the last states, versions
-//! never went back, and every key was reconciled after its last change and by one worker at a time.
+//! Random writes with faults: interrupted watches, expired histories, failed requests, late and missing bookmarks, and
+//! servers that restart or lag behind. After recovery, the cache equals the cluster, every handler has received the
+//! last states, versions never went back, and every key was reconciled after its last change, by one worker at a time.
 //!
-//! `DRYDOCK_SEEDS=5000 cargo test -p informer --test cache at_rest` tries this number of seeds; `SEED=381` tries a
-//! single one.
+//! `DRYDOCK_SEEDS=5000 cargo test -p informer --test cache at_rest` tries this number of seeds; `SEED=381` tries only
+//! this seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -23,18 +23,18 @@ use testkit::{Injected, RestartLog, TestCluster, Verb, faults};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The name of the informer's client.
+/// Name of the informer's client.
 const CLIENT: &str = "cache";
 
-/// Time after the last fault for which the cache may be stale. The reflector may be in its longest pause, which is 30 s
-/// plus as much jitter; the following list may find a log that is too short for the watch, which takes another pause.
-/// Five seconds are for requests in progress.
+/// Maximum time until recovery after the last fault. The reflector may be in its longest pause of 30 s plus jitter, and
+/// may then pause again because the history became too short for its watch. The other five seconds are for requests in
+/// progress.
 const RECOVERY: Duration = Duration::from_secs(2 * 60 + 5);
 
-/// Time after which a dead connection is dropped: the maximum duration of a watch plus half a minute.
+/// Time after which a silent watch without bookmarks is dropped: its maximum duration plus half a minute.
 const SILENCE: Duration = Duration::from_secs(10 * 60 + 30);
 
-/// Random numbers from the seed.
+/// A random number generator with a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -47,11 +47,11 @@ impl Dice {
     }
 }
 
-/// State of one handler: the last version of each object, and the errors found.
+/// State of a handler: the last version of each object, and the errors that were found.
 #[derive(Default)]
 struct Seen {
     objects: BTreeMap<String, u64>,
-    /// The version of the cache at the last event.
+    /// Version of the cache at the last event.
     cache: ResourceVersion,
     wrong: Vec<String>,
 }
@@ -111,7 +111,7 @@ fn watch(informer: &SharedInformer<ConfigMap>, queue: HandlerQueue) -> Arc<Mutex
     seen
 }
 
-/// Work of a controller: the keys under work, and the cache's state of each when it was last worked on.
+/// State of a controller: the keys in progress, and the cached state of each key when it was last reconciled.
 #[derive(Default)]
 struct Worked {
     active: BTreeSet<ObjectKey>,
@@ -119,7 +119,7 @@ struct Worked {
     wrong: Vec<String>,
 }
 
-/// A controller with three workers, which are slow and sometimes fail.
+/// Starts a controller with three workers that are slow and sometimes fail.
 fn work(cluster: &TestCluster, informer: &SharedInformer<ConfigMap>) -> Arc<Mutex<Worked>> {
     let worked: Arc<Mutex<Worked>> = Arc::default();
     let (log, lister) = (Arc::clone(&worked), informer.lister());
@@ -159,7 +159,8 @@ async fn reconcile(
     }
 }
 
-/// Makes one run. Returns the requests of the informer with their times, and the time until everything had recovered.
+/// Runs the scenario with a seed. Returns the requests of the informer with their times, and the time until everything
+/// had recovered.
 async fn run(seed: u64) -> (Vec<String>, Duration) {
     let mut dice = Dice(seed.wrapping_mul(2) + 1);
     let cluster = TestCluster::builder()
@@ -211,7 +212,7 @@ async fn run(seed: u64) -> (Vec<String>, Duration) {
         cluster.advance(Duration::from_secs(1)).await;
     }
     let recovered = ended.elapsed();
-    // All events are delivered and handled, after at most three failures.
+    // All events are now delivered, and all keys are reconciled, after at most three failures.
     cluster.advance(Duration::from_secs(2)).await;
     check(seed, &cluster, &informer, &handlers, &worked);
     let requests = cluster.journal().requests();
@@ -219,7 +220,7 @@ async fn run(seed: u64) -> (Vec<String>, Duration) {
     (requests.collect(), recovered)
 }
 
-/// Faults, which must end before the state can recover.
+/// Active faults, which must end before the cache can recover.
 #[derive(Default)]
 struct Trouble {
     faults: Vec<Injected>,
@@ -227,7 +228,7 @@ struct Trouble {
 }
 
 impl Trouble {
-    /// Begins a random fault.
+    /// Starts a random fault.
     fn begin(&mut self, cluster: &TestCluster, dice: &mut Dice) {
         let verb = [Verb::Watch, Verb::List][dice.roll(2) as usize];
         let (some, millis) = (dice.roll(3), Duration::from_millis(dice.roll(3_000)));
@@ -251,7 +252,7 @@ impl Trouble {
             17 => return watches.resume(),
             18 => return watches.duplicate(some),
             19 if some == 0 => return watches.withhold_bookmarks(),
-            // The cluster does not have the version of a watch without events, and would send 0.
+            // For watches without events, the cluster would send a bookmark with version 0.
             19 => {
                 let has_begun = watches.handles().iter().filter(|it| it.last_revision() > 0);
                 return has_begun.for_each(|it| it.bookmark());
@@ -277,7 +278,7 @@ impl Trouble {
             .push(cluster.inject(fault.on(verb, "configmaps").client(CLIENT)));
     }
 
-    /// Ends all faults; returns the time within which everything must have recovered.
+    /// Ends all faults. Returns the time within which everything must have recovered.
     fn end(mut self, cluster: &TestCluster) -> Duration {
         self.faults.clear();
         cluster.replica(CLIENT).catch_up();
@@ -344,7 +345,7 @@ fn check(
     assert_eq!(last, objects, "the last work on each key, seed {seed}");
 }
 
-/// Returns the seeds to try: the seed in `SEED`, or the range in `DRYDOCK_SEEDS`, such as `5000` or `2500..5000`.
+/// Returns the seeds to try: only the one in `SEED`, or the range in `DRYDOCK_SEEDS`, such as `5000` or `2500..5000`.
 fn seeds() -> std::ops::Range<u64> {
     let number = |text: &str| text.parse().ok();
     if let Some(seed) = std::env::var("SEED").ok().as_deref().and_then(number) {

@@ -1,4 +1,4 @@
-//! Handlers that receive everything again.
+//! Resyncs: handlers receive all objects again.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn each_handler_has_its_own_period() {
     informer
         .add_handler_with(told[2].handler(), every(0))
         .expect("the informer has not stopped");
-    // Less than a second counts as a second.
+    // A period of less than a second is raised to a second.
     informer
         .add_handler_with(told[3].handler(), every(1))
         .expect("the informer has not stopped");
@@ -64,7 +64,7 @@ async fn update_without_a_change_is_delivered_to_resyncing_handlers() {
     assert_eq!(resyncing.take(), ["initial a", "same a"]);
     assert_eq!(fresh.take(), ["initial a"]);
 
-    // A list without a change: a new handler receives it until the next resync, which does not include this handler.
+    // Unlike other handlers, a new handler receives an unchanged list until the next resync.
     relist(&source);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(fresh.take(), ["same a"]);
@@ -75,7 +75,7 @@ async fn update_without_a_change_is_delivered_to_resyncing_handlers() {
     assert_eq!(resyncing.take(), ["same a", "same a", "same a"]);
 }
 
-/// Removes the history after a change that left no objects.
+/// Removes the history after a change without a net effect, so that the source is listed again.
 fn relist(source: &FakeSource) {
     source.add_unseen(json!({"metadata": {"name": "z"}}));
     source.delete_unseen("", "z");

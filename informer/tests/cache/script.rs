@@ -1,4 +1,4 @@
-//! A source with scripted answers, which records its requests and their times.
+//! A source that returns scripted responses and records its requests with their times.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,20 +15,20 @@ use kube::core::response::{StatusCause, StatusDetails};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// One answer.
+/// A scripted response.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// A whole document, or lines; then the end.
+    /// A whole document or some lines; then the response ends.
     Text(String),
-    /// The same, after this time.
+    /// The same, after a delay.
     Late(Duration, String),
-    /// Lines; then the connection stays open and silent.
+    /// Some lines; then the connection stays open and silent.
     Silent(String),
-    /// The request is accepted and never answered.
+    /// The request is accepted but never answered.
     Never,
-    /// The line repeatedly, with this pause before each.
+    /// The same line again and again, with a pause before each.
     Endless(Duration, String),
-    /// Lines, and then the connection breaks.
+    /// Some lines; then the connection breaks.
     Broken(String),
     Status(Box<Status>),
     Refused,
@@ -43,7 +43,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// A source that is listed first.
+    /// Creates a source that must be listed.
     pub(crate) fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self {
             answers: Arc::new(Mutex::new(answers.into_iter().collect())),
@@ -53,7 +53,7 @@ impl Script {
         }
     }
 
-    /// A source that can begin a watch with the existing objects.
+    /// Creates a source that supports streaming lists.
     pub(crate) fn streaming(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self {
             can_stream: true,
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// Runs an informer of the source for a time, with waits without jitter, and returns it with the recorded requests.
+    /// Runs an informer of the source for some time, without jitter. Returns it with the recorded requests.
     pub(crate) async fn run_for(&self, seconds: u64) -> (SharedInformer<ConfigMap>, Vec<String>) {
         self.run_with(seconds, options()).await
     }
@@ -145,7 +145,7 @@ impl ListWatch for Script {
     }
 }
 
-/// The defaults, without jitter.
+/// Returns the default options without jitter.
 pub(crate) fn options() -> ReflectorOptions<ConfigMap> {
     let mut options = ReflectorOptions::default();
     options.backoff = Backoff {
@@ -159,19 +159,19 @@ fn object(name: &str, version: u64) -> Value {
     json!({"metadata": {"name": name, "resourceVersion": version.to_string()}})
 }
 
-/// A list of objects at a version.
+/// Returns a list of objects at a version.
 pub(crate) fn list(version: u64, objects: &[(&str, u64)]) -> Answer {
     page(version, objects, "")
 }
 
-/// A page that is not the last one.
+/// Returns a page that is followed by another.
 pub(crate) fn page(version: u64, objects: &[(&str, u64)], more: &str) -> Answer {
     let items: Vec<_> = objects.iter().map(|(name, version)| object(name, *version)).collect();
     let metadata = json!({"resourceVersion": version.to_string(), "continue": more});
     Answer::Text(json!({"kind": "ConfigMapList", "metadata": metadata, "items": items}).to_string())
 }
 
-/// Lines of a watch.
+/// Returns lines of a watch.
 pub(crate) fn lines(events: &[(&str, &str, u64)]) -> String {
     let line = |(kind, name, version): &(&str, &str, u64)| {
         let object = match *kind {
@@ -187,12 +187,12 @@ pub(crate) fn lines(events: &[(&str, &str, u64)]) -> String {
     events.iter().map(line).collect()
 }
 
-/// A watch that delivers these events and then nothing more.
+/// Returns a watch that sends these events and is then silent.
 pub(crate) fn silent(events: &[(&str, &str, u64)]) -> Answer {
     Answer::Silent(lines(events))
 }
 
-/// A watch that delivers these events and ends.
+/// Returns a watch that sends these events and then ends.
 pub(crate) fn ending(events: &[(&str, &str, u64)]) -> Answer {
     Answer::Text(lines(events))
 }
@@ -201,12 +201,12 @@ pub(crate) fn status(code: u16, reason: &str) -> Status {
     Status::failure("as the script says", reason).with_code(code)
 }
 
-/// A request that fails.
+/// Returns the response of a request that fails.
 pub(crate) fn failing(code: u16, reason: &str) -> Answer {
     Answer::Status(Box::new(status(code, reason)))
 }
 
-/// The server has not reached the requested version.
+/// Returns the response of a server that has not reached the requested version.
 pub(crate) fn too_large() -> Answer {
     let mut status = status(504, "Timeout");
     status.details = Some(StatusDetails {
@@ -224,7 +224,7 @@ pub(crate) fn too_large() -> Answer {
     Answer::Status(Box::new(status))
 }
 
-/// A watch that is answered with an error event, after some events.
+/// Returns a watch that sends these events and then an error event.
 pub(crate) fn error_event(events: &[(&str, &str, u64)], code: u16, reason: &str) -> Answer {
     Answer::Text(lines(events) + &error_line(code, reason))
 }

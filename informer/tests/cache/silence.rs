@@ -124,7 +124,7 @@ async fn a_server_that_cuts_every_stream_is_retried_with_pauses_and_listed_after
     assert_eq!(stored(&informer), ["a@3"]);
 }
 
-/// Ways in which an informer ends before it has started.
+/// Ways in which an informer can end before it was started.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     HandlerRemoved,

@@ -1,4 +1,4 @@
-//! Sources of an informer: typed objects, dynamic ones, metadata; all namespaces or some; by selectors.
+//! Sources of an informer: typed objects, dynamic objects and metadata, in all or some namespaces, and with selectors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ async fn factory_has_one_informer_per_type(cluster: TestCluster) {
         Some("web-0")
     );
 
-    // An informer that is requested later is started by the next call.
+    // An informer that is requested later must be started by another call.
     let nodes = factory.informer::<Node>();
     factory.start();
     factory.wait_for_cache_sync().await.expect("all caches sync");
@@ -226,7 +226,7 @@ async fn untransformable_object_is_dropped_and_others_are_kept(#[case] refuse: f
     assert_eq!(stored(&informer), ["b@2"]);
 }
 
-/// An informer of a source that runs until the test ends.
+/// Returns an informer of a source that runs until the end of the test.
 fn running<K: informer::Cacheable>(source: &FakeSource) -> SharedInformer<K> {
     let informer = SharedInformer::<K>::new(source.clone());
     let runs = informer.clone();
@@ -297,7 +297,7 @@ async fn index_function_may_read_the_cache_before_the_change() {
     let source = FakeSource::new();
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);
-    // The index value of each object is the number of objects that existed at its insertion.
+    // The index value of an object is the number of objects that existed when it was inserted.
     let count = |name| {
         let lister = maps.lister();
         IndexFn::new(name, move |_: &informer::CachedObject<ConfigMap>| {
@@ -399,7 +399,7 @@ async fn compressed_objects_are_unchanged() {
     );
     let runs = compressed.clone();
     tokio::spawn(async move { runs.run(std::future::pending()).await });
-    // The first text is the dictionary; short, long and different texts must work, too.
+    // The first text becomes the dictionary. Short, long and dissimilar texts must work as well.
     let texts = [
         "",
         "x",
@@ -433,8 +433,8 @@ async fn compressed_objects_are_unchanged() {
     );
 }
 
-/// A source that expects an object which the server does not send would hold its key back; a source that does not
-/// expect an object which the server sends would let a key run before its write is received.
+/// If a source expects an object that the server does not list, its key is held back. If a source does not expect an
+/// object that the server lists, its key may be reconciled too early.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_source_reads_selectors_as_the_server_does(

@@ -1,4 +1,4 @@
-//! Lists that arrive as a watch.
+//! Streaming lists: lists that arrive as watch events.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Helpers of the tests: a handler that records its events.
+//! Helpers for tests: a handler that records its events.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,12 +6,12 @@ use informer::Cacheable;
 use informer::cache::SharedInformer;
 use informer::handler::{Event, HandlerFn, ResourceEventHandler};
 
-/// Events received, in order. Copies share them.
+/// Recorded events, in order. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
 impl Told {
-    /// A handler that records `added shop/a`, without versions.
+    /// Returns a handler that records events as `added shop/a`, without versions.
     pub(crate) fn handler<K: Cacheable>(&self) -> impl ResourceEventHandler<K> + use<K> {
         let told = self.clone();
         HandlerFn::new(move |event: &Event<K>| told.push(name_of(event)))
@@ -21,7 +21,7 @@ impl Told {
         self.0.lock().expect("the lock is not poisoned").push(what);
     }
 
-    /// Takes the events since the last call.
+    /// Returns the events that were recorded since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().expect("the lock is not poisoned"))
     }
@@ -31,7 +31,7 @@ impl Told {
     }
 }
 
-/// `added shop/a`
+/// Formats an event as `added shop/a`.
 pub(crate) fn name_of<K>(event: &Event<K>) -> String {
     let key = event.object().key();
     match event {
@@ -50,7 +50,7 @@ pub(crate) fn name_of<K>(event: &Event<K>) -> String {
     }
 }
 
-/// The keys of an informer's objects with their versions: `shop/a@7`.
+/// Returns the keys and versions of the objects in a cache: `shop/a@7`.
 pub(crate) fn stored<K: Cacheable>(informer: &SharedInformer<K>) -> Vec<String> {
     informer.lister().list().iter().map(|it| format!("{it:?}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Undecodable objects, and panics in user code: the informer continues.
+//! Objects that cannot be decoded, and panics in user code: the informer keeps running.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::{Told, stored};
 type Maps = SharedInformerBuilder<ConfigMap>;
 type Configure = fn(Maps) -> Maps;
 
-/// Refuses the state that is marked as the last.
+/// Returns `true` for the state that is marked as the last, which a transform then refuses.
 fn is_last(map: &ConfigMap) -> bool {
     map.data.as_ref().is_some_and(|it| it.contains_key("last"))
 }
@@ -40,7 +40,7 @@ async fn a_deletion_with_an_unreadable_last_state_is_applied(
         let object = serde_json::json!({"metadata": {"name": name, "resourceVersion": version}, "data": data});
         serde_json::json!({"type": "DELETED", "object": object}).to_string() + "\n"
     };
-    // The other object is not in the cache yet when its deletion arrives.
+    // The other object is deleted before it is in the cache.
     let events = deleted("a", "8") + &lines(&[("ADDED", "b", 9)]) + &deleted("b", "10");
     let script = Script::new([
         list(7, &[("a", 3), ("c", 4)]),
@@ -120,7 +120,7 @@ async fn object_unreadable_in_a_later_list_is_kept_and_reported(
         .expect("the informer was not run before");
     let mut told: Vec<_> = told.take().into_iter().filter(|it| !it.starts_with("same")).collect();
     told.sort();
-    // An object with the same name but another uid replaces it, so the former object no longer exists.
+    // An object with the same name but a different uid shows that the former object was deleted.
     assert_eq!(
         told,
         ["initial a", "initial b", "initial c", "vanished b", "vanished c"]
@@ -164,7 +164,7 @@ async fn same_version_with_another_uid_is_another_object(#[values(true, false)] 
     );
 }
 
-/// A ConfigMap that cannot be read if it is called `a`, nor written if it is called `b`.
+/// A ConfigMap that cannot be deserialized if its name is `a`, and not serialized if its name is `b`.
 struct Fragile(ConfigMap);
 
 impl<'de> Deserialize<'de> for Fragile {
@@ -236,7 +236,7 @@ async fn object_with_panicking_type_is_dropped_and_others_are_kept(
     assert!(stored(&informer).contains(&"d@4".to_owned()), "it goes on");
 }
 
-/// Panics at the first call.
+/// A source that panics at its first call.
 struct Panicking(FakeSource, std::sync::atomic::AtomicBool);
 
 impl ListWatch for Panicking {

@@ -1,4 +1,4 @@
-//! Watches of a reflector: resuming, relisting, and waits.
+//! Watches of a reflector: resuming, relisting, and pauses.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rstest::rstest;
 use crate::script::{Answer, Script, ending, error_event, error_line, failing, lines, list, options, silent};
 use crate::support::stored;
 
-/// The requests after the first list.
+/// Returns the requests after the first list.
 async fn after_a_list(seconds: u64, answers: impl IntoIterator<Item = Answer>) -> (Vec<String>, Vec<String>, String) {
     let first = [list(7, &[("a", 3)])];
     let script = Script::new(first.into_iter().chain(answers));
@@ -236,7 +236,7 @@ async fn event_with_an_old_version_does_not_lower_the_version() {
     assert_eq!(informer.last_sync_resource_version().to_string(), "60");
 }
 
-/// An event that a server cannot read is an error, and events after it would hide its change
+/// A server sends an error event if it cannot decode an object. Events after it must not hide that a change is missing
 /// (kubernetes/kubernetes#130898).
 #[rstest]
 #[case::throttled(429, "TooManyRequests", &["0.0 watch \"7\"", "0.8 watch \"7\""])]

@@ -1,4 +1,4 @@
-//! Metrics with access control.
+//! Metrics with authentication and authorization.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,10 +9,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-/// Any free port of this machine.
+/// A free port on localhost.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// An API server with two tokens; one of them may read metrics.
+/// Starts an API server with two tokens, of which only one may read metrics.
 async fn api() -> fake_apiserver::ApiServer {
     let api = fake_apiserver::ApiServer::builder()
         .authorization(fake_apiserver::Authorization::Rbac)
@@ -127,7 +127,7 @@ async fn metrics_may_be_read_over_tls() {
         .await
         .expect("the connection is open");
     let mut answer = String::new();
-    // Servers may close the connection without TLS's closing message.
+    // Servers may close the connection without a TLS close message.
     let _ = stream.read_to_string(&mut answer).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     stop.cancel();

@@ -1,7 +1,8 @@
-//! Synchronous functions of the user that block their thread: other controllers continue, caches are read, and no
-//! change is lost.
+//! Synchronous user functions that block their threads: other controllers continue, caches can be read, and changes are
+//! not lost.
 //!
-//! Only other threads can observe a blocked thread, so these tests use several threads. They only wait for events.
+//! Only other threads can observe a blocked thread, so these tests use several. They wait only for events, not for
+//! times.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
@@ -23,7 +24,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A function that blocks its thread from its first call for the object `bad` until it is released.
+/// A function that blocks its thread when it is first called for the object `bad`, until it is released.
 #[derive(Clone)]
 struct Blocks {
     entered: UnboundedSender<()>,
@@ -41,7 +42,7 @@ impl Blocks {
         if name != "bad" {
             return;
         }
-        // The receiver is gone after the test.
+        // The receiver is dropped at the end of the test.
         let _ = self.entered.send(());
         let (released, changed) = &*self.is_released;
         let released = released.lock().expect("the lock is not poisoned");
@@ -59,7 +60,7 @@ impl Blocks {
     }
 }
 
-/// Lets the threads of a failed test end.
+/// Releases blocked threads, so that a failed test can end.
 impl Drop for Blocks {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -70,7 +71,7 @@ impl Drop for Blocks {
 
 type Informer = SharedInformerBuilder<ConfigMap>;
 
-/// Callback that the test blocks.
+/// The callback that is blocked in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Mapping,
@@ -193,7 +194,7 @@ impl Running {
         let (sender, reconciled) = unbounded_channel();
         let controller = place.controller(&maps, builder, blocks).build(move |request: Request| {
             let is_first = request.failures == 0;
-            // The receiver is gone after the test.
+            // The receiver is dropped at the end of the test.
             let _ = sender.send(request.key.name().to_owned());
             async move {
                 if place == Place::RateLimiter && is_first && request.key.name() == "bad" {
@@ -228,7 +229,7 @@ impl Running {
             .add(json!({"metadata": {"name": name, "namespace": "default"}}));
     }
 
-    /// Waits until these were reconciled, in any order.
+    /// Waits until these objects were reconciled, in any order.
     async fn reconciled(&mut self, names: &[&str]) {
         let mut left = names.to_vec();
         while !left.is_empty() {
@@ -247,7 +248,7 @@ impl Running {
     }
 }
 
-/// A client that no test uses.
+/// Returns a client that is never used.
 fn client() -> kube::Client {
     let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
@@ -276,11 +277,11 @@ async fn function_that_blocks_its_thread_delays_its_own_controller_only(#[case] 
     for source in [&blocked.source, &other.source] {
         source.fail_lists(None);
     }
-    // The function hangs: another controller works, and the cache of this one can be read.
+    // While the function hangs, another controller works, and the cache of this one can be read.
     other.create("good");
     other.reconciled(&["good"]).await;
     assert!(blocked.maps.lister().list().len() <= 1);
-    // The function was only slow, so no change is lost.
+    // Once the function returns, changes have not been lost.
     blocks.release();
     blocked.create("good");
     let calls: &[&str] = if place == Place::RateLimiter {

@@ -1,4 +1,5 @@
-//! Sources of a controller besides the objects of one type: other forms, other keys, filters, later watches.
+//! Watches of a controller in addition to the reconciled type: other forms of objects, other key types, filters, later
+//! watches.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use testkit::objects::{config_map, pod, secret};
 
 type Calls<R = String> = Arc<Mutex<Vec<R>>>;
 
-/// A manager that runs once a controller is complete.
+/// A manager that runs as soon as a controller was added.
 struct Process {
     cluster: TestCluster,
     manager: Manager,
@@ -31,7 +32,7 @@ impl Process {
         Self { cluster, manager }
     }
 
-    /// Completes a controller that records its keys, and runs it.
+    /// Completes a controller that records its keys, and runs the manager.
     fn run<R: RequestKey>(&self, builder: ControllerBuilder<Manager, R>) -> Calls<R> {
         let calls = Calls::<R>::default();
         let noted = Arc::clone(&calls);
@@ -279,7 +280,7 @@ async fn manager_reports_the_state_of_its_caches() {
     assert!(builder.cache(|it| it.by_object(twice())?.by_object(twice())).is_err());
 }
 
-/// Counts the calls about keys.
+/// A rate limiter that counts the calls of `forget` and `num_requeues`.
 #[derive(Clone, Debug, Default)]
 struct Asked(Arc<AtomicU32>, ExponentialBackoff<ObjectKey>);
 
@@ -331,7 +332,7 @@ async fn rate_limiter_is_only_called_for_failed_keys() {
     assert_eq!((take(&failures).len(), asked.load(Ordering::Relaxed)), (1, 0));
     process.cluster.create(config_map("bad")).await;
     process.cluster.settle().await;
-    // Success resets the failures, so the next change starts without any.
+    // Success resets the failures, so the next change starts with zero failures.
     let change = serde_json::json!({"data": {"a": "b"}});
     let _: testkit::Object = process.cluster.patch(config_map("bad"), change).await;
     process.cluster.settle().await;

@@ -1,4 +1,5 @@
-//! The client that reads from caches: starts of informers, sources of reads, and writes that must be received first.
+//! The client that reads from caches: starting informers, choosing between cache and server, and waiting for own
+//! writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use serde_json::json;
 use testkit::objects::{config_map, node, pod};
 use testkit::{TestCluster, Verb, faults};
 
-/// The cached client of a manager that runs.
+/// Returns the cached client of a running manager.
 fn client(cluster: &TestCluster) -> CachedClient {
     let manager = Manager::new(cluster.client_named("reader"));
     let client = manager.cached_client();
@@ -172,7 +173,7 @@ async fn read_returns_earlier_writes_of_its_client() {
             (one.is_some(), names(&all))
         }
     });
-    // Another object is read at once.
+    // Reads of another object do not wait.
     assert!(
         client
             .get::<ConfigMap>(&key("b"))
@@ -458,7 +459,7 @@ async fn strict_field_validation_refuses_unknown_fields(
         .expect_err("the object has an unknown field");
 }
 
-/// Reads an object of a type; returns the number of objects found.
+/// Reads an object. Returns the number of objects that were found.
 async fn found<K>(client: &CachedClient, key: ObjectKey) -> Result<usize, Error>
 where
     K: informer::Cacheable + kube::Resource<DynamicType = ()>,
@@ -467,7 +468,7 @@ where
     Ok(client.get::<K>(&key).await?.into_iter().count())
 }
 
-/// Same as `found`, for the objects of a namespace.
+/// Lists the objects in a namespace. Returns their number.
 async fn listed<K>(client: &CachedClient, namespace: &str) -> Result<usize, Error>
 where
     K: informer::Cacheable + kube::Resource<DynamicType = ()>,
@@ -523,7 +524,7 @@ async fn read_that_cannot_be_answered_is_an_error(#[case] is_live: bool) {
     ];
     for read in outside {
         match (is_live, read) {
-            // The server has all namespaces.
+            // The server includes all namespaces.
             (true, read) => assert_eq!(read.expect("the read succeeds"), 0),
             (false, read) => {
                 let err = read.expect_err("the cache contains one namespace only").to_string();

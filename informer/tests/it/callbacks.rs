@@ -1,4 +1,4 @@
-//! Functions of the user that panic, hang, are slow or are cancelled: no change is lost, and others continue.
+//! User functions that panic, hang, are slow or are cancelled: changes are not lost, and others continue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn event_filter(builder: ControllerBuilder, panics: Panics) -> ControllerBuilder
         .for_::<ConfigMap>()
 }
 
-/// Watches ConfigMaps through a function of the user.
+/// Function that adds a watch of ConfigMaps with a user function.
 type Watching = fn(ControllerBuilder, Panics) -> ControllerBuilder;
 
 #[rstest]
@@ -97,7 +97,7 @@ async fn change_is_redelivered_after_a_panic(#[case] watching: Watching, #[value
     assert!(figures.contains(&counted), "{figures}");
 }
 
-/// Behaviour of a function of the user for the object `bad`.
+/// Behavior of a user function for the object `bad`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Panic,
@@ -155,7 +155,7 @@ async fn handler_with_a_fault_delays_no_other_and_can_be_removed(
     assert_eq!(maps.lister().len(), 2);
     cluster.advance(Duration::from_secs(10)).await;
     assert_eq!(faulty.failures(), u64::from(fault == Fault::Panic));
-    // The end of an informer waits for a call that hangs; the manager's shutdown timeout limits this.
+    // The informer waits for the call that hangs. In a manager, the shutdown timeout limits this.
     maps.remove_handler(&faulty);
     assert!(faulty.has_synced());
     stop.cancel();
@@ -208,7 +208,7 @@ async fn reconcile_with_a_fault_delays_no_other_key(#[values(Fault::Panic, Fault
     );
 }
 
-/// A call in progress; counts its end.
+/// A call in progress, which increments a counter when it ends.
 struct Call(Arc<AtomicU32>);
 
 impl Drop for Call {
@@ -263,7 +263,7 @@ async fn call_in_progress_is_dropped_with_its_process(#[case] is_handler: bool) 
     assert_eq!(ended.load(Ordering::Relaxed), 1);
 }
 
-/// Creates an informer with a function that panics for the object `bad`.
+/// Function that creates an informer with a user function that panics for the object `bad`.
 type Panicking = fn(ApiListWatch) -> SharedInformer<ConfigMap>;
 
 fn index(source: ApiListWatch) -> SharedInformer<ConfigMap> {
@@ -319,7 +319,7 @@ async fn panicking_informer_function_only_affects_its_object(#[case] panicking: 
     assert_eq!(names, stored);
 }
 
-/// Adds a function that panics after ten seconds or at the first failure.
+/// Function that adds a user function that panics after ten seconds or at the first failure.
 type Ending = fn(ControllerBuilder<Manager>) -> ControllerBuilder<Manager>;
 
 async fn panic_later() {
@@ -374,7 +374,7 @@ fn rate_limiter(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manage
     builder.rate_limiter(PanickingLimiter)
 }
 
-/// A controller cannot continue without its source of keys, nor with a key whose delay is unknown.
+/// A controller cannot continue if a source of keys has panicked, or if the delay of a key is unknown.
 #[rstest]
 #[case::source(source)]
 #[case::two_sources(two_sources)]

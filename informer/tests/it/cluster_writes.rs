@@ -19,17 +19,17 @@ use testkit::explore::explore;
 use testkit::objects::{config_map, secret};
 use tokio::time::Instant;
 
-/// Within this time a key does not run with a cache that lacks its writes; later it fails first.
+/// During this time, a key must not be reconciled from a cache that lacks its writes. Afterwards it fails.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// The last Secret created for each key, according to the answer.
+/// The last Secret that was created for each key, and the time of the response.
 type Made = Arc<Mutex<BTreeMap<ClusterKey, (ObjectKey, Instant)>>>;
 
-/// Keys that ran with a cache without their Secret, which must not happen.
+/// Keys that were reconciled from a cache that lacked their Secrets, which must not happen.
 type Stale = Arc<Mutex<Vec<String>>>;
 
-/// A controller that creates a Secret with a generated name for each ConfigMap of each cluster, if the cache has none.
-/// `stale` receives the keys that run with a cache without their Secret.
+/// Returns a controller that creates a Secret with a generated name for each ConfigMap in each cluster, unless the
+/// cache contains one. Adds keys to `stale` if they are reconciled from a cache that lacks their Secrets.
 fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Clusters) {
     let manager = Manager::new(home);
     let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
@@ -112,7 +112,7 @@ async fn key_waits_for_its_writes_in_the_caches_of_its_cluster(#[values(false, t
     assert!(stale.lock().expect("the lock is not poisoned").is_empty());
 }
 
-/// Annotates the Secret `s` in `target` once per second for each ConfigMap; counts the calls.
+/// For each ConfigMap, annotates the Secret `s` in the cluster `target` once per second. Counts the calls.
 async fn annotate(clusters: &Clusters, target: &str, calls: &Mutex<u32>) -> Result<Action, ReconcileError> {
     let call = {
         let mut calls = calls.lock().expect("the lock is not poisoned");
@@ -127,7 +127,7 @@ async fn annotate(clusters: &Clusters, target: &str, calls: &Mutex<u32>) -> Resu
     Ok(Action::requeue(Duration::from_secs(1)))
 }
 
-/// A cluster with the Secret, after this number of earlier versions.
+/// Returns a cluster with the Secret, at a version after this number of earlier versions.
 async fn with_secret(versions: usize) -> TestCluster {
     let cluster = TestCluster::start();
     for number in 0..versions {
@@ -144,7 +144,7 @@ async fn writes_do_not_wait_for_caches_of_other_clusters(#[values(false, true)] 
     let manager = Manager::new(home.client());
     let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
     let calls: Arc<[Mutex<u32>; 2]> = Arc::default();
-    // One of several clusters, and one of its own.
+    // A controller of several clusters, and one of the manager's own cluster.
     let (all, count) = (clusters.clone(), Arc::clone(&calls));
     let of_clusters = move |request: Request<ClusterKey>| {
         let (all, count) = (all.clone(), Arc::clone(&count));
@@ -215,7 +215,7 @@ async fn key_does_not_wait_for_caches_of_disengaged_clusters() {
     assert!(after >= 10, "{after} calls");
 }
 
-/// Explores faults of one of several clusters; the other one has no faults.
+/// Explores faults in one of two clusters.
 #[test]
 fn no_cluster_fault_lets_a_key_read_a_cache_without_its_writes() {
     let scenario = async |east: &TestCluster| {

@@ -14,7 +14,7 @@ use testkit::{TestCluster, Verb, faults};
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// A manager with a controller that copies the names of ConfigMaps of each cluster into Secrets there.
+/// Returns a manager with a controller that copies the name of each ConfigMap into a Secret in the same cluster.
 fn copier(home: &TestCluster) -> (Clusters, Calls) {
     let (manager, clusters, calls) = copier_with(home.client());
     home.run(async move { manager.run(std::future::pending()).await });
@@ -192,7 +192,7 @@ async fn incomplete_controller_of_clusters_is_refused() {
     assert!(Clusters::new(&manager).is_err(), "there are some already");
 }
 
-/// Explores faults of one of several clusters; the others have no faults.
+/// Explores faults in one of several clusters.
 #[test]
 fn no_fault_of_a_cluster_loses_a_key_or_touches_another() {
     let scenario = async |east: &TestCluster| {

@@ -1,4 +1,4 @@
-//! Controllers: triggers, results, and shutdown.
+//! Controllers: triggers, results of reconciles, and shutdown.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use testkit::{TestCluster, Verb, faults};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Calls of a reconciler.
+/// Recorded calls of a reconciler.
 #[derive(Clone, Default)]
 struct Calls(Arc<Mutex<Vec<(Request, Instant)>>>);
 
@@ -38,7 +38,7 @@ impl Calls {
             .collect()
     }
 
-    /// A reconciler that records its calls and returns the result of `answer`.
+    /// Returns a reconciler that records its calls and returns the result of `answer`.
     fn reconciler<F>(
         &self,
         answer: F,
@@ -171,7 +171,7 @@ async fn action_determines_the_next_call(
     cluster.advance(Duration::from_secs(200)).await;
     stop.cancel();
     let got = calls.gaps();
-    // Tokio's timer has a precision of a millisecond.
+    // Tokio's timers have a resolution of a millisecond.
     let is_close = got.iter().zip(gaps).all(|(got, gap)| got.abs_diff(*gap) <= 1);
     assert!(
         is_close && got.len() >= gaps.len() && (!gaps.is_empty() || got.is_empty()),
@@ -325,7 +325,7 @@ async fn concurrency_is_limited_and_shutdown_waits_for_reconciles(#[case] concur
     for name in ["a", "b", "c", "d", "e"] {
         cluster.create(config_map(name)).await;
     }
-    // Keys in progress, their maximum, and completed keys.
+    // Keys in progress, their maximum number, and completed keys.
     let counts = Arc::new(Mutex::new((0, 0, 0)));
     let factory = SharedInformerFactory::new(cluster.client());
     let (told, stop) = (Arc::clone(&counts), CancellationToken::new());
@@ -402,8 +402,8 @@ async fn incomplete_controller_is_refused(
     assert!(err.to_string().contains(why), "{err}");
 }
 
-/// Creates a Secret for each ConfigMap according to the cache, with a new name each time, so that a reconcile with an
-/// old cache is detected.
+/// Returns a controller that creates a Secret for each ConfigMap unless the cache contains one. Each Secret has a new
+/// name, so that a reconcile with a stale cache is detected.
 fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) -> Controller {
     let secrets = factory.informer::<Secret>().lister();
     let api: Api<Secret> = Api::default_namespaced(client);
@@ -421,7 +421,7 @@ fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) 
                 made.metadata.generate_name = Some(format!("{}-", request.key.name()));
                 api.create(&PostParams::default(), &made).await?;
             }
-            // The controller reconciles again at once, before any event can arrive.
+            // Requeue before any event can arrive.
             Ok::<_, ReconcileError>(Action::requeue(Duration::from_millis(1)))
         }
     });
@@ -435,7 +435,7 @@ fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) 
 async fn key_waits_until_the_cache_has_its_writes(#[case] is_gated: bool) {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
-    // Secrets can be listed but not watched for now, so the cache does not change between two lists.
+    // Secrets can be listed but not watched for now, so the cache only changes with each list.
     let broken = cluster.inject(faults::server_error().on(Verb::Watch, "secrets"));
     let factory = SharedInformerFactory::new(cluster.client());
     let controller = maker(Writes::new().observe(&cluster.client()), &factory, is_gated);

@@ -1,4 +1,4 @@
-//! Conveniences of a manager and its helpers: instants, patches, recorders.
+//! Helpers of managers and reconcilers: requeueing at a time, patches, event recorders.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn key_can_be_requeued_at_an_instant() {
                 seen.push(Instant::now());
                 seen.len()
             };
-            // The duration of the reconcile is not added, and a past instant is due at once.
+            // The duration of the reconcile is not added to the delay, and a time in the past is due immediately.
             tokio::time::sleep(Duration::from_secs(10)).await;
             Ok::<_, ReconcileError>(if number < 3 {
                 Action::requeue_at(due)

@@ -1,4 +1,4 @@
-//! Conversions of partial and of large objects, and figures of requests that are given up.
+//! Conversion of partial and of large objects, and metrics of abandoned requests.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn document(version: &str, spec: Option<Value>) -> Value {
     document
 }
 
-/// Server-side apply converts the fields of each manager by themselves.
+/// For server-side apply, the server converts the fields of each manager separately.
 #[rstest]
 #[case::all(Some(json!({"name": "n", "language": "en"})), Some(json!({"title": "n", "language": "en"})))]
 #[case::required_field_is_missing(Some(json!({"language": "en"})), Some(json!({"language": "en"})))]
@@ -62,7 +62,7 @@ async fn conversion_of_many_objects_is_not_refused_for_its_length() {
     assert_eq!(answer["spec"]["title"].as_str().map(str::len), Some(text.len()));
 }
 
-/// A validator that never decides.
+/// A validator that never responds.
 struct Undecided;
 
 impl Validator<ConfigMap> for Undecided {

@@ -1,4 +1,4 @@
-//! Errors: the kinds that a caller can distinguish, with any number of wrappers.
+//! Errors: the kinds that callers can distinguish, however often they are wrapped.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -41,7 +41,7 @@ fn kinds(err: &(dyn StdError + 'static)) -> Vec<&'static str> {
     holding.map(|(name, _)| *name).collect()
 }
 
-/// An error of a caller, with a source.
+/// An error type of a caller, with a source.
 #[derive(Debug)]
 struct Wrapped(Box<dyn StdError + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! Explorations of controllers: failures replay identically, byte by byte.
+//! Explorations of controllers: failures are replayed identically, byte by byte.
 
 use futures::future::LocalBoxFuture;
 use informer::ObjectKey;
@@ -15,14 +15,14 @@ use testkit::explore::explore;
 use testkit::objects::{config_map, pod};
 use tokio_util::sync::CancellationToken;
 
-/// Number of replays of a failure. `DRYDOCK_REPLAYS` overrides it; without optimisation a few are sufficient.
+/// Number of replays of each failure: `DRYDOCK_REPLAYS`, or a default that is lower without optimizations.
 fn replays() -> u64 {
     let few = if cfg!(debug_assertions) { 30 } else { 300 };
     let asked = std::env::var("DRYDOCK_REPLAYS").ok();
     asked.and_then(|it| it.parse().ok()).unwrap_or(few)
 }
 
-/// Number of simultaneous objects in each scenario, so that a random order would be detected.
+/// Number of objects that are created at the same time in each scenario, so that a random order would be detected.
 const OBJECTS: usize = 4;
 
 fn done() -> Result<Action, ReconcileError> {
@@ -46,7 +46,7 @@ fn field<'a>(parent: &'a ConfigMap, name: &str) -> &'a str {
     data.and_then(|it| it.get(name)).map_or("", String::as_str)
 }
 
-/// Counts in a cache that lags behind its own writes, and creates more than it should.
+/// Counts objects in a cache that may not contain its own writes yet, and therefore creates too many.
 async fn over_creation(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let (maps, secrets) = (
@@ -79,7 +79,7 @@ async fn over_creation(client: Client) {
     .await;
 }
 
-/// Writes two objects, and a difference in the first one triggers the work.
+/// Writes two objects if the first one differs from its desired state.
 async fn dependent_writes(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let (maps, secrets) = (
@@ -121,7 +121,7 @@ async fn dependent_writes(client: Client) {
     .await;
 }
 
-/// Deletes the dependents of a Pod when it observes the Pod's deletion; a missed deletion leaves them behind.
+/// Deletes the dependents of a Pod when it observes the deletion. If it misses the deletion, the dependents remain.
 async fn edge_triggered(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let pods = factory.informer::<Pod>().lister();

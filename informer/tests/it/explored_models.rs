@@ -1,8 +1,8 @@
-//! The parts of the informer that separate processes, under every fault of exploration. The oracle of each is a model
-//! of a few lines.
+//! Explores all faults for the components that keep processes apart: leader election, read-your-writes and sharding.
+//! The oracle of each test is a simple model.
 //!
-//! By default the tests are small. With `DRYDOCK_EXPLORE=whole`, in a release build, all single faults are tried on
-//! more objects, and then other plans until the processor time of each test is over: three hours, or
+//! By default the explorations are small. `DRYDOCK_EXPLORE=whole` in a release build tries all single faults with more
+//! objects, and then other plans until the processor time of each test is used up: three hours, or
 //! `DRYDOCK_EXPLORE_MINUTES`.
 
 use std::collections::BTreeMap;
@@ -26,14 +26,14 @@ use testkit::objects::{config_map, secret};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// Returns `true` if everything is to be explored.
+/// Returns `true` if the whole exploration was requested.
 fn is_whole() -> bool {
     std::env::var("DRYDOCK_EXPLORE").is_ok_and(|it| it == "whole")
 }
 
-/// Explores a scenario with the number of schedules of the small run.
+/// Explores a scenario; `schedules` is the number of schedules in a small exploration.
 fn explored(schedules: u64, scenario: impl AsyncFn(&TestCluster) + Send + Sync + 'static) {
-    // The models judge the order of writes; the last writer depends on the fault, and each process writes again.
+    // The models check the order of writes. The last writer depends on the fault, and each process writes again.
     let exploration = explore(scenario)
         .ignore("metadata.annotations.number")
         .ignore("data.by")
@@ -51,8 +51,8 @@ fn explored(schedules: u64, scenario: impl AsyncFn(&TestCluster) + Send + Sync +
     }
 }
 
-/// A model shared by all processes of a run, and the faults that it has found. A panic would only appear in the log of
-/// a controller.
+/// A model shared by all processes of a run, with the failures that it has found. A panic would only appear in the log
+/// of a controller.
 struct Shared<T> {
     model: Arc<Mutex<T>>,
     faults: Arc<Mutex<Vec<String>>>,
@@ -77,7 +77,8 @@ impl<T: Default> Shared<T> {
 }
 
 impl<T: Default> Shared<T> {
-    /// An empty model with the same faults: a restarted process may read from a lagging server.
+    /// Returns an empty model with the same list of failures. Needed because a restarted process may read from a server
+    /// that lags behind.
     fn anew(&self) -> Self {
         Self {
             model: Arc::default(),
@@ -105,11 +106,12 @@ impl<T> Shared<T> {
     }
 }
 
-/// Model of leadership: the current leader, and since when. "No fenced write is sent after another process leads."
+/// Model of leadership: the current leader, and the time since when it leads. No fenced write may be sent after another
+/// process has become the leader.
 #[derive(Default)]
 struct Leadership {
     leaders: Vec<u64>,
-    /// Number of the last process that became the leader.
+    /// Number of the process that last became the leader.
     newest: u64,
 }
 
@@ -132,7 +134,7 @@ impl Drop for Leading {
     }
 }
 
-/// A candidate with a user that keeps writing after it has led.
+/// Runs a candidate with code that continues to write after it has lost leadership.
 async fn candidate(client: Client, clock: Clock, identity: &'static str, model: Shared<Leadership>) {
     let lock = LeaseLock::new(client.clone(), "default", "lock");
     let config = LeaderElectionConfig {
@@ -153,7 +155,7 @@ async fn candidate(client: Client, clock: Clock, identity: &'static str, model: 
                     format!("{identity} sent a fenced write after another process led")
                 });
             }
-            // The scenario ends when nothing is written any more.
+            // The scenario ends when no process writes anymore.
             let pause = if number < 60 { 1_000 } else { 3_600_000 };
             sleep(Duration::from_millis(pause)).await;
         }
@@ -190,8 +192,8 @@ fn no_fault_causes_two_leaders_or_a_fenced_write_of_a_former_leader() {
     });
 }
 
-/// Model of a cache: the newest answered version of each object, and its time. "No reconcile, and no read, uses an
-/// older one."
+/// Model of caches: the newest version of each object that a response contained, and its time. Reconciles and reads
+/// must not use older versions.
 #[derive(Default)]
 struct Answered(BTreeMap<String, (ResourceVersion, Instant)>);
 
@@ -207,8 +209,8 @@ impl Answered {
         }
     }
 
-    /// Returns the version that a cache must have. A cache that has not advanced for longer than `patience` does not
-    /// hold keys back.
+    /// Returns the version that a cache must have reached. Keys are no longer held back if the cache has not advanced
+    /// for longer than `patience`.
     fn least(&self, name: &str, patience: Duration) -> ResourceVersion {
         let known = self.0.get(name).filter(|(_, at)| at.elapsed() < patience);
         known.map(|it| it.0.clone()).unwrap_or_default()
@@ -228,7 +230,7 @@ fn numbered(number: u64) -> Patch<Value> {
     Patch::Merge(json!({"metadata": {"annotations": {"number": number.to_string()}}}))
 }
 
-/// Writes the Secret of each ConfigMap by two concurrent requests, four times.
+/// Writes the Secret of each ConfigMap with two concurrent requests, four times.
 async fn two_writers(client: Client, model: Shared<Answered>) {
     let factory = SharedInformerFactory::new(client.clone());
     let secrets = factory.informer::<Secret>().lister();
@@ -285,7 +287,7 @@ fn no_fault_starts_a_reconcile_on_a_cache_older_than_an_answered_write() {
     });
 }
 
-/// Reads and writes one Secret by two tasks of one client.
+/// Reads and writes a Secret in two tasks with the same client.
 async fn two_tasks(client: Client, model: Shared<Answered>) {
     let factory = SharedInformerFactory::new(client.clone());
     let client = CachedClient::new(client, &factory);
@@ -319,7 +321,7 @@ fn no_fault_lets_a_read_miss_an_answered_write() {
     });
 }
 
-/// Model of sharding: the worker of each key. "Never two workers at one key."
+/// Model of sharding: the worker of each key. A key must never have two workers.
 type Work = BTreeMap<String, &'static str>;
 
 struct Working(Shared<Work>, String);

@@ -1,4 +1,4 @@
-//! Writes of a process that no longer leads, and the metrics of requests.
+//! Fenced writes of a process that is no longer the leader, and metrics of requests.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The counterparts of kube-runtime's options: debounce, triggers for all objects, awaiting a condition.
+//! Counterparts of kube-runtime's options: debounce, triggers for all objects, waiting for a condition.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 type Calls = Arc<Mutex<Vec<(u64, String)>>>;
 
-/// Runs a controller that records the second and the key of each call.
+/// Runs a controller that records the time in seconds and the key of each call.
 fn run(cluster: &TestCluster, manager: &Manager, builder: ControllerBuilder<Manager>) -> Calls {
     let (calls, began) = (Calls::default(), Instant::now());
     let noted = Arc::clone(&calls);

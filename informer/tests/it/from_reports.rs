@@ -1,4 +1,4 @@
-//! Bugs reported for client-go, controller-runtime, kube-runtime and kopf, each as a test.
+//! Bugs that were reported for client-go, controller-runtime, kube-runtime and kopf, each as a test.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Texts in the order of their calls. Clones share them.
+/// Recorded texts, in order. Clones share them.
 #[derive(Clone, Default)]
 struct Noted(Arc<Mutex<Vec<String>>>);
 
@@ -78,7 +78,7 @@ async fn deletion_of_a_short_lived_object_around_a_list_is_delivered(#[case] ord
     let runs = informer.clone();
     tokio::spawn(async move { runs.run(std::future::pending()).await });
     sleep(seconds(1)).await;
-    // The handler is far behind when the list arrives that lacks the object.
+    // The handler is far behind when a list without the object arrives.
     source.add(json!({"metadata": {"name": "short", "namespace": "default"}}));
     source.add(json!({"metadata": {"name": "long", "namespace": "default"}}));
     sleep(seconds(1)).await;
@@ -115,7 +115,7 @@ async fn event_recorded_after_the_shutdown_is_dropped_and_counted() {
     );
 }
 
-/// kubernetes/kubernetes#140448: an event dropped at a full queue hides its series from then on.
+/// kubernetes/kubernetes#140448: an event that is dropped because the queue is full hides its series from then on.
 #[tokio::test(start_paused = true)]
 async fn dropped_event_does_not_hide_its_series() {
     let cluster = TestCluster::start();
@@ -128,7 +128,7 @@ async fn dropped_event_does_not_hide_its_series() {
         cluster.create(pod(&format!("web-{number}")).namespace("default")).await;
     }
     let pods = cluster.list::<Pod>();
-    // The writer has not started, so the queue of 1,000 is full before the last Pod's event.
+    // The writer has not started, so the queue of 1,000 events is full before the event of the last Pod.
     for pod in &pods[..39] {
         for number in 0..26 {
             recorder.record(pod, Note::normal(&format!("Reason{number}"), "Act", ""));
@@ -188,7 +188,8 @@ async fn leader_cancelled_during_a_request_releases_its_lease(#[values(0, 700, 1
     assert_eq!(spec.holder_identity.as_deref(), Some(""));
 }
 
-/// kubernetes/kubernetes#23731: a leader that is refused for a while, and then finds another holder, goes on leading.
+/// kubernetes/kubernetes#23731: a leader that is refused for some time, and then finds another holder, continues to
+/// lead.
 #[tokio::test(start_paused = true)]
 async fn leader_that_is_refused_ends_before_another_leads() {
     let (cluster, noted, cancel) = (TestCluster::start(), Noted::default(), CancellationToken::new());
@@ -206,7 +207,7 @@ async fn leader_that_is_refused_ends_before_another_leads() {
 const OURS: &str = "example.com/ours";
 const THEIRS: &str = "example.com/theirs";
 
-/// kube-rs/kube#964: two controllers that add their finalizers at the same time duplicate or lose one.
+/// kube-rs/kube#964: if two controllers add their finalizers at the same time, one is duplicated or lost.
 #[tokio::test(start_paused = true)]
 async fn concurrent_finalizers_are_both_added_once() {
     let cluster = TestCluster::start();
@@ -231,7 +232,7 @@ async fn concurrent_finalizers_are_both_added_once() {
     assert_eq!(finalizers, [OURS, THEIRS]);
 }
 
-/// nolar/kopf#798: the removal of a finalizer restores another one that was removed in the meantime.
+/// nolar/kopf#798: removing a finalizer restores another one that was removed in the meantime.
 #[tokio::test(start_paused = true)]
 async fn removal_of_a_finalizer_does_not_restore_another() {
     let cluster = TestCluster::start();
@@ -253,7 +254,7 @@ async fn removal_of_a_finalizer_does_not_restore_another() {
     );
 }
 
-/// kubernetes/kubernetes#112325: an event during the back-off of a key makes it run twice as often from then on.
+/// kubernetes/kubernetes#112325: an event during the back-off of a key doubles the frequency of its retries.
 #[tokio::test(start_paused = true)]
 async fn event_during_a_back_off_causes_one_more_call() {
     let cluster = TestCluster::start();
@@ -268,7 +269,7 @@ async fn event_during_a_back_off_causes_one_more_call() {
     let controller = controller.expect("the controller is complete");
     cluster.run(controller.run(CancellationToken::new()));
     cluster.create(config_map("a")).await;
-    // Calls 0, 5, 15, 35, … ms after the creation: the 15th is after 82 s, the next one 82 s later.
+    // Calls are made 0, 5, 15, 35, … ms after the creation: the 15th after 82 s, and the next one 82 s later.
     cluster.advance(seconds(100)).await;
     let before = calls.lock().expect("the lock is not poisoned").len();
     for _ in 0..2 {
@@ -282,11 +283,11 @@ async fn event_during_a_back_off_causes_one_more_call() {
     let calls = calls.lock().expect("the lock is not poisoned");
     let later = calls.iter().filter(|it| **it > start).count();
     assert_eq!(calls.len() - later, before + 2, "a call for each event");
-    // The delay has doubled with each of them, so no earlier delay counts.
+    // The delay has doubled with each call, so earlier delays do not matter.
     assert!(later <= 4, "{later} calls in 20 minutes");
 }
 
-/// kubernetes-sigs/controller-runtime#3330: a delayed key of a high priority waits for keys of a lower one.
+/// kubernetes-sigs/controller-runtime#3330: a delayed key with a high priority waits for keys with a lower one.
 #[tokio::test(start_paused = true)]
 async fn due_key_of_a_high_priority_precedes_ready_keys_of_a_lower_one() {
     let queue = WorkQueue::builder().by_priority().build();
@@ -304,8 +305,8 @@ async fn due_key_of_a_high_priority_precedes_ready_keys_of_a_lower_one() {
     assert_eq!(queue.get().now_or_never().flatten().as_deref(), Some(&"low-2"));
 }
 
-/// kubernetes-sigs/controller-runtime#3496: keys of the first list are never reconciled while others arrive faster than
-/// they can be reconciled.
+/// kubernetes-sigs/controller-runtime#3496: keys of the first list are never reconciled if other keys arrive faster
+/// than they can be reconciled.
 #[tokio::test(start_paused = true)]
 async fn keys_of_the_first_list_are_reconciled_under_load() {
     let cluster = TestCluster::builder().object(config_map("initial")).start();

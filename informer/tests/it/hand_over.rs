@@ -1,4 +1,4 @@
-//! Keys that change hands between replicas: one by one, within a bound, and never to two processes of one identity.
+//! Keys that move between replicas: one by one, within a time limit, and never to two processes with the same identity.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::sharding::{Ledger, OBJECTS, manager, maps, seconds, touch};
 
-/// A replica; its reconciles of the keys in `hangs` never end.
+/// A replica. Its reconciles of the keys selected by `hangs` never end.
 struct Replica {
     manager: Manager,
     sharding: Sharding,
@@ -49,7 +49,7 @@ fn join(cluster: &TestCluster, client: &str, identity: &str, ledger: &Ledger, ha
     }
 }
 
-/// Eight of the keys: `map-1`, and `map-10` to `map-16`.
+/// Selects eight keys: `map-1`, and `map-10` to `map-16`.
 fn hangs(key: &str) -> bool {
     let number: usize = key.rsplit_once('-').and_then(|(_, it)| it.parse().ok()).unwrap_or(0);
     number == 1 || (10..17).contains(&number)
@@ -89,7 +89,7 @@ async fn hung_reconcile_only_blocks_its_own_key() {
     );
     let awaited = format!("sharding_awaited_keys{{name=\"maps\"}} {}", held.len());
     assert!(metrics(&b).contains(&awaited), "{}", metrics(&b));
-    // Within the bound their reconciles are dropped, and the keys change hands.
+    // Within the time limit, the reconciles are dropped, and the keys move.
     cluster.advance(seconds(65)).await;
     assert_eq!(ledger.shares()["b"], moved.len());
     assert!(metrics(&a).contains("sharding_handing_over_keys{name=\"maps\"} 0"));
@@ -104,7 +104,7 @@ async fn processes_with_the_same_identity_never_share_a_key() {
     let first = join(&cluster, "first", "web-0", &ledger, never);
     let _other = join(&cluster, "other", "web-1", &ledger, never);
     cluster.advance(seconds(20)).await;
-    // Its Pod was deleted by force: the process still runs when the next one of its name starts.
+    // The Pod was force-deleted: the old process still runs when a new one with the same name starts.
     let _second = join(&cluster, "second", "web-0", &ledger, never);
     for number in 0..40 {
         touch(&cluster, &number.to_string()).await;

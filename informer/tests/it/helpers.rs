@@ -1,4 +1,4 @@
-//! Helpers of every controller: finalizers, owners, conditions, retries, expectations, health.
+//! Helpers for controllers: finalizers, owner references, conditions, retries, expectations, health checks.
 
 use std::sync::Arc;
 use std::time::Duration;

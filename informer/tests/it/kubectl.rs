@@ -1,4 +1,4 @@
-//! A type with versions, admission and a controller, over TLS, used with kubectl.
+//! A custom resource with versions, admission webhooks and a controller, over TLS, used with kubectl.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::webhooks::{add_controller, definition, webhooks};
 
-/// The kubectl of the server's tests.
+/// Finds kubectl as the tests of the API server do.
 #[path = "../../../fake-apiserver/tests/common/kubectl.rs"]
 mod installed;
 
-/// Any free port of this machine.
+/// A free port on localhost.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Runs kubectl with a document on its standard input; returns its output, and `true` if it succeeded.
+/// Runs kubectl with a document on its standard input. Returns its output, and `true` if it succeeded.
 fn run(kubectl: &Path, config: &Path, arguments: &str, document: &str) -> (String, bool) {
     let mut command = Command::new(kubectl);
     command.arg("--kubeconfig").arg(config).args(arguments.split(' '));

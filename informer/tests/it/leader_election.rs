@@ -1,4 +1,4 @@
-//! Leader election: one of several replicas leads, and another takes over.
+//! Leader election: only one of several replicas leads, and another one takes over.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A process that takes part in the election.
+/// A process that participates in the election.
 struct Replica {
     elector: LeaderElector,
     cancel: CancellationToken,
@@ -24,7 +24,7 @@ struct Replica {
     outcome: Arc<Mutex<Option<ElectionOutcome>>>,
 }
 
-/// Starts and ends of all replicas in order: `+a` when `a` begins to lead, `-a` when it ends.
+/// Starts and ends of leadership of all replicas, in order: `+a` when `a` becomes the leader, `-a` when it stops.
 #[derive(Clone, Default)]
 struct Acts(Arc<Mutex<Vec<(Instant, String)>>>);
 
@@ -121,7 +121,7 @@ async fn one_replica_leads_and_the_other_takes_over() {
     a.cancel.cancel();
     cluster.advance(seconds(10)).await;
     assert_eq!(acts.all(), ["+a", "-a", "+b"]);
-    // The lease was released: b waits for its next attempt, and not for the end of the lease.
+    // Because the lease was released, b waits only until its next attempt, not until the lease expires.
     assert!(
         acts.at("+b") - cancelled < Duration::from_millis(4_500),
         "{:?}",
@@ -143,7 +143,7 @@ async fn a_renewal_keeps_holder_and_acquire_time() {
     assert_eq!(after.acquire_time, before.acquire_time);
     assert!(after.renew_time > before.renew_time);
     assert_eq!(after.lease_duration_seconds, Some(15));
-    // The holder does not need to read the Lease.
+    // The holder can renew the Lease without reading it.
     assert_eq!(
         cluster
             .requests()
@@ -173,7 +173,7 @@ async fn crashed_leader_is_replaced_after_its_lease_under_any_clock(#[case] skew
     cluster.advance(seconds(40)).await;
     assert_eq!(acts.all(), ["+a", "-a", "+b"]);
     let waited = acts.at("+b") - crashed;
-    // Not earlier than a lease duration after the last renewal, and at most one retry (2 s × 2.2) later.
+    // At least a lease duration after the last renewal, and at most one retry (2 s × 2.2) later.
     assert!(waited > seconds(13) && waited < seconds(20), "{waited:?}");
 }
 
@@ -361,7 +361,7 @@ async fn inconsistent_times_are_refused(#[case] lease: u64, #[case] renew: u64, 
     assert!(err.contains(why), "{err}");
 }
 
-/// Many replicas and many faults: two replicas never lead at the same time, and one leads in the end.
+/// Many replicas and many faults: two replicas never lead at the same time, and one of them leads in the end.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn two_replicas_never_lead_at_once(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {

@@ -1,4 +1,4 @@
-//! Holders of Leases with late answers to renewals, and processes that share an identity.
+//! Lease holders with late responses to renewals, and processes that share an identity.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The time in which one process led and wrote.
+/// A period in which a process led, and its writes.
 #[derive(Clone, Debug)]
 struct Term {
     client: String,
@@ -28,7 +28,7 @@ struct Term {
     last_write: Option<Instant>,
 }
 
-/// The terms of all processes.
+/// The periods of all processes.
 #[derive(Clone, Default)]
 struct Terms(Arc<Mutex<Vec<Term>>>);
 
@@ -48,7 +48,7 @@ impl Terms {
         self.0.lock().expect("the lock is not poisoned").clone()
     }
 
-    /// No term, and no write within a term, overlaps with the next term.
+    /// Asserts that periods, including their writes, do not overlap.
     fn check(&self) {
         for pair in self.all().windows(2) {
             let next = pair[1].began;
@@ -72,7 +72,7 @@ impl Drop for Serving {
     }
 }
 
-/// Runs a candidate that writes every 50 ms through a fenced client, from its election until the end of the test.
+/// Runs a candidate. Once it leads, it writes every 50 ms through a fenced client, until the end of the test.
 fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms: &Terms) -> Running {
     let lock = LeaseLock::new(cluster.client_named(client), "default", "lock");
     let elector = LeaderElector::new(lock, config).expect("the durations are consistent");
@@ -83,7 +83,7 @@ fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms
         let lead = |stop: CancellationToken| async move {
             let serving = Arc::new(terms.begin(&client));
             let writing = Arc::clone(&serving);
-            // A task of the user that is not stopped: only the fence refuses its writes.
+            // A task that does not stop when leadership is lost: only the fence refuses its writes.
             tokio::spawn(async move {
                 let patch = Patch::Merge(json!({"data": {"by": client}}));
                 loop {

@@ -1,4 +1,4 @@
-//! Writes without an answer: reads and reconciles wait for their results, within bounds.
+//! Writes without a response: reads and reconciles wait for the outcome, up to a time limit.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn changed() -> Patch<Value> {
     Patch::Merge(json!({"data": {"a": "new"}}))
 }
 
-/// A cached client whose cache of ConfigMaps has these and receives no further change.
+/// Returns a cached client with a cache that contains these ConfigMaps and receives no further changes.
 async fn behind(cluster: &TestCluster, names: &[String]) -> CachedClient {
     for name in names {
         cluster.create(config_map(name).data("a", "old")).await;
@@ -105,7 +105,7 @@ async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before
     assert_eq!(cluster.list::<Secret>().len(), 1, "it was not made once more");
 }
 
-/// The server does not answer reads either, at first or for ever.
+/// The server does not answer reads either, at first or forever.
 #[rstest]
 #[case::never_again(u64::MAX, None)]
 #[case::later(10, Some("new"))]
@@ -136,7 +136,7 @@ async fn read_waits_a_limited_time_for_many_lost_results(#[case] unanswered: u64
     }
 }
 
-/// The cache receives the deletion and the new object at once.
+/// The cache receives the deletion and the new object at the same time.
 #[tokio::test(start_paused = true)]
 async fn key_is_not_held_back_by_a_new_object_of_the_name_that_it_deleted() {
     let cluster = TestCluster::start();

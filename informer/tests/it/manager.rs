@@ -1,4 +1,4 @@
-//! Managers: the order of starts and stops, and leadership.
+//! Managers: order of starting and stopping, and leadership.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn electing(cluster: &TestCluster, identity: &str) -> Manager {
     manager.expect("the durations are consistent")
 }
 
-/// Runs a manager; its result goes into the log.
+/// Runs a manager, and adds its result to the log.
 fn start(cluster: &TestCluster, manager: &Manager, log: &Log) -> (Running, CancellationToken) {
     let (stop, manager, log) = (CancellationToken::new(), manager.clone(), log.clone());
     let shutdown = stop.clone();
@@ -297,7 +297,7 @@ async fn replicas_reconnect_at_different_times() {
     assert_ne!(came_back[0], came_back[1]);
 }
 
-/// A reconciler that records the keys for which it is called.
+/// Returns a reconciler that adds the keys that it receives to the log.
 fn noting(log: &Log) -> impl Reconciler + use<> {
     let calls = log.clone();
     move |request: Request| {

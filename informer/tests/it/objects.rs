@@ -1,4 +1,4 @@
-//! Controllers of objects: their triggers, and their writes of dependents and status.
+//! Object reconcilers: triggers, and writes of dependents and status.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 use testkit::objects::{config_map, node, pod, secret};
 use testkit::{TestCluster, Verb, faults};
 
-/// Copies each ConfigMap into a Secret of its name.
+/// Copies each ConfigMap to a Secret with the same name.
 struct Copier {
     secrets: Dependents<Secret>,
     seen: Arc<Mutex<Vec<String>>>,
@@ -39,7 +39,7 @@ impl ObjectReconciler<ConfigMap> for Copier {
     }
 }
 
-/// Starts a cluster with the copier; returns the copier's calls.
+/// Starts a cluster with the copier, and returns the calls of the copier.
 fn copier(cluster: &TestCluster) -> Arc<Mutex<Vec<String>>> {
     let (manager, seen) = (Manager::new(cluster.client_named("copier")), Arc::default());
     let copier = Copier {
@@ -78,7 +78,7 @@ async fn dependent_is_created_or_patched_only_if_it_differs() {
     );
     assert_eq!(requests(&cluster), 1, "a creation, and nothing for its event");
 
-    // Fields of other clients are kept, and own fields are restored.
+    // Fields of other clients are kept, and the controller's own fields are restored.
     cluster
         .patch::<Secret>("m", json!({"metadata": {"labels": {"color": "blue", "size": "big"}}}))
         .await;
@@ -260,7 +260,7 @@ async fn undecodable_object_is_not_retried() {
     assert_eq!(*calls.lock().expect("the lock is not poisoned"), 0);
 }
 
-/// A type that claims to be a Pod, but requires a field that Pods do not have.
+/// A type with the names of Pods, but with a required field that Pods do not have.
 #[derive(Clone, Debug, serde::Deserialize)]
 struct PodLike {
     metadata: kube::api::ObjectMeta,
@@ -341,7 +341,7 @@ async fn a_failed_reconcile_is_retried_with_the_newest_object() {
     assert_eq!(requests(&cluster), before + 1, "it was blue at once");
 }
 
-/// The example in the documentation of `ObjectReconciler`.
+/// The example from the documentation of `ObjectReconciler`.
 struct Labels(Dependents<ConfigMap>);
 
 impl ObjectReconciler<Pod> for Labels {

@@ -1,4 +1,4 @@
-//! Read-your-writes with several caches of a type: the caches that must receive a controller's writes.
+//! Read-your-writes if a type has several caches: the caches that must receive a controller's writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use testkit::objects::{config_map, namespace, secret};
 use testkit::{TestCluster, Verb, faults};
 use tokio_util::sync::CancellationToken;
 
-/// An informer of some Secrets that runs.
+/// Returns a running informer of some Secrets.
 fn part(cluster: &TestCluster, source: ApiListWatch) -> SharedInformer<Secret> {
     let informer = SharedInformer::new(source);
     let runs = informer.clone();
@@ -26,7 +26,7 @@ fn part(cluster: &TestCluster, source: ApiListWatch) -> SharedInformer<Secret> {
     informer
 }
 
-/// Adds an informer only for its cache: its changes do not trigger reconciles.
+/// Adds an informer only for its cache: its events do not trigger reconciles.
 fn with(builder: ControllerBuilder, informer: &SharedInformer<Secret>) -> ControllerBuilder {
     builder.informer(informer, &(), nobody(), |_: &Event<Secret>| true)
 }
@@ -35,8 +35,8 @@ fn nobody() -> impl ToKeys<Secret> {
     enqueue::mapped(|_: &informer::CachedObject<Secret>| Vec::<ObjectKey>::new())
 }
 
-/// Runs a controller of one ConfigMap that writes a Secret in each call and requeues after a second; returns the number
-/// of calls.
+/// Runs a controller that, for a single ConfigMap, writes a Secret in each call and requeues after a second. Returns
+/// the number of calls.
 fn writer(
     cluster: &TestCluster,
     builder: ControllerBuilder,
@@ -48,7 +48,7 @@ fn writer(
     calls
 }
 
-/// Same as above, as a future to run.
+/// Same as `writer`, but returns the future to run.
 fn to_write(
     cluster: &TestCluster,
     builder: ControllerBuilder,
@@ -137,7 +137,7 @@ async fn key_waits_for_the_cache_of_the_written_namespace() {
 #[tokio::test(start_paused = true)]
 async fn every_cache_that_may_contain_an_object_must_receive_it() {
     let cluster = two_namespaces().await;
-    // The cache of this namespace does not advance, while the other one does.
+    // The cache of this namespace does not advance, but the other one does.
     let broken = cluster.inject(faults::server_error().on(Verb::Watch, "secrets").namespace("billing"));
     let factory = SharedInformerFactory::new(cluster.client());
     let [shop, billing] =
@@ -295,14 +295,14 @@ async fn watch_added_later_holds_keys_only_between_sync_and_end() {
     assert!(calls_in_ten_seconds().await >= 10, "it is watched no more");
 }
 
-/// Returns the number of calls within ten seconds of a controller of Namespaces that calls `act` for each, and requeues
-/// after a second.
+/// Returns the number of calls in ten seconds of a controller that calls `act` for each Namespace and requeues after a
+/// second.
 async fn calls_for_a_namespace<F, Fut>(act: F) -> u32
 where
     F: Fn(Api<Namespace>) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<(), kube::Error>> + Send,
 {
-    // Nothing finalizes it: it stays Terminating, only because of `spec.finalizers`.
+    // Because nothing removes `spec.finalizers`, the Namespace stays Terminating.
     let cluster = TestCluster::start();
     cluster.create(namespace("shop")).await;
     let calls: Arc<Mutex<u32>> = Arc::default();
@@ -379,7 +379,7 @@ async fn key_with_a_stuck_cache_fails_and_is_reconciled_after_the_bound() {
     assert!(figures.contains(&errors), "{figures}");
 }
 
-/// Makes the answer to the first creation of a Secret be lost.
+/// Function that returns a fault: the response to the first creation of a Secret is lost.
 type Loss = fn() -> testkit::FaultBuilder;
 
 #[rstest]
@@ -416,7 +416,7 @@ async fn key_waits_for_a_current_cache_after_a_lost_create_answer(#[case] loss: 
             .run(CancellationToken::new()),
     );
     cluster.settle().await;
-    // The cache does not contain the Secret for a while.
+    // The cache does not receive the Secret for some time.
     cluster.watches().client("cache").on("secrets").hold();
     cluster.create(config_map("a")).await;
     cluster.advance(Duration::from_secs(10)).await;

@@ -1,4 +1,4 @@
-//! Three controllers of kube-controller-manager and one of JobSet, rewritten with the cached client.
+//! Three controllers of kube-controller-manager and one of JobSet, ported to the cached client.
 //!
 //! | Go | lines of code | here | lines of code |
 //! |---|---|---|---|
@@ -38,12 +38,12 @@ fn named(key: &ObjectKey) -> ObjectMeta {
     }
 }
 
-/// Passes objects of this name.
+/// Returns a predicate for objects with this name.
 fn is_named<K: Cacheable>(name: &'static str) -> impl Fn(&Event<K>) -> bool {
     move |event| event.object().key().name() == name
 }
 
-/// The key of the namespace of an object.
+/// Returns the key of an object's namespace.
 fn namespace_of<K: Cacheable>(object: &CachedObject<K>) -> Option<ObjectKey> {
     object.key().namespace().map(ObjectKey::cluster)
 }
@@ -77,7 +77,7 @@ fn accounts(manager: &Manager) -> Result<(), Error> {
 
 const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// Ensures that each namespace has the certificate of the authority.
+/// Ensures that each namespace has a ConfigMap with the certificate of the authority.
 fn certificates(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     let builder = manager.controller("certificates").for_::<Namespace>();
@@ -117,7 +117,7 @@ fn certificates(manager: &Manager) -> Result<(), Error> {
     })
 }
 
-/// Gives ClusterRoles with an aggregation rule the rules of the selected roles.
+/// Sets the rules of ClusterRoles with an aggregation rule to the rules of the selected roles.
 fn aggregation(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     let client = client
@@ -171,7 +171,7 @@ fn label<'a, K: Resource>(object: &'a K, name: &str) -> Option<&'a str> {
     object.meta().labels.as_ref()?.get(name).map(String::as_str)
 }
 
-/// Returns the topology in which the Pods of a leader's Job must be, if it is known.
+/// Returns the topology domain in which the Pods of a leader's Job must run, if it is known.
 async fn topology_of(client: &CachedClient, leader: &Pod, key: &str) -> Result<Option<String>, Error> {
     let Some(name) = leader.spec.as_ref().and_then(|it| it.node_name.as_deref()) else {
         return Ok(None);
@@ -180,7 +180,7 @@ async fn topology_of(client: &CachedClient, leader: &Pod, key: &str) -> Result<O
     Ok(node.and_then(|it| label(&*it, key).map(str::to_owned)))
 }
 
-/// Records why a Pod is deleted, so that its Job does not count a failure, and deletes it.
+/// Deletes a Pod after recording the reason, so that its Job does not count it as a failure.
 async fn disrupt(client: &CachedClient, pod: Arc<Pod>) -> Result<(), Error> {
     let mut disrupted = Pod::clone(&pod);
     let conditions = disrupted
@@ -203,7 +203,7 @@ async fn disrupt(client: &CachedClient, pod: Arc<Pod>) -> Result<(), Error> {
     }
 }
 
-/// Deletes the Pods of an exclusively placed Job that may not run in the topology of its first Pod, the leader.
+/// Deletes Pods of an exclusively placed Job that cannot run in the topology domain of the first Pod, the leader.
 fn placement(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     manager.factory().informer::<Pod>().add_index(indexes::label(JOB))?;

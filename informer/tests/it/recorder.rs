@@ -1,4 +1,4 @@
-//! Events that are written, counted or dropped.
+//! Events are written, counted or dropped.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn events_with_different_notes_are_one_series() {
     assert_eq!(count(&cluster), [Some(5), None]);
     assert_eq!(cluster.requests().writes().count(), writes + 1);
 
-    // The series is over: a new one begins.
+    // The series has ended, so a new one begins.
     recorder.record(&web, Note::normal("Pulling", "Pull", "once more"));
     cluster.settle().await;
     assert_eq!(cluster.list::<Event>().len(), 3);
@@ -165,7 +165,7 @@ async fn dropped_events_are_counted_and_the_caller_never_waits() {
     let (recorder, writer) = EventRecorder::new(cluster.client(), config);
     recorder.register_metrics(&metrics);
     let (web, other) = (a_pod(&cluster, "web-0").await, a_pod(&cluster, "other").await);
-    // The writer does not run yet, so a thousand events wait.
+    // The writer has not started, so a thousand events stay queued.
     for _ in 0..1_003 {
         recorder.record(&web, Note::normal("Reason", "Act", ""));
     }
@@ -214,7 +214,7 @@ async fn write_is_attempted_twelve_times_ten_seconds_apart() {
     assert_eq!(down.hits(), 12);
 }
 
-/// Returns the count and the note of each event in its series.
+/// Returns the series count and the note of each event.
 fn told(cluster: &TestCluster) -> Vec<(Option<i32>, Option<String>)> {
     let events = cluster.list::<Event>().into_iter();
     events
@@ -243,7 +243,7 @@ async fn deleted_event_of_a_series_is_recreated_with_its_name() {
     assert_eq!(told(&cluster), [(Some(2), Some("second".to_owned()))]);
     assert_eq!(name(&cluster), first);
 
-    // Later events are counted in it, even after its object was removed again.
+    // Further events are counted in it, even after it was deleted again.
     recorder.record(&web, Note::normal("Reason", "Act", "third"));
     cluster.advance(Duration::from_secs(31 * 60)).await;
     assert_eq!(told(&cluster), [(Some(3), Some("second".to_owned()))]);
@@ -325,7 +325,7 @@ async fn events_beyond_two_thousand_are_dropped() {
             recorder.record_about(regarding, Note::normal("Reason", "Act", ""));
         }
     };
-    // The writer takes a thousand from the queue, and eight of them are in progress.
+    // The writer takes a thousand events from the queue, and sends eight of them at a time.
     record(0..1_000);
     cluster.advance(Duration::from_secs(1)).await;
     record(1_000..2_003);

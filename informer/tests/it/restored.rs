@@ -1,4 +1,5 @@
-//! A cluster restored from a backup: revisions go back, uids and objects recur, and lost writes are not awaited.
+//! A cluster that was restored from a backup: versions go back, uids and objects may be reused, and lost writes are not
+//! waited for.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,10 +15,10 @@ use testkit::objects::{config_map, secret};
 use testkit::{RestartLog, TestCluster};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which a cache detects the restoration: a watch from a future version is silent, without a bookmark.
+/// Time after which a cache detects that the server was restored: a watch from a future version receives no bookmarks.
 const FOUND_OUT: Duration = Duration::from_secs(200);
 
-/// Lets many changes pass, so that a restored cluster does not come to this revision again.
+/// Makes many changes, so that a restored cluster does not reach this version again.
 async fn age(cluster: &TestCluster) {
     for number in 0..200 {
         cluster.create(config_map(&format!("old-{number}"))).await;
@@ -59,7 +60,7 @@ async fn keys_do_not_wait_for_versions_before_a_restore() {
             .run(CancellationToken::new()),
     );
     cluster.advance(Duration::from_millis(70_500)).await;
-    // The cache never receives the last write before the restoration.
+    // The cache never receives the last write before the server is restored.
     cluster.watches().client("cache").hold();
     cluster.advance(Duration::from_secs(2)).await;
     cluster.restore(&backup);
@@ -89,7 +90,7 @@ async fn reads_do_not_wait_for_versions_before_a_restore() {
     let annotate = Patch::Merge(json!({"metadata": {"annotations": {"new": "yes"}}}));
     let is_new = |secret: Option<Arc<Secret>>| secret.expect("the object exists").metadata.annotations.is_some();
     client.get::<Secret>(&key).await.expect("the read succeeds");
-    // A bookmark has come, so that its absence is noticed.
+    // A bookmark has arrived, so that missing ones are noticed.
     cluster.advance(Duration::from_secs(70)).await;
     cluster.watches().hold();
     client

@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Any free port of this machine.
+/// A free port on localhost.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Returns the first line of an answer, and its body.
+/// Returns the first line and the body of a response.
 async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address)
         .await
@@ -90,7 +90,7 @@ async fn used_address_is_refused_by_name() {
     assert!(err.to_string().starts_with(&format!("listening on {taken}: ")), "{err}");
 }
 
-/// A client of a server that never answers.
+/// Returns a client of a server that never answers.
 fn silent_client() -> kube::Client {
     let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
@@ -98,7 +98,7 @@ fn silent_client() -> kube::Client {
     kube::Client::new(never, "default")
 }
 
-/// Starts a manager with a server; returns its address.
+/// Starts a manager with a server, and returns the address of the server.
 async fn serving(client: kube::Client) -> (Manager, SocketAddr) {
     let manager = Manager::new(client);
     let server = Server::bind(manager.endpoints(), ANY).await.expect("a port is free");

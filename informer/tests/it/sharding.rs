@@ -1,5 +1,4 @@
-//! Controllers with replicas that share the keys: despite faults, two replicas never work on the same key, and no key
-//! is lost.
+//! Controllers with replicas that share keys: despite faults, a key never has two workers, and keys are not lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +19,7 @@ use testkit::{Running, TestCluster, Verb, WatchEventKind, faults};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// The number of objects.
+/// Number of objects.
 pub(crate) const OBJECTS: usize = 24;
 
 /// Duration of a reconcile.
@@ -30,20 +29,20 @@ pub(crate) fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The keys in progress, as reported by all replicas.
+/// Work of all replicas, to check that a key never has two workers.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Book>>);
 
 #[derive(Default)]
 pub(crate) struct Book {
     working: BTreeMap<String, String>,
-    /// The replica that last completed a key, and the start of that reconcile.
+    /// For each key, the replica that last reconciled it, and the time at which this reconcile started.
     done: BTreeMap<String, (String, Instant)>,
     calls: usize,
     faults: Vec<String>,
 }
 
-/// Work on a key, until this is dropped.
+/// A reconcile of a key. It ends when this is dropped.
 pub(crate) struct Working(Ledger, String);
 
 impl Ledger {
@@ -65,7 +64,7 @@ impl Ledger {
         self.book().done.insert(key.to_owned(), (replica.to_owned(), since));
     }
 
-    /// The number of keys that each replica was the last to work on.
+    /// Returns the number of keys that each replica was the last to reconcile.
     pub(crate) fn shares(&self) -> BTreeMap<String, usize> {
         let mut shares = BTreeMap::new();
         for (replica, _) in self.book().done.values() {
@@ -74,7 +73,7 @@ impl Ledger {
         shares
     }
 
-    /// Keys that were reconciled since.
+    /// Returns the number of keys that were reconciled since a time.
     fn since(&self, instant: Instant) -> usize {
         self.book().done.values().filter(|(_, at)| *at >= instant).count()
     }
@@ -90,7 +89,7 @@ impl Drop for Working {
     }
 }
 
-/// A process that takes part in the election.
+/// A process that participates in the group.
 struct Replica {
     sharding: Sharding,
     running: Running,
@@ -145,7 +144,7 @@ pub(crate) async fn maps(cluster: &TestCluster) {
     }
 }
 
-/// Changes every object, so that every key must be reconciled.
+/// Changes all objects, so that all keys must be reconciled.
 pub(crate) async fn touch(cluster: &TestCluster, value: &str) {
     for number in 0..OBJECTS {
         let map = config_map(&format!("map-{number}"));
@@ -200,7 +199,7 @@ async fn new_replica_takes_its_share_after_running_work_ends() {
     let b = join_working(&cluster, "b", &ledger, seconds(1));
     cluster.advance(seconds(5)).await;
     assert_eq!(a.sharding.members(), ["a", "b"]);
-    // Replica a works on four keys and keeps them until this work has ended; the other keys change hands at once.
+    // Replica a works on four keys and keeps them until their reconciles have ended. All other keys move immediately.
     let is_b = |key: &String| b.sharding.owner(key).as_deref() == Some("b");
     let under_work: Vec<_> = ledger
         .book()
@@ -327,7 +326,7 @@ async fn silent_lease_watch_does_not_take_over_keys() {
     maps(&cluster).await;
     let a = join(&cluster, "a", &ledger);
     cluster.advance(seconds(10)).await;
-    // It has an old view of the others, and considers them ended.
+    // Replica a has an old view of the others, and considers them dead.
     let watches = cluster.watches().client("a").on("leases");
     watches.hold();
     let _b = join(&cluster, "b", &ledger);
@@ -487,7 +486,7 @@ async fn keys_of_clusters_are_shared_and_names_are_checked() {
     assert!(Sharding::new(&manager, config()).is_err(), "one a name");
 }
 
-/// A replica that copies each ConfigMap of its share into a Secret.
+/// Runs a replica that copies each ConfigMap that it owns to a Secret.
 async fn copier(client: Client, clock: Clock, name: &'static str, ledger: Ledger) {
     let builder = Manager::builder(client).clock(clock);
     let manager = builder.build().expect("a manager without leader election can be built");
@@ -522,7 +521,7 @@ async fn copier(client: Client, clock: Clock, name: &'static str, ledger: Ledger
         .expect("the manager stops without an error");
 }
 
-/// The number of runs; without optimisation a few.
+/// Returns the number of runs, which is lower without optimizations.
 fn runs() -> u64 {
     let few = if cfg!(debug_assertions) { 30 } else { 1_000 };
     let asked = std::env::var("DRYDOCK_RUNS").ok();

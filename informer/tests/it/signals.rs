@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT in separate processes: each test starts itself again.
+//! SIGTERM and SIGINT in separate processes: each test runs itself again as a child process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -6,17 +6,17 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use informer::runtime::{Manager, run_always, shutdown_signal};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Environment variable that marks the process that receives the signals.
+/// Environment variable that marks the child process, which receives the signals.
 const CHILD: &str = "INFORMER_SIGNALS_CHILD";
 
-/// The child process, as its parent controls it.
+/// The child process, as controlled by its parent.
 struct Process {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
-    /// Starts this test again, in another process.
+    /// Runs this test again in a child process.
     fn start(test: &str) -> Self {
         let program = std::env::current_exe().expect("the test has an executable");
         let mut child = Command::new(program)
@@ -29,7 +29,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Reads until the process prints this.
+    /// Waits until the process prints this line.
     fn says(&mut self, what: &str) {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
         assert!(lines.any(|line| line.ends_with(what)), "it ended without {what:?}");
@@ -51,7 +51,7 @@ fn say(what: &str) {
         .expect("the parent process reads stdout");
 }
 
-/// Runs the child process: a manager until a signal arrives, with a runnable that ends with `leave`.
+/// Runs in the child process: a manager until a signal arrives, with a runnable that ends with `leave`.
 fn child(leave: impl Future<Output = ()> + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("the runtime can be built").block_on(async {

@@ -1,4 +1,4 @@
-//! Spans: each log line of a reconcile, a part of the process or a webhook names its object.
+//! Spans: log lines of reconciles, webhooks and components of a process name their object.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
@@ -17,7 +17,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
-/// Collects `span{field=value}: message` of each event, with all spans that the event is in.
+/// Collects each log event as `span{field=value}: message`, with all of its spans.
 #[derive(Clone, Default)]
 struct Lines {
     spans: Arc<Mutex<Vec<Spanned>>>,
@@ -52,7 +52,7 @@ impl Visit for Text {
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // As `RUST_LOG=error` does.
+        // Same filter as `RUST_LOG=error`.
         metadata.target().starts_with("informer") && *metadata.level() == Level::ERROR
             || metadata.target().starts_with("it::")
     }
@@ -107,8 +107,8 @@ impl Subscriber for Lines {
     }
 }
 
-/// A dispatcher that no thread uses. As long as there is only one dispatcher, `tracing` caches the decision of the
-/// first thread that reaches a line for all threads, and this may be the thread of a test without a dispatcher.
+/// A dispatcher that is never used. With a single dispatcher, `tracing` caches for all threads whether the first thread
+/// that reaches a log line is interested in it, and this may be the thread of a test without a dispatcher.
 static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
 
 impl Lines {
@@ -165,7 +165,7 @@ async fn lines_of_a_reconcile_name_controller_object_and_attempt() {
     );
 }
 
-/// Logs when it is dropped, in order to record the span in which a panic unwinds.
+/// Logs a message when it is dropped, to record the span in which a panic unwinds.
 struct Witness;
 
 impl Drop for Witness {
@@ -312,7 +312,7 @@ async fn runnables_elector_and_caches_have_separate_spans() {
     pods.add_handler_with(handler, options)
         .expect("the informer has not stopped");
     cluster.create(pod("web")).await;
-    // It does not stream, and does not list at first.
+    // The streaming list fails, and the first regular list fails as well.
     cluster
         .inject(testkit::faults::server_error().on(testkit::Verb::Watch, "pods").once())
         .forget();
@@ -403,7 +403,7 @@ async fn webhooks_name_the_request(#[case] is_own: bool, #[case] expected: &str)
     );
 }
 
-/// Replaces the value of a field by the field's name in upper case.
+/// Replaces the value of a field with the field's name in upper case.
 #[cfg(all(feature = "webhooks", feature = "self-signed"))]
 fn without(line: &str, field: &str) -> String {
     let Some((before, after)) = line.split_once(&format!(" {field}=\"")) else {

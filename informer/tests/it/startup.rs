@@ -1,4 +1,4 @@
-//! Starts of managers: the caches they wait for, and for how long.
+//! Starting managers: the caches that they wait for, and for how long.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use testkit::{TestCluster, UserInfo, Verb, faults};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A custom resource with a definition that is not installed at first.
+/// A custom resource with a CustomResourceDefinition that is not installed at first.
 #[derive(Clone, Debug, serde::Deserialize)]
 struct Widget {
     metadata: ObjectMeta,
@@ -52,7 +52,7 @@ impl kube::Resource for Widget {
     }
 }
 
-/// Creates the definition of Widgets.
+/// Creates the CustomResourceDefinition of Widgets.
 async fn install(client: Client) {
     let definition = json!({
         "metadata": {"name": "widgets.example.com"},
@@ -75,7 +75,7 @@ async fn done(_: Request) -> Result<Action, ReconcileError> {
     Ok(Action::await_change())
 }
 
-/// Returns the result of a manager and its running time; `None` after five minutes.
+/// Returns the result of a manager and the time until it ended; `None` if it still runs after five minutes.
 async fn ended(cluster: &TestCluster, manager: &Manager) -> Option<(Result<(), String>, u64)> {
     let end = Arc::new(Mutex::new(None));
     let (told, manager, began) = (Arc::clone(&end), manager.clone(), Instant::now());
@@ -158,7 +158,7 @@ async fn always_group_can_install_a_type_that_a_controller_needs() {
     assert_eq!(*worked.lock().expect("the lock is not poisoned"), ["w"]);
 }
 
-/// A task of another group, which may require synced caches.
+/// A runnable with a group, and with or without `reads_caches`.
 struct Other(FnRunnable, RunnableGroup, bool);
 
 impl Runnable for Other {

@@ -1,5 +1,5 @@
-//! Read-your-writes by verb: after each kind of write, a key waits for the cache; after requests that write nothing, it
-//! does not.
+//! Read-your-writes by verb: after each kind of write, a key waits for the cache. After requests that write nothing, it
+//! does not wait.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 type Done = BoxFuture<'static, Result<(), Error>>;
 
-/// An action that a reconcile performs once.
+/// A request that a reconcile sends once.
 type Act = fn(Client) -> Done;
 
 fn secrets(client: &Client) -> Api<Secret> {
@@ -70,8 +70,8 @@ async fn world() -> TestCluster {
     cluster
 }
 
-/// Returns the number of calls of a controller of one ConfigMap in ten seconds while its caches do not advance, and in
-/// ten seconds afterwards. It acts in its first call, and requeues after a tenth of a second each time.
+/// Returns how often a controller is called for a ConfigMap in ten seconds while its caches do not advance, and in ten
+/// seconds afterwards. Its first call runs `act`, and each call requeues after a tenth of a second.
 async fn calls(cluster: &TestCluster, act: Act) -> (u32, u32) {
     calls_within(cluster, act, Duration::from_secs(10)).await
 }
@@ -588,7 +588,7 @@ async fn key_waits_for_its_writes_after_lost_answers(#[case] loss: fn() -> Fault
             let losing = loss().client("writer").on_writes(resource).once();
             cluster.inject(losing).forget();
         }
-        // Deletions of unnamed objects are only covered by a bookmark, which is sent every minute.
+        // Deletions of unnamed objects are only covered by bookmarks, which are sent every minute.
         let (held, after) = calls_within(&cluster, *act, Duration::from_secs(80)).await;
         assert!(
             cluster.server().resource_version() > before,

@@ -1,4 +1,4 @@
-//! Waits of a running process: caches that are requested late or receive nothing, and shutdowns that hang.
+//! Running processes that wait: for caches that were requested late or receive nothing, and for shutdowns that hang.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Runs a manager; its result is recorded in the mutex.
+/// Runs a manager, and records its result in the mutex.
 fn running(cluster: &TestCluster, manager: &Manager) -> (CancellationToken, Arc<Mutex<Option<String>>>) {
     let (stop, end) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
     let (manager, shutdown, told) = (manager.clone(), stop.clone(), Arc::clone(&end));

@@ -1,4 +1,4 @@
-//! Functions of a webhook that panic, hang, are slow or are cancelled: only their own request is affected.
+//! Webhook functions that panic, hang, are slow or are cancelled: only their own requests are affected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,13 +18,13 @@ use tokio::time::sleep;
 
 use crate::webhooks::{ask, review};
 
-/// Behaviour of a function of the user for the object `bad`.
+/// Behavior of a user function for the object `bad`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Panic,
     Hang,
     Slow,
-    /// The server drops its request at once.
+    /// The server drops the request immediately.
     Cancelled,
 }
 
@@ -107,7 +107,7 @@ async fn fault_of_a_validator_or_defaulter_concerns_its_request_only(
         match (at_once, fault) {
             (Some(answer), _) => Some(answer),
             (None, Fault::Cancelled) => None,
-            // The longest time limit of a server is 30 s, the default one 10 s.
+            // A server waits for at most 30 s; its default is 10 s.
             (None, _) => tokio::time::timeout(Duration::from_secs(10), bad).await.ok(),
         }
     };
@@ -147,7 +147,7 @@ mod v1beta1 {
     }
 }
 
-/// Converts pages; `on_bad` is called for the page `bad`.
+/// Returns webhooks that convert pages, and call `on_bad` for the page `bad`.
 fn pages(on_bad: impl Fn() + Send + Sync + 'static) -> Webhooks {
     let to_hub = move |old: v1beta1::Page| {
         if old.metadata.name.as_deref() == Some("bad") {
@@ -188,7 +188,8 @@ async fn converter_that_panics_fails_its_own_request() {
     assert!(text.contains("in_flight{webhook=\"/convert\"} 0"), "{text}");
 }
 
-/// A converter is synchronous, so it can only block its thread; a request that is cancelled ends with the call.
+/// Conversions are synchronous, so they can only block their threads. A cancelled request ends when the function
+/// returns.
 #[rstest]
 #[case::slow(false)]
 #[case::cancelled(true)]
@@ -200,7 +201,7 @@ async fn converter_that_blocks_its_thread_delays_its_own_request_only(#[case] is
     let released = std::sync::Mutex::new(released);
     let webhooks = pages(move || {
         entered.send(()).expect("the receiver is open");
-        // The end of the test releases it, too.
+        // The end of the test also unblocks it.
         let _ = released.lock().expect("the lock is not poisoned").recv();
     });
     let webhooks = Arc::new(webhooks.metrics(&metrics));

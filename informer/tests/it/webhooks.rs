@@ -1,4 +1,4 @@
-//! Webhooks: their answers, their changes of objects, and their addresses.
+//! Webhooks: their responses, their changes to objects, and their addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -101,7 +101,7 @@ pub(super) fn documents() -> Conversion<Document> {
     )
 }
 
-/// Refuses titles in capitals, and warns of short ones.
+/// Refuses titles in capitals, and warns about short ones.
 struct Titles;
 
 impl Validator<Document> for Titles {
@@ -155,12 +155,12 @@ pub(super) fn webhooks() -> Webhooks {
     webhooks.convert(documents())
 }
 
-/// Both versions of Document; v1 is stored.
+/// Returns the CustomResourceDefinition of Document with both versions; v1 is stored.
 pub(super) fn definition() -> CustomResourceDefinition {
     merge_crds(vec![Document::crd(), v1beta1::Document::crd()], "v1").expect("the versions can be merged")
 }
 
-/// Records in the status of each Document the language in which it was read.
+/// Adds a controller that records in the status of each Document the language in which it was read.
 pub(super) fn add_controller(manager: &Manager) {
     let client = manager.client();
     let seen = as_reconciler(manager.lister(), move |document: Arc<Document>| {
@@ -178,7 +178,7 @@ pub(super) fn add_controller(manager: &Manager) {
     builder.complete(seen).expect("the controller is complete");
 }
 
-/// A cluster with the type and its webhooks.
+/// Starts a cluster with the type and its webhooks.
 async fn cluster() -> TestCluster {
     let cluster = TestCluster::start();
     cluster.create(definition()).await;
@@ -264,7 +264,7 @@ async fn deletions_and_dry_runs_are_recognised() {
     assert!(err.to_string().contains("denied the request: it is needed"), "{err}");
 }
 
-/// Calls a webhook; returns the code and the body.
+/// Sends a request to a webhook. Returns the status code and the body.
 pub(super) async fn ask(webhooks: &Webhooks, path: &str, content_type: &str, body: String) -> (u16, Value) {
     let request = Request::post(path).header(header::CONTENT_TYPE, content_type);
     let request = request
@@ -479,7 +479,7 @@ async fn configurations_are_applied_by_the_process_itself() {
     );
 }
 
-/// Any free port of this machine.
+/// A free port on localhost.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[tokio::test]
@@ -590,8 +590,8 @@ fn operations_have_kubernetes_names() {
     assert_eq!(read("PATCH"), None);
 }
 
-/// Explores a type with versions, admission and a controller: the process with the webhooks is explored, too, at each
-/// call of the defaulter.
+/// Explores a type with versions, admission webhooks and a controller. The process that serves the webhooks is explored
+/// as well, at each call of the defaulter.
 #[test]
 fn no_fault_loses_an_object_with_webhooks() {
     let scenario = async |cluster: &TestCluster| {
@@ -618,7 +618,7 @@ fn no_fault_loses_an_object_with_webhooks() {
             language: None,
         };
         let document = v1beta1::Document::new("readme", spec);
-        // Its user retries until the write is allowed.
+        // The user retries until the write is allowed.
         while old.create(&PostParams::default(), &document).await.is_err() {
             if old.get_opt("readme").await.is_ok_and(|it| it.is_some()) {
                 break;
@@ -633,7 +633,7 @@ fn no_fault_loses_an_object_with_webhooks() {
     testkit::explore::explore(scenario).schedules(200).run();
 }
 
-/// [`Language`] in a process that can be reached or not.
+/// The defaulter [`Language`] in a process that may be unreachable.
 struct Reached(testkit::explore::Point);
 
 impl Defaulter<Document> for Reached {

@@ -1,4 +1,4 @@
-//! The rules of the work queue: client-go's by default, and controller-runtime's with priorities.
+//! Rules of the work queue: client-go's by default, and controller-runtime's with priorities.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Returns all ready keys, each completed before the next one.
+/// Returns all ready keys. Each is completed before the next one is taken.
 fn drain<T: Clone + Eq + std::hash::Hash>(queue: &WorkQueue<T>) -> Vec<T> {
     std::iter::from_fn(|| queue.try_get().map(|work| work.key().clone())).collect()
 }

@@ -1,4 +1,4 @@
-//! Random histories of a work queue, compared with a simple and slow model.
+//! Random operations on a work queue, compared with a simple and slow model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tokio::time::{Instant, advance};
 
-/// Operation on a queue.
+/// An operation on a queue.
 #[derive(Clone, Debug)]
 enum Op {
     Add {
@@ -21,9 +21,9 @@ enum Op {
         after: u64,
     },
     Get,
-    /// The n-th of the keys under work.
+    /// Completes the n-th of the keys in progress.
     Done(usize),
-    /// The same, and the next key.
+    /// Completes the n-th of the keys in progress, and takes the next key.
     Next(usize),
     Pass(u64),
 }
@@ -41,7 +41,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-/// client-go's queue, translated literally: three sets and a list of waiting keys.
+/// Literal translation of client-go's queue: three sets and a list of delayed keys.
 #[derive(Default)]
 struct Fifo {
     queue: Vec<u8>,
@@ -92,7 +92,7 @@ impl Fifo {
     }
 }
 
-/// controller-runtime's queue: one item per key, with a priority, a counter, and optionally an instant.
+/// controller-runtime's queue: an item for each key, with a priority, a counter, and an optional time.
 #[derive(Default)]
 struct ByPriority {
     items: BTreeMap<u8, Item>,
@@ -263,8 +263,7 @@ proptest! {
         })?;
     }
 
-    /// Any number of workers, each of which may be slow, fail and give up: keys are neither lost nor given to two
-    /// workers.
+    /// With any number of workers that may be slow, fail and give up, keys are neither lost nor given to two workers.
     #[test]
     fn keys_are_neither_lost_nor_given_to_two_workers(
         adds in prop::collection::vec((0..8_u8, 0..30_u64, any::<bool>()), 1..60),
@@ -277,7 +276,7 @@ proptest! {
                 true => WorkQueue::builder().by_priority().build(),
                 false => WorkQueue::new(),
             };
-            // For each key: the announced versions, and the versions that a worker read at its start.
+            // For each key, the last version that was announced, and the version that its worker read when it started.
             let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeMap::<u8, (u64, u64, bool)>::new()));
             for _ in 0..workers {
                 let (queue, seen) = (queue.clone(), seen.clone());

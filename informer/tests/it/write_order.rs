@@ -1,5 +1,5 @@
-//! Answers that arrive in another order than the server made the writes: the newest version counts, not the last
-//! answer.
+//! Responses that arrive in a different order than the server executed the writes: the newest version counts, not the
+//! last response.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn numbered(number: u32) -> Patch<Value> {
     Patch::Merge(json!({"metadata": {"annotations": {"number": number.to_string()}}}))
 }
 
-/// The first patch is applied at once and answered after two seconds.
+/// Applies the first patch immediately, but delays the response by two seconds.
 fn answer_the_first_patch_late(cluster: &TestCluster) {
     let late = faults::slow_answer(Duration::from_secs(2)).client("writer");
     cluster.inject(late.on_writes("secrets").once()).forget();
@@ -61,7 +61,7 @@ async fn key_is_held_back_for_the_newest_of_two_concurrent_writes() {
     );
     cluster.settle().await;
     cluster.create(config_map("a")).await;
-    // The cache receives the first write but not the other one, which is answered first.
+    // The cache receives the first write, but not the second, which is answered first.
     cluster.advance(Duration::from_millis(50)).await;
     let watches = cluster.watches().client("cache").on("secrets");
     watches.hold();

@@ -6,23 +6,23 @@ use tokio::time::Instant;
 
 use crate::jitter::Jitter;
 
-/// Waits of a reflector after consecutive failures.
+/// Delays of a reflector after consecutive failures.
 ///
-/// A wait is extended at random by up to `jitter` times itself, so that clients that failed at the same time do not
-/// retry at the same time. `most` is the maximum wait before this extension.
+/// Each delay is randomly extended by up to `jitter` times its length, so that clients that failed at the same time do
+/// not retry at the same time. `most` is the maximum delay before this extension.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// Wait after the first failure. Default: 800 ms.
+    /// Delay after the first failure. Default: 800 ms.
     pub initial: Duration,
-    /// Factor between consecutive waits. Default: 2.
+    /// Factor between consecutive delays. Default: 2.
     pub factor: f64,
-    /// Maximum random extension of a wait, as a multiple of it. Default: 1.
+    /// Maximum random extension of a delay, as a multiple of the delay. Default: 1.
     pub jitter: f64,
-    /// Maximum wait without jitter. Default: 30 s.
+    /// Maximum delay without jitter. Default: 30 s.
     pub most: Duration,
-    /// Time since the last reset after which the waits start again from the first. Default: 2 min.
+    /// The delays start over from `initial` if more than this time has passed since they last started. Default: 2 min.
     pub reset_after: Duration,
-    /// Unused. End literals with `..`, because options may be added.
+    /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
@@ -40,12 +40,12 @@ impl Default for Backoff {
     }
 }
 
-/// A backoff in use.
+/// The state of a [`Backoff`] during a run.
 #[derive(Debug)]
 pub(crate) struct Waits {
     backoff: Backoff,
     next: Duration,
-    /// Start of the current series; `None` before the first wait.
+    /// Start of the current series of delays; `None` before the first delay.
     began: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Waits {
         }
     }
 
-    /// Returns the next wait.
+    /// Returns the next delay.
     pub(crate) fn next(&mut self, jitter: &mut Jitter) -> Duration {
         // client-go measures from the last reset, not from the last failure.
         if self

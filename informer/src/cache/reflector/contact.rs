@@ -51,12 +51,12 @@ impl Contact {
         state.failure = Some(format!("{err}{hint}").into());
     }
 
-    /// Records that a list is complete.
+    /// Records that a list is complete, which clears the last failure.
     pub(super) fn listed(&self) {
         self.lock().failure = None;
     }
 
-    /// Time since the last data; `None` before the reflector runs.
+    /// Returns the time since the last data; `None` before the reflector runs.
     pub(crate) fn silence(&self) -> Option<Duration> {
         self.lock().heard.map(|at| at.elapsed())
     }

@@ -1,5 +1,5 @@
-//! `ListReader` and `Lines`: parse the objects of an answer one by one while it arrives. Each object is read once, and
-//! only unread bytes of the answer are kept.
+//! `ListReader` and `Lines`: parse a response incrementally, while it arrives. Each object is parsed once, and only the
+//! unread bytes are buffered.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ struct Buffer {
 
 impl Buffer {
     fn push(&mut self, piece: &[u8]) {
-        // At most the beginning of one object remains.
+        // The rest is at most an incomplete object.
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(piece);
@@ -33,7 +33,7 @@ impl Buffer {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// Returns the next byte that is not white space, without consuming it.
+    /// Skips white space, and returns the next byte without consuming it.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.rest();
         let blank = rest.iter().take_while(|it| it.is_ascii_whitespace()).count();
@@ -42,7 +42,7 @@ impl Buffer {
     }
 }
 
-/// Parses the value at the beginning of `bytes`, and returns its length.
+/// Parses the JSON value at the beginning of `bytes`. Returns it with its length in bytes.
 fn value<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), JsonError> {
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<T>();
     match values.next() {
@@ -51,7 +51,7 @@ fn value<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), JsonErro
     }
 }
 
-/// Parses the string at the beginning of `bytes`, and returns the length of its JSON.
+/// Parses the JSON string at the beginning of `bytes`. Returns it with the length of its JSON text.
 fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, usize), JsonError> {
     match plain_text(bytes) {
         Some((text, length)) => Ok((Cow::Borrowed(text), length)),
@@ -59,7 +59,7 @@ fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, usize), JsonError> {
     }
 }
 
-/// The parts of a list other than its objects.
+/// Metadata of a list, returned after all of its objects.
 #[derive(Debug, Default)]
 pub(crate) struct ListEnd {
     pub(crate) resource_version: ResourceVersion,
@@ -76,7 +76,7 @@ struct ListMeta<'a> {
     continue_token: Text<'a>,
 }
 
-/// Position of the reader in the document.
+/// Position of the reader within the list document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -96,7 +96,7 @@ enum Field {
     Other,
 }
 
-/// Parses a list document.
+/// Parses a list document incrementally.
 #[derive(Debug, Default)]
 pub(crate) struct ListReader {
     buffer: Buffer,
@@ -109,7 +109,7 @@ pub(crate) struct ListReader {
 }
 
 impl ListReader {
-    /// Adds the next chunk, and calls `item` for each complete object.
+    /// Adds the next chunk of the document, and calls `item` for each complete object.
     pub(crate) fn push(&mut self, piece: &[u8], item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<(), Error> {
         self.buffer.push(piece);
         if self.buffer.rest().len() >= self.enough {
@@ -118,7 +118,7 @@ impl ListReader {
         Ok(())
     }
 
-    /// Ends the document.
+    /// Parses the rest of the document. Fails if it is incomplete or not a list.
     pub(crate) fn finish(mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<ListEnd, Error> {
         self.read(true, item)?;
         let fault = match self.place {
@@ -147,7 +147,7 @@ impl ListReader {
         Ok(())
     }
 
-    /// Advances by one position; `false` if more bytes are needed.
+    /// Reads the next token, value or object. Returns `false` if more bytes are needed.
     fn step(&mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<bool, JsonError> {
         let Some(next) = self.buffer.peek() else {
             return Ok(false);
@@ -172,7 +172,7 @@ impl ListReader {
             (Place::Value(field), _) => {
                 let length = self.field(field)?;
                 if length == self.buffer.rest().len() {
-                    // A number may continue in the next chunk; the document never ends with one.
+                    // A number may continue in the next chunk. A list never ends with a number.
                     return Ok(false);
                 }
                 (Place::AfterValue, length)
@@ -197,7 +197,7 @@ impl ListReader {
         Ok(true)
     }
 
-    /// Parses the value of a field other than the items; returns its length.
+    /// Parses the value of a field other than the array `items`. Returns the length of the value.
     fn field(&mut self, field: Field) -> Result<usize, JsonError> {
         let bytes = self.buffer.rest();
         match field {
@@ -217,7 +217,7 @@ impl ListReader {
                 };
                 Ok(length)
             }
-            // An array is parsed elsewhere; here `items` can only be null.
+            // Arrays are parsed by `step`; here `items` can only be null.
             Field::Items => value::<()>(bytes).map(|(_, length)| length),
             Field::Other => value::<IgnoredAny>(bytes).map(|(_, length)| length),
         }
@@ -235,11 +235,11 @@ impl Field {
     }
 }
 
-/// The lines of a watch.
+/// Splits a watch response into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     buffer: Buffer,
-    /// The part before this position contains no line end.
+    /// The first `searched` unread bytes contain no line end.
     searched: usize,
 }
 
@@ -269,15 +269,15 @@ impl Lines {
 /// One event of a watch.
 #[derive(Debug)]
 pub(crate) struct WatchLine<'a> {
-    /// `ADDED` and so on.
+    /// Type of the event, such as `ADDED`.
     pub(crate) kind: Cow<'a, str>,
-    /// The text of the object.
+    /// The JSON text of the object.
     pub(crate) object: &'a str,
     pub(crate) header: Header<'a>,
 }
 
 impl<'a> WatchLine<'a> {
-    /// Parses a line.
+    /// Parses a line as a watch event.
     pub(crate) fn read(line: &'a [u8]) -> Result<Self, JsonError> {
         let missing = || JsonError::custom("not a watch event");
         let mut rest = line.trim_ascii_start().strip_prefix(b"{").ok_or_else(missing)?;
@@ -316,7 +316,7 @@ impl<'a> WatchLine<'a> {
         Ok(Self { kind, object, header })
     }
 
-    /// Returns `true` for the bookmark that ends the initial events.
+    /// Returns `true` for the bookmark after the initial events.
     pub(crate) fn ends_initial_events(&self) -> bool {
         let annotations = self.header.metadata.annotations.map(|raw| raw.0).unwrap_or_default();
         let annotations: BTreeMap<Text<'_>, Text<'_>> = serde_json::from_str(annotations).unwrap_or_default();

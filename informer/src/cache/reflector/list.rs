@@ -1,4 +1,4 @@
-//! Lists: with or without pages, from a chosen version, and with a fallback if the server no longer has the version.
+//! Lists objects: with or without pages, at a requested version, and with a fallback if that version has expired.
 
 use futures::StreamExt;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -12,17 +12,17 @@ use crate::{Error, ResourceVersion};
 /// Default page size, if pages are requested.
 const PAGE_SIZE: u32 = 500;
 
-/// Factor between the time limit of a silent page and the time limit of a page that keeps arriving.
+/// A page may take this many times the request timeout in total, as long as data keeps arriving.
 const PAGE_SLACK: u32 = 5;
 
-/// The objects of a list that arrived in pages.
+/// All pages of a list.
 struct Listed<K> {
     items: Items<K>,
     resource_version: ResourceVersion,
     pages: usize,
 }
 
-/// The items of a list.
+/// The decoded and the unreadable objects of a list.
 pub(super) struct Items<K> {
     pub(super) objects: Vec<CachedObject<K>>,
     pub(super) unread: Vec<Unread>,
@@ -58,8 +58,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         Ok(())
     }
 
-    /// Returns the version to list at: any at first, then one that is not older than the last one received, or the
-    /// newest if that version has expired.
+    /// Returns the version for the request: any version in the first list, later the last version received, or the
+    /// newest state if that version has expired.
     fn list_version(&self, run: &Run) -> ResourceVersion {
         let last = self.last_sync_resource_version();
         if run.is_last_unavailable {
@@ -76,7 +76,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         match self.options.page_size {
             Some(size) => size,
             None if run.comes_in_pages => PAGE_SIZE,
-            // A server answers a list at a given version from its cache, unless pages are requested.
+            // Without a limit, the server answers a list at a given version from its cache.
             None if !version.is_empty() && !version.is_any() => 0,
             None => PAGE_SIZE,
         }
@@ -100,7 +100,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             let mut is_first = listed.pages == 0;
             let end = match self.page(&options, &mut listed.items).await {
                 Ok(end) => end,
-                // The remaining pages have expired: list everything at once, at the version of the first request.
+                // The remaining pages have expired: list all objects in one request, at the version of the first
+                // request.
                 Err(err) if err.is_expired() && listed.pages > 0 => {
                     listed.items.clear();
                     options.limit = 0;
@@ -121,7 +122,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Parses one page while it arrives.
+    /// Requests one page, and parses it while it arrives.
     async fn page(&self, options: &ListOptions, items: &mut Items<K>) -> Result<ListEnd, Error> {
         let mut keep = |text: &str, header: &Header<'_>| match self.item(text, header) {
             Some(Ok(object)) => items.objects.push(object),

@@ -1,5 +1,5 @@
-//! `Reflector`: keeps a store in sync with the server, by lists and watches. It handles the server's failures, and does
-//! not depend on the use of the objects.
+//! `Reflector`: keeps a store in sync with the server by listing and watching, and handles the server's failures. It is
+//! independent of how the objects are used.
 
 mod backoff;
 mod contact;
@@ -30,8 +30,8 @@ use crate::object::Cacheable;
 use crate::{Error, ObjectKey, ResourceVersion};
 use backoff::Waits;
 
-/// Keeps a store in sync with the server (client-go's `Reflector`): it lists, watches from there, resumes ended
-/// watches, and lists again if it cannot resume.
+/// Keeps a store in sync with the server (client-go's `Reflector`): lists, watches from the listed version, resumes
+/// watches that end, and lists again if a watch cannot be resumed.
 ///
 /// ```
 /// use informer::cache::{ApiListWatch, Indexer, Reflector, ReflectorOptions};
@@ -54,20 +54,20 @@ pub struct Reflector<K, S> {
     kind: PhantomData<fn(K)>,
 }
 
-/// State of one run.
+/// State of one run of a reflector.
 struct Run {
     jitter: Jitter,
     waits: Waits,
-    /// Set if the last version has expired on the server, so that the next list requests the newest state.
+    /// Set if the last version has expired on the server. The next list then requests the newest state.
     is_last_unavailable: bool,
-    /// Set if a list of any version arrived in pages: the server has no watch cache, so pages are useful.
+    /// Set if a list at any version was split into pages: the server has no watch cache, so later lists request pages.
     comes_in_pages: bool,
-    /// Set if the source did not mark the end of the initial events, so that it is listed from now on.
+    /// Set if the source did not mark the end of the initial events. Streaming lists are no longer attempted.
     cannot_stream: bool,
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Creates a reflector from `source` to `store`. It does nothing until it is [`run`](Self::run).
+    /// Creates a reflector that copies the objects of `source` into `store` once it is [`run`](Self::run).
     pub fn new(source: impl ListWatch, store: S, options: ReflectorOptions<K>) -> Self {
         Self::of_source(Arc::new(source), store, options)
     }
@@ -83,7 +83,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Returns the version of the last list, event or bookmark; empty before the first.
+    /// Returns the version of the last list, event or bookmark; empty before the first list.
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
         self.last().clone()
     }
@@ -115,8 +115,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         &self.contact
     }
 
-    /// Returns the maximum silence of a healthy source. After a longer silence, the cache may be staler than a working
-    /// watch permits.
+    /// Returns the maximum silence of a healthy source. After a longer silence, the cache may be stale.
     pub(crate) fn longest_silence(&self) -> Duration {
         self.watch_silence().unwrap_or_else(|| self.options.longest_watch()) + self.options.request_timeout
     }
@@ -134,12 +133,12 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             if let Err(err) = self.list_and_watch(&mut run).await {
                 self.report(&err);
             }
-            // Also pause after a successful pass, in case a server ends every pass.
+            // Also pause after a successful pass, in case the server ends every watch immediately.
             self.pause(&mut run).await;
         }
     }
 
-    /// One pass: lists the objects, then watches their changes until the watch cannot be resumed.
+    /// Lists the objects, then watches their changes until the watch cannot be resumed.
     async fn list_and_watch(&self, run: &mut Run) -> Result<(), Error> {
         let mut stream: Option<watch::Stream> = None;
         if self.options.streaming_lists && self.source.can_stream_lists() && !run.cannot_stream {
@@ -160,7 +159,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         self.options.report(&self.source.name(), err);
     }
 
-    /// Counts and reports an object that cannot be decoded. The cache keeps its previous state.
+    /// Counts and reports an object that cannot be decoded. The cache keeps the object's previous state.
     fn report_unread(&self, err: &Error) {
         self.contact.failed(err);
         self.options.report_unread(&self.source.name(), err);

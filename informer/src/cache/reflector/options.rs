@@ -1,4 +1,4 @@
-//! `ReflectorOptions`: the behaviour of a reflector, and the processing of an object before it is stored.
+//! `ReflectorOptions`: timeouts, retries and storage of a reflector, and transforms of its objects.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,41 +13,41 @@ use crate::error::text_of_panic;
 use crate::object::{Cacheable, CachedObject, Header, Keep, Managed, Storage};
 use crate::{Error, ObjectKey};
 
-/// Minimum duration of a watch in requests.
+/// Minimum value of [`ReflectorOptions::min_watch_timeout`].
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Default time limit of a source, as kube-apiserver's `--request-timeout`.
+/// Default of [`ReflectorOptions::request_timeout`], the default of kube-apiserver's `--request-timeout`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Changes the text of an object.
+/// A function that rewrites the JSON text of an object.
 pub(crate) type Transform = Arc<dyn Fn(&ObjectKey, &str) -> Result<String, Error> + Send + Sync>;
 
-/// Handler of the errors that end a pass.
+/// Callback for errors of a reflector.
 type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// Options of a reflector. The defaults are client-go's.
 pub struct ReflectorOptions<K> {
-    /// Seed of all jitter. Default: 0, which draws one at random, so that replicas do not return at the same instant
-    /// when the server does. While tokio's clock is paused, as in tests, the drawn seed is constant.
+    /// Seed of all jitter. Default: 0, which selects a random seed, so that replicas do not reconnect at the same
+    /// instant after a server outage. While tokio's clock is paused, as in tests, the selected seed is constant.
     pub seed: u64,
-    /// Waits after failures.
+    /// Delays after failures.
     pub backoff: Backoff,
-    /// Maximum number of objects in a page of a list. `None`: 500, unless the server can answer from its cache, which
-    /// ignores pages.
+    /// Maximum number of objects in a page of a list. Default: `None`, which requests pages of 500, or no pages if the
+    /// server can answer from its watch cache, which ignores page sizes.
     pub page_size: Option<u32>,
-    /// Minimum duration of a watch before the server ends it; the maximum is twice as long. Values below five minutes,
-    /// the default, count as five minutes.
+    /// Minimum duration of a watch before the server ends it; the maximum is twice as long. Default: five minutes;
+    /// smaller values are raised to five minutes.
     pub min_watch_timeout: Duration,
-    /// Time limit for the source: for the first byte of a page, for each further piece, and five times as much for the
-    /// whole page; for the start of a watch half of it. Exceeding it is an error for which [`Error::is_unanswered`]
-    /// holds. Default 60 s, the time limit of an API server for lists.
+    /// Time limit for requests: for the first byte of a page, and for each further chunk; a whole page may take five
+    /// times as long. Opening a watch may take half as long. A request that exceeds the limit fails with an error for
+    /// which [`Error::is_unanswered`] returns `true`. Default: 60 s, kube-apiserver's time limit for lists.
     pub request_timeout: Duration,
-    /// Set to begin with a watch that sends the existing objects, and to list only if that fails. Default: true.
+    /// Begins with a watch that sends the existing objects, and lists only if this fails. Default: true.
     pub streaming_lists: bool,
-    /// Time for which a watch that ends with an internal error of the server is restarted at once. Default: zero,
-    /// never.
+    /// Time during which a watch that ended with an internal server error is restarted immediately. Default: zero,
+    /// which disables these restarts.
     pub internal_error_retry: Duration,
-    /// Form in which objects are stored.
+    /// Representation of stored objects.
     pub storage: Storage,
     keep: Keep,
     pub(crate) transform: Option<Transform>,
@@ -56,17 +56,17 @@ pub struct ReflectorOptions<K> {
 }
 
 impl<K: Cacheable> ReflectorOptions<K> {
-    /// Removes `metadata.managedFields` from objects before any other processing.
+    /// Removes `metadata.managedFields` from objects before any transform.
     #[must_use]
     pub fn strip_managed_fields(mut self) -> Self {
         self.keep.managed = Managed::Cut;
         self
     }
 
-    /// Sets a function that changes each object before it is stored. It is called once for each state, but not for an
-    /// object that is missing from a list, and should be idempotent. A failure or panic is reported as an
-    /// [error](Self::on_error), and the cache keeps the previous state of the object, if any: its handlers do not
-    /// receive a deletion.
+    /// Sets a function that changes each object before it is stored. It is called once for each received state, and
+    /// should be idempotent. It is not called for objects that a relist finds deleted. A failure or panic is passed to
+    /// the [error handler](Self::on_error); the cache keeps the previous state of the object, if any, and handlers do
+    /// not receive a deletion.
     #[must_use]
     pub fn transform<F, E>(mut self, transform: F) -> Self
     where
@@ -84,20 +84,21 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Sets the function that is called with the error that ended a pass (`WatchErrorHandler`), and with the error of
-    /// an object that cannot be decoded. It replaces the default, which logs the error, and must return quickly.
+    /// Sets the function that is called with each error that ends a list or watch (client-go's `WatchErrorHandler`),
+    /// and with the error of each object that cannot be decoded. It replaces the default, which logs the error, and
+    /// must return quickly.
     #[must_use]
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(handler));
         self
     }
 
-    /// Returns the object to store; an error if it must be dropped.
+    /// Decodes and transforms an object for the store. If this fails, the event is skipped.
     pub(crate) fn object(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         if key.name().is_empty() {
             return Err(Error::refused("an object has no name"));
         }
-        // The type and the transform are the user's. A panic would end the informer, and its cache would never change
+        // `K` and the transform are user code. A panic would end the informer, and its cache would never be updated
         // again.
         catch_unwind(AssertUnwindSafe(|| self.read(key, text, header))).unwrap_or_else(|panic| {
             let (key, text) = (header.key(), text_of_panic(&*panic));
@@ -122,7 +123,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         CachedObject::read(header.key(), text, &header, &keep)
     }
 
-    /// Returns the received text of an object that cannot be [read](Self::object), without decoding.
+    /// Returns an object that cannot be [read](Self::object) as its received text, without decoding or transforming it.
     pub(crate) fn unread(&self, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         let keep = Keep {
             storage: Storage::Encoded,
@@ -138,13 +139,13 @@ impl<K: Cacheable> ReflectorOptions<K> {
         }
     }
 
-    /// Returns the minimum and maximum number of seconds of a watch.
+    /// Returns the minimum and maximum duration of a watch, in seconds.
     pub(crate) fn watch_seconds(&self) -> (u64, u64) {
         let least = self.min_watch_timeout.max(MIN_WATCH_TIMEOUT).as_secs();
         (least, least.saturating_mul(2).min(u64::from(u32::MAX)))
     }
 
-    /// Returns the time after which a watch is given up.
+    /// Returns the time after which a watch is considered dead.
     pub(super) fn longest_watch(&self) -> Duration {
         Duration::from_secs(self.watch_seconds().1) + super::watch::GRACE
     }

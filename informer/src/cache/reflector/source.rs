@@ -42,7 +42,8 @@ impl<L: ListWatch> Source for L {
     }
 }
 
-/// Awaits an answer of a source. A panic becomes a failure, because it would end the informer silently.
+/// Awaits a response of a source. A panic is returned as an error, because it would otherwise end the informer
+/// silently.
 async fn guarded(source: &impl ListWatch, asking: impl Future<Output = Result<Body, Error>>) -> Result<Body, Error> {
     let name = source.name();
     let failed = move |panic: Box<dyn Any + Send>| {

@@ -1,4 +1,4 @@
-//! Watching: passes events to the store, handles the ends of watches, and reads lists that arrive as a watch.
+//! Watches: applies events to the store, handles the ends of watches, and receives streaming lists.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,21 +16,20 @@ use crate::cache::list_watch::{Body, WatchOptions};
 use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// Duration below which a watch that ends without an event counts as failed.
+/// A watch that ends within this time and without an event counts as a failure.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
-/// Time past its own end after which a watch counts as dead: the server or the network has dropped it.
+/// Time after the requested end of a watch at which it counts as dead: the server or the network has dropped it.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// Silence after which a watch counts as dead, if its source sends bookmarks (one each minute).
+/// A watch without data for this long counts as dead if the source sends bookmarks (one per minute).
 const BOOKMARK_SILENCE: Duration = Duration::from_secs(3 * 60);
 
-/// Time limit of a streaming list with all its attempts; then the source is listed instead. client-go waits without a
-/// limit here: a server that ignores `sendInitialEvents` would never be listed, especially a busy one, because its
-/// watch is never silent.
+/// Time limit of a streaming list, including retries; afterwards the source is listed instead. client-go has no such
+/// limit: if a server ignored `sendInitialEvents`, client-go would wait forever.
 const STREAMING_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time without an internal error after which the next one starts a new series.
+/// An internal error starts a new series of retries if the last one was longer ago than this.
 const INTERNAL_ERROR_RESET: Duration = Duration::from_secs(60);
 
 /// An open watch.
@@ -39,38 +38,38 @@ pub(super) struct Stream {
     lines: Lines,
     began: Instant,
     events: u64,
-    /// Timer for giving the watch up, or for checking it.
+    /// Timer that ends the wait for the next chunk.
     timer: Pin<Box<Sleep>>,
     ends: Instant,
-    /// Set while a watch that began without a version has only received ADDED events, which are not in the order of
-    /// versions.
+    /// Set while only ADDED events have been received by a watch that began without a version. These events are not
+    /// ordered by version.
     is_unordered: bool,
 }
 
 /// The initial objects of a streaming list.
 type Initial<K> = BTreeMap<ObjectKey, Result<CachedObject<K>, Unread>>;
 
-/// Result of reading a chunk of a watch.
+/// Result of waiting for the next chunk of a watch.
 enum Piece {
     Bytes(Bytes),
-    /// The server ended it, or the connection broke: it will be resumed.
+    /// The server ended the watch, or the connection broke.
     End,
     /// The timer has expired.
     Late,
 }
 
-/// Reasons for the end of a watch without a failure.
+/// Reasons for the end of a watch other than errors.
 enum Ended {
-    /// It can be resumed at the last version.
+    /// The watch can be resumed at the last version.
     Over,
-    /// No bookmark arrived in time. The first timeout reopens the watch; the next one lists again.
+    /// No data arrived in time. If the watch has sent events it is reopened; otherwise the source is listed again.
     Silent,
-    /// A new list is required.
+    /// The watch sent invalid data; a new list is required.
     Lost,
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Applies changes until a new list is needed. An error must be passed to the error handler.
+    /// Watches and applies changes until a new list is needed. Returned errors are passed to the error handler.
     pub(super) async fn watch(&self, run: &mut Run, mut stream: Option<Stream>) -> Result<(), Error> {
         let mut internal_errors = InternalErrors::new(self.options.internal_error_retry);
         loop {
@@ -87,8 +86,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             };
             match self.follow(&mut current).await {
                 Ok(Ended::Over) => {}
-                // The connection may be dead. If a new one is silent as well, the server may not have reached the
-                // version: a server that was restored from a backup is silent until then.
+                // The connection may be dead, so reopen the watch. If the new one is silent as well, list again: a
+                // server that was restored from a backup sends nothing until it reaches the version.
                 Ok(Ended::Silent) if current.events > 0 => {}
                 Ok(Ended::Silent | Ended::Lost) => return Ok(()),
                 Err(err) if err.is_expired() => return Ok(()),
@@ -102,7 +101,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Lists by a watch: returns the watch when the store contains the initial objects, to be followed further.
+    /// Lists by streaming. Returns the watch once the store contains the initial objects; its next events are the
+    /// changes.
     pub(super) async fn watch_list(&self, run: &mut Run) -> Result<Stream, Error> {
         let until = Instant::now() + STREAMING_PATIENCE;
         let mut was_cut_off = false;
@@ -130,7 +130,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                     self.store.room().await;
                     return Ok(stream);
                 }
-                // Retry at once, but only once, in case a server cuts off every watch.
+                // Retry once without a delay. Not more often, in case the server cuts off every watch.
                 Ok(None) if !was_cut_off => was_cut_off = true,
                 Ok(None) => drop(timeout_at(until, self.pause(run)).await),
                 Err(err) if err.is_connection_refused() || err.is_too_many_requests() => {
@@ -147,8 +147,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Makes one attempt. Returns the watch and the version at which `objects` is complete; `None` if the watch ended
-    /// before.
+    /// Makes one attempt at a streaming list. Returns the watch and the version of the complete list; `None` if the
+    /// watch ended too early.
     async fn stream(
         &self,
         run: &mut Run,
@@ -164,8 +164,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             .map(|version| (stream, version)))
     }
 
-    /// Returns the silence after which a watch counts as dead; `None` if the source may be silent for as long as a
-    /// watch lasts.
+    /// Returns the time without data after which a watch counts as dead; `None` if the source sends no bookmarks.
     pub(super) fn watch_silence(&self) -> Option<Duration> {
         self.contact.sends_bookmarks().then_some(BOOKMARK_SILENCE)
     }
@@ -197,7 +196,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         })
     }
 
-    /// Collects the initial events into `objects`; `None` if the watch ended before them and may be restarted.
+    /// Collects the initial objects in `objects`, and returns the version of the list; `None` if the watch ended too
+    /// early and may be restarted.
     async fn collect(
         &self,
         run: &mut Run,
@@ -232,7 +232,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                     "DELETED" => drop(objects.remove(&line.header.key())),
                     "BOOKMARK" if line.ends_initial_events() => {
                         let version = line.header.resource_version();
-                        // From here on events are in the order of their versions.
+                        // All further events are ordered by version.
                         stream.is_unordered = false;
                         return Ok(Some(version));
                     }
@@ -247,7 +247,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
     /// Applies the events of one watch until it ends.
     async fn follow(&self, stream: &mut Stream) -> Result<Ended, Error> {
         loop {
-            // A streaming list may have left lines in the buffer.
+            // A streaming list may have left unread lines in the buffer.
             while let Some(line) = stream.lines.next() {
                 stream.events += 1;
                 let line = match WatchLine::read(line) {
@@ -263,7 +263,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 let version = line.header.resource_version();
                 if self.apply(&line)? && moves && !version.is_empty() {
                     let mut last = self.last();
-                    // A deletion may have the version of the object.
+                    // A DELETED event may contain the version of the object's last update.
                     let is_older = version < *last;
                     if !is_older {
                         *last = version;
@@ -288,7 +288,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Applies one event; `false` if its type is unknown.
+    /// Applies an event to the store. Returns `false` for unknown event types.
     fn apply(&self, line: &WatchLine<'_>) -> Result<bool, Error> {
         let object = |store: &dyn Fn(CachedObject<K>)| {
             match self.options.object(line.header.key(), line.object, &line.header) {
@@ -319,7 +319,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Deletes an object in any case, because no later event would remove it from the store.
+    /// Deletes an object even if its last state cannot be decoded, because no later event would delete it.
     fn delete(&self, line: &WatchLine<'_>) {
         let (key, version) = (line.header.key(), line.header.resource_version());
         if key.name().is_empty() {
@@ -339,14 +339,15 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 self.store.bookmark(&version);
             }
         } else if let Ok(object) = self.options.unread(line.object, &line.header) {
-            // The object may be on its way into the store.
+            // The store may still have an unprocessed ADDED event of the object.
             self.store.delete(object);
         }
     }
 }
 
 impl Stream {
-    /// Sets the timer, unless it would change by less than a second: chunks often arrive in bursts.
+    /// Changes the deadline of the timer. Changes of less than a second are skipped, because chunks often arrive in
+    /// bursts.
     fn wait_until(&mut self, due: Instant) {
         if due.max(self.timer.deadline()) - due.min(self.timer.deadline()) >= Duration::from_secs(1) {
             self.timer.as_mut().reset(due);
@@ -370,8 +371,7 @@ impl Stream {
         .await
     }
 
-    /// Returns an error for a watch that ended at once and without an event, so that it is not restarted without a
-    /// pause.
+    /// Fails if the watch ended within a second and without an event. The caller then pauses before the next attempt.
     fn check_length(&self) -> Result<(), Error> {
         if self.events == 0 && self.began.elapsed() < VERY_SHORT {
             return Err(Error::refused(
@@ -382,7 +382,7 @@ impl Stream {
     }
 }
 
-/// Parses the Status in an ERROR event.
+/// Converts the Status in an ERROR event to an error.
 fn error_of(object: &str) -> Error {
     match serde_json::from_str::<Status>(object) {
         Ok(status) => Error::from_status(status),
@@ -390,7 +390,7 @@ fn error_of(object: &str) -> Error {
     }
 }
 
-/// Limits the immediate retries after internal errors of the server.
+/// Limits how long watches are restarted immediately after internal server errors.
 struct InternalErrors {
     retry: Duration,
     first: Option<Instant>,

@@ -1,4 +1,4 @@
-//! `Backend`: the caches and the server behind a client.
+//! `Backend`: the caches and the API server that a client uses.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -16,37 +16,37 @@ use crate::Error;
 use crate::cache::{CACHE_SYNC_TIMEOUT, SharedInformerFactory};
 use crate::reconcile::{Write, Writes};
 
-/// Reads from caches or the server, and sends writes with its options. Clones share the caches and the record of
-/// writes.
+/// Reads from caches or from the server, and sends writes with the client's options. Clones share the caches and the
+/// record of writes.
 #[derive(Clone)]
 pub(super) struct Backend {
     pub(super) shared: Arc<Shared>,
     pub(super) reader: Reader,
     pub(super) options: WriteOptions,
-    /// Types that are read from the server.
+    /// Types that are always read from the server.
     uncached: Arc<[TypeId]>,
 }
 
 pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) factory: SharedInformerFactory,
-    /// Cancelled when informers may start.
+    /// Cancelled when informers may be started.
     started: CancellationToken,
     pub(super) unseen: Unseen,
     pub(super) cache_sync_timeout: Duration,
 }
 
-/// Target of reads.
+/// The target of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// The cache; its informer is started if necessary.
+    /// To the cache; its informer is started if necessary.
     Cache,
-    /// The cache, if its informer is started.
+    /// To the cache; reads fail if its informer was not started.
     StartedCache,
     Server,
 }
 
-/// A request that may not have been built.
+/// A request, or the error of building it.
 pub(super) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 impl Backend {
@@ -65,12 +65,12 @@ impl Backend {
         }
     }
 
-    /// Reads a type from the server from now on.
+    /// Makes all further reads of type `K` go to the server.
     pub(super) fn read_from_server<K: 'static>(&mut self) {
         self.uncached = self.uncached.iter().copied().chain([TypeId::of::<K>()]).collect();
     }
 
-    /// Returns the reader of this type: the cache or the server.
+    /// Returns where reads of type `K` are sent.
     pub(super) fn reader_of<K: 'static>(&self) -> Reader {
         if self.uncached.contains(&TypeId::of::<K>()) {
             Reader::Server
@@ -79,9 +79,11 @@ impl Backend {
         }
     }
 
+    /// Checks that informers may be started.
+    ///
     /// # Errors
     ///
-    /// If the manager has not started.
+    /// Fails if the manager does not run yet.
     pub(super) fn check_started(&self) -> Result<(), Error> {
         if self.shared.started.is_cancelled() {
             return Ok(());
@@ -91,13 +93,13 @@ impl Backend {
         ))
     }
 
-    /// Sends a write, and records its result.
+    /// Sends a write and records it.
     pub(super) async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, Error> {
         self.writing(request, async |request| self.shared.client.request::<T>(request).await)
             .await
     }
 
-    /// Sends a request with an object or a Status as its answer.
+    /// Sends a deletion and records it. The server responds with an object or a Status.
     pub(super) async fn send_delete<T>(&self, request: Built) -> Result<(), Error>
     where
         T: Clone + DeserializeOwned,
@@ -127,7 +129,7 @@ impl Backend {
     }
 }
 
-/// Adds the parameter that kube's own parameters of POST and PUT lack.
+/// Adds the query parameter `fieldValidation`, which kube's `PostParams` does not support.
 fn with_field_validation(uri: &Uri, directive: &ValidationDirective) -> Result<Uri, kube::Error> {
     let text = uri.to_string();
     let separator = match text.split_once('?') {

@@ -17,13 +17,12 @@ use crate::cache::SharedInformerFactory;
 use crate::reconcile::Writes;
 use crate::{Cacheable, Error, ObjectKey};
 
-/// Reads from caches and writes to the server (controller-runtime's `client.Client`). Clones are the same client;
-/// [`Manager::cached_client`](crate::runtime::Manager::cached_client) returns one.
+/// Reads from caches and writes to the server (controller-runtime's `client.Client`). Returned by
+/// [`Manager::cached_client`](crate::runtime::Manager::cached_client). Clones are the same client.
 ///
-/// The first read of a type starts its informer and waits until it has synced, at most two minutes. A read never
-/// returns a state from before a write of this client or a clone of it: it waits until the cache has received the
-/// write, at most 30 s, and then fails. For each type, at most 4,096 writes that the cache has not received are
-/// recorded.
+/// The first read of a type starts its informer and waits up to two minutes for it to sync. Reads include all earlier
+/// writes of this client and its clones: a read waits up to 30 s for the cache to receive them, and then fails. At most
+/// 4,096 writes per type are tracked.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -65,13 +64,13 @@ use crate::{Cacheable, Error, ObjectKey};
 pub struct CachedClient(Backend);
 
 impl CachedClient {
-    /// Creates a client that reads from the informers of a factory, and starts them. Its writes are
-    /// [observed](crate::reconcile::Writes), so that its reads wait for them.
+    /// Creates a client that reads from the informers of a factory and starts them if necessary. Its writes are
+    /// [observed](crate::reconcile::Writes), so that its reads can wait for them.
     pub fn new(client: Client, factory: &SharedInformerFactory) -> Self {
         Self::of_observed(Writes::new().observe(&client), factory)
     }
 
-    /// Creates a client like `new`, from a client that is already observed.
+    /// Same as [`new`](Self::new), for a client that is already observed.
     pub(in crate::runtime) fn of_observed(client: Client, factory: &SharedInformerFactory) -> Self {
         let started = CancellationToken::new();
         started.cancel();
@@ -86,58 +85,60 @@ impl CachedClient {
         Self(Backend::new(client, factory, started))
     }
 
-    /// Returns the same client, but it refuses to read a type without a started informer
-    /// (`ReaderFailOnMissingInformer`).
+    /// Returns a client that fails to read a type if its informer was not started (controller-runtime's
+    /// `ReaderFailOnMissingInformer`).
     #[must_use]
     pub fn fail_on_missing_informer(mut self) -> Self {
         self.0.reader = Reader::StartedCache;
         self
     }
 
-    /// Returns the same client, but it reads everything from the server (controller-runtime's `GetAPIReader`).
+    /// Returns a client that reads everything from the server (controller-runtime's `GetAPIReader`).
     #[must_use]
     pub fn live(mut self) -> Self {
         self.0.reader = Reader::Server;
         self
     }
 
-    /// Returns the same client, but it reads this type from the server (`CacheOptions.DisableFor`).
+    /// Returns a client that reads type `K` from the server (controller-runtime's `CacheOptions.DisableFor`).
     #[must_use]
     pub fn without_cache_for<K: 'static>(mut self) -> Self {
         self.0.read_from_server::<K>();
         self
     }
 
-    /// Returns the same client, but its writes are only checked and not stored (`NewDryRunClient`).
+    /// Returns a client that sends all writes as dry runs (controller-runtime's `NewDryRunClient`).
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.0.options.is_dry_run = true;
         self
     }
 
-    /// Returns the same client with this field manager (`WithFieldOwner`).
+    /// Returns a client that writes with this field manager (controller-runtime's `WithFieldOwner`).
     #[must_use]
     pub fn field_owner(mut self, owner: &str) -> Self {
         self.0.options.field_owner = Some(owner.into());
         self
     }
 
-    /// Returns the same client, but [`apply`](Self::apply) takes over fields of other managers (`ForceOwnership`).
+    /// Returns a client that takes over fields of other managers in [`apply`](Self::apply) (controller-runtime's
+    /// `ForceOwnership`).
     #[must_use]
     pub fn force_ownership(mut self) -> Self {
         self.0.options.is_forced = true;
         self
     }
 
-    /// Returns the same client with this treatment of unknown and duplicate fields (`WithFieldValidation`): `Strict`
-    /// refuses them, `Warn` drops them with a warning, `Ignore` drops them. Default: the server's, which is `Warn`.
+    /// Returns a client with this handling of unknown and duplicate fields (controller-runtime's
+    /// `WithFieldValidation`): `Strict` refuses them, `Warn` drops them with a warning, `Ignore` drops them. Default:
+    /// the server's default, which is `Warn`.
     #[must_use]
     pub fn field_validation(mut self, directive: ValidationDirective) -> Self {
         self.0.options.field_validation = Some(directive);
         self
     }
 
-    /// Returns the client of a Rust type.
+    /// Returns the client for type `K`.
     pub fn kind<K>(&self) -> KindClient<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -146,17 +147,17 @@ impl CachedClient {
         KindClient::new(&self.0, Kinds::of_type())
     }
 
-    /// Returns the client of a namespaced type given by its names.
+    /// Returns the client for a namespaced type without a Rust type.
     pub fn dynamic(&self, resource: &ApiResource) -> KindClient<DynamicObject> {
         KindClient::new(&self.0, Kinds::dynamic(resource, false))
     }
 
-    /// Returns the client of a cluster-scoped type given by its names.
+    /// Returns the client for a cluster-scoped type without a Rust type.
     pub fn dynamic_of_cluster(&self, resource: &ApiResource) -> KindClient<DynamicObject> {
         KindClient::new(&self.0, Kinds::dynamic(resource, true))
     }
 
-    /// Returns a client that only handles the metadata of a type: reads, patches and deletions.
+    /// Returns a client for only the metadata of a type, which supports reads, patches and deletions.
     pub fn metadata<K>(&self) -> KindClient<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -169,8 +170,8 @@ impl CachedClient {
     ///
     /// # Errors
     ///
-    /// If the cache cannot be read (see [`CachedClient`]), does not include the namespace, if the key has a namespace
-    /// and the type is cluster-scoped or the reverse, or if the object does not match its type.
+    /// Fails if the cache cannot be read (see [`CachedClient`]) or does not include the namespace, if the key has a
+    /// namespace although the type is cluster-scoped or vice versa, or if the object does not match its type.
     pub async fn get<K>(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -179,7 +180,7 @@ impl CachedClient {
         self.kind().get(key).await
     }
 
-    /// Builds a [`ListRequest`] of objects of a type: all, or those selected by its options.
+    /// Starts building a [`ListRequest`] for objects of a type. Without further options, it lists all objects.
     pub fn list<K>(&self) -> ListRequest<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -188,11 +189,11 @@ impl CachedClient {
         self.kind().list()
     }
 
-    /// Creates an object; returns the object that the server stored.
+    /// Creates an object. Returns the object as stored by the server.
     ///
     /// # Errors
     ///
-    /// If the request fails, or if the object of a namespaced type does not have a namespace.
+    /// Fails if the request fails, or if the namespace of an object of a namespaced type is missing.
     pub async fn create<K>(&self, object: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -201,12 +202,12 @@ impl CachedClient {
         self.kind().create(object).await
     }
 
-    /// Replaces an object. If it has a `resourceVersion`, this fails with a conflict if the object was written since it
-    /// was read.
+    /// Replaces an object. If `object` has a `resourceVersion`, fails with a conflict if the stored object was changed
+    /// since that version.
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create).
+    /// See [`create`](Self::create).
     pub async fn update<K>(&self, object: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -219,7 +220,7 @@ impl CachedClient {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create).
+    /// See [`create`](Self::create).
     pub async fn patch<K>(&self, key: &ObjectKey, patch: &Patch<impl Serialize + fmt::Debug>) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -228,12 +229,13 @@ impl CachedClient {
         self.kind().patch(key, patch).await
     }
 
-    /// Patches the differences between two states of an object (`client.MergeFrom`), on the condition that it is still
-    /// at the version of `before` (unless that is empty). Makes no request if the two are equal.
+    /// Patches the differences between two states of an object (controller-runtime's `client.MergeFrom`). If `before`
+    /// has a `resourceVersion`, the patch requires that the object is still at this version. Sends no request without
+    /// differences.
     ///
     /// # Errors
     ///
-    /// See [`create`](Self::create). A conflict if the object was written since `before` was read.
+    /// See [`create`](Self::create). Fails with a conflict if the object was changed since `before` was read.
     pub async fn patch_from<K>(&self, before: &impl Borrow<K>, after: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize + Clone,
@@ -246,8 +248,8 @@ impl CachedClient {
     ///
     /// # Errors
     ///
-    /// See [`create`](Self::create). Also fails if the client has no field owner, and with a conflict if another
-    /// manager owns a field and the client does not [force](Self::force_ownership) its own.
+    /// See [`create`](Self::create). Also fails if the client does not have a field owner, and with a conflict if
+    /// another manager owns a field and [`force_ownership`](Self::force_ownership) is not set.
     pub async fn apply<K>(&self, object: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -256,11 +258,11 @@ impl CachedClient {
         self.kind().apply(object).await
     }
 
-    /// Deletes an object. With finalizers or a grace period it remains for a while.
+    /// Deletes an object. If it has finalizers or a grace period, it continues to exist for some time.
     ///
     /// # Errors
     ///
-    /// If the request fails: with [`Error::is_not_found`] if the object does not exist.
+    /// Fails if the request fails; with [`Error::is_not_found`] if the object does not exist.
     pub async fn delete<K>(&self, key: &ObjectKey) -> Result<(), Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -273,7 +275,7 @@ impl CachedClient {
     ///
     /// # Errors
     ///
-    /// See [`delete`](Self::delete). A conflict if a precondition does not hold.
+    /// See [`delete`](Self::delete). Fails with a conflict if a precondition is not met.
     pub async fn delete_with<K>(&self, key: &ObjectKey, params: &DeleteParams) -> Result<(), Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -282,7 +284,7 @@ impl CachedClient {
         self.kind::<K>().delete_with(key, params).await
     }
 
-    /// Builds a [`DeleteAllOf`], which deletes the selected objects by one request.
+    /// Starts building a [`DeleteAllOf`], which deletes the selected objects with a single request.
     pub fn delete_all_of<K>(&self) -> DeleteAllOf<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -291,7 +293,7 @@ impl CachedClient {
         self.kind().delete_all_of()
     }
 
-    /// Writes the status of objects of a type.
+    /// Returns a writer for the status of objects of a type.
     pub fn status<K>(&self) -> Subresource<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -300,7 +302,7 @@ impl CachedClient {
         self.kind().status()
     }
 
-    /// Returns the underlying client, for requests that this one does not support.
+    /// Returns the underlying kube client, for requests that this client does not support.
     pub fn client(&self) -> Client {
         self.0.shared.client.clone()
     }

@@ -21,10 +21,10 @@ use crate::object::Cacheable;
 use crate::runtime::merge_patch::difference;
 use crate::{CachedObject, Error, ObjectKey};
 
-/// Maximum time that a read waits for the cache to receive the writes of its client.
+/// Maximum time for which a read waits for the cache to receive writes of the client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time after which such a read requests unknown outcomes of writes from the server again.
+/// Interval at which a waiting read asks the server again about writes with unknown outcomes.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Reads and writes the objects of one type, with the methods of [`CachedClient`](super::CachedClient). Returned by
@@ -52,20 +52,20 @@ pub struct KindClient<K> {
 type Find<K> = Arc<dyn Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync>;
 type Path = Arc<dyn Fn(Option<&str>) -> String + Send + Sync>;
 
-/// Finds a type in a factory, and on the server.
+/// Identifies a type in messages and requests, and finds its informer.
 pub(super) struct Kinds<K> {
     find: Find<K>,
     path: Path,
-    /// Name in messages, such as `configmaps`.
+    /// Plural for messages, such as `configmaps`.
     pub(super) plural: Arc<str>,
-    /// Name in records of writes: `apps/deployments`.
+    /// Group and plural under which writes are recorded: `apps/deployments`.
     resource: Arc<str>,
     pub(super) is_of_cluster: bool,
     pub(super) is_metadata: bool,
 }
 
 impl<K> Kinds<K> {
-    /// Returns the kinds with the names of `R`.
+    /// Creates the kinds of `K` with the names of `R`.
     fn named<R>(
         resource: R::DynamicType,
         find: impl Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync + 'static,
@@ -144,7 +144,7 @@ impl<K: Cacheable> KindClient<K> {
     ///
     /// # Errors
     ///
-    /// See there.
+    /// See [`CachedClient::get`](super::CachedClient::get).
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error> {
         let object = self.get_object(key).await?;
         object.map(|it| it.typed()).transpose()
@@ -168,7 +168,7 @@ impl<K: Cacheable> KindClient<K> {
     ///
     /// # Errors
     ///
-    /// See there.
+    /// See [`CachedClient::create`](super::CachedClient::create).
     pub async fn create(&self, object: &K) -> Result<K, Error>
     where
         K: Serialize,
@@ -180,7 +180,7 @@ impl<K: Cacheable> KindClient<K> {
     ///
     /// # Errors
     ///
-    /// See there.
+    /// See [`CachedClient::update`](super::CachedClient::update).
     pub async fn update(&self, object: &K) -> Result<K, Error>
     where
         K: Serialize,
@@ -192,17 +192,18 @@ impl<K: Cacheable> KindClient<K> {
     ///
     /// # Errors
     ///
-    /// See there.
+    /// See [`CachedClient::patch`](super::CachedClient::patch).
     pub async fn patch(&self, key: &ObjectKey, patch: &Patch<impl Serialize + fmt::Debug>) -> Result<K, Error> {
         self.send_patch(key, Part::Whole, &self.client.options.patch(), patch)
             .await
     }
 
-    /// Patches the differences between two states; see [`CachedClient::patch_from`](super::CachedClient::patch_from).
+    /// Patches the differences between two states of an object; see
+    /// [`CachedClient::patch_from`](super::CachedClient::patch_from).
     ///
     /// # Errors
     ///
-    /// See there.
+    /// See [`CachedClient::patch_from`](super::CachedClient::patch_from).
     pub async fn patch_from(&self, before: &impl Borrow<K>, after: &K) -> Result<K, Error>
     where
         K: Serialize + Clone,
@@ -214,7 +215,7 @@ impl<K: Cacheable> KindClient<K> {
     ///
     /// # Errors
     ///
-    /// See there.
+    /// See [`CachedClient::apply`](super::CachedClient::apply).
     pub async fn apply(&self, object: &K) -> Result<K, Error>
     where
         K: Serialize,
@@ -226,26 +227,26 @@ impl<K: Cacheable> KindClient<K> {
     ///
     /// # Errors
     ///
-    /// See there.
+    /// See [`CachedClient::delete`](super::CachedClient::delete).
     pub async fn delete(&self, key: &ObjectKey) -> Result<(), Error> {
         self.remove(key, &DeleteParams::default()).await
     }
 
-    /// Deletes an object; see [`CachedClient::delete_with`](super::CachedClient::delete_with).
+    /// Deletes an object with options; see [`CachedClient::delete_with`](super::CachedClient::delete_with).
     ///
     /// # Errors
     ///
-    /// See there.
+    /// See [`CachedClient::delete_with`](super::CachedClient::delete_with).
     pub async fn delete_with(&self, key: &ObjectKey, params: &DeleteParams) -> Result<(), Error> {
         self.remove(key, params).await
     }
 
-    /// Writes the status of objects.
+    /// Returns a writer for the status of objects.
     pub fn status(&self) -> Subresource<K> {
         self.subresource("status")
     }
 
-    /// Writes a subresource of objects: `status`, `scale`, `eviction`.
+    /// Returns a writer for a subresource of objects, such as `status`, `scale` or `eviction`.
     pub fn subresource(&self, name: &str) -> Subresource<K> {
         Subresource {
             kind: self.clone(),
@@ -258,8 +259,8 @@ impl<K: Cacheable> KindClient<K> {
         self.client.reader_of::<K>() == Reader::Server
     }
 
-    /// Returns the informer, after checking that it includes the namespace, has synced, and has received this client's
-    /// writes to the object, or to all objects.
+    /// Returns the informer once its cache has synced and contains this client's writes to the object with this key, or
+    /// to all objects if `key` is `None`. Fails if the cache does not include the namespace.
     pub(super) async fn informer(
         &self,
         namespace: Option<&str>,
@@ -302,7 +303,7 @@ impl<K: Cacheable> KindClient<K> {
         let seen = async {
             loop {
                 self.client.shared.unseen.learn(&self.kinds.resource, key).await;
-                // The server may not have answered, and the answer to another write may have been lost in the meantime.
+                // If the server did not answer, or another outcome becomes unknown meanwhile, ask again.
                 let received = cache.until(|| first().is_none());
                 if timeout(ASK_AGAIN, received).await.is_ok() {
                     return;
@@ -392,7 +393,7 @@ pub struct Subresource<K> {
 }
 
 impl<K: Cacheable> Subresource<K> {
-    /// Replaces the subresource; the rest of the object is not written.
+    /// Replaces the subresource. The rest of the object is not written.
     ///
     /// # Errors
     ///
@@ -414,7 +415,8 @@ impl<K: Cacheable> Subresource<K> {
         self.kind.send_patch(key, Part::Sub(&self.name), &params, patch).await
     }
 
-    /// Patches the differences between two states of the object in the field with this name, such as `status`.
+    /// Patches the differences between two states of an object, only in the field named like the subresource, such as
+    /// `status`.
     ///
     /// # Errors
     ///
@@ -440,7 +442,7 @@ impl<K: Cacheable> Subresource<K> {
         self.kind.send_apply(object, Part::Sub(&self.name)).await
     }
 
-    /// Posts to the subresource: an `Eviction`, a `Binding`, a `TokenRequest`.
+    /// Creates the subresource: an `Eviction`, a `Binding` or a `TokenRequest`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! `ListRequest` and `DeleteAllOf`: reads and deletions of selected objects of a type.
+//! `ListRequest` and `DeleteAllOf`: list and delete the selected objects of a type.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -15,10 +15,10 @@ use crate::cache::{Lister, indexes};
 use crate::object::Cacheable;
 use crate::{CachedObject, Error, ObjectKey};
 
-/// A list of objects of one type, in the order of their keys (controller-runtime's `List` and its options); see
-/// [`CachedClient::list`](super::CachedClient::list). It must be awaited.
+/// A request for the objects of a type, ordered by key (controller-runtime's `List` and its options). Returned by
+/// [`CachedClient::list`](super::CachedClient::list), and sent when it is awaited.
 ///
-/// All conditions must hold. A [field](Self::field) requires an index, which
+/// Objects must match all options. Selecting by a [field](Self::field) requires an index, which
 /// [`Manager::index_field`](crate::runtime::Manager::index_field) adds.
 ///
 /// ```
@@ -44,12 +44,13 @@ pub struct ListRequest<K> {
 }
 
 impl<K: Cacheable> KindClient<K> {
-    /// Builds a list request; see [`CachedClient::list`](super::CachedClient::list).
+    /// Starts building a list request; see [`CachedClient::list`](super::CachedClient::list).
     pub fn list(&self) -> ListRequest<K> {
         ListRequest::new(self.clone())
     }
 
-    /// Deletes several objects; see [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of).
+    /// Starts building a deletion of several objects; see
+    /// [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of).
     pub fn delete_all_of(&self) -> DeleteAllOf<K> {
         DeleteAllOf::new(self.clone())
     }
@@ -66,43 +67,44 @@ impl<K: Cacheable> ListRequest<K> {
         }
     }
 
-    /// Selects objects of this namespace (`InNamespace`).
+    /// Selects objects in this namespace (controller-runtime's `InNamespace`).
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         self.wanted.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Selects objects with these labels (`MatchingLabels`).
+    /// Selects objects with these labels (controller-runtime's `MatchingLabels`).
     pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         self.selector(selector_of(labels))
     }
 
-    /// Selects objects that match a selector (`MatchingLabelsSelector`).
+    /// Selects objects that match a label selector (controller-runtime's `MatchingLabelsSelector`).
     pub fn selector(mut self, selector: Selector) -> Self {
         self.wanted.selectors.push(selector);
         self
     }
 
-    /// Selects objects with this value in a field, such as `spec.nodeName` (`MatchingFields`). Reads from the cache
-    /// require the index [`indexes::field`] of the path.
+    /// Selects objects by the value of a field, such as `spec.nodeName` (controller-runtime's `MatchingFields`). Reads
+    /// from the cache require an index of this field, created with [`indexes::field`].
     pub fn field(mut self, path: &str, value: &str) -> Self {
         self.wanted.fields.push((path.to_owned(), value.to_owned()));
         self
     }
 
-    /// Selects objects with this value in an index of the informer.
+    /// Selects objects with this value in an index of the informer. Reads from the server do not support this.
     pub fn index(mut self, index: &str, value: &str) -> Self {
         self.indexes.push((index.to_owned(), value.to_owned()));
         self
     }
 
-    /// Selects objects with the owner with this uid. The index [`indexes::owner_uid`] is added if it is missing.
+    /// Selects objects that have an owner with this uid. Adds the index [`indexes::owner_uid`] if it is missing.
     pub fn owned_by(mut self, uid: &str) -> Self {
         self.owner = Some(uid.to_owned());
         self
     }
 
-    /// Sets the maximum number of objects; the first in the order of keys are returned (`Limit`). Default: all.
+    /// Sets the maximum number of objects, in the order of their keys (controller-runtime's `Limit`). Default: no
+    /// limit.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
@@ -112,8 +114,8 @@ impl<K: Cacheable> ListRequest<K> {
     ///
     /// # Errors
     ///
-    /// If the cache cannot be read (see [`CachedClient`](super::CachedClient)), an index is missing, the cache does not
-    /// include the namespace, or a namespace is selected for a cluster-scoped type.
+    /// Fails if the cache cannot be read (see [`CachedClient`](super::CachedClient)) or does not include the namespace,
+    /// if an index is missing, or if a namespace is selected for a cluster-scoped type.
     pub async fn objects(self) -> Result<Vec<CachedObject<K>>, Error> {
         let namespace = self.wanted.namespace.clone();
         if let Some(namespace) = &namespace
@@ -127,7 +129,7 @@ impl<K: Cacheable> ListRequest<K> {
         let informer = self.kind.informer(namespace.as_deref(), None).await?;
         let lister = informer.cache();
         if self.owner.is_some() && !lister.has_index("owner") {
-            // Another task may have added it in the meantime.
+            // Ignore the error if another task has added the index in the meantime.
             let _ = informer.add_index(indexes::owner_uid());
         }
         self.read_cache(&lister)
@@ -189,14 +191,14 @@ impl<K: Cacheable> ListRequest<K> {
     }
 }
 
-/// A list as text.
+/// A list with undecoded objects.
 #[derive(serde::Deserialize)]
 struct Items {
     #[serde(default)]
     items: Vec<Box<RawValue>>,
 }
 
-/// The objects that a list or a deletion selects.
+/// Selectors of a list or deletion.
 #[derive(Debug, Default)]
 struct Wanted {
     namespace: Option<String>,
@@ -205,7 +207,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Returns the selectors in the form that the server accepts.
+    /// Returns the selectors as query parameters for the server.
     fn params(&self) -> ListParams {
         let labels: Vec<_> = self.selectors.iter().map(ToString::to_string).collect();
         let fields = self.fields.iter().map(|(path, value)| format!("{path}={value}"));
@@ -235,8 +237,8 @@ impl<K: Cacheable> IntoFuture for ListRequest<K> {
     }
 }
 
-/// Deletes several objects of one type by one request (controller-runtime's `DeleteAllOf`); see
-/// [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of). It must be awaited.
+/// A request that deletes several objects of a type at once (controller-runtime's `DeleteAllOf`). Returned by
+/// [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of), and sent when it is awaited.
 ///
 /// Namespaced types require [`in_namespace`](Self::in_namespace).
 #[must_use = "objects are not deleted until this is awaited"]
@@ -255,7 +257,7 @@ impl<K: Cacheable> DeleteAllOf<K> {
         }
     }
 
-    /// Selects objects of this namespace.
+    /// Selects objects in this namespace.
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         self.wanted.namespace = Some(namespace.to_owned());
         self
@@ -266,19 +268,19 @@ impl<K: Cacheable> DeleteAllOf<K> {
         self.selector(selector_of(labels))
     }
 
-    /// Selects objects that match a selector.
+    /// Selects objects that match a label selector.
     pub fn selector(mut self, selector: Selector) -> Self {
         self.wanted.selectors.push(selector);
         self
     }
 
-    /// Selects objects with this value in a field that the server supports as a selector.
+    /// Selects objects by the value of a field, if the server supports it as a field selector.
     pub fn field(mut self, path: &str, value: &str) -> Self {
         self.wanted.fields.push((path.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sets the options of the deletion: grace period, propagation policy.
+    /// Sets options of the deletion, such as grace period and propagation policy.
     pub fn params(mut self, params: DeleteParams) -> Self {
         self.params = params;
         self

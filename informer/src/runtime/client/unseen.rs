@@ -7,22 +7,22 @@ use crate::ObjectKey;
 use crate::reconcile::{CacheState, Write};
 use crate::sync::Mutex;
 
-/// Maximum number of objects of a type with recorded writes. Above it, the object with the oldest write is dropped, and
-/// a read may return a state from before that write.
+/// Maximum number of objects of a resource for which writes are tracked. If it is exceeded, the object with the oldest
+/// write is dropped, and reads may return its state from before the write.
 const REMEMBERED: usize = 4096;
 
-/// The writes of a client, by the resource as it appears in paths.
+/// The tracked writes of a client, by group and plural of the resource.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
     /// Guards the writes.
     writes: Mutex<BTreeMap<String, Known>>,
 }
 
-/// The writes to the objects of one resource.
+/// Tracked writes to the objects of a resource.
 #[derive(Debug, Default)]
 struct Known {
     objects: BTreeMap<ObjectKey, Written>,
-    /// The objects by the number of their first write.
+    /// Objects in the order of their first tracked write.
     order: BTreeMap<u64, ObjectKey>,
     last: u64,
 }
@@ -53,7 +53,7 @@ impl Known {
         Write::merge(&mut written.writes, write);
     }
 
-    /// Returns the first write to an object that the cache has not received. Drops the writes that it has received.
+    /// Drops writes to an object that the cache has received, and returns the first of the others.
     fn first_of(&mut self, key: &ObjectKey, cache: &impl CacheState) -> Option<Write> {
         let written = self.objects.get_mut(key)?;
         written.writes.retain(|write| !cache.has_seen(write));
@@ -66,8 +66,8 @@ impl Known {
     }
 }
 
-/// Returns the keys under which writes to an object are recorded. A write with an unknown outcome may affect objects
-/// that it does not name.
+/// Returns the keys under which writes to an object may be recorded. If the server generated the name and the outcome
+/// is unknown, the write is recorded without a name.
 fn keys_of(key: &ObjectKey) -> [ObjectKey; 2] {
     let unnamed = match key.namespace() {
         Some(namespace) => ObjectKey::new(namespace, ""),
@@ -77,7 +77,8 @@ fn keys_of(key: &ObjectKey) -> [ObjectKey; 2] {
 }
 
 impl Unseen {
-    /// Records writes. For each object the newest versions count, regardless of the order of the answers.
+    /// Adds writes to the record. If there are several writes to an object, the order of their responses does not
+    /// matter.
     pub(super) fn remember(&self, writes: &[Write]) {
         let mut all = self.lock();
         for write in writes {
@@ -86,8 +87,8 @@ impl Unseen {
         }
     }
 
-    /// Reads the unknown outcomes of writes to an object, or to all objects of a resource, from the server. They stay
-    /// unknown if the server does not answer.
+    /// Asks the server about writes with unknown outcomes to an object, or to all objects of a resource if `key` is
+    /// `None`. If the server does not answer, the outcomes stay unknown.
     pub(super) async fn learn(&self, resource: &str, key: Option<&ObjectKey>) {
         let unknown: Vec<Write> = {
             let all = self.lock();
@@ -110,8 +111,8 @@ impl Unseen {
         Write::learn_all(unknown, settle).await;
     }
 
-    /// Returns the first write, to this object or to any, that the cache has not received. It visits the writes that it
-    /// drops, the writes to this object, and the writes with an unknown outcome.
+    /// Returns the first write to this object, or to any object if `key` is `None`, that the cache has not received.
+    /// Drops the writes that it has received.
     pub(super) fn first(&self, resource: &str, key: Option<&ObjectKey>, cache: &impl CacheState) -> Option<Write> {
         let mut all = self.lock();
         let known = all.get_mut(resource)?;
@@ -148,7 +149,7 @@ mod tests {
     use crate::interleave::interleave;
     use crate::reconcile::{Collection, Written as Outcome};
 
-    /// A cache at a version. It counts comparisons with writes.
+    /// A fake cache at a version, which counts its comparisons with writes.
     #[derive(Default)]
     struct Cache {
         at: AtomicUsize,
@@ -196,7 +197,8 @@ mod tests {
             let (unseen, cache) = (Unseen::default(), Cache::default());
             let receive = |version: usize| cache.at.store(version, Ordering::Relaxed);
             let holds_back = |key: Option<&ObjectKey>| unseen.first(pods.resource(), key, &cache).is_some();
-            // Each task reads its own write. The answers to the writes of both arrive in another order.
+            // Each task waits for its own write. The responses to both tasks arrive in a different order than the
+            // writes.
             let writer = |versions: [u64; 3]| {
                 for version in versions {
                     unseen.remember(&[write(version)]);
@@ -249,7 +251,7 @@ mod tests {
         assert_eq!(first(Some(&key(1)), &behind), None, "the oldest writes are forgotten");
         assert_eq!(first(None, &behind), Some(key(5_000 - 4_096)));
         assert_eq!(behind.looks.load(Ordering::Relaxed), 2);
-        // A list drops each write once the cache has received it.
+        // A list of all objects drops each write once the cache has received it.
         let abreast = cache(10 + 4_000);
         for _ in 0..3 {
             assert_eq!(first(None, &abreast), Some(key(4_001)));

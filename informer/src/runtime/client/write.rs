@@ -1,4 +1,4 @@
-//! Requests of a type's client that write.
+//! Writes of a [`KindClient`](super::KindClient).
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::Request;
@@ -50,7 +50,7 @@ impl<K: Cacheable> KindClient<K> {
         let key = self.named_key("apply", object)?;
         let params = self.client.options.apply(&key)?;
         let mut body = self.json(&key, object)?;
-        // The server refuses `managedFields` in an apply.
+        // The server refuses `managedFields` in server-side apply.
         if let Some(metadata) = body["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -115,9 +115,11 @@ impl<K: Cacheable> KindClient<K> {
         Ok(key)
     }
 
+    /// Checks that the key has a namespace if and only if the type is namespaced.
+    ///
     /// # Errors
     ///
-    /// If the key has a namespace and the type is cluster-scoped, or the reverse.
+    /// Fails if it does not.
     pub(super) fn check_namespace(&self, verb: &str, key: &ObjectKey) -> Result<(), Error> {
         let fault = match (key.namespace(), self.kinds.is_of_cluster) {
             (None, false) => "has no namespace",

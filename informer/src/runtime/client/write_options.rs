@@ -1,4 +1,4 @@
-//! `WriteOptions`: the options of all writes of a client.
+//! `WriteOptions`: options that a client applies to all writes.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, PatchParams, PostParams, ValidationDirective};
 
 use crate::{Error, ObjectKey};
 
-/// Options of all writes of a client.
+/// Options that a client applies to all writes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteOptions {
     pub(super) is_dry_run: bool,
@@ -55,7 +55,7 @@ impl WriteOptions {
     }
 }
 
-/// Target of a write: the object itself, or a subresource of it.
+/// The part of an object that is written: the whole object or a subresource.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part<'a> {
     Whole,

@@ -1,44 +1,43 @@
-//! `ShardingConfig`: the replicas that share keys, and the times of their Leases.
+//! `ShardingConfig`: options of a replica that shares keys with others.
 
 use std::time::Duration;
 
 use crate::Error;
 
-/// Maximum length of a name, which is part of the names of Leases, and a label value.
+/// Maximum length of the group's name, which is a label value and a part of the names of Leases.
 const LONGEST_NAME: usize = 40;
 
-/// Minimum time between the end of a replica's permission and the start of the next one's. It covers timers and writes
-/// in flight.
+/// Minimum time between the end of a replica's permission and the start of the next replica's. It allows for inexact
+/// timers and requests in flight.
 const LEAST_MARGIN: Duration = Duration::from_secs(1);
 
-/// Configuration of a [`Sharding`](super::Sharding). The times have the same meaning and defaults as for leader
-/// election.
+/// Options of a [`Sharding`](super::Sharding). The times have the same meanings and defaults as in leader election.
 #[derive(Clone, Debug)]
 pub struct ShardingConfig {
     /// Namespace of the Leases.
     pub namespace: String,
-    /// Name of the group, the same for all replicas; prefix of the names of the Leases.
+    /// Name of the group, which must be the same in all replicas. The names of the Leases begin with it.
     pub name: String,
-    /// Identity of this replica, such as the name of its Pod. If several processes share an identity, one of them takes
-    /// part at a time; another one joins when the Lease of the first has expired or was released.
+    /// Identity of this replica, such as the name of its Pod. If several processes have the same identity, only one of
+    /// them participates at a time; another one joins once the Lease of the first has expired or was released.
     pub identity: String,
-    /// Time without a renewal after which the others take over the keys of a replica. Default 15 s.
+    /// Time without a renewal after which other replicas take over the keys of a replica. Default: 15 s.
     pub lease_duration: Duration,
-    /// Time for which a replica keeps working after its last successful renewal. Default 10 s. Each request for the
-    /// Lease may take half of it, but at least a second.
+    /// Time for which a replica continues to work after its last successful renewal. Default: 10 s. Each request for
+    /// the Lease may take half of this time, but at least a second.
     pub renew_deadline: Duration,
-    /// Pause between two renewals, and after a failed request. Default 2 s.
+    /// Delay between renewals, and after a failed request. Default: 2 s.
     pub retry_period: Duration,
-    /// Time for which a reconcile may continue after its key has moved to another replica. Then its future is dropped
-    /// and its writes are refused. Default 60 s.
+    /// Time for which a reconcile may continue after its key has moved to another replica. When it expires, the future
+    /// is dropped and its writes are refused. Default: 60 s.
     pub hand_over_timeout: Duration,
-    /// Unused. End literals with `..`, because options may be added.
+    /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
 
 impl ShardingConfig {
-    /// Returns the defaults for a replica.
+    /// Returns the default options for a replica.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),

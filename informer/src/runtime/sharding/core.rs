@@ -1,4 +1,4 @@
-//! `Core`: the permission of a replica and its work in progress, shared by its controllers.
+//! `Core`: the permission of a replica and its work in progress, shared by all of its controllers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::Error;
 use crate::reconcile::{Hold, Stay};
 use crate::sync::Mutex;
 
-/// A controller that shares its keys.
+/// A sharded controller.
 pub(super) trait Participant: Send + Sync {
-    /// Called when the permission changes: some keys may have become permitted.
+    /// Handles a change of the permission, with which further keys may have become permitted.
     fn widened(&self, before: &Permission, after: &Permission);
 }
 
-/// Permission of a replica, and the keys it works on.
+/// The permission of a replica, and the keys that it is working on.
 pub(super) struct Core {
     state: Mutex<State>,
-    /// Notified when the work on a moving key ends.
+    /// Notified when work ends on a key that is moving to another replica.
     pub(super) ended: Notify,
     /// Notified when the deadline or the permission changes.
     changed: Notify,
@@ -35,38 +35,38 @@ pub(super) struct Core {
 
 struct State {
     permission: Arc<Permission>,
-    /// End of the permission; `None` before the first claim and after a missed renewal.
+    /// Time at which the permission ends; `None` before the first claim and after a missed renewal.
     deadline: Option<Instant>,
-    /// Time since which the replica takes part without a permission.
+    /// Time at which the replica began to participate without a valid Lease, or at which its Lease expired.
     without: Option<Instant>,
-    /// Keys in progress by their places.
+    /// Keys in progress, by their places in the hash space.
     active: HashMap<u64, Active, RandomState>,
-    /// Other replicas that still hold keys of this replica, with the keys and the time when the wait began.
+    /// Keys of this replica that others still hold: the other replica, the key, and the time at which the wait began.
     awaited: BTreeMap<(Arc<str>, Held), Instant>,
-    /// Time for which a reconcile may continue after its key has moved.
+    /// Time for which a reconcile may continue after its key has moved to another replica.
     hand_over_timeout: Duration,
-    /// Cancelled when the deadline is missed.
+    /// Cancelled when the permission ends without a renewal.
     lost: CancellationToken,
     participants: Vec<Weak<dyn Participant>>,
     lapses: u64,
 }
 
-/// A key in progress.
+/// A key that this replica is working on.
 struct Active {
     count: usize,
     text: String,
-    /// Cancelled when the work loses the key.
+    /// Cancelled when this replica must stop working on the key.
     lost: CancellationToken,
-    /// The time at which the key moved to another replica.
+    /// Time at which the key moved to another replica.
     moved: Option<Instant>,
 }
 
-/// Keys of this replica that another one holds.
+/// A key of this replica that another replica holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
-    /// The replica still works on this key.
+    /// The other replica is still working on this key.
     Key(String),
-    /// The Lease of the replica contains other members, or they cannot be parsed.
+    /// The other replica's view has different members or cannot be parsed, so it may hold any keys.
     Unknown,
 }
 
@@ -97,12 +97,12 @@ impl Core {
         Arc::clone(&self.state().permission)
     }
 
-    /// Returns `true` if keys of a place may be worked on now.
+    /// Returns `true` if this replica may work on the keys of a place now.
     pub(super) fn permits(&self, place: u64) -> bool {
         self.state().permits(place)
     }
 
-    /// Begins work on a key of a place; `None` if it is not permitted.
+    /// Begins work on a key of a place. Returns `None` if it is not permitted.
     pub(super) fn begin(self: &Arc<Self>, place: u64, text: impl FnOnce() -> String) -> Option<Stay> {
         let mut state = self.state();
         if !state.permits(place) {
@@ -116,7 +116,7 @@ impl Core {
             moved: None,
         });
         if active.lost.is_cancelled() {
-            // Earlier work on the key was dropped and has not ended.
+            // Earlier work on the key was aborted but has not ended yet.
             active.lost = lost;
         }
         active.count += 1;
@@ -124,7 +124,7 @@ impl Core {
         Some(Stay::new(place, hold, active.lost.clone()))
     }
 
-    /// Returns the keys that this replica works on although it does not own them in `view`.
+    /// Returns the keys that this replica is working on although another replica owns them in `view`.
     pub(super) fn held_beyond(&self, view: &View) -> Vec<String> {
         let state = self.state();
         let me = &state.permission.me;
@@ -132,26 +132,28 @@ impl Core {
         beyond.map(|(_, active)| active.text.clone()).collect()
     }
 
-    /// Returns the number of keys that this replica works on although they have moved to others.
+    /// Returns the number of keys that this replica is still working on although they have moved to other replicas.
     pub(super) fn handing_over(&self) -> usize {
         self.state().active.values().filter(|it| it.moved.is_some()).count()
     }
 
-    /// Returns the number of keys of this replica that others still work on.
+    /// Returns the number of keys of this replica that others are still working on.
     pub(super) fn awaited(&self) -> usize {
         let state = self.state();
         state.awaited.keys().filter(|(_, held)| *held != Held::Unknown).count()
     }
 
-    /// Records that the replica takes part from now on, or no longer.
+    /// Records that the replica begins or ends to participate.
     pub(super) fn participates(&self, is_taking_part: bool) {
         self.state().without = is_taking_part.then(Instant::now);
     }
 
+    /// Checks that keys and the Lease do not take too long to change hands.
+    ///
     /// # Errors
     ///
-    /// If a key changes hands for longer than it should; the error names the key and the replica that holds it. The
-    /// same if the replica has no permission for as long.
+    /// Fails if a key has been moving, or the replica has been without a valid Lease, for longer than the hand-over
+    /// timeout plus `grace`. The error names the keys and the replicas that hold them.
     pub(super) fn check(&self, grace: Duration) -> Result<(), Error> {
         let state = self.state();
         let me = &state.permission.me;
@@ -183,7 +185,7 @@ impl Core {
         )))
     }
 
-    /// Replaces the permission.
+    /// Replaces the permission, and notifies the controllers.
     pub(super) fn permit(&self, permission: Permission) {
         let (before, after, participants) = {
             let mut state = self.state();
@@ -202,7 +204,7 @@ impl Core {
         }
     }
 
-    /// Extends the permission.
+    /// Extends the permission until `until`.
     pub(super) fn renew(&self, until: Instant) {
         let mut state = self.state();
         state.deadline = Some(until);
@@ -211,7 +213,7 @@ impl Core {
         self.changed.notify_one();
     }
 
-    /// Returns `true` if there is no deadline or it has passed; in the latter case the work in progress loses its keys.
+    /// Returns `true` if the permission has ended. When this is first noticed, the work in progress loses its keys.
     pub(super) fn has_lapsed(&self) -> bool {
         let mut state = self.state();
         match state.deadline {
@@ -229,12 +231,12 @@ impl Core {
         }
     }
 
-    /// Returns the number of missed deadlines.
+    /// Returns how often the permission has ended without a renewal.
     pub(super) fn lapses(&self) -> u64 {
         self.state().lapses
     }
 
-    /// Enforces the deadline and the limit of hand-overs; never returns.
+    /// Ends the permission at its deadline, and aborts work on moved keys at the hand-over timeout. Never returns.
     pub(super) async fn keep_time(&self) {
         loop {
             let changed = pin!(self.changed.notified());
@@ -249,7 +251,8 @@ impl Core {
         }
     }
 
-    /// Drops work on keys that moved too long ago; returns the time at which the next one is due.
+    /// Aborts work on keys that moved longer ago than the hand-over timeout. Returns the time at which the next one is
+    /// due.
     fn drop_overdue(&self) -> Option<Instant> {
         let (mut state, mut next) = (self.state(), None);
         let State {
@@ -283,7 +286,7 @@ impl State {
         self.deadline.is_some_and(|it| it > Instant::now()) && self.permission.permits(place)
     }
 
-    /// Records which keys have moved, and which are awaited.
+    /// Records the keys in progress that have moved, and the keys that others still hold.
     fn note_moves(&mut self, permission: &Permission) {
         let (me, now) = (&permission.me, Instant::now());
         for (place, active) in &mut self.active {

@@ -1,4 +1,4 @@
-//! `Sharding`: the public handle.
+//! `Sharding`: the public handle of a replica that shares keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,27 +16,29 @@ use crate::queue::WorkQueue;
 use crate::runtime::manager::Manager;
 use crate::runtime::request_key::RequestKey;
 
-/// Lease durations for which a replica remembers the keys of others.
+/// Number of lease durations for which a replica remembers keys of other replicas.
 const MEMORY: u32 = 4;
 
-/// Shares the keys of controllers between replicas: one replica works on each key, and a replica that joins, leaves,
-/// crashes or is disconnected only moves its own share of the keys. Clones share one membership.
+/// Distributes the keys of controllers among replicas: each key is reconciled by one replica. If a replica joins,
+/// leaves, crashes or is disconnected, only its own share of the keys moves. Clones refer to the same replica.
 ///
-/// Every replica finds the others by their Leases: its account needs all verbs on Leases in the namespace except
-/// `deletecollection`. The owner of a key is a function of its text and the members (rendezvous hashing), the same for
-/// all controllers of a `Sharding`. No two replicas work on one key at a time:
+/// Replicas find each other by their Leases: they need permissions for all verbs on Leases in the namespace, except
+/// `deletecollection`. The owner of a key is determined by the text of the key and the members, with rendezvous
+/// hashing, and is the same for all controllers of a `Sharding`. Two replicas never work on the same key at the same
+/// time:
 ///
-/// - A key moves to another replica after the work on it has ended: its old owner then releases it in its Lease, and
-///   the new owner waits for this. A reconcile that does not end delays only its own key, and is dropped after the
+/// - A key moves to another replica once work on it has ended: its old owner then releases it in its Lease, which the
+///   new owner waits for. A reconcile that does not end delays only its own key; it is dropped after the
 ///   [`hand_over_timeout`](ShardingConfig::hand_over_timeout). The metrics `sharding_handing_over_keys` and
 ///   `sharding_awaited_keys` count such keys, and [`check`](Self::check) lists them.
-/// - The keys of a replica that crashed are taken over when its Lease expires, after 15 to 20 s.
+/// - The keys of a crashed replica are taken over when its Lease expires, after 15 to 20 s.
 /// - A replica that cannot renew its Lease stops after 10 s: its reconciles are dropped at their next `.await`, and
-///   writes through [`Manager::client`] are refused. A write already sent may still arrive, as with leader election.
+///   writes through [`Manager::client`] are refused. As with leader election, a write that was already sent may still
+///   be executed.
 ///
-/// A replica works at once on a key that it takes over, as after a start. Its cache may be older than the previous
-/// owner's last write. As after a change of leaders, write objects with their resourceVersion, and derive the names of
-/// created objects from the owner's name.
+/// Like after a start, a replica immediately reconciles the keys that it takes over. Its cache may be older than the
+/// last write of the previous owner. As with a change of leaders, write objects with their `resourceVersion`, and
+/// derive the names of created objects from the names of their owners.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -60,13 +62,14 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// Joins while the manager runs. When the manager stops, the keys of this replica move to the others.
+    /// Creates a replica, which participates while the manager runs. When the manager stops, its keys move to the other
+    /// replicas.
     ///
     /// # Errors
     ///
-    /// If the lease duration is not in whole seconds and at least a second longer than the renew deadline, the renew
-    /// deadline is shorter than twice the retry period, the retry period is zero, a name is invalid, the manager
-    /// already has a `Sharding` of this name, or it has stopped.
+    /// Fails if the lease duration is not in whole seconds or not at least a second longer than the renew deadline, if
+    /// the renew deadline is shorter than twice the retry period, if the retry period is zero, if a name is invalid, or
+    /// if the manager already has a `Sharding` with this name or has stopped.
     pub fn new(manager: &Manager, config: ShardingConfig) -> Result<Self, Error> {
         config.validate()?;
         let me = Arc::from(config.identity.as_str());
@@ -91,40 +94,40 @@ impl Sharding {
         &self.config.identity
     }
 
-    /// Returns the members by name, in the view of this replica; empty before it has joined.
+    /// Returns the members of the group, sorted, in the view of this replica. Empty before it has joined.
     pub fn members(&self) -> Vec<String> {
         self.core.permission().target.names()
     }
 
-    /// Returns `true` if this replica may work on a key now.
+    /// Returns `true` if this replica may currently work on a key.
     pub fn is_mine(&self, key: &(impl fmt::Display + ?Sized)) -> bool {
         self.core.permits(place_of(key))
     }
 
-    /// Returns the owner of a key, in the view of this replica.
+    /// Returns the member that owns a key, in the view of this replica.
     pub fn owner(&self, key: &(impl fmt::Display + ?Sized)) -> Option<String> {
         self.core.permission().target.owner(place_of(key)).map(str::to_owned)
     }
 
-    /// Fails if a key has been changing hands for longer than the
-    /// [`hand_over_timeout`](ShardingConfig::hand_over_timeout) plus a lease duration: a reconcile blocks its thread,
-    /// or another replica does not release keys. Fails as well if this replica has had no valid Lease for that time,
-    /// because the server refuses its writes or does not answer them. [`new`](Self::new) adds this check to the
-    /// manager's `/readyz` as `sharding-NAME`.
+    /// Checks that keys do not take too long to move: longer than the
+    /// [`hand_over_timeout`](ShardingConfig::hand_over_timeout) plus a lease duration. Possible causes are a reconcile
+    /// that blocks its thread, or a replica that does not release its keys. Also checks that this replica has not been
+    /// without a valid Lease for that long, because the server refuses or does not answer its requests.
+    /// [`new`](Self::new) adds this check to the manager's `/readyz` as `sharding-NAME`.
     ///
     /// # Errors
     ///
-    /// See above. The error names the keys and the replicas that hold them.
+    /// Fails if a check fails; the error names the keys and the replicas that hold them.
     pub fn check(&self) -> Result<(), Error> {
         self.core.check(self.config.lease_duration)
     }
 
-    /// Returns the number of times that this replica did not renew its Lease in time.
+    /// Returns how often this replica did not renew its Lease in time.
     pub fn lapses(&self) -> u64 {
         self.core.lapses()
     }
 
-    /// Returns the keys of a controller.
+    /// Returns the state of a controller's keys.
     pub(crate) fn keys<R: RequestKey>(&self, places: Places<R>, queue: &WorkQueue<R>) -> Arc<ShardKeys<R>> {
         ShardKeys::new(&self.core, places, queue, self.config.lease_duration * MEMORY)
     }

@@ -1,4 +1,4 @@
-//! `ShardKeys`: the keys of one controller that this replica owns or may own later.
+//! `ShardKeys`: selects the keys of a controller that this replica owns.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::reconcile::{Shard, Stay};
 use crate::runtime::request_key::RequestKey;
 use crate::sync::Mutex;
 
-/// Number of remembered keys at which old ones are swept.
+/// Number of remembered keys at which old ones are removed.
 const SWEEP_AT: usize = 1024;
 
-/// The texts of a controller's keys, and their places in the hash space.
+/// Functions that return the place of a key in the hash space, and its text.
 pub(crate) struct Places<R> {
     place: fn(&R) -> u64,
     text: fn(&R) -> String,
@@ -42,30 +42,30 @@ impl<R> Clone for Places<R> {
 
 impl<R> Copy for Places<R> {}
 
-/// Calls its argument with all current keys of a watch; returns `false` once the watch has ended.
+/// Function that calls its argument with all current keys of a watch. Returns `false` if the watch has ended.
 type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
 
-/// Keys of a controller that other replicas own.
+/// Restricts a controller to the keys that this replica owns.
 ///
-/// When this replica takes over keys, its watches replay them, as after a start. It also works on keys that it received
-/// recently for another replica, even if their objects are gone: the object may have been deleted while its key changed
-/// hands, or just before its owner died.
+/// When this replica takes over keys, its watches replay them, as after a start. In addition, it reconciles keys that
+/// it recently received while another replica owned them, even if their objects are gone: an object may have been
+/// deleted while its key was moving, or just before its owner crashed.
 pub(crate) struct ShardKeys<R: RequestKey> {
     core: Arc<Core>,
     places: Places<R>,
     queue: WorkQueue<R>,
     /// Time for which keys of other replicas are remembered.
     memory: Duration,
-    /// Guards the keys set aside.
+    /// Guards the remembered keys.
     aside: Mutex<Aside<R>>,
     replays: Mutex<Vec<Replay<R>>>,
 }
 
 struct Aside<R> {
-    /// Number and time of the last arrival of each key. Iterated only to sort or to sweep.
+    /// For each key, the number and the time of its last arrival. Only iterated to be sorted or reduced.
     keys: HashMap<R, (u64, Instant), RandomState>,
     sweep_at: usize,
-    /// Number of the last arrival; keys leave in the order of arrival.
+    /// Number of the last arrival. Keys are returned in the order of arrival.
     last: u64,
 }
 
@@ -88,7 +88,7 @@ impl<R: RequestKey> ShardKeys<R> {
         this
     }
 
-    /// Returns `true` if the key of an event must be queued; otherwise it is set aside.
+    /// Returns `true` if this replica owns a key, which must then be queued. Otherwise remembers the key.
     pub(crate) fn takes(&self, key: &R) -> bool {
         let takes = self.core.permission().expects((self.places.place)(key));
         if !takes {
@@ -97,7 +97,7 @@ impl<R: RequestKey> ShardKeys<R> {
         takes
     }
 
-    /// Adds a watch that can replay its keys.
+    /// Adds a watch. Its keys are replayed when this replica takes over keys.
     pub(crate) fn replay_by(&self, replay: Replay<R>) {
         self.replays().push(replay);
     }
@@ -140,7 +140,7 @@ impl<R: RequestKey> Shard<R> for ShardKeys<R> {
 
     fn set_aside(&self, key: &R) {
         self.remember(key);
-        // The key may have become permitted after the check and before it was set aside.
+        // The permission may have changed after the key was checked and before it was remembered.
         if self.core.permits((self.places.place)(key)) && self.aside().keys.remove(key).is_some() {
             self.queue.add(key.clone());
         }
@@ -206,14 +206,14 @@ mod tests {
         }
     }
 
-    /// The keys in progress, and the keys with completed work.
+    /// State of the test: the keys in progress, and the keys that were worked on.
     #[derive(Default)]
     struct Work {
         working: BTreeSet<u32>,
         done: BTreeSet<u32>,
     }
 
-    /// Works on the next key as a worker does; returns `false` if there is none.
+    /// Works on the next key as a worker does. Returns `false` if the queue is empty.
     fn work_once(keys: &ShardKeys<u32>, work: &Mutex<Work>) -> bool {
         let all = || work.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(item) = keys.queue.try_get() else {

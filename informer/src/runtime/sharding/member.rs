@@ -1,4 +1,4 @@
-//! `Member`: the loop that keeps this replica in the group.
+//! `Member`: the loop that maintains this replica's membership in the group.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -27,17 +27,18 @@ use crate::runtime::runnable::{Runnable, RunnableGroup};
 use crate::tasks::TaskGroup;
 use crate::{Error, ResourceVersion, spans};
 
-/// Minimum time limit of a request for the Lease, as for leader election.
+/// Minimum time limit of requests for the Lease, as in leader election.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum number of held keys in a Lease; its annotations have a limit of 256 KiB. A replica with more of them keeps
-/// its published view until some of the work has ended.
+/// Maximum number of held keys in a Lease, because annotations are limited to 256 KiB. If a replica holds more, it does
+/// not publish a new view until work on some of them has ended.
 const HELD_MAX: usize = 500;
 
-/// Maximum relative extension of a wait, so that replicas do not act at the same time.
+/// Maximum random extension of delays, as a multiple of the delay, so that replicas do not send requests at the same
+/// time.
 const JITTER_FACTOR: f64 = 0.2;
 
-/// Publishes this replica's view of the members, and derives its permission from the Leases.
+/// Publishes this replica's view of the members, and derives its permission from the Leases of all replicas.
 pub(super) struct Member {
     config: ShardingConfig,
     core: Arc<Core>,
@@ -45,18 +46,19 @@ pub(super) struct Member {
     lease: MemberLease,
     jitter: Jitter,
     peers: Peers,
-    /// Published and possibly published views; see [`Permission`].
+    /// The view that the Lease certainly contains, and views that it may contain; see [`Permission`].
     claim: Option<View>,
     doubts: Vec<View>,
     target: View,
-    /// The view last written, and its resourceVersion; `None` if the outcome is unknown.
+    /// The view that was last written, and the `resourceVersion` of the write; the latter is `None` if the outcome is
+    /// unknown.
     published: View,
     published_at: Option<ResourceVersion>,
-    /// Versions that the cache does not contain yet, each with the time at which it was sent.
+    /// Own writes that the cache has not received yet: the version, and the time at which the request was sent.
     unseen: VecDeque<(ResourceVersion, Instant)>,
-    /// The cache contains all changes made before this time.
+    /// The cache contains all changes that were made before this time.
     known_to: Option<Instant>,
-    /// Time of the next renewal, and earliest time of the next write.
+    /// Time of the next renewal, and the earliest time of the next write.
     renew_at: Instant,
     write_at: Instant,
 }
@@ -119,7 +121,7 @@ impl Member {
         synced.map(|_| ())
     }
 
-    /// Runs until this replica has left the group.
+    /// Participates in the group until this replica has left it.
     async fn run_until_left(&mut self, leases: &Lister<Lease>, changed: &Notify, stop: &CancellationToken) {
         let core = Arc::clone(&self.core);
         loop {
@@ -156,13 +158,13 @@ impl Member {
         }
     }
 
-    /// Returns `true` if another view can be published now.
+    /// Returns `true` if the view to publish differs from the published one, or if the published one is unknown.
     fn is_changing(&self) -> bool {
         self.published_at.is_none() || self.published != self.next_view()
     }
 
-    /// Returns the view to publish now: the target, and the keys of others that this replica still works on. New work
-    /// is restricted by the target, which was set before.
+    /// Returns the view to publish: the target, with the keys that this replica is still working on although others own
+    /// them. It does not begin new work on such keys, because the permission already respects the target.
     fn next_view(&self) -> View {
         let held = self.core.held_beyond(&self.target);
         if held.len() > HELD_MAX {
@@ -176,13 +178,13 @@ impl Member {
         now >= self.write_at && (now >= self.renew_at || self.is_changing())
     }
 
-    /// Updates the permission from the Leases.
+    /// Updates the members and the permission from the Leases in the cache.
     fn observe(&mut self, leases: &Lister<Lease>, is_leaving: bool) {
         let snapshot = leases.snapshot();
         let key = self.lease.key();
         let lease = snapshot.get(&key);
         let version = lease.map(|it| it.resource_version());
-        // Another process of this identity may have taken the Lease.
+        // Another process with the same identity may have taken over the Lease.
         let own = lease.and_then(|it| it.typed().ok()).filter(|it| self.lease.is_own(it));
         let has_seen = |published: &ResourceVersion| version.is_some_and(|it| it >= published);
         while let Some((_, sent)) = self.unseen.front().filter(|(published, _)| has_seen(published)) {
@@ -196,8 +198,8 @@ impl Member {
             self.claim = Some(self.published.clone());
             self.doubts.clear();
         } else if is_confirmed || (own.is_none() && self.claim.is_some()) {
-            // Another process wrote or deleted it. Work in progress may complete, since the others wait until the Lease
-            // expires.
+            // Another process has changed or deleted the Lease. Work in progress may complete, because other replicas
+            // wait until the Lease would have expired.
             self.lose_claim();
             self.lease.forget();
             self.renew_at = Instant::now();
@@ -230,12 +232,12 @@ impl Member {
         self.core.permit(permission);
     }
 
-    /// Renews the Lease, and publishes the next view.
+    /// Renews the Lease with the current view.
     async fn write(&mut self) {
         let view = self.next_view();
         let (sent, is_new) = (Instant::now(), self.published != view || self.published_at.is_none());
         if is_new && !self.doubts.contains(&view) {
-            // The server may store it from now on.
+            // From now on, the Lease may contain this view.
             self.doubts.push(view.clone());
             self.permit();
         }
@@ -247,7 +249,7 @@ impl Member {
             Err(_) => Err(Error::unanswered(format!("lease {}", self.lease.key()), limit)),
         };
         if self.core.has_lapsed() {
-            // The previous claim has expired.
+            // The permission has ended, so the previous claim is no longer valid.
             self.lose_claim();
         }
         match answer {
@@ -261,7 +263,7 @@ impl Member {
                 }
                 self.core.renew(sent + self.config.renew_deadline);
                 self.renew_at = self.after(self.config.retry_period);
-                // Combines the joins of several members into one write.
+                // Limit the rate of writes, so that members that join at the same time are combined in one write.
                 self.write_at = Instant::now() + self.config.retry_period / 8;
             }
             Err(err) => {
@@ -275,7 +277,8 @@ impl Member {
         }
     }
 
-    /// Returns the time limit of a request for the Lease, of which several fit into the renew deadline.
+    /// Returns the time limit of requests for the Lease. It is at most half of the renew deadline, so that a request
+    /// can be retried, unless that is less than a second.
     fn request_timeout(&self) -> Duration {
         (self.config.renew_deadline / 2).max(LEAST_REQUEST_TIMEOUT)
     }
@@ -284,7 +287,7 @@ impl Member {
         Instant::now() + self.jitter.prolong(time, JITTER_FACTOR)
     }
 
-    /// Deletes an expired Lease, if this replica is the first of the members; the others skip this.
+    /// Deletes an expired Lease. Only the first member does this, so that the others need not.
     async fn sweep(&mut self) {
         let is_first = self.target.names().first() == Some(&self.config.identity);
         let Some(ended) = is_first.then(|| self.peers.sweep(self.known_to)).flatten() else {
@@ -303,7 +306,7 @@ impl Member {
         }
     }
 
-    /// Releases the Lease, after all work has ended.
+    /// Releases the Lease after all work has ended.
     async fn leave(&mut self) {
         if !self.lease.is_held() && self.doubts.is_empty() && self.claim.is_none() {
             return;

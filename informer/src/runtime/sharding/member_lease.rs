@@ -1,4 +1,4 @@
-//! `MemberLease`: the Lease of a replica, in which it publishes its view of the members.
+//! `MemberLease`: the Lease of a replica, which contains its view of the members.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::view::{View, place_of};
 use crate::runtime::lease_lock::{Claim, Holder};
 use crate::{Clock, Error, ObjectKey, cache::ApiListWatch};
 
-/// Label by which replicas find each other; its value is the name of the group.
+/// Label by which replicas find each other's Leases. Its value is the name of the group.
 const LABEL: &str = "informer.drydock.dev/sharding";
 
-/// Annotation with a replica's view of the members.
+/// Annotation that contains a replica's view of the members.
 const MEMBERS: &str = "informer.drydock.dev/members";
 
-/// Lease of this replica.
+/// The Lease of this replica.
 pub(super) struct MemberLease {
     client: Client,
     api: Api<Lease>,
@@ -28,17 +28,17 @@ pub(super) struct MemberLease {
     clock: Clock,
     name: String,
     holder: Holder,
-    /// State last written or read.
+    /// The Lease as it was last written or read.
     held: Option<Lease>,
-    /// The Lease as another process of this identity last wrote it.
+    /// The Lease as last observed while another process with the same identity held it.
     stranger: Option<Stranger>,
 }
 
-/// A Lease that another process holds.
+/// The state of a Lease that another process holds.
 struct Stranger {
     state: (Option<String>, Option<String>),
     lasts: Duration,
-    /// Time of the first observation of this state.
+    /// Time at which this state was first observed.
     seen: Instant,
 }
 
@@ -49,7 +49,7 @@ impl MemberLease {
             api: Api::namespaced(client.clone(), &config.namespace),
             config: config.clone(),
             clock,
-            // An identity need not be a valid object name.
+            // The identity is hashed, because it may not be a valid object name.
             name: format!("{}-{:016x}", config.name, place_of(&config.identity)),
             holder: Holder::new(&config.identity),
             held: None,
@@ -57,7 +57,7 @@ impl MemberLease {
         }
     }
 
-    /// Returns the source of the Leases of all replicas.
+    /// Returns a source for the Leases of all replicas in the group.
     pub(super) fn all(&self) -> ApiListWatch {
         let source = ApiListWatch::namespaced::<Lease>(self.client.clone(), &self.config.namespace, &());
         source.labels(&format!("{LABEL}={}", self.config.name))
@@ -67,17 +67,17 @@ impl MemberLease {
         ObjectKey::new(&self.config.namespace, &self.name)
     }
 
-    /// Forgets the state, which may be stale: the next write reads it first.
+    /// Drops the known state of the Lease, which may be stale, so that the next write reads it first.
     pub(super) fn forget(&mut self) {
         self.held = None;
     }
 
-    /// Returns `true` if the Lease may exist.
+    /// Returns `true` if the state of the Lease is known.
     pub(super) fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Renews the Lease with this view; returns its new state.
+    /// Writes the Lease with this view, which also renews it. Returns its new state.
     pub(super) async fn publish(&mut self, view: &View) -> Result<&Lease, Error> {
         let lease = match self.held.take() {
             Some(lease) => Some(lease),
@@ -109,14 +109,14 @@ impl MemberLease {
         Ok(self.held.insert(lease))
     }
 
-    /// Returns `true` if this process holds the Lease. Another process with the same identity does not count.
+    /// Returns `true` if this process holds the Lease; `false` for another process with the same identity.
     pub(super) fn is_own(&self, lease: &Lease) -> bool {
         self.holder.holds(lease)
     }
 
-    /// Fails if another process with the same identity may hold the Lease, which was read by a request sent at `asked`.
-    /// Such a process renews the Lease until it ends, so the Lease is free if its state has not changed for longer than
-    /// its duration. It may also have been deleted by hand.
+    /// Checks that the Lease is not held by another process with the same identity. `asked` is the time at which the
+    /// request was sent that read the Lease. A holder renews its Lease, so the Lease is free if it has not changed for
+    /// longer than its duration. The same applies if the Lease was deleted manually while another process held it.
     fn check_free(&mut self, lease: Option<&Lease>, asked: Instant) -> Result<(), Error> {
         if lease.is_some_and(|it| holder(it).is_none() || self.is_own(it)) {
             self.stranger = None;
@@ -143,14 +143,15 @@ impl MemberLease {
         }
     }
 
-    /// Releases all claims. The Lease remains until another replica [sweeps](Self::sweep) it: if it were deleted before
-    /// the others have observed this state, they would have to assume that the replica still works.
+    /// Releases the Lease with an empty view. The Lease is not deleted, because other replicas must observe the empty
+    /// view; otherwise they would assume that this replica may still be working. Another replica [deletes](Self::sweep)
+    /// it later.
     pub(super) async fn give_up(&mut self) -> Result<(), Error> {
         let lease = match self.held.take() {
             Some(lease) => Some(lease),
             None => self.api.get_opt(&self.name).await?,
         };
-        // Another process with the same identity may have taken it.
+        // Another process with the same identity may have taken over the Lease.
         let Some(mut lease) = lease.filter(|it| self.is_own(it)) else {
             return Ok(());
         };
@@ -160,7 +161,7 @@ impl MemberLease {
         Ok(())
     }
 
-    /// Deletes the expired Lease of another replica.
+    /// Deletes an expired Lease of another replica, if it has not changed.
     pub(super) async fn sweep(&self, ended: &Ended) -> Result<(), Error> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
@@ -188,12 +189,12 @@ pub(super) fn holder(lease: &Lease) -> Option<&str> {
     holder.filter(|it| !it.is_empty())
 }
 
-/// Returns the duration of a Lease, if it is set.
+/// Returns the duration of a Lease; `None` if it is not set.
 pub(super) fn lasts(lease: &Lease) -> Option<Duration> {
     Some(Claim::of(lease).duration()).filter(|it| !it.is_zero())
 }
 
-/// Returns the members in the view of a Lease's holder.
+/// Returns the view in the annotation of a Lease.
 pub(super) fn view(lease: &Lease) -> View {
     let annotations = lease.metadata.annotations.as_ref();
     View::read(annotations.and_then(|it| it.get(MEMBERS)).map(String::as_str))

@@ -1,20 +1,21 @@
-//! Sharding: the replicas of a controller share its keys.
+//! Sharding: distributes the keys of controllers among replicas.
 //!
-//! Each replica publishes its view of the members in its own Lease, and claims the keys that it owns in that view. The
-//! owner of a key is found by rendezvous hashing ([`view`]), so a member that joins or leaves moves only its own share.
-//! Three rules prevent two replicas from working on the same key, however stale their caches are:
+//! Each replica has a Lease, in which it publishes its view of the members. It claims the keys that it owns in that
+//! view. Owners are determined by rendezvous hashing ([`view`]), so that a member that joins or leaves only moves its
+//! own share of the keys. Three rules prevent two replicas from working on the same key, even if their caches are
+//! stale:
 //!
 //! - A claim is valid once the replica's cache of Leases contains it, together with all earlier claims. If two replicas
-//!   claim the same key, the later one observes the other's claim and waits.
-//! - A claim to a key is released only after the work on the key has ended. A replica holds the moving keys that it
-//!   still works on, by listing their names in its Lease; all other keys change hands at once. The work is dropped
-//!   after a limit, so that a reconcile that hangs blocks only its own key, for a limited time.
-//! - A claim expires with its Lease: for the holder, one renew deadline after it sent the last renewal; for the others,
-//!   one lease duration after they observed it, provided that they observe their own later renewals. The former is
-//!   shorter.
+//!   claim the same key, the later one observes the claim of the other and waits.
+//! - A claim to a key is released only after work on the key has ended. While a replica is still working on keys that
+//!   have moved, its Lease lists them; all other keys move immediately. Such work is aborted after a time limit, so
+//!   that a hanging reconcile only blocks its own key, and not forever.
+//! - A claim expires with its Lease. For the holder, it expires one renew deadline after the last renewal was sent. For
+//!   the others, it expires one lease duration after they observed the renewal, provided that they have also observed
+//!   own renewals that they sent afterwards. The former is shorter.
 //!
-//! A Lease belongs to one process, because it contains a random part in addition to the identity. Another process with
-//! the same identity waits until the Lease expires.
+//! A Lease contains a random part in addition to the identity, and therefore belongs to a single process. Another
+//! process with the same identity waits until the Lease expires.
 
 mod config;
 mod view;

@@ -1,4 +1,4 @@
-//! `Peers`: the Leases of the other replicas, and whether they have ended.
+//! `Peers`: the Leases of other replicas, with their claims and expiry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,39 +12,39 @@ use super::view::View;
 use crate::cache::CacheSnapshot;
 use crate::{CachedObject, ObjectKey, ResourceVersion};
 
-/// Other replicas by their Leases.
+/// The other replicas of the group, by the keys of their Leases.
 #[derive(Debug)]
 pub(super) struct Peers {
     peers: BTreeMap<ObjectKey, Peer>,
-    /// Duration assumed for a Lease without `leaseDurationSeconds`.
+    /// Duration of Leases without `leaseDurationSeconds`.
     usual: Duration,
 }
 
-/// Another replica.
+/// Another replica, as described by its Lease.
 #[derive(Debug)]
 struct Peer {
     state: (String, ResourceVersion),
-    /// `None` if it has released its Lease, or is unknown.
+    /// Identity of the replica; `None` if it has released the Lease, or if the Lease cannot be parsed.
     holder: Option<Arc<str>>,
     claim: View,
     lasts: Duration,
-    /// Time of the first observation of this state; clocks of other machines are not used.
+    /// Time at which this state was first observed, on this process's clock.
     seen: Instant,
-    /// Set if the Lease was deleted, perhaps by hand: its claim counts until the Lease would have expired.
+    /// Set if the Lease was deleted, for example manually. Its claim counts until the Lease would have expired.
     is_gone: bool,
-    /// Set once its deletion was attempted.
+    /// Set once this replica has attempted to delete the Lease.
     is_swept: bool,
 }
 
 impl Peer {
-    /// Returns `true` if the Lease was not renewed for `times` its duration, up to the time until which all renewals
-    /// are observed.
+    /// Returns `true` if the Lease was not renewed for `times` its duration. Only considers the time until `known_to`,
+    /// up to which all renewals were observed.
     fn has_ended(&self, known_to: Option<Instant>, times: u32) -> bool {
         known_to.is_some_and(|it| self.seen + self.lasts * times <= it)
     }
 }
 
-/// Expired Lease that may be deleted.
+/// An expired Lease to be deleted.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) name: String,
@@ -53,7 +53,7 @@ pub(super) struct Ended {
 }
 
 impl Peers {
-    /// Returns an empty group with this default duration of Leases.
+    /// Creates an empty set of replicas. `usual` is the duration of Leases without `leaseDurationSeconds`.
     pub(super) fn new(usual: Duration) -> Self {
         Self {
             peers: BTreeMap::new(),
@@ -61,7 +61,7 @@ impl Peers {
         }
     }
 
-    /// Records the Leases of the cache, which contains all changes made before `known_to`.
+    /// Updates the replicas from the Leases in the cache, which contains all changes made before `known_to`.
     pub(super) fn observe(&mut self, leases: &CacheSnapshot<Lease>, own: &ObjectKey, known_to: Option<Instant>) {
         for peer in self.peers.values_mut() {
             peer.is_gone = true;
@@ -85,7 +85,7 @@ impl Peers {
                 view(&lease),
                 lasts(&lease).unwrap_or(self.usual),
             ),
-            // Its holder is alive and may own any key.
+            // A replica that renews an invalid Lease is alive, and may own any key.
             Err(err) => {
                 tracing::warn!(lease = %object.key(), error = %err, "invalid Lease, so its holder may own any key");
                 let lasts = known.as_ref().map_or(self.usual, |it| it.lasts);
@@ -104,7 +104,7 @@ impl Peers {
         self.peers.insert(object.key().clone(), peer);
     }
 
-    /// Returns the identities of the live replicas.
+    /// Returns the identities of the replicas with Leases that have not expired.
     pub(super) fn members(&self, known_to: Option<Instant>) -> impl Iterator<Item = Arc<str>> {
         let live = self
             .peers
@@ -113,7 +113,7 @@ impl Peers {
         live.filter_map(|it| it.holder.clone())
     }
 
-    /// Returns the claims that have not expired.
+    /// Returns the claims that have not expired, with the identities of their replicas.
     pub(super) fn claims(&self, known_to: Option<Instant>) -> impl Iterator<Item = (Arc<str>, View)> {
         let live = self.peers.values().filter(move |it| !it.has_ended(known_to, 1));
         live.filter_map(|it| match &it.holder {
@@ -122,7 +122,7 @@ impl Peers {
         })
     }
 
-    /// Returns a Lease that expired long ago, each Lease only once.
+    /// Returns a Lease that was not renewed for twice its duration, to be deleted. Returns each Lease only once.
     pub(super) fn sweep(&mut self, known_to: Option<Instant>) -> Option<Ended> {
         let is_old = |it: &Peer| !it.is_swept && !it.is_gone && it.has_ended(known_to, 2);
         let (key, peer) = self.peers.iter_mut().find(|(_, it)| is_old(it))?;
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::cache::Indexer;
 
-    /// Returns the Leases `shop/web-0` with this spec and these annotations.
+    /// Returns a snapshot with a Lease `shop/web-0` that has this spec and these annotations.
     fn leases(version: u32, spec: &str, annotations: &str) -> CacheSnapshot<Lease> {
         let leases = Indexer::new();
         let text = format!(
@@ -152,7 +152,7 @@ mod tests {
         leases.lister().snapshot()
     }
 
-    /// Returns the members, and the number of claims to each key.
+    /// Returns the members, and the number of claims.
     fn seen(peers: &Peers) -> (Vec<Arc<str>>, usize) {
         let now = Some(Instant::now());
         let claims = peers.claims(now).filter(|(holder, view)| view.claims(holder, 7));
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(seen(&peers), (Vec::new(), 1), "its name is not known");
         peers.observe(&leases(2, readable, members), &own, None);
         assert_eq!(seen(&peers), (vec!["web-0".into()], 0));
-        // Each renewal indicates that the holder is alive.
+        // Each new version shows that the holder is alive.
         for version in 3..10 {
             tokio::time::advance(Duration::from_secs(10)).await;
             peers.observe(&leases(version, unreadable, members), &own, Some(Instant::now()));

@@ -1,26 +1,27 @@
-//! `Permission`: the keys that this replica may work on, derived from the claims it has observed.
+//! `Permission`: determines the keys that a replica may work on, from the claims of all replicas.
 
 use std::sync::Arc;
 
 use super::view::View;
 
-/// Observed claims. A replica may work on a key that all of its own views claim and no other replica claims.
+/// The claims that a replica has observed. It may work on a key if all of its own views claim the key and the views of
+/// all other replicas do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permission {
     /// Identity of this replica.
     pub(super) me: Arc<str>,
-    /// Published view, once the cache contains it.
+    /// View in the Lease of this replica, once the cache contains it.
     pub(super) claim: Option<View>,
-    /// Views that may be published: the cache does not contain them yet, or the outcome of the write is unknown.
+    /// Views that the Lease may contain: the cache has not received them yet, or the outcome of the write is unknown.
     pub(super) doubts: Vec<View>,
-    /// View to publish next.
+    /// View that will be published next.
     pub(super) target: View,
-    /// Views of other replicas with Leases that have not expired, except for views equal to `claim`.
+    /// Views in unexpired Leases of other replicas, unless they equal `claim`.
     pub(super) others: Vec<(Arc<str>, View)>,
 }
 
 impl Permission {
-    /// Returns the permission of a replica without observations.
+    /// Returns a permission without claims.
     pub(super) fn none(me: &Arc<str>) -> Self {
         Self {
             me: Arc::clone(me),
@@ -31,7 +32,7 @@ impl Permission {
         }
     }
 
-    /// Returns `true` if keys of a place may be worked on.
+    /// Returns `true` if the replica may work on the keys of a place.
     pub(super) fn permits(&self, place: u64) -> bool {
         let is_mine = |view: &View| view.claims(&self.me, place);
         self.claim.as_ref().is_some_and(is_mine)
@@ -40,8 +41,8 @@ impl Permission {
             && !self.others.iter().any(|(other, view)| view.claims(other, place))
     }
 
-    /// Returns `true` if the target view claims the keys of a place, so that this replica may work on them now or as
-    /// soon as the target is published.
+    /// Returns `true` if the target view claims the keys of a place. The replica may work on them now, or once the
+    /// target is published.
     pub(super) fn expects(&self, place: u64) -> bool {
         self.target.claims(&self.me, place)
     }

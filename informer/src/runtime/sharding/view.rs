@@ -1,4 +1,4 @@
-//! `View`: one replica's view of the members, and the owners of keys in it.
+//! `View`: the members of a group as seen by a replica, and the owners of keys.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Prefix of the list of members in a Lease.
+/// Prefix of a list of members in a Lease.
 const VERSION: &str = "v1:";
 
-/// Prefix of the list of members with held keys. A replica that cannot parse it waits for all keys. Any other prefix is
-/// from a later version.
+/// Prefix of a list of members with held keys. Prefixes other than this and [`VERSION`] are from later versions of this
+/// crate; a replica that reads such a list assumes that the Lease claims all keys.
 const VERSION_HOLDING: &str = "v2:";
 
-/// Members by name. The owner of a key depends only on the members and the key's text, so it is the same in every
-/// process, on every machine, and in every version of the program.
+/// The members of a group by name, which determine the owner of each key. Because the owner only depends on the text of
+/// the key and the members, it is the same on every machine and in every version of this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     members: Members,
-    /// Keys of other members that the replica still works on, by their places.
+    /// Keys that the replica is still working on although other members own them, by their places in the hash space.
     held: Arc<BTreeMap<u64, String>>,
 }
 
-/// Text form, in a Lease, of a view with held keys.
+/// JSON representation of a view with held keys.
 #[derive(Deserialize, Serialize)]
 struct Holding {
     members: Vec<String>,
@@ -31,9 +31,9 @@ struct Holding {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Members {
-    /// Sorted by name.
+    /// The members, sorted by name.
     Known(Arc<[Member]>),
-    /// Members that cannot be parsed: the replica that published them may own any key.
+    /// The members cannot be parsed, so the replica that published them may own any key.
     Unreadable,
 }
 
@@ -44,12 +44,12 @@ struct Member {
 }
 
 impl View {
-    /// Returns the view without members, which claims nothing.
+    /// Returns a view without members, which claims nothing.
     pub(super) fn none() -> Self {
         Self::of([])
     }
 
-    /// Returns the view of a replica that may own any key.
+    /// Returns a view that claims all keys, because it could not be parsed.
     pub(super) fn unreadable() -> Self {
         Self {
             members: Members::Unreadable,
@@ -71,7 +71,7 @@ impl View {
         }
     }
 
-    /// Returns the same view for a replica that still works on these keys.
+    /// Returns the view with these held keys.
     pub(super) fn holding(&self, held: impl IntoIterator<Item = String>) -> Self {
         let held = held.into_iter().map(|it| (place_of(&it), it));
         Self {
@@ -80,17 +80,17 @@ impl View {
         }
     }
 
-    /// Returns the keys of other members that the replica still works on.
+    /// Returns the held keys with their places.
     pub(super) fn held(&self) -> impl Iterator<Item = (u64, &str)> {
         self.held.iter().map(|(place, text)| (*place, text.as_str()))
     }
 
-    /// Returns `true` if both have the same members.
+    /// Returns `true` if both views have the same members.
     pub(super) fn has_members_of(&self, other: &Self) -> bool {
         self.members == other.members
     }
 
-    /// Parses the text in a Lease.
+    /// Parses a view from a Lease. If this fails, the view claims all keys.
     pub(super) fn read(text: Option<&str>) -> Self {
         let holding = |text: &str| {
             if let Some(names) = text.strip_prefix(VERSION) {
@@ -108,7 +108,7 @@ impl View {
         }
     }
 
-    /// Returns the text for a Lease.
+    /// Returns the text of the view for a Lease.
     pub(super) fn write(&self) -> String {
         let members = serde_json::Value::from(self.names());
         if self.held.is_empty() {
@@ -132,24 +132,24 @@ impl View {
         }
     }
 
-    /// Returns the owner of the keys of a place: the member of the highest weight.
+    /// Returns the owner of the keys of a place: the member with the highest weight.
     pub(super) fn owner(&self, place: u64) -> Option<&str> {
         let weight = |it: &Member| mix(it.hash ^ place);
-        // Of two members with the same weight, the last one by name is chosen.
+        // If two members have the same weight, the last by name is the owner.
         let owner = self.members().iter().max_by_key(|it| weight(it));
         owner.map(|it| &*it.name)
     }
 
-    /// Returns `true` if a replica `name` with this view claims the keys of a place.
+    /// Returns `true` if the replica `name` with this view claims the keys of a place.
     pub(super) fn claims(&self, name: &str, place: u64) -> bool {
         self.members == Members::Unreadable || self.owner(place) == Some(name) || self.held.contains_key(&place)
     }
 }
 
-/// Returns the place of a key in the hash space, from its text.
+/// Returns the place of a key in the hash space, which is the hash of its text.
 pub(crate) fn place_of<T: fmt::Display + ?Sized>(key: &T) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    // A failing `Display` implementation ends at the same byte in every process.
+    // If a `Display` implementation fails, it does so after the same bytes in every process.
     let _ = write!(hash, "{key}");
     mix(hash.0)
 }
