@@ -125,7 +125,7 @@ const BUGS: [Bug; 20] = [
     ),
     bug!("skipped work", "openkruise/agents#776", skipped_work::scenario),
     bug!(
-        "a finalizer taken off too early",
+        "a finalizer removed too early",
         "pingcap/tidb-operator#6532",
         early_finalizer::scenario
     ),
