@@ -42,7 +42,7 @@ fn ready(cluster: &TestCluster) -> (i32, String) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_web_gets_a_deployment_and_a_service_that_it_owns(#[values(On::Informer, On::KubeRuntime)] on: On) {
+async fn web_gets_its_own_deployment_and_service(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let cluster = on.start();
     let shop = cluster.create(web("shop", 2)).await;
     cluster.settle().await;

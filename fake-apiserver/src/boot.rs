@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn boot_objects_are_equal_for_all_seeds_and_later_uids_differ() {
+    async fn boot_objects_are_equal_for_all_seeds_but_later_uids_differ() {
         let with = |seed| {
             ApiServer::builder()
                 .seed(seed)
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_test_server_has_no_service_by_default() {
+    async fn in_process_server_has_no_kubernetes_service_by_default() {
         let server = ApiServer::start();
         for (api_version, kind) in [
             ("v1", "Service"),

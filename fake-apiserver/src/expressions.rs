@@ -97,7 +97,7 @@ mod tests {
     #[case::a_missing_object("gone == null", Ok(true))]
     #[case::quantities("quantity(object.spec.size).isLessThan(quantity('2Gi'))", Ok(true))]
     #[case::a_missing_field("object.spec.other == 1", Err("no such key: other"))]
-    #[case::another_type("object.spec.replicas", Err("the result is not a bool, but of the type int"))]
+    #[case::result_of_another_type("object.spec.replicas", Err("the result is not a bool, but of the type int"))]
     fn rules_are_evaluated_with_their_variables(#[case] rule: &str, #[case] expected: Result<bool, &str>) {
         let names = [("object", false), ("items", true), ("gone", false)];
         let rule = ObjectRule::parse(rule, names).expect("the rule is valid");
@@ -111,7 +111,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::an_unknown_name("obj.spec == 1", "undeclared reference to 'obj'")]
-    #[case::another_type("items.size()", "must evaluate to bool but got int")]
+    #[case::result_of_another_type("items.size()", "must evaluate to bool but got int")]
     #[case::bad_syntax("object.", "Syntax error")]
     fn invalid_rules_are_refused(#[case] rule: &str, #[case] error: &str) {
         let refused = ObjectRule::parse(rule, [("object", false), ("items", true)]).expect_err("the rule is invalid");
@@ -123,8 +123,8 @@ mod tests {
     #[case::without_braces("status.replicas", json!([3]))]
     #[case::an_escaped_dot(r"{.status.a\.b}", json!([true]))]
     #[case::a_filter(r#"{.status.conditions[?(@.type=="Ready")].status}"#, json!(["True"]))]
-    #[case::several("{.status.conditions[*].type}", json!(["Other", "Ready"]))]
-    #[case::missing("{.status.other}", json!([]))]
+    #[case::several_values("{.status.conditions[*].type}", json!(["Other", "Ready"]))]
+    #[case::missing_field("{.status.other}", json!([]))]
     fn paths_are_parsed_like_kubectl(#[case] path: &str, #[case] expected: Value) {
         let object = json!({"status": {
             "replicas": 3, "a.b": true,
@@ -136,7 +136,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::an_open_bracket("{.a[0}", r#""{.a[0}": unterminated array"#)]
-    #[case::nothing("{}", r#""{}" does not name a field"#)]
+    #[case::empty_path("{}", r#""{}" does not name a field"#)]
     fn invalid_paths_are_refused(#[case] path: &str, #[case] error: &str) {
         assert_eq!(FieldPath::parse(path).err().as_deref(), Some(error));
     }

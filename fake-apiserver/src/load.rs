@@ -289,11 +289,11 @@ items:
     const JSON_STREAM: &str = r#"{"kind":"A","apiVersion":"v1"} {"kind":"B","apiVersion":"v1"}"#;
 
     #[rstest]
-    #[case::one("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n", &["Pod/a"])]
-    #[case::flow("{kind: Pod, apiVersion: v1}\n--- # two\n{kind: Pod, apiVersion: v1}\n", &["Pod/?", "Pod/?"])]
-    #[case::empty("# nothing\n---\n\n---\n# more\n", &[])]
+    #[case::single_object("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n", &["Pod/a"])]
+    #[case::flow_style("{kind: Pod, apiVersion: v1}\n--- # two\n{kind: Pod, apiVersion: v1}\n", &["Pod/?", "Pod/?"])]
+    #[case::empty_documents("# nothing\n---\n\n---\n# more\n", &[])]
     #[case::null("---\nnull\n", &[])]
-    #[case::several(SEVERAL, &["A/a", "B/?"])]
+    #[case::several_documents(SEVERAL, &["A/a", "B/?"])]
     #[case::list(LIST, &["A/?", "B/?"])]
     #[case::typed_list(TYPED_LIST, &["Pod/a"])]
     #[case::json_stream(JSON_STREAM, &["A/?", "B/?"])]
@@ -325,7 +325,7 @@ items:
         "kind: List\napiVersion: v1\nitems: [{}]\n",
         "f.yaml, item 1: `apiVersion` is missing"
     )]
-    fn errors_name_their_place(#[case] text: &str, #[case] expected: &str) {
+    fn errors_name_the_file_and_the_document(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(parsed(text).unwrap_err(), expected);
     }
 

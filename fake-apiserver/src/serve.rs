@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_idle_connection_does_not_hold_up_shutdown() {
+    async fn idle_connection_does_not_delay_shutdown() {
         let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/a").await;
         read_until(&mut stream, "/a").await;
@@ -644,10 +644,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing("")]
+    #[case::no_bytes("")]
     #[case::half_a_preface("PRI * HTTP/2.0\r\n")]
     #[case::half_a_head("GET /a HTTP/1.1\r\nHost: x\r\n")]
-    #[case::half_a_second_head("GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\n")]
+    #[case::half_of_the_next_head("GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\n")]
     #[tokio::test]
     async fn missing_request_head_ends_the_connection(#[case] sent: &str) {
         let serving = start(ServeOptions::http()).await;
@@ -670,7 +670,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::as_many_as_real_clients_send(1_000, "200")]
+    #[case::many_headers_of_real_clients(1_000, "200")]
     #[case::too_many(2_001, "431")]
     #[tokio::test]
     async fn headers_are_bounded(#[case] headers: usize, #[case] code: &str) {
@@ -838,8 +838,8 @@ mod tests {
         #[rstest]
         #[case::a_proxy("proxy", "X-Remote-User: jane\r\nX-Remote-Group: a\r\nX-Remote-Group: b\r\nX-Extra-Color: red",
             r#"Some(UserInfo { name: "jane", groups: ["a", "b", "system:authenticated"], uid: "", extra: {"color": ["red"]} })"#)]
-        #[case::one_of_another_name("other", "X-Remote-User: jane", "None")]
-        #[case::one_that_names_nobody("proxy", "X-Remote-Group: a", "None")]
+        #[case::proxy_with_another_name("other", "X-Remote-User: jane", "None")]
+        #[case::headers_without_a_user("proxy", "X-Remote-Group: a", "None")]
         #[tokio::test]
         async fn proxy_headers_determine_the_user(#[case] name: &str, #[case] headers: &str, #[case] user: &str) {
             let (ca, client) = authority_and_client(name);

@@ -564,16 +564,17 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::same(json!({"a": 1}), json!({"a": 1}), &[])]
+    #[case::equal_values(json!({"a": 1}), json!({"a": 1}), &[])]
     #[case::value(json!({"a": {"b": 1}}), json!({"a": {"b": 2}}), &["a.b: 1 -> 2"])]
     #[case::absent(json!({"a": {"x.io/y": "z"}}), json!({"a": {}}), &["a[x.io/y]: \"z\" -> nothing"])]
-    #[case::item(json!({"l": [1, 2]}), json!({"l": [1, 3, 4]}), &["l[1]: 2 -> 3", "l[2]: nothing -> 4"])]
-    #[case::named(
+    #[case::items_of_a_plain_list(json!({"l": [1, 2]}), json!({"l": [1, 3, 4]}),
+        &["l[1]: 2 -> 3", "l[2]: nothing -> 4"])]
+    #[case::named_items(
         json!({"c": [{"name": "a", "v": 1}, {"name": "b"}]}),
         json!({"c": [{"name": "b"}, {"name": "a", "v": 2}]}),
         &["c[a].v: 1 -> 2"]
     )]
-    fn a_field_that_differs_is_a_line(#[case] old: Value, #[case] new: Value, #[case] expected: &[&str]) {
+    fn each_different_field_is_one_line(#[case] old: Value, #[case] new: Value, #[case] expected: &[&str]) {
         let mut lines = Vec::new();
         compare("", Some(&old), Some(&new), &mut lines);
         assert_eq!(lines, expected);

@@ -79,15 +79,15 @@ fn binding(kind: &str, subject: Value) -> Value {
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 #[rstest]
-#[case::off(ApiServer::builder(), None, 200)]
-#[case::off_and_refused(ApiServer::builder().anonymous(Anonymous::Refused), None, 401)]
-#[case::off_and_a_token_nobody_knows(ApiServer::builder(), Some("x"), 200)]
+#[case::without_authorization(ApiServer::builder(), None, 200)]
+#[case::anonymous_refused_without_authorization(ApiServer::builder().anonymous(Anonymous::Refused), None, 401)]
+#[case::unknown_token_without_authorization(ApiServer::builder(), Some("x"), 200)]
 #[case::admin(rbac(), None, 200)]
-#[case::anonymous(rbac().anonymous(Anonymous::Allowed), None, 403)]
-#[case::refused(rbac().anonymous(Anonymous::Refused), None, 401)]
-#[case::an_unknown_token(rbac(), Some("x"), 401)]
+#[case::anonymous_with_rbac(rbac().anonymous(Anonymous::Allowed), None, 403)]
+#[case::anonymous_refused_with_rbac(rbac().anonymous(Anonymous::Refused), None, 401)]
+#[case::unknown_token_with_rbac(rbac(), Some("x"), 401)]
 #[case::a_user_without_rights(rbac(), Some("dev-token"), 403)]
-#[case::a_master(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
+#[case::a_member_of_system_masters(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
 #[tokio::test(start_paused = true)]
 async fn only_permitted_users_read_secrets(
     #[case] server: ApiServerBuilder,
@@ -122,7 +122,8 @@ async fn invalid_token_is_refused_with_401() {
     "/api/v1/namespaces/a/pods/p/log",
     r#"pods "p" is forbidden: User "dev" cannot get resource "pods/log" in API group "" in the namespace "a""#
 )]
-#[case::the_cluster("/apis/apps/v1/deployments", r#"deployments.apps is forbidden: User "dev" cannot list resource "deployments" in API group "apps" at the cluster scope"#)]
+#[case::a_list_in_all_namespaces("/apis/apps/v1/deployments",
+    r#"deployments.apps is forbidden: User "dev" cannot list resource "deployments" in API group "apps" at the cluster scope"#)]
 #[case::a_watch(
     "/api/v1/pods?watch=true",
     r#"pods is forbidden: User "dev" cannot watch resource "pods" in API group "" at the cluster scope"#
@@ -149,9 +150,9 @@ async fn a23_refusals_name_the_request(#[case] path: &str, #[case] message: &str
 
 #[rstest]
 #[case::the_user(json!({"kind": "User", "name": "dev"}), 200)]
-#[case::his_group(json!({"kind": "Group", "name": "devs"}), 200)]
-#[case::everyone(json!({"kind": "Group", "name": "system:authenticated"}), 200)]
-#[case::another(json!({"kind": "User", "name": "devs"}), 403)]
+#[case::a_group_of_the_user(json!({"kind": "Group", "name": "devs"}), 200)]
+#[case::all_authenticated_users(json!({"kind": "Group", "name": "system:authenticated"}), 200)]
+#[case::another_user(json!({"kind": "User", "name": "devs"}), 403)]
 #[tokio::test(start_paused = true)]
 async fn role_binding_applies_until_it_is_deleted(#[case] subject: Value, #[case] code: u16) {
     let server = rbac().start();
@@ -374,9 +375,10 @@ async fn i5_bound_token_contains_its_pod_and_is_invalid_after_its_deletion() {
 }
 
 #[rstest]
-#[case::a_role_one_does_not_hold("roles", role(json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}])),
+#[case::a_role_with_more_rights("roles",
+    role(json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}])),
     "user \"dev\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"get\" \"list\"]}")]
-#[case::a_binding_to_a_role_that_is_gone("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
+#[case::a_binding_to_a_missing_role("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
     "rolebindings.rbac.authorization.k8s.io \"r\" not found")]
 #[tokio::test(start_paused = true)]
 async fn q2_users_cannot_grant_rights_they_lack(#[case] resource: &str, #[case] object: Value, #[case] message: &str) {
@@ -394,7 +396,7 @@ async fn q2_users_cannot_grant_rights_they_lack(#[case] resource: &str, #[case] 
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_reviews_list_rights() {
+async fn rules_reviews_list_the_rights_of_the_user() {
     let server = rbac().start();
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"},
@@ -445,9 +447,9 @@ async fn allowed(rules: Value) -> ApiServer {
 }
 
 #[rstest]
-#[case::get_alone(&["get"], "GET", 403)]
+#[case::only_get(&["get"], "GET", 403)]
 #[case::get_and_create(&["get", "create"], "GET", 404)]
-#[case::create_alone(&["create"], "POST", 404)]
+#[case::only_create(&["create"], "POST", 404)]
 #[tokio::test(start_paused = true)]
 async fn connection_by_get_requires_the_create_permission(
     #[values("exec", "attach", "portforward")] subresource: &str,
@@ -471,11 +473,11 @@ async fn connection_by_get_requires_the_create_permission(
 const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 
 #[rstest]
-#[case::with_another(&format!("{BEARER}ZGV2LXRva2Vu, v4.channel.k8s.io"), true, 403)]
-#[case::alone(&format!("{BEARER}ZGV2LXRva2Vu"), true, 401)]
-#[case::twice(&format!("{BEARER}ZGV2LXRva2Vu, {BEARER}ZGV2LXRva2Vu, a"), true, 401)]
-#[case::padded(&format!("{BEARER}ZGV2LXRva2VuMQ==, a"), true, 401)]
-#[case::unknown(&format!("{BEARER}eA, a"), true, 401)]
+#[case::with_another_protocol(&format!("{BEARER}ZGV2LXRva2Vu, v4.channel.k8s.io"), true, 403)]
+#[case::without_another_protocol(&format!("{BEARER}ZGV2LXRva2Vu"), true, 401)]
+#[case::two_tokens(&format!("{BEARER}ZGV2LXRva2Vu, {BEARER}ZGV2LXRva2Vu, a"), true, 401)]
+#[case::token_with_padding(&format!("{BEARER}ZGV2LXRva2VuMQ==, a"), true, 401)]
+#[case::unknown_token(&format!("{BEARER}eA, a"), true, 401)]
 #[case::without_an_upgrade(&format!("{BEARER}ZGV2LXRva2Vu, a"), false, 403)]
 #[tokio::test(start_paused = true)]
 async fn websocket_protocol_may_carry_a_token(#[case] protocols: &str, #[case] upgrades: bool, #[case] code: u16) {
@@ -501,8 +503,8 @@ async fn token_request_for_another_namespace_is_refused() {
 }
 
 #[rstest]
-#[case::an_object("/api/v1/namespaces/default/configmaps/a%2F%2Fb")]
-#[case::deeper("/api/v1/namespaces/default/configmaps/a%2F%2Fb%2Fc")]
+#[case::in_the_name_of_an_object("/api/v1/namespaces/default/configmaps/a%2F%2Fb")]
+#[case::before_another_encoded_slash("/api/v1/namespaces/default/configmaps/a%2F%2Fb%2Fc")]
 #[tokio::test(start_paused = true)]
 async fn name_with_an_encoded_double_slash_is_not_found(#[case] path: &str) {
     let server = ApiServer::start();
@@ -514,7 +516,7 @@ async fn name_with_an_encoded_double_slash_is_not_found(#[case] path: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn group_of_an_api_service_is_unavailable() {
+async fn group_of_a_missing_aggregated_server_is_unavailable() {
     let server = ApiServer::start();
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -534,7 +536,7 @@ async fn group_of_an_api_service_is_unavailable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn review_has_no_table() {
+async fn access_review_cannot_be_shown_as_a_table() {
     let server = ApiServer::start();
     let ask = Ask::of(&server).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
     let body = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});

@@ -82,11 +82,11 @@ fn targets_may_contain_characters_that_go_accepts() {
 #[rstest]
 #[case::no_token(&[], "", 200)]
 #[case::the_user_of_a_token(&[], "s3cret", 403)]
-#[case::a_master(&[], "m", 200)]
+#[case::a_member_of_system_masters(&[], "m", 200)]
 #[case::a_service_account_in_a_group(&[], "sa", 403)]
 #[case::an_unknown_token(&[], "x", 401)]
-#[case::anonymous(&["--anonymous", "allow"], "", 403)]
-#[case::refused(&["--anonymous", "deny"], "", 401)]
+#[case::anonymous_allowed(&["--anonymous", "allow"], "", 403)]
+#[case::anonymous_denied(&["--anonymous", "deny"], "", 401)]
 fn rbac_is_enabled_on_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
     let tokens = [
         "s3cret=jane:devs",
@@ -125,14 +125,14 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
 
 #[rstest]
 #[case::unknown_flag(&["--no-such-flag"], "--no-such-flag")]
-#[case::no_address(&["--listen", "here"], "--listen")]
-#[case::no_number(&["--seed", "x"], "--seed")]
-#[case::no_token(&["--control", "--control-token="], "--control-token")]
-#[case::no_worker(&["--workers", "gc,gx"], "unknown worker \"gx\"; known are gc, namespace, ")]
-#[case::no_user(&["--token", "s3cret"], "--token")]
+#[case::invalid_address(&["--listen", "here"], "--listen")]
+#[case::invalid_seed(&["--seed", "x"], "--seed")]
+#[case::empty_token(&["--control", "--control-token="], "--control-token")]
+#[case::unknown_worker(&["--workers", "gc,gx"], "unknown worker \"gx\"; known are gc, namespace, ")]
+#[case::token_without_a_user(&["--token", "s3cret"], "--token")]
 #[case::an_empty_group(&["--token", "s3cret=jane:"], "--token")]
-#[case::no_mode(&["--authorization", "abac"], "--authorization")]
-#[case::no_version(&["--kubernetes-version", "1.32"],
+#[case::unknown_authorization_mode(&["--authorization", "abac"], "--authorization")]
+#[case::unsupported_version(&["--kubernetes-version", "1.32"],
     "Kubernetes \"1.32\" is not supported here; supported are 1.33 to 1.37")]
 fn wrong_usage_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
     let output = run(args);
@@ -141,8 +141,8 @@ fn wrong_usage_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
 }
 
 #[rstest]
-#[case::own(&["--help"])]
-#[case::of_kube_apiserver(&["kube-apiserver", "--help"])]
+#[case::help_of_fake_apiserver(&["--help"])]
+#[case::help_of_kube_apiserver(&["kube-apiserver", "--help"])]
 fn help_names_every_worker(#[case] args: &[&str]) {
     let output = run(args);
     let help: String = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");

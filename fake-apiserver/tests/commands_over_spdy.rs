@@ -163,12 +163,12 @@ fn shell() -> PodScript {
 const FAILED: &str = "command terminated with non-zero exit code: exit status 3";
 
 #[rstest]
-#[case::newest(&[V4, "channel.k8s.io"], V4)]
-#[case::first_that_is_known(&["v5.channel.k8s.io", "v3.channel.k8s.io"], "v3.channel.k8s.io")]
-#[case::oldest(&["channel.k8s.io"], "channel.k8s.io")]
-#[case::without_a_name(&[], "")]
+#[case::newest_protocol(&[V4, "channel.k8s.io"], V4)]
+#[case::first_known_protocol(&["v5.channel.k8s.io", "v3.channel.k8s.io"], "v3.channel.k8s.io")]
+#[case::oldest_protocol(&["channel.k8s.io"], "channel.k8s.io")]
+#[case::no_protocol_header(&[], "")]
 #[tokio::test]
-async fn a_command_reports_its_output_and_its_end(#[case] asked: &[&str], #[case] protocol: &str) {
+async fn a_command_reports_its_output_and_exit_code(#[case] asked: &[&str], #[case] protocol: &str) {
     let (_server, serving) = scripted(shell()).await;
     let path = "exec?command=fail&stdout=true&stderr=true";
     let (mut client, got) = Client::connect(&serving, path, asked)
@@ -232,9 +232,9 @@ async fn attach_ends_after_the_logs(#[case] script: PodScript, #[case] logs: Opt
 }
 
 #[rstest]
-#[case::protocol("exec?command=a&stdout=true", &["v9.channel.k8s.io"], "HTTP/1.1 403")]
+#[case::unknown_protocol("exec?command=a&stdout=true", &["v9.channel.k8s.io"], "HTTP/1.1 403")]
 #[case::port_forward("exec?command=a&stdout=true", &["portforward.k8s.io"], "HTTP/1.1 403")]
-#[case::no_stream("exec?command=a", &[V4], "HTTP/1.1 400")]
+#[case::no_requested_stream("exec?command=a", &[V4], "HTTP/1.1 400")]
 #[tokio::test]
 async fn unsupported_protocols_are_refused(#[case] path: &str, #[case] asked: &[&str], #[case] status: &str) {
     let (_server, serving) = scripted(shell()).await;

@@ -162,9 +162,9 @@ async fn a_watch_that_ends_closes_its_socket() {
 }
 
 #[rstest]
-#[case::newest("v5.channel.k8s.io, v4.channel.k8s.io", "v5.channel.k8s.io")]
-#[case::older("v4.channel.k8s.io", "v4.channel.k8s.io")]
-#[case::of_an_older_server("unknown, channel.k8s.io", "channel.k8s.io")]
+#[case::newest_protocol("v5.channel.k8s.io, v4.channel.k8s.io", "v5.channel.k8s.io")]
+#[case::older_protocol("v4.channel.k8s.io", "v4.channel.k8s.io")]
+#[case::oldest_protocol("unknown, channel.k8s.io", "channel.k8s.io")]
 #[tokio::test]
 async fn a_command_returns_output_and_exit_code(#[case] asked: &str, #[case] chosen: &str) {
     let server = scripted();
@@ -303,7 +303,7 @@ async fn forwarded_ports_begin_with_their_numbers() {
 }
 
 #[rstest]
-#[case::no_protocol_of_it(
+#[case::unknown_protocol(
     "db/exec?command=a&stdout=true",
     "v9.channel.k8s.io",
     400,
@@ -316,9 +316,9 @@ async fn forwarded_ports_begin_with_their_numbers() {
     400,
     "you must specify at least 1 command for the container"
 )]
-#[case::no_such_container("db/exec?stdout=true&command=a&container=x", "", 400, "container x is not valid")]
-#[case::no_such_pod("x/exec?stdout=true&command=a", "", 404, "pods \"x\" not found")]
-#[case::no_port("db/portforward?ports=x", "", 400, "unable to parse \"x\" as a port")]
+#[case::unknown_container("db/exec?stdout=true&command=a&container=x", "", 400, "container x is not valid")]
+#[case::unknown_pod("x/exec?stdout=true&command=a", "", 404, "pods \"x\" not found")]
+#[case::invalid_port("db/portforward?ports=x", "", 400, "unable to parse \"x\" as a port")]
 #[case::a_container_that_does_not_run("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
 #[tokio::test]
 async fn failed_connections_name_the_reason(
@@ -343,8 +343,8 @@ async fn failed_connections_name_the_reason(
 }
 
 #[rstest]
-#[case::another_spdy("SPDY/2", 501, "commands are served over SPDY/3.1")]
-#[case::nothing("", 400, "Upgrade request required")]
+#[case::older_version_of_spdy("SPDY/2", 501, "commands are served over SPDY/3.1")]
+#[case::no_upgrade("", 400, "Upgrade request required")]
 #[tokio::test]
 async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
     let request = Request::post(format!("{EXEC}?command=a&stdout=true"))

@@ -85,8 +85,8 @@ fn the_control_api_is_off_by_default() {
 
 #[rstest]
 #[case::status(json!({"status": {"code": 429, "retryAfterSeconds": 7}}), "HTTP/1.1 429 Too Many Requests", "", true)]
-#[case::reset(json!({"reset": "before"}), "", "", true)]
-#[case::reset_though_done(json!({"reset": "after"}), "", "", false)]
+#[case::reset_before_the_request(json!({"reset": "before"}), "", "", true)]
+#[case::reset_after_the_request(json!({"reset": "after"}), "", "", false)]
 #[case::refuse(json!("refuse"), "", "", true)]
 #[case::truncate(json!({"truncate": 10}), "HTTP/1.1 201 Created", "{\"kind\":\"C", false)]
 #[case::delay(json!({"delayMs": 20}), "HTTP/1.1 201 Created", "{\"kind\":\"ConfigMap\"", false)]
@@ -117,7 +117,7 @@ fn fault_with_times_1_affects_one_request_over_a_socket(
 }
 
 #[test]
-fn a_request_that_is_never_answered_ends_with_the_restart() {
+fn restart_ends_unanswered_requests() {
     let server = controlled();
     control(
         &server,
@@ -326,7 +326,7 @@ fn stale_client_is_recorded_in_the_journal() {
 #[case("GET", "/_fake/nothing", "", "HTTP/1.1 404", "there is no GET /_fake/nothing")]
 #[case("PUT", "/_fake/faults", "", "HTTP/1.1 405", "faults does not support PUT")]
 #[case("PUT", "/_fake/watches", "", "HTTP/1.1 405", "watches does not support PUT")]
-fn invalid_orders_are_refused_by_name(
+fn invalid_commands_are_refused_by_name(
     #[case] method: &str,
     #[case] path: &str,
     #[case] body: &str,

@@ -107,9 +107,10 @@ async fn deleting_a_definition_deletes_thousands_of_objects() {
 
 /// There is a single object, which is readable in every version.
 #[rstest]
-#[case::as_it_was_made(definition(&[("v1", true, true)]), None)]
-#[case::changed(definition(&[("v1", true, true)]), Some(definition(&[("v1", true, true), ("v2", true, false)])))]
-#[case::whose_stored_version_is_not_served(definition(&[("v1", true, false), ("v2", false, true)]), None)]
+#[case::unchanged_definition(definition(&[("v1", true, true)]), None)]
+#[case::changed_definition(definition(&[("v1", true, true)]),
+    Some(definition(&[("v1", true, true), ("v2", true, false)])))]
+#[case::storage_version_that_is_not_served(definition(&[("v1", true, false), ("v2", false, true)]), None)]
 #[tokio::test(start_paused = true)]
 async fn objects_of_a_definition_are_part_of_the_world(#[case] made: Value, #[case] changed: Option<Value>) {
     let server = ApiServer::start();
@@ -273,7 +274,7 @@ async fn the_server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_test_server_has_no_api_services() {
+async fn in_process_server_has_no_api_services_by_default() {
     let server = ApiServer::start();
     ask(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
     assert!(registrations(&server, "example.com").await.is_empty());
@@ -293,12 +294,12 @@ async fn typed(spec: Value) -> ApiServer {
 #[rstest]
 #[case::int_or_string(json!({"type": "object", "properties": {"a": {
     "x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}}), json!({"a": ["b"]}), 422)]
-#[case::below_what_keeps_unknown_fields(json!({
+#[case::list_below_preserved_unknown_fields(json!({
     "type": "object", "x-kubernetes-preserve-unknown-fields": true,
     "properties": {"l": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}}},
 }), json!({"l": [{"k": "a", "unknown": 1}]}), 201)]
-#[case::unknown(json!({"type": "object", "properties": {"k": {"type": "string"}}}), json!({"unknown": 1}), 500)]
-#[case::free(json!({"type": "object"}), json!({"unknown": 1}), 201)]
+#[case::unknown_field(json!({"type": "object", "properties": {"k": {"type": "string"}}}), json!({"unknown": 1}), 500)]
+#[case::schema_without_properties(json!({"type": "object"}), json!({"unknown": 1}), 201)]
 #[tokio::test(start_paused = true)]
 async fn apply_uses_the_types_of_a_schema(#[case] schema: Value, #[case] spec: Value, #[case] code: u16) {
     let server = typed(schema).await;

@@ -76,7 +76,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn installed_programs_act_by_their_names() {
+fn programs_choose_their_role_by_their_name() {
     let assets = assets();
     // Another installation replaces the files.
     let again = command(&["install-assets", assets.to_str().expect("the path is UTF-8")]).output();
@@ -111,7 +111,7 @@ fn installed_programs_act_by_their_names() {
 }
 
 #[test]
-fn a_folder_is_never_replaced() {
+fn directory_is_never_replaced_by_a_link() {
     let folder = folder().join("bin");
     std::fs::create_dir_all(folder.join("etcd")).expect("the target directory is writable");
     let output = command(&["assets", folder.to_str().expect("the path is UTF-8")]).output();
@@ -189,41 +189,43 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
 }
 
 #[rstest]
-#[case::no_flag_of_it(&["--no-such-flag=1"], "unknown flag: --no-such-flag")]
-#[case::a_flag_that_is_not_supported(&["--encryption-provider-config=x"],
+#[case::unknown_flag(&["--no-such-flag=1"], "unknown flag: --no-such-flag")]
+#[case::unsupported_flag(&["--encryption-provider-config=x"],
     "--encryption-provider-config is not supported here: objects are kept in memory")]
-#[case::another_value(&["--profiling"], "--profiling=true is not supported here, only false")]
+#[case::unsupported_value(&["--profiling"], "--profiling=true is not supported here, only false")]
 #[case::plain_http(&["--insecure-port=8080"], "--insecure-port")]
-#[case::keys_that_can_be_guessed(&["--bind-address=0.0.0.0", "--seed=7"], "--bind-address=127.0.0.1")]
+#[case::seeded_keys_on_all_addresses(&["--bind-address=0.0.0.0", "--seed=7"], "--bind-address=127.0.0.1")]
 #[case::another_authorizer(&["--authorization-mode=ABAC"], "--authorization-mode")]
 #[case::no_privileges(&["--allow-privileged=false"], "--allow-privileged")]
-#[case::two_families(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/108"], "--service-cluster-ip-range")]
+#[case::two_address_families(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/108"], "--service-cluster-ip-range")]
 #[case::an_unknown_plugin_to_disable(&["--disable-admission-plugins=Nothing"], "\"Nothing\" is unknown")]
 #[case::an_unknown_admission_plugin(&["--enable-admission-plugins=Nothing"], "\"Nothing\"")]
 #[case::an_unknown_gate(&["--feature-gates=Nothing=true"], "unrecognized feature gate: Nothing")]
 #[case::a_gate_without_a_value(&["--feature-gates=WatchList"], "missing bool value for WatchList")]
-#[case::a_gate_that_is_neither(&["--feature-gates=WatchList=yes"],
+#[case::a_gate_with_an_invalid_value(&["--feature-gates=WatchList=yes"],
     "invalid value of WatchList=yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax")]
 #[case::a_locked_gate(&["--feature-gates=APIServerTracing=false"],
     "cannot set feature gate APIServerTracing to false, feature is locked to true")]
 #[case::a_gate_that_is_not_served(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
     "feature gate CBORServingAndStorage cannot be turned on here: this server only supports its default, false")]
-#[case::a_gate_that_left(&["--kubernetes-version=1.37", "--feature-gates=AnyVolumeDataSource=true"],
+#[case::a_removed_gate(&["--kubernetes-version=1.37", "--feature-gates=AnyVolumeDataSource=true"],
     "unrecognized feature gate: AnyVolumeDataSource")]
-#[case::a_gate_that_turned(&["--kubernetes-version=1.37", "--feature-gates=HPAScaleToZero=false"],
+#[case::a_gate_that_cannot_be_disabled(&["--kubernetes-version=1.37", "--feature-gates=HPAScaleToZero=false"],
     "feature gate HPAScaleToZero cannot be turned off here: this server only supports its default, true")]
-#[case::a_gate_to_come(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
+#[case::a_gate_of_a_later_version(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
 #[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta would change gates")]
 #[case::an_unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"], "--runtime-config: resource.k8s.io/v1alpha9 is")]
 #[case::a_retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the retired APIs")]
 #[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
 #[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]
-#[case::headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"], "--requestheader-client-ca-file")]
-#[case::no_policy(&["--audit-policy-file=Cargo.toml", "--audit-log-path=-"], "--audit-policy-file Cargo.toml")]
+#[case::proxy_headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"],
+    "--requestheader-client-ca-file")]
+#[case::invalid_audit_policy(&["--audit-policy-file=Cargo.toml", "--audit-log-path=-"],
+    "--audit-policy-file Cargo.toml")]
 #[case::another_audit_mode(&["--audit-log-mode=batch"], "--audit-log-mode")]
-#[case::a_log_in_parts(&["--audit-log-batch-max-size=30"], "--audit-log-batch-max-size is not supported here")]
-#[case::a_file_that_is_not_there(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
-#[case::a_key_that_is_none(&["--service-account-signing-key-file=Cargo.toml"], "--service-account-signing-key-file")]
+#[case::batched_audit_log(&["--audit-log-batch-max-size=30"], "--audit-log-batch-max-size is not supported here")]
+#[case::a_missing_file(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
+#[case::invalid_signing_key(&["--service-account-signing-key-file=Cargo.toml"], "--service-account-signing-key-file")]
 fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &str) {
     let certificates = format!("--cert-dir={}", folder().display());
     let mut command = command(&["kube-apiserver", &certificates, "--secure-port=0"]);
@@ -354,10 +356,10 @@ fn flags_for_gates_versions_limits_and_audit_are_accepted() {
 
 /// As in kube-apiserver, AlwaysAllow disables anonymous users.
 #[rstest]
-#[case::where_all_is_allowed("--authorization-mode=AlwaysAllow", "", "401 Unauthorized")]
-#[case::where_one_mode_allows_all("--authorization-mode=RBAC,AlwaysAllow", "", "401 Unauthorized")]
-#[case::by_roles("--authorization-mode=RBAC", "", "403 Forbidden")]
-#[case::of_a_user("--authorization-mode=AlwaysAllow", "Authorization: Bearer s3cret\r\n", "200 OK")]
+#[case::always_allow("--authorization-mode=AlwaysAllow", "", "401 Unauthorized")]
+#[case::rbac_and_always_allow("--authorization-mode=RBAC,AlwaysAllow", "", "401 Unauthorized")]
+#[case::rbac("--authorization-mode=RBAC", "", "403 Forbidden")]
+#[case::known_user("--authorization-mode=AlwaysAllow", "Authorization: Bearer s3cret\r\n", "200 OK")]
 fn anonymous_requests_are_refused_with_always_allow(#[case] mode: &str, #[case] headers: &str, #[case] status: &str) {
     let folder = folder();
     let tokens = folder.join("tokens.csv");

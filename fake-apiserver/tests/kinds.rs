@@ -53,7 +53,7 @@ fn causes(answer: &Value) -> Vec<String> {
 }
 
 #[rstest]
-#[case::no_number("x", "invalid syntax")]
+#[case::not_a_number("x", "invalid syntax")]
 #[case::too_large("9223372036854775808", "value out of range")]
 #[tokio::test(start_paused = true)]
 async fn invalid_template_generation_of_a_daemon_set_is_refused(#[case] generation: &str, #[case] why: &str) {
@@ -139,7 +139,7 @@ fn pem_request(der: &[u8]) -> String {
 }
 
 #[rstest]
-#[case::nothing(b"\x30\x00", "asn1: syntax error: sequence truncated")]
+#[case::empty_sequence(b"\x30\x00", "asn1: syntax error: sequence truncated")]
 #[case::too_short(b"\x30\x05\x30\x00", "asn1: syntax error: data truncated")]
 #[case::a_number(
     b"\x02\x01\x05",
@@ -147,7 +147,7 @@ fn pem_request(der: &[u8]) -> String {
      explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
      omitEmpty:false} certificateRequest @2"
 )]
-#[case::a_number_within(
+#[case::a_number_within_a_sequence(
     b"\x30\x03\x02\x01\x05",
     "asn1: structure error: tags don't match (16 vs {class:0 tag:2 length:1 isCompound:false}) {optional:false \
      explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
@@ -163,7 +163,7 @@ async fn fields_of_a_certificate_request_are_validated(#[case] der: &[u8], #[cas
 }
 
 #[tokio::test(start_paused = true)]
-async fn approval_and_status_each_change_their_part_of_a_signing_request() {
+async fn approval_and_status_only_change_their_part_of_a_signing_request() {
     let server = server();
     send(&server, "POST", CSRS, &signing_request(json!({}))).await;
     let approved = json!({"status": {"certificate": "YQ==", "conditions": [{"type": "Approved", "status": "True",
@@ -197,7 +197,7 @@ async fn namespace_with_a_generated_name_has_its_name_label() {
 
 /// The name is generated before other fields are derived from it.
 #[tokio::test(start_paused = true)]
-async fn a_job_with_a_generated_name_labels_its_pods_with_it() {
+async fn job_with_a_generated_name_labels_its_pods_with_the_name() {
     let server = server();
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
     let body = json!({"metadata": {"generateName": "g-"}, "spec": {"template": {"spec": pod}}});
@@ -215,7 +215,7 @@ async fn a_job_with_a_generated_name_labels_its_pods_with_it() {
 #[case("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", json!({"addressType": "IPv4",
     "endpoints": []}), 3)]
 #[tokio::test(start_paused = true)]
-async fn each_check_reports_a_wrong_label(#[case] path: &str, #[case] body: Value, #[case] times: usize) {
+async fn every_failed_check_of_a_label_is_reported(#[case] path: &str, #[case] body: Value, #[case] times: usize) {
     let server = server();
     let mut body = body;
     body["metadata"] = json!({"name": "a"});
@@ -438,7 +438,7 @@ async fn dry_run_create_ignores_a_version_that_storage_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_that_waits_for_dependents_is_202() {
+async fn delete_that_waits_for_dependents_answers_202() {
     let server = server();
     let path = "/api/v1/namespaces/default/configmaps";
     let body = json!({"metadata": {"name": "a", "finalizers": ["example.com/f"]}});
@@ -626,8 +626,8 @@ fn pem_request_of(organizations: &[&str]) -> String {
 
 #[rstest]
 #[case::masters("kubernetes.io/kube-apiserver-client", &["a", "system:masters"], 403)]
-#[case::others("kubernetes.io/kube-apiserver-client", &["a"], 201)]
-#[case::of_another_signer("example.com/s", &["system:masters"], 201)]
+#[case::other_groups("kubernetes.io/kube-apiserver-client", &["a"], 201)]
+#[case::another_signer("example.com/s", &["system:masters"], 201)]
 #[tokio::test(start_paused = true)]
 async fn client_certificates_for_system_masters_are_refused(
     #[case] signer: &str,
@@ -645,11 +645,11 @@ async fn client_certificates_for_system_masters_are_refused(
 }
 
 #[rstest]
-#[case::none(&[], None, 403)]
+#[case::no_permission(&[], None, 403)]
 #[case::the_signer(&["example.com/s"], None, 200)]
-#[case::its_domain(&["example.com/*"], None, 200)]
-#[case::another(&["example.com/other"], None, 403)]
-#[case::turned_off(&[], Some(["CertificateApproval", "CertificateSigning"]), 200)]
+#[case::all_signers_of_the_domain(&["example.com/*"], None, 200)]
+#[case::another_signer(&["example.com/other"], None, 403)]
+#[case::disabled_plugin(&[], Some(["CertificateApproval", "CertificateSigning"]), 200)]
 #[tokio::test(start_paused = true)]
 async fn signing_requires_permission_for_the_signer(
     #[values(("approval", "approve", "Approved"), ("status", "sign", "Failed"))] part: (&str, &str, &str),
@@ -734,7 +734,7 @@ async fn disabled_plugin_has_no_effect(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_is_protected_by_its_plugin() {
+async fn disabled_namespace_lifecycle_plugin_permits_deletion_of_system_namespaces() {
     let builder = ApiServer::builder().disable_admission_plugins(["NamespaceLifecycle"]);
     let off = builder.expect("the plugin can be disabled").start();
     let path = "/api/v1/namespaces/kube-public";

@@ -1081,7 +1081,7 @@ $ get lamps
 }
 
 #[test]
-fn a_transcript_is_read_as_written() {
+fn transcripts_are_parsed_and_outputs_are_matched() {
     assert_eq!(words("a 'b c' d={\"x\":1}"), ["a", "b c", "d={\"x\":1}"]);
     assert!(matches("a   0/1  *s", "a 0/1 12s"));
     assert!(!matches("a 0/1 *s", "a 0/1 12m"));

@@ -45,7 +45,7 @@ const ESCALATION: &str = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":
 #[case::rights_as_anonymous("allow", "POST /_fake/objects", ESCALATION, 403)]
 #[case::rights_without_credentials("deny", "POST /_fake/objects", ESCALATION, 401)]
 #[case::faults_as_anonymous("allow", "POST /_fake/faults", r#"{"effect":"conflict"}"#, 403)]
-#[case::the_list_of_what_there_is("deny", "GET /_fake", "", 401)]
+#[case::list_of_operations("deny", "GET /_fake", "", 401)]
 fn control_api_requires_authentication(
     #[case] anonymous: &str,
     #[case] request: &str,
@@ -96,9 +96,9 @@ fn the_control_api_has_its_own_token_in_the_kubeconfig() {
 }
 
 #[rstest]
-#[case::a_form("Content-Type: text/plain")]
-#[case::another_form("Content-Type: application/x-www-form-urlencoded")]
-#[case::nothing_said("X-Nothing: 1")]
+#[case::plain_text("Content-Type: text/plain")]
+#[case::url_encoded_form("Content-Type: application/x-www-form-urlencoded")]
+#[case::no_content_type("X-Nothing: 1")]
 fn control_api_requires_a_json_content_type(#[case] header: &str) {
     let server = Server::start(&["--control"]);
     let fault = r#"{"effect":"conflict"}"#;
@@ -109,26 +109,27 @@ fn control_api_requires_a_json_content_type(#[case] header: &str) {
 }
 
 #[rstest]
-#[case::of_a_page_elsewhere(&["Host: localhost", "Origin: http://evil.example"], 403)]
-#[case::of_a_page_nowhere(&["Host: localhost", "Origin: null"], 403)]
-#[case::of_a_page_on_another_port(&["Host: localhost:8001", "Origin: http://localhost:3000"], 403)]
-#[case::of_a_program_with_a_token(&["Host: localhost", "Origin: http://evil.example", "Authorization: Bearer x"], 201)]
-#[case::of_its_own_page(&["Host: localhost:8001", "Origin: http://localhost:8001"], 201)]
-#[case::of_two_origins(&["Host: localhost:8001", "Origin: http://localhost:8001", "Origin: http://evil.example"], 403)]
-#[case::by_two_names(&["Host: localhost", "Host: evil.example"], 403)]
-#[case::by_a_name_that_is_no_ascii(&["Host: évil.example"], 403)]
-#[case::in_a_page_elsewhere(&["Host: localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: script"], 403)]
-#[case::in_a_page_on_another_port(&["Host: localhost", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors"], 403)]
-#[case::in_a_frame(
+#[case::another_origin(&["Host: localhost", "Origin: http://evil.example"], 403)]
+#[case::null_origin(&["Host: localhost", "Origin: null"], 403)]
+#[case::another_port(&["Host: localhost:8001", "Origin: http://localhost:3000"], 403)]
+#[case::another_origin_with_a_token(&["Host: localhost", "Origin: http://evil.example", "Authorization: Bearer x"],
+    201)]
+#[case::own_origin(&["Host: localhost:8001", "Origin: http://localhost:8001"], 201)]
+#[case::two_origins(&["Host: localhost:8001", "Origin: http://localhost:8001", "Origin: http://evil.example"], 403)]
+#[case::two_host_headers(&["Host: localhost", "Host: evil.example"], 403)]
+#[case::host_name_that_is_not_ascii(&["Host: évil.example"], 403)]
+#[case::script_of_another_site(&["Host: localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: script"], 403)]
+#[case::fetch_from_another_port(&["Host: localhost", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors"], 403)]
+#[case::frame_on_another_site(
     &["Host: localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"],
     403
 )]
-#[case::by_a_name_that_was_rebound(&["Host: evil.example"], 403)]
-#[case::by_a_name_that_begins_alike(&["Host: localhost.evil.example"], 403)]
-#[case::by_an_address_elsewhere(&["Host: 192.0.2.7"], 403)]
-#[case::by_a_configured_name(&["Host: api.test:8001"], 201)]
-#[case::by_its_address(&["Host: 127.0.0.1:8001"], 201)]
-fn a_page_in_a_browser_can_neither_write_nor_read(#[case] headers: &[&str], #[case] code: u16) {
+#[case::rebound_host_name(&["Host: evil.example"], 403)]
+#[case::host_name_with_the_same_prefix(&["Host: localhost.evil.example"], 403)]
+#[case::address_of_another_host(&["Host: 192.0.2.7"], 403)]
+#[case::configured_host_name(&["Host: api.test:8001"], 201)]
+#[case::own_address(&["Host: 127.0.0.1:8001"], 201)]
+fn pages_of_other_origins_can_neither_read_nor_write(#[case] headers: &[&str], #[case] code: u16) {
     let server = Server::start(&["--control", "--accept-hosts", "api.test"]);
     let written = ask(&server, &format!("POST {MAPS}"), &[headers, &[JSON]].concat(), MAP);
     assert_eq!(written.0, code, "{written:?}");
@@ -140,9 +141,9 @@ fn a_page_in_a_browser_can_neither_write_nor_read(#[case] headers: &[&str], #[ca
 }
 
 #[rstest]
-#[case::is_followed("document", "GET /_fake/", 200)]
-#[case::is_a_form("document", "POST /_fake/snapshot", 403)]
-#[case::is_a_frame("iframe", "GET /_fake/", 403)]
+#[case::link("document", "GET /_fake/", 200)]
+#[case::form("document", "POST /_fake/snapshot", 403)]
+#[case::frame("iframe", "GET /_fake/", 403)]
 fn cross_site_link_may_open_the_page_but_not_send_requests(
     #[case] into: &str,
     #[case] request: &str,
@@ -246,17 +247,18 @@ fn credentials_can_be_required_without_authorization() {
 }
 
 #[rstest]
-#[case::everybody_is_admin(&["--listen", "0.0.0.0:0"], false)]
-#[case::anonymous_is_admin(&["--listen", "0.0.0.0:0", "--authorization", "rbac"], false)]
-#[case::anonymous_may_do_everything(&["--listen", "0.0.0.0:0", "--anonymous", "allow"], false)]
-#[case::keys_can_be_guessed(&["--listen", "0.0.0.0:0", "--anonymous", "deny", "--seed", "7"], false)]
-#[case::guessed_on_request(
+#[case::no_authorization(&["--listen", "0.0.0.0:0"], false)]
+#[case::rbac_with_an_anonymous_admin(&["--listen", "0.0.0.0:0", "--authorization", "rbac"], false)]
+#[case::anonymous_without_authorization(&["--listen", "0.0.0.0:0", "--anonymous", "allow"], false)]
+#[case::keys_from_a_seed(&["--listen", "0.0.0.0:0", "--anonymous", "deny", "--seed", "7"], false)]
+#[case::keys_from_a_seed_on_request(
     &["--listen", "0.0.0.0:0", "--anonymous", "deny", "--seed", "7", "--insecure-listen"],
     true
 )]
-#[case::insecure_on_request(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
-#[case::nobody_is_anonymous(&["--listen", "0.0.0.0:0", "--anonymous", "deny"], true)]
-#[case::anonymous_has_no_rights(&["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
+#[case::no_authorization_on_request(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
+#[case::anonymous_denied(&["--listen", "0.0.0.0:0", "--anonymous", "deny"], true)]
+#[case::rbac_with_anonymous_without_rights(
+    &["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
 fn listening_beyond_loopback_needs_authorization(#[case] args: &[&str], #[case] starts: bool) {
     if starts {
         let server = Server::start(args);

@@ -60,14 +60,19 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::same(json!({"a": 1}), json!({"a": 1, "b": 2}), &[])]
-    #[case::other(json!({"a": {"b": 1}}), json!({"a": {"b": "1"}}), &["a.b: expected 1, found \"1\""])]
-    #[case::absent(json!({"a": {"x.io/y": "z"}}), json!({"a": {}}), &["a[x.io/y]: expected \"z\", found nothing"])]
-    #[case::item(json!({"l": [{"a": 1}]}), json!({"l": [{"a": 2, "b": 3}]}), &["l.0.a: expected 1, found 2"])]
-    #[case::length(json!({"l": [1]}), json!({"l": [1, 2]}), &["l: expected [1], found [1,2]"])]
+    #[case::expected_fields_are_equal(json!({"a": 1}), json!({"a": 1, "b": 2}), &[])]
+    #[case::value_of_another_type(json!({"a": {"b": 1}}), json!({"a": {"b": "1"}}), &["a.b: expected 1, found \"1\""])]
+    #[case::absent_field(json!({"a": {"x.io/y": "z"}}), json!({"a": {}}),
+        &["a[x.io/y]: expected \"z\", found nothing"])]
+    #[case::item_of_a_list(json!({"l": [{"a": 1}]}), json!({"l": [{"a": 2, "b": 3}]}), &["l.0.a: expected 1, found 2"])]
+    #[case::lists_of_different_lengths(json!({"l": [1]}), json!({"l": [1, 2]}), &["l: expected [1], found [1,2]"])]
     #[case::null(json!({"a": null}), json!({}), &[])]
     #[case::not_null(json!({"a": null}), json!({"a": 1}), &["a: expected null, found 1"])]
-    fn missing_field_is_reported_with_its_path(#[case] expected: Value, #[case] found: Value, #[case] lines: &[&str]) {
+    fn differing_fields_are_reported_with_their_path(
+        #[case] expected: Value,
+        #[case] found: Value,
+        #[case] lines: &[&str],
+    ) {
         assert_eq!(missing(&expected, &found), lines);
     }
 }

@@ -361,7 +361,7 @@ mod tests {
 
     /// Two tests of one process run the same controller, and one of them is recorded.
     #[test]
-    fn output_is_recorded_if_another_thread_has_written_such_a_line_first() {
+    fn output_is_recorded_if_another_thread_has_written_the_same_line_first() {
         let write = || tracing::info!("a line");
         let output = Output::record(Instant::now(), || 0);
         std::thread::scope(|it| drop(it.spawn(write)));

@@ -250,8 +250,8 @@ fn a_held_event_is_shown_at_its_delivery() {
 
 /// A controller started by `run` cannot be started again.
 #[rstest]
-#[case::nothing_else(crashes() | errors(), Some("something to crash"))]
-#[case::not_asked_for(errors(), None)]
+#[case::no_other_controllers(crashes() | errors(), Some("something to crash"))]
+#[case::without_crashes(errors(), None)]
 fn controllers_that_cannot_be_crashed_are_listed(#[case] kinds: Faults, #[case] oracle: Option<&str>) {
     let report = explore(async |cluster: &TestCluster| {
         cluster.run(own_config_maps(cluster.client()));
@@ -284,8 +284,8 @@ fn a_scenario_without_requests_is_not_explored() {
 }
 
 #[rstest]
-#[case::never_struck("pods", "matched no request: 409 Conflict on update pods")]
-#[case::never_served("widgets.example.com", "no resource widgets.example.com is served")]
+#[case::without_a_matching_request("pods", "matched no request: 409 Conflict on update pods")]
+#[case::on_an_unserved_resource("widgets.example.com", "no resource widgets.example.com is served")]
 fn unused_fault_of_the_scenario_is_listed(#[case] resource: &'static str, #[case] said: &str) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.controller("operator", own_config_maps);

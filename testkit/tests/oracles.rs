@@ -74,8 +74,8 @@ fn hot_loop_is_reported_for_excess_requests_and_events(#[values(0, 1)] reads: us
 
 /// Once confused, it increments a counter every second forever.
 #[rstest]
-#[case::in_it(None, Some("no hot loop"))]
-#[case::taken_out(Some(Oracle::HotLoop), None)]
+#[case::enabled(None, Some("no hot loop"))]
+#[case::disabled(Some(Oracle::HotLoop), None)]
 fn hot_loop_oracle_can_be_disabled(#[case] without: Option<Oracle>, #[case] oracle: Option<&str>) {
     let explored = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", |client| count(client, 0, Duration::from_secs(1)));
@@ -117,8 +117,8 @@ async fn delete_late(client: Client) {
 }
 
 #[rstest]
-#[case::in_it(None, Some("no delete by name of another object"))]
-#[case::taken_out(Some(Oracle::DeletesByName), None)]
+#[case::enabled(None, Some("no delete by name of another object"))]
+#[case::disabled(Some(Oracle::DeletesByName), None)]
 fn deletes_by_name_oracle_can_be_disabled(#[case] without: Option<Oracle>, #[case] oracle: Option<&str>) {
     let explored = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("a")).await;
@@ -144,13 +144,13 @@ async fn stepwise(cluster: &TestCluster) {
 
 /// A replay that passes would make the bug look fixed.
 #[rstest]
-#[case::its_controller_is_unknown("restart@opeartor", "there is no controller \"opeartor\"; there is \"operator\"")]
-#[case::its_client_is_unknown("skew=30000@opeartor", "there is no client \"opeartor\"; there is \"operator\"")]
-#[case::its_step_is_unknown(
+#[case::unknown_controller("restart@opeartor", "there is no controller \"opeartor\"; there is \"operator\"")]
+#[case::unknown_client("skew=30000@opeartor", "there is no client \"opeartor\"; there is \"operator\"")]
+#[case::unknown_step(
     "restart@operator;skip=make b",
     "the scenario has no step \"make b\"; there are \"make a\", \"settle\""
 )]
-#[case::its_workload_fails_by_itself("restart@operator;skip=make a", "there is nothing to do")]
+#[case::skipped_step_that_others_need("restart@operator;skip=make a", "there is nothing to do")]
 fn replay_that_cannot_be_run_fails(#[case] replay: &str, #[case] said: &str) {
     let report = explore(stepwise).replay(replay).schedules(1).report();
     let failure = report.failure().unwrap_or_else(|| panic!("it passes: {report}"));
@@ -377,9 +377,9 @@ async fn make_token(client: Client, copies: bool) {
 }
 
 #[rstest]
-#[case::generated_again(false, None, Some("generated values"))]
-#[case::taken_out(false, Some(Oracle::GeneratedValues), None)]
-#[case::copied(true, None, None)]
+#[case::value_generated_again(false, None, Some("generated values"))]
+#[case::oracle_disabled(false, Some(Oracle::GeneratedValues), None)]
+#[case::value_copied(true, None, None)]
 fn copies_of_a_generated_value_are_equal(
     #[case] copies: bool,
     #[case] without: Option<Oracle>,

@@ -263,7 +263,7 @@ fn correct_controller_passes_every_crash() {
 }
 
 #[test]
-fn condition_that_holds_soon_after_the_limit_of_its_wait_is_slow_in_a_run_with_a_fault() {
+fn condition_that_holds_soon_after_its_timeout_is_slow_in_a_run_with_a_fault() {
     let directory = Directory::new();
     let path = scenario(&directory, "patient");
     let yaml = fs::read_to_string(&path).expect("the file exists");
@@ -304,7 +304,7 @@ fn fields_that_become_right_late_are_still_compared() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn process_that_computes_has_not_settled() {
+fn busy_process_has_not_settled() {
     let directory = Directory::new();
     let path = scenario(&directory, "computing");
     let yaml = fs::read_to_string(&path).expect("the file exists");
@@ -400,7 +400,7 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
     "line 3",
     "only one action"
 )]
-#[case::a_file_that_is_missing(
+#[case::a_missing_file(
     "controllers: [{name: a, command: [x]}]\nsteps:\n  - apply: nothing.yaml",
     "line 3",
     "nothing.yaml does not exist"
@@ -425,7 +425,7 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
     "line 4: checks[0]",
     "a rule needs one of them"
 )]
-#[case::a_wrong_rule(
+#[case::an_invalid_rule(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: obj == 1, object: pods/a}",
     "line 4: checks[0]: always",
     "undeclared reference to 'obj'"
@@ -462,19 +462,19 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "controllers[0].webhookPort",
     "without `network: private`"
 )]
-#[case::two_checks_of_one_name(
+#[case::two_checks_with_the_same_name(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {run: x}}\n  - {name: b, \
      always: {run: x}}",
     "line 5: checks[1]",
     "\"b\" is used twice"
 )]
-#[case::a_wrong_selector(
+#[case::an_invalid_selector(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: 'true', objects: pods, selector: \
      'a in b'}",
     "line 4: checks[0]: selector",
     "in"
 )]
-#[case::two_kinds_of_a_patch(
+#[case::a_patch_of_two_kinds(
     "controllers: [{name: a, command: [x]}]\nsteps: [{patch: {object: a/b, merge: {}, json: []}}]",
     "line 2: steps[0]: patch",
     "one of merge, json, strategic and apply"
@@ -489,12 +489,12 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "line 2: steps[0]: as",
     "cluster.rbac"
 )]
-#[case::a_wrong_wait(
+#[case::an_invalid_wait(
     "controllers: [{name: a, command: [x]}]\nsteps: [{wait: {object: a/b, for: ready}}]",
     "line 2: steps[0]: wait.for",
     "is none of condition=TYPE"
 )]
-#[case::a_wrong_script_of_pods(
+#[case::an_invalid_script_of_pods(
     "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {pods: [{script: {crashes: true}}]}",
     "cluster.pods[0]",
     "unknown field `crashes`"
@@ -661,12 +661,12 @@ metadata: {name: a}
     "ports: [{containerPort: 9876, name: hooks}]",
     "# it serves webhooks on 9876: pass ${PORT_WEBHOOK} instead, or set `webhookPort: 9876`"
 )]
-#[case::an_account("", "# set this if the program does not read a kubeconfig:\n    # inCluster: true\n")]
-#[case::its_name(
+#[case::service_account("", "# set this if the program does not read a kubeconfig:\n    # inCluster: true\n")]
+#[case::name_of_the_pod(
     "env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
     "      POD_NAME: ${NAME}\n"
 )]
-#[case::only_a_secret(
+#[case::environment_from_a_secret(
     "env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: a, key: b}}}]",
     "      # missing: the value of PASSWORD\n"
 )]

@@ -172,15 +172,15 @@ fn explored(bug: Option<Bug>) -> Explore {
 const BACK: &str = "change the spec as it was first";
 
 #[rstest]
-#[case::a_part_that_is_left_out(
+#[case::a_removed_part_stays(
     Bug::Merges, "path independence", &[r#"change spec.footer: "about" → nothing"#],
 )]
-#[case::a_way_back(Bug::StaysOff, "recovery", &[r#"change spec.mode: "On" → "Off""#, BACK])]
-#[case::the_end_of_a_range(Bug::DividesByNothing, "no panic", &["change spec.parts: 3 → 0"])]
-#[case::a_status_that_is_old(
+#[case::a_value_does_not_return(Bug::StaysOff, "recovery", &[r#"change spec.mode: "On" → "Off""#, BACK])]
+#[case::a_division_by_zero(Bug::DividesByNothing, "no panic", &["change spec.parts: 3 → 0"])]
+#[case::an_old_observed_generation(
     Bug::ObservesOnce, "observed generation", &[r#"change spec.footer: "about" → "about2""#],
 )]
-#[case::with_a_fault(
+#[case::an_interrupted_cleanup(
     Bug::CleansUpLast, "end state",
     &[
         r#"change spec.mode: "On" → "Off""#,
@@ -201,7 +201,7 @@ fn each_oracle_finds_its_bug(#[case] bug: Bug, #[case] oracle: &str, #[case] pla
 }
 
 #[test]
-fn fixed_twin_passes_explore_spec() {
+fn fixed_variant_passes_explore_spec() {
     let report = explored(None).run();
     let (tried, all) = report.coverage().changes;
     assert!(tried == all && all > 10, "{report}");
@@ -307,7 +307,7 @@ fn each_field_is_changed_once_before_any_is_changed_again() {
 }
 
 #[test]
-fn changes_and_sequences_count_for_the_coverage_and_can_be_required() {
+fn coverage_contains_changes_and_sequences_and_can_be_required() {
     let report = explored(None).schedules(6).require_all_singles().report();
     let (tried, all) = report.coverage().changes;
     assert!(tried == 6 && all > 6, "{report}");
@@ -400,7 +400,7 @@ fn unchanged_ports_are_found_despite_refused_values(#[case] who: Doors) {
 }
 
 #[test]
-fn a_search_of_changes_names_the_kinds_of_faults_that_it_has_not_tried() {
+fn report_lists_the_kinds_of_faults_that_were_not_tried() {
     let all = copied(true).schedules(1).report().coverage().changes.1;
     let report = copied(true).schedules(2 * all).report();
     let tried = report.coverage().singles;

@@ -335,8 +335,8 @@ mod tests {
     #[case::other_verb("delete", "apps", "deployments", "", false)]
     #[case::other_group("get", "", "deployments", "", false)]
     #[case::a_subresource_is_not_its_resource("get", "apps", "deployments/status", "", false)]
-    #[case::a_subresource_of_all("get", "apps", "replicasets/scale", "x", true)]
-    #[case::the_resource_of_that_subresource("get", "apps", "replicasets", "x", false)]
+    #[case::a_subresource_by_a_wildcard("get", "apps", "replicasets/scale", "x", true)]
+    #[case::the_resource_is_not_its_subresource("get", "apps", "replicasets", "x", false)]
     fn a_rule_allows_the_requests_it_names(
         #[case] verb: &str,
         #[case] group: &str,

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing("")]
+    #[case::empty_text("")]
     #[case::space("  \n")]
     #[case::values(" { \"a\" : [ 1 , -2 , 0 , \"x\\\"y\\u00e9\\\\\" , true , false , null , { } , [ ] ] } ")]
     #[case::numbers(
@@ -322,7 +322,7 @@ mod tests {
     #[case::surrogates("\"\\ud83d\\ude00\"")]
     #[case::unfinished("{\"a\":\"b\\")]
     #[case::trailing_comma("[1,]")]
-    fn a_text_is_read_as_serde_json_reads_it(#[case] text: &str) {
+    fn text_is_parsed_or_refused_like_serde_json(#[case] text: &str) {
         agrees(text);
     }
 
@@ -332,7 +332,7 @@ mod tests {
     #[case::before_a_character(r#""\ud800\u0041""#, "\u{fffd}A")]
     #[case::before_a_pair(r#""\ud800\ud83d\ude00""#, "\u{fffd}\u{1f600}")]
     #[case::in_the_wrong_order(r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}")]
-    #[case::behind_a_backslash(r#""\ud800\\ud800é""#, "\u{fffd}\\ud800é")]
+    #[case::before_a_backslash(r#""\ud800\\ud800é""#, "\u{fffd}\\ud800é")]
     fn unpaired_surrogate_is_replaced(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(read(text).expect("the text is valid JSON").value, expected);
     }
@@ -346,15 +346,15 @@ mod tests {
     }
 
     #[rstest]
-    #[case::as_the_server_writes(
+    #[case::compact(
         r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{".":{},"k:{\"b\":1}":{}}}}]}}"#,
         true
     )]
     #[case::with_spaces(r#"{"metadata":{"managedFields":[{"fieldsV1": {"f:a": {}}}]}}"#, false)]
     #[case::with_values(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":[1.5]}}]}}"#, false)]
-    #[case::elsewhere(r#"{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#, false)]
-    #[case::deeper(r#"{"a":{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}}"#, false)]
-    fn fields_of_owners_stay_text(#[case] text: &str, #[case] is_encoded: bool) {
+    #[case::outside_of_metadata(r#"{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#, false)]
+    #[case::metadata_of_a_nested_object(r#"{"a":{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}}"#, false)]
+    fn managed_fields_stay_text(#[case] text: &str, #[case] is_encoded: bool) {
         agrees(text);
         let value = read(text).expect("the text is valid JSON").value;
         let fields = &value["metadata"]["managedFields"][0]["fieldsV1"];
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_limit_equals_serde_jsons() {
+    fn depth_limit_equals_the_limit_of_serde_json() {
         for levels in [127, 128, 100_000] {
             agrees(&format!("{}{}", "[".repeat(levels), "]".repeat(levels)));
         }

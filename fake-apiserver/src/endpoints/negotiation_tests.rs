@@ -97,7 +97,7 @@ fn a17_the_first_acceptable_clause_wins(#[case] accept: Option<&str>, #[case] en
 )]
 #[case("text/html", Served::Custom, Route::Object, SHORT, false)]
 #[case("application/vnd.kubernetes.protobuf", Served::Custom, Route::Object, SHORT, false)]
-fn a17_unanswerable_accept_headers(
+fn a17_unsatisfiable_accept_headers_are_refused(
     #[case] accept: &str,
     #[case] served: Served,
     #[case] route: Route,
@@ -113,7 +113,7 @@ fn a17_unanswerable_accept_headers(
 }
 
 #[test]
-fn a17_custom_resources_take_any_application_type() {
+fn a17_custom_resources_accept_any_application_type() {
     assert_eq!(
         answer(Some("application/*"), Served::Custom, Route::Object),
         Ok(AnswerForm::default())
@@ -155,7 +155,7 @@ fn e1_streams_are_json_or_protobuf(#[case] accept: &str, #[case] refusal: Option
     ErrorForm::IndentedJson
 )]
 #[case(Some("application/vnd.kubernetes.protobuf,application/json"), ErrorForm::Json)]
-fn m5_errors_honour_accept_too(#[case] accept: Option<&str>, #[case] form: ErrorForm) {
+fn m5_errors_honour_the_accept_header(#[case] accept: Option<&str>, #[case] form: ErrorForm) {
     assert_eq!(error_form(accept), form);
 }
 
@@ -174,7 +174,7 @@ fn m5_errors_honour_accept_too(#[case] accept: Option<&str>, #[case] form: Error
     Some("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"),
     Discovery::Plain(Encoding::Json)
 )]
-fn n2_aggregated_discovery(#[case] accept: Option<&str>, #[case] form: Discovery) {
+fn n2_aggregated_discovery_is_selected_by_the_accept_header(#[case] accept: Option<&str>, #[case] form: Discovery) {
     assert_eq!(discovery(accept, Served::BuiltIn, true), Ok(form));
 }
 

@@ -137,14 +137,14 @@ mod tests {
 
     /// Compact answers are copied from stored bytes, indented ones are encoded from decoded objects.
     #[rstest]
-    #[case::of_a_built_in_kind("/api/v1/namespaces/default/configmaps", json!({
+    #[case::built_in_kind("/api/v1/namespaces/default/configmaps", json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "annotations": {"b": "é}\n"}}, "data": {"k": "v"},
     }))]
-    #[case::whose_metadata_has_more_than_is_shown("/apis/apps/v1/namespaces/default/daemonsets", daemon_set())]
-    #[case::of_a_custom_kind("/apis/example.com/v1/namespaces/default/lamps", json!({
+    #[case::metadata_with_hidden_fields("/apis/apps/v1/namespaces/default/daemonsets", daemon_set())]
+    #[case::custom_kind("/apis/example.com/v1/namespaces/default/lamps", json!({
         "apiVersion": "example.com/v1", "kind": "Lamp", "metadata": {"name": "a", "annotations": {"b": "\"c\\"}}, "d": 1,
     }))]
-    #[case::of_no_objects("/api/v1/namespaces/default/secrets", Value::Null)]
+    #[case::empty_list("/api/v1/namespaces/default/secrets", Value::Null)]
     #[tokio::test(start_paused = true)]
     async fn metadata_list_is_equal_in_compact_and_indented_form(#[case] path: &str, #[case] object: Value) {
         let server = ApiServer::start();

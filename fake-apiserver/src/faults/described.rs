@@ -314,7 +314,7 @@ mod tests {
         r#"{"effect": {"delayMs": 1500}, "on": {"client": "c"}, "probability": 0.5}"#,
         "delay of 1.5s on every request for any resource client=c, with probability 0.5"
     )]
-    fn a_rule_is_data(#[case] json: &str, #[case] said: &str) {
+    fn fault_rule_round_trips_through_json(#[case] json: &str, #[case] said: &str) {
         let rule: FaultRule = serde_json::from_str(json).expect("the rule is valid");
         rule.check().expect("the rule is valid");
         assert_eq!(rule.to_string(), said);

@@ -269,19 +269,20 @@ mod tests {
     }
 
     #[rstest]
-    #[case::own(&["--secure-port=1", "--etcd-servers", "x"], &["--secure-port=1", "--etcd-servers", "x"], "")]
+    #[case::supported_flags_are_kept(&["--secure-port=1", "--etcd-servers", "x"],
+        &["--secure-port=1", "--etcd-servers", "x"], "")]
     #[case::a_switch(&["--watch-cache", "-v", "3"], &["-v", "3"], "")]
     #[case::a_switch_off(&["--profiling=false", "--watch-cache=true"], &[], "")]
     #[case::a_switch_on(&["--profiling"], &[], "--profiling=true is not supported here, only false: profiling is not supported")]
-    #[case::a_value_of_its_own(&["--kubelet-timeout", "5s", "--v=1"], &["--v=1"], "")]
-    #[case::another_value(&["--tls-min-version", "VersionTLS13"],
+    #[case::value_in_the_next_argument(&["--kubelet-timeout", "5s", "--v=1"], &["--v=1"], "")]
+    #[case::unsupported_value(&["--tls-min-version", "VersionTLS13"],
         &[], "--tls-min-version=VersionTLS13 is not supported here, only VersionTLS12: TLS 1.2 and 1.3 are supported, with \
              the library's default algorithms")]
-    #[case::never(&["--oidc-issuer-url=https://x"],
+    #[case::unsupported_flag(&["--oidc-issuer-url=https://x"],
         &[], "--oidc-issuer-url is not supported here: users are authenticated by --token-auth-file, client certificates, tokens \
              of ServiceAccounts and front proxies")]
     #[case::no_value(&["--kubelet-timeout"], &[], "flag needs an argument: --kubelet-timeout")]
-    fn what_changes_nothing_is_taken_out(#[case] args: &[&str], #[case] left: &[&str], #[case] why: &str) {
+    fn flags_without_effect_are_removed(#[case] args: &[&str], #[case] left: &[&str], #[case] why: &str) {
         let found = take_out(args.iter().map(OsString::from).collect());
         match why {
             "" => assert_eq!(found, Ok(left.iter().map(OsString::from).collect())),

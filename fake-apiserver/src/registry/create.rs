@@ -281,8 +281,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::in_earnest("", 500)]
-    #[case::as_a_trial("?dryRun=All", 201)]
+    #[case::real_write("", 500)]
+    #[case::dry_run("?dryRun=All", 201)]
     #[tokio::test]
     async fn only_storage_checks_the_resource_version(#[case] query: &str, #[case] code: u16) {
         let body = r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#;
@@ -291,8 +291,8 @@ mod tests {
 
     #[rstest]
     #[case::a_subresource("/api/v1/namespaces/default/status", 200)]
-    #[case::a_part_of_it("/api/v1/namespaces/default/status/y", 404)]
-    #[case::of_a_pod("/api/v1/namespaces/default/pods/a/log/y", 404)]
+    #[case::below_a_subresource("/api/v1/namespaces/default/status/y", 404)]
+    #[case::below_the_log_of_a_pod("/api/v1/namespaces/default/pods/a/log/y", 404)]
     #[tokio::test]
     async fn subresource_paths_with_more_segments_are_not_found(#[case] path: &str, #[case] code: u16) {
         let request = http::Request::get(path).body("").unwrap();

@@ -144,7 +144,10 @@ mod tests {
         /// Compares with a `BTreeMap`: after any writes, objects, ranges and counts are the same, and clones are
         /// unaffected.
         #[test]
-        fn equals_a_btree_map(writes in prop::collection::vec((any::<bool>(), 0u16..600), 0..1500), cut in 0u16..600) {
+        fn sorted_map_behaves_like_a_btree_map(
+            writes in prop::collection::vec((any::<bool>(), 0u16..600), 0..1500),
+            cut in 0u16..600,
+        ) {
             let mut sorted = Sorted::default();
             let mut model = BTreeMap::new();
             let mut copy = None;

@@ -200,24 +200,24 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::nothing(json!({"a": 1}), json!({"a": 1}), &[])]
+    #[case::no_change(json!({"a": 1}), json!({"a": 1}), &[])]
     #[case::a_value(json!({"a": {"b": 1}}), json!({"a": {"b": 2}}), &["a.b: 1 → 2"])]
     #[case::a_new_field(json!({}), json!({"a": {"b": 1, "c": 2}}), &["+ a.b: 1", "+ a.c: 2"])]
     #[case::a_removed_field(json!({"a": "x"}), json!({}), &["- a: \"x\""])]
     #[case::an_empty_object(json!({}), json!({"spec": {}}), &["+ spec: {}"])]
     #[case::a_label(json!({"l": {"x.io/y": "a"}}), json!({"l": {"x.io/y": "b"}}), &["l[x.io/y]: \"a\" → \"b\""])]
-    #[case::plain_values(json!({"f": ["a"]}), json!({"f": ["a", "b"]}), &["f: [\"a\"] → [\"a\",\"b\"]"])]
-    #[case::by_type(
+    #[case::list_of_plain_values(json!({"f": ["a"]}), json!({"f": ["a", "b"]}), &["f: [\"a\"] → [\"a\",\"b\"]"])]
+    #[case::items_with_a_type(
         json!({"c": [{"type": "A", "s": 1}, {"type": "B", "s": 1}]}),
         json!({"c": [{"type": "B", "s": 2}, {"type": "A", "s": 1}]}),
         &["c[B].s: 1 → 2"]
     )]
-    #[case::by_place(
+    #[case::items_without_a_key(
         json!({"c": [{"s": 1}, {"s": 1}]}),
         json!({"c": [{"s": 1}]}),
         &["- c[1].s: 1"]
     )]
-    #[case::bookkeeping(
+    #[case::version_and_generation_are_ignored(
         json!({"metadata": {"resourceVersion": "1", "generation": 1}}),
         json!({"metadata": {"resourceVersion": "2", "generation": 2}}),
         &[]

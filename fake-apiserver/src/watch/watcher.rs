@@ -290,10 +290,10 @@ mod tests {
     /// Rule E13: a bookmark every minute, and two seconds before the end.
     #[rstest]
     #[case::shorter_than_a_minute(30, &[28])]
-    #[case::of_some_minutes(150, &[60, 120, 148])]
-    #[case::that_ends_at_once(1, &[])]
+    #[case::longer_than_two_minutes(150, &[60, 120, 148])]
+    #[case::one_second(1, &[])]
     #[tokio::test(start_paused = true)]
-    async fn e13_a_watch_has_bookmarks_up_to_its_end(#[case] seconds: u64, #[case] at: &[u64]) {
+    async fn e13_bookmarks_are_sent_each_minute_and_before_the_end(#[case] seconds: u64, #[case] at: &[u64]) {
         let server = ApiServer::start();
         let from = server.resource_version();
         let path = format!(

@@ -113,7 +113,7 @@ async fn worker_requests_are_recorded_and_own_their_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delayed_key_is_synced_when_due_and_an_idle_pump_has_no_timer() {
+async fn delayed_key_is_synced_when_due_and_leaves_no_timer() {
     let server = ApiServer::start();
     let _workers = run(&server);
     load(&server, "later");

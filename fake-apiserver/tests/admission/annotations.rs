@@ -62,29 +62,29 @@ fn mutation(webhook: &str, mutated: bool) -> String {
 }
 
 #[rstest]
-#[case::changed("Metadata", &[("a.example.com", "/data", json!({}))], json!({
+#[case::changed_object("Metadata", &[("a.example.com", "/data", json!({}))], json!({
     "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", true)}))]
-#[case::with_its_patch("Request", &[("a.example.com", "/data", json!({}))], json!({
+#[case::patch_at_level_request("Request", &[("a.example.com", "/data", json!({}))], json!({
     "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", true),
     "patch.webhook.admission.k8s.io/round_0_index_0": concat!(r#"{"configuration":"m","webhook":"a.example.com","#,
         r#""patch":[{"op":"add","path":"/data","value":{"k":"\u003c"}}],"patchType":"JSONPatch"}"#)}))]
-#[case::nothing_to_change("Request", &[("a.example.com", "/empty", json!({}))], json!({
+#[case::unchanged_object("Request", &[("a.example.com", "/empty", json!({}))], json!({
     "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
-#[case::the_place_counts_those_that_are_not_called("Metadata",
+#[case::index_counts_skipped_webhooks("Metadata",
     &[("a.example.com", "/data", json!({"objectSelector": {"matchLabels": {"no": "no"}}})),
       ("b.example.com", "/x", json!({}))],
     json!({"mutation.webhook.admission.k8s.io/round_0_index_1": mutation("b.example.com", false)}))]
-#[case::asked_again("Metadata",
+#[case::reinvoked_webhook("Metadata",
     &[("a.example.com", "/x", json!({"reinvocationPolicy": "IfNeeded"})), ("b.example.com", "/data", json!({}))],
     json!({"mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false),
         "mutation.webhook.admission.k8s.io/round_0_index_1": mutation("b.example.com", true),
         "mutation.webhook.admission.k8s.io/round_1_index_0": mutation("a.example.com", false)}))]
-#[case::passed_over("Metadata", &[("a.example.com", "/broken", json!({"failurePolicy": "Ignore"}))], json!({
+#[case::ignored_failure("Metadata", &[("a.example.com", "/broken", json!({"failurePolicy": "Ignore"}))], json!({
     "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false),
     "failed-open.mutation.webhook.admission.k8s.io/round_0_index_0": "a.example.com"}))]
-#[case::its_own("Metadata", &[("a.example.com", "/note", json!({}))], json!({
+#[case::annotations_of_the_webhook("Metadata", &[("a.example.com", "/note", json!({}))], json!({
     "a.example.com/why": "<b>", "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
-#[case::of_a_refusal("Metadata", &[("a.example.com", "/deny", json!({}))], json!({
+#[case::annotations_of_a_refusal("Metadata", &[("a.example.com", "/deny", json!({}))], json!({
     "a.example.com/verdict": "no", "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
 #[tokio::test(start_paused = true)]
 async fn mutating_webhooks_annotate_the_audit_event(
@@ -124,7 +124,7 @@ async fn validating_webhooks_annotate_the_audit_event() {
 #[rstest]
 #[case::mutating("Mutating", &["/300", "/400"], json!({"total": "700ms", "mutating-webhook": "700ms"}))]
 #[case::validating("Validating", &["/600", "/1500", "/0"], json!({"total": "1.5s", "validating-webhook": "1.5s"}))]
-#[case::soon("Validating", &["/500"], json!({}))]
+#[case::fast_webhook("Validating", &["/500"], json!({}))]
 #[tokio::test(start_paused = true)]
 async fn latencies_of_slow_requests_are_annotated(#[case] kind: &str, #[case] paths: &[&str], #[case] expected: Value) {
     let hook = tower::service_fn(|request: Request<Body>| async move {
@@ -162,7 +162,7 @@ async fn latencies_of_slow_requests_are_annotated(#[case] kind: &str, #[case] pa
     json!(["Audit", "Warn"]), 201, json!({"validation.policy.admission.k8s.io/validation_failure": concat!(
         r#"[{"message":"\u003cno\u003e","policy":"p.example.com","binding":"b","expressionIndex":1,"#,
         r#""validationActions":["Audit","Warn"]}]"#)}))]
-#[case::nothing_without_audit(json!({"validations": [{"expression": "false"}]}), json!(["Warn"]), 201, json!({}))]
+#[case::no_annotation_without_audit(json!({"validations": [{"expression": "false"}]}), json!(["Warn"]), 201, json!({}))]
 #[case::values(json!({"auditAnnotations": [{"key": "name", "valueExpression": "' ' + object.metadata.name"},
     {"key": "none", "valueExpression": "null"}, {"key": "empty", "valueExpression": "' '"}]}),
     json!(["Deny"]), 201, json!({"p.example.com/name": "a"}))]
@@ -250,7 +250,7 @@ async fn tokens_and_deprecated_kinds_are_annotated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_are_shown_with_their_defaults() {
+async fn audit_events_contain_bodies_with_defaults() {
     let (server, lines) = audited(ApiServer::builder(), "Request");
     made(&post(&server, "/api/v1/namespaces/default/pods", pod("a")).await);
     let lines = lines.lock().expect("the lock is not poisoned");

@@ -14,8 +14,8 @@ use crate::ask::{MAPS, ask, made, map, post};
 #[case::text(AdmissionResponse::deny("no"), 400, "denied the request: no", "")]
 #[case::code(AdmissionResponse::deny("no").code(403).reason("Forbidden"), 403, "denied the request: no", "Forbidden")]
 #[case::low_code(AdmissionResponse::deny("no").code(200), 400, "denied the request: no", "")]
-#[case::reason_alone(AdmissionResponse::deny("").reason("Teapot"), 400, "denied the request: Teapot", "Teapot")]
-#[case::nothing(AdmissionResponse::deny(""), 400, "denied the request without explanation", "")]
+#[case::only_a_reason(AdmissionResponse::deny("").reason("Teapot"), 400, "denied the request: Teapot", "Teapot")]
+#[case::no_explanation(AdmissionResponse::deny(""), 400, "denied the request without explanation", "")]
 #[tokio::test(start_paused = true)]
 async fn p3_denial_has_the_text_of_a_webhook(
     #[case] response: AdmissionResponse,

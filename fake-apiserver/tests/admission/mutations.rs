@@ -238,7 +238,7 @@ fn status(code: u16, header: &str, value: &str) -> Response<Body> {
 #[rstest]
 #[case::busy(429, 3, 201)]
 #[case::unavailable(503, 1, 201)]
-#[case::for_too_long(429, 11, 500)]
+#[case::too_long_a_delay(429, 11, 500)]
 #[tokio::test(start_paused = true)]
 async fn webhook_call_is_retried_after_retry_after(#[case] code: u16, #[case] times: usize, #[case] created: u16) {
     let (server, calls) = hesitant(times, move || status(code, "retry-after", "0"));
@@ -257,7 +257,7 @@ async fn retries_end_at_the_timeout_of_the_webhook() {
 #[rstest]
 #[case::absolute(307, &format!("https://{HOST}/y"), 201)]
 #[case::relative(308, "/y", 201)]
-#[case::that_loses_the_body(302, "/y", 500)]
+#[case::redirect_without_the_body(302, "/y", 500)]
 #[tokio::test(start_paused = true)]
 async fn redirects_are_followed(#[case] code: u16, #[case] location: &str, #[case] created: u16) {
     let location = location.to_owned();

@@ -102,7 +102,7 @@ async fn p4_refused_connection_fails_the_call() {
 /// The server closes the connection without TLS's `close_notify`, like servers in Python.
 #[rstest]
 #[case::with_a_length(true)]
-#[case::until_its_end(false)]
+#[case::without_a_length(false)]
 #[tokio::test]
 async fn answer_is_valid_if_the_connection_is_cut_after_it(#[case] has_length: bool) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -26,7 +26,7 @@ async fn limited(limits: Value) -> ApiServer {
     "maximum cpu usage per Container is 1, but limit is 2")]
 #[case::too_little(json!({"type": "Container", "min": {"memory": "1Gi"}}), json!({"requests": {"memory": "512Mi"}}),
     "minimum memory usage per Container is 1Gi, but request is 512Mi")]
-#[case::nothing_said(json!({"type": "Pod", "min": {"cpu": "1"}}), json!({}),
+#[case::no_request_specified(json!({"type": "Pod", "min": {"cpu": "1"}}), json!({}),
     "minimum cpu usage per Pod is 1.  No request is specified")]
 #[case::ratio(json!({"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}),
     json!({"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
@@ -241,9 +241,9 @@ async fn p9_the_newest_default_class_is_used() {
 }
 
 #[rstest]
-#[case::as_large("slow", "1Gi", None)]
-#[case::allowed("fast", "2Gi", None)]
-#[case::not_allowed(
+#[case::unchanged_size("slow", "1Gi", None)]
+#[case::expandable_class("fast", "2Gi", None)]
+#[case::class_that_forbids_expansion(
     "slow",
     "2Gi",
     Some(

@@ -94,10 +94,10 @@ async fn p7_failure_policy_applies_to_errors(#[case] failure_policy: &str, #[cas
 
 #[rstest]
 #[case::by_name(json!({"name": "limits", "namespace": "default", "parameterNotFoundAction": "Deny"}), 422)]
-#[case::of_the_request(json!({"name": "limits", "parameterNotFoundAction": "Deny"}), 422)]
+#[case::namespace_of_the_request(json!({"name": "limits", "parameterNotFoundAction": "Deny"}), 422)]
 #[case::by_label(json!({"selector": {"matchLabels": {"limits": "yes"}}, "parameterNotFoundAction": "Deny"}), 422)]
-#[case::none_denied(json!({"name": "gone", "parameterNotFoundAction": "Deny"}), 422)]
-#[case::none_allowed(json!({"name": "gone", "parameterNotFoundAction": "Allow"}), 201)]
+#[case::missing_and_denied(json!({"name": "gone", "parameterNotFoundAction": "Deny"}), 422)]
+#[case::missing_and_allowed(json!({"name": "gone", "parameterNotFoundAction": "Allow"}), 201)]
 #[tokio::test(start_paused = true)]
 async fn p7_parameters_are_passed_to_expressions(#[case] reference: Value, #[case] code: u16) {
     let server = ApiServer::start();
@@ -155,7 +155,7 @@ async fn p7_expressions_are_compiled_when_the_policy_is_written(#[case] expressi
 #[case::items("object.a.b[0]", "dyn")]
 #[case::sum("object.a + 1", "int")]
 #[case::sum_of_fields("object.a + object.b", "dyn")]
-#[case::either("true ? object.a : true", "dyn")]
+#[case::ternary("true ? object.a : true", "dyn")]
 #[case::optional("object.?a", "optional_type(dyn)")]
 #[case::default("object.?a.orValue(true)", "dyn")]
 #[case::list("[object.a]", "list(dyn)")]
@@ -243,12 +243,13 @@ async fn mutating_policy(server: &ApiServer, mutation: Value) {
 }
 
 #[rstest]
-#[case::applied(json!({"patchType": "ApplyConfiguration", "applyConfiguration": {
+#[case::apply_configuration(json!({"patchType": "ApplyConfiguration", "applyConfiguration": {
     "expression": "Object{metadata: Object.metadata{labels: {'a': object.metadata.name}}}"}}),
     json!({"a": "a", "own": "y"}))]
-#[case::patched(json!({"patchType": "JSONPatch", "jsonPatch": {
+#[case::json_patch(json!({"patchType": "JSONPatch", "jsonPatch": {
     "expression": "[JSONPatch{op: 'add', path: '/metadata/labels/a', value: 'b'}]"}}), json!({"a": "b", "own": "y"}))]
-#[case::tested_in_vain(json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: \
+#[case::json_patch_with_a_failing_test(
+    json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: \
     '/metadata/labels/a', value: 'b'}, JSONPatch{op: 'test', path: '/metadata/labels/own', value: 'z'}]"}}),
     json!({"own": "y"}))]
 #[tokio::test(start_paused = true)]
@@ -295,7 +296,7 @@ async fn p8_structs_are_only_available_to_mutations(#[case] part: Value, #[case]
     "object.data",
     "must evaluate to list(JSONPatch) but got dyn"
 )]
-#[case::text(
+#[case::string(
     "ApplyConfiguration",
     "applyConfiguration",
     "'a'",
@@ -307,7 +308,7 @@ async fn p8_structs_are_only_available_to_mutations(#[case] part: Value, #[case]
     "[Object{}].filter(x, true)",
     "must evaluate to Object but got list(Object)"
 )]
-#[case::part(
+#[case::metadata_of_an_object(
     "ApplyConfiguration",
     "applyConfiguration",
     "Object.metadata{}",
@@ -338,7 +339,7 @@ async fn p8_structs_are_only_available_to_mutations(#[case] part: Value, #[case]
     "ERROR: <input>:1:5: undeclared reference to 'Foo' (in container '')\n | [Foo{}]\n | ....^"
 )]
 #[tokio::test(start_paused = true)]
-async fn p8_json_patch_mutations_are_applied(
+async fn p8_mutations_must_have_the_required_type(
     #[case] kind: &str,
     #[case] field: &str,
     #[case] expression: &str,
@@ -360,7 +361,7 @@ async fn p8_json_patch_mutations_are_applied(
     "[JSONPatch{op: 'add', path: '/data', value: dyn([1]SHARED)}]",
     "the result is too large"
 )]
-#[case::joined(
+#[case::joined_text(
     "[JSONPatch{op: 'add', path: '/data', value: object.data.a.split('').join(object.data.b)}]",
     "operation cancelled: actual cost limit exceeded"
 )]

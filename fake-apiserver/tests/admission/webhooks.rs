@@ -65,7 +65,7 @@ async fn p1_webhook_is_called_again_after_a_later_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_the_first_patch_of_a_request_with_new_owners_is_a_change() {
+async fn p1_first_mutation_counts_as_a_change_if_the_request_has_new_field_owners() {
     let asked = Asked::default();
     let server = server(&asked);
     let again = || json!({"reinvocationPolicy": "IfNeeded"});
@@ -87,7 +87,7 @@ async fn p1_the_first_patch_of_a_request_with_new_owners_is_a_change() {
 
 #[rstest]
 #[case::deny("/deny", json!({}), 400, "admission webhook \"w.example.com\" denied the request: not today")]
-#[case::deny_though_ignored("/deny", json!({"failurePolicy": "Ignore"}), 400,
+#[case::denial_with_failure_policy_ignore("/deny", json!({"failurePolicy": "Ignore"}), 400,
     "admission webhook \"w.example.com\" denied the request: not today")]
 #[case::bad_patch("/bad", json!({"failurePolicy": "Ignore"}), 500,
     "Internal error occurred: replace operation does not apply: doc is missing path: /nothing/here: missing value")]
@@ -111,11 +111,11 @@ async fn p4_refusals_have_the_code_of_the_webhook(
 #[rstest]
 #[case::other_resource(json!({"rules": [rule("CREATE", "", "v1", "secrets")]}), false)]
 #[case::any_resource(json!({"rules": [rule("*", "*", "*", "*")]}), true)]
-#[case::all_subresources_too(json!({"rules": [rule("*", "*", "*", "*/*")]}), true)]
+#[case::any_resource_and_subresource(json!({"rules": [rule("*", "*", "*", "*/*")]}), true)]
 #[case::subresources_only(json!({"rules": [rule("*", "*", "*", "configmaps/*")]}), true)]
 #[case::other_operation(json!({"rules": [rule("DELETE", "", "v1", "configmaps")]}), false)]
 #[case::namespaced(json!({"rules": [scoped("Namespaced")]}), true)]
-#[case::of_the_cluster(json!({"rules": [scoped("Cluster")]}), false)]
+#[case::cluster_scoped(json!({"rules": [scoped("Cluster")]}), false)]
 #[case::other_namespace(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}), false)]
 #[case::this_namespace(json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}), true)]
 #[case::other_object(json!({"objectSelector": {"matchLabels": {"a": "c"}}}), false)]

@@ -83,7 +83,7 @@ async fn audit_event_has_the_field_order_of_go() {
 #[rstest]
 #[case::metadata("Metadata", false, false)]
 #[case::request("Request", true, false)]
-#[case::both("RequestResponse", true, true)]
+#[case::request_and_response("RequestResponse", true, true)]
 #[tokio::test(start_paused = true)]
 async fn audit_level_determines_bodies(#[case] level: &str, #[case] shows_request: bool, #[case] shows_response: bool) {
     let log = Log::default();
@@ -161,21 +161,21 @@ async fn a_watch_has_three_stages() {
 }
 
 #[rstest]
-#[case::of_a_user(json!({"users": ["system:admin"]}), true)]
-#[case::of_another(json!({"users": ["jane"]}), false)]
-#[case::of_a_group(json!({"userGroups": ["system:masters"]}), true)]
-#[case::of_another_group(json!({"userGroups": ["devs"]}), false)]
-#[case::of_a_verb(json!({"verbs": ["list"]}), true)]
-#[case::of_another_verb(json!({"verbs": ["watch"]}), false)]
-#[case::of_a_namespace(json!({"namespaces": ["default"]}), true)]
-#[case::of_the_cluster(json!({"namespaces": [""]}), false)]
-#[case::of_a_resource(json!({"resources": [{"group": "", "resources": ["configmaps"]}]}), true)]
-#[case::of_a_group_of_resources(json!({"resources": [{"group": ""}]}), true)]
-#[case::of_another_resource(json!({"resources": [{"group": "apps", "resources": ["*"]}]}), false)]
-#[case::of_a_subresource(json!({"resources": [{"group": "", "resources": ["configmaps/status"]}]}), false)]
-#[case::of_all_below(json!({"resources": [{"group": "*", "resources": ["configmaps/*"]}]}), true)]
-#[case::of_a_name(json!({"resources": [{"resources": ["configmaps"], "resourceNames": ["a"]}]}), false)]
-#[case::of_paths(json!({"nonResourceURLs": ["*"]}), false)]
+#[case::the_user(json!({"users": ["system:admin"]}), true)]
+#[case::another_user(json!({"users": ["jane"]}), false)]
+#[case::a_group_of_the_user(json!({"userGroups": ["system:masters"]}), true)]
+#[case::another_group(json!({"userGroups": ["devs"]}), false)]
+#[case::the_verb(json!({"verbs": ["list"]}), true)]
+#[case::another_verb(json!({"verbs": ["watch"]}), false)]
+#[case::the_namespace(json!({"namespaces": ["default"]}), true)]
+#[case::cluster_scoped(json!({"namespaces": [""]}), false)]
+#[case::the_resource(json!({"resources": [{"group": "", "resources": ["configmaps"]}]}), true)]
+#[case::the_api_group(json!({"resources": [{"group": ""}]}), true)]
+#[case::another_resource(json!({"resources": [{"group": "apps", "resources": ["*"]}]}), false)]
+#[case::a_subresource(json!({"resources": [{"group": "", "resources": ["configmaps/status"]}]}), false)]
+#[case::any_subresource(json!({"resources": [{"group": "*", "resources": ["configmaps/*"]}]}), true)]
+#[case::a_resource_name(json!({"resources": [{"resources": ["configmaps"], "resourceNames": ["a"]}]}), false)]
+#[case::non_resource_paths(json!({"nonResourceURLs": ["*"]}), false)]
 #[tokio::test(start_paused = true)]
 async fn rules_match_requests(#[case] mut rule: Value, #[case] matches: bool) {
     rule["level"] = "Metadata".into();
@@ -255,12 +255,12 @@ async fn users_rights_and_refusals_are_recorded() {
     "rules[0].nonResourceURLs: Invalid value: [\"/a\"]: rules cannot apply to both regular resources and \
      non-resource URLs"
 )]
-#[case::a_wildcard_within(
+#[case::wildcard_within_a_path(
     "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: None, nonResourceURLs: [\"/a*b\"]}]}",
     "rules[0].nonResourceURLs[0]: Invalid value: \"/a*b\": non-resource URL wildcards '*' must be the final \
      character of the rule"
 )]
-fn wrong_policies_are_refused(#[case] text: &str, #[case] why: &str) {
+fn invalid_audit_policies_are_refused(#[case] text: &str, #[case] why: &str) {
     assert_eq!(
         AuditPolicy::parse(text).expect_err("the policy is invalid").to_string(),
         why

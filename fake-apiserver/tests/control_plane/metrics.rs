@@ -38,7 +38,7 @@ fn requests(code: u16, scope: &str, verb: &str) -> String {
 
 #[rstest]
 #[case::list("GET", CONFIG_MAPS, Value::Null, 200, "namespace", "LIST")]
-#[case::list_of_all("GET", "/api/v1/configmaps", Value::Null, 200, "cluster", "LIST")]
+#[case::list_of_all_namespaces("GET", "/api/v1/configmaps", Value::Null, 200, "cluster", "LIST")]
 #[case::get(
     "GET",
     "/api/v1/namespaces/default/configmaps/none",
@@ -173,13 +173,13 @@ async fn process_start_metric_has_the_help_text_of_kube_apiserver() {
 
 #[rstest]
 #[case::health("/livez", "*/*", Some(("", "/livez")))]
-#[case::a_check("/livez/ping", "*/*", None)]
+#[case::single_health_check("/livez/ping", "*/*", None)]
 #[case::discovery("/apis", "*/*", None)]
 #[case::aggregated_groups("/apis", AGGREGATED, Some(("apiserver", "apis")))]
-#[case::the_aggregated_core("/api", AGGREGATED, Some(("apiserver", "api")))]
-#[case::the_index_of_open_api("/openapi/v3", "*/*", Some(("", "openapi/v3")))]
-#[case::a_document_of_it("/openapi/v3/api/v1", "*/*", Some(("", "openapi/v3/")))]
-#[case::the_old_document("/openapi/v2", "*/*", None)]
+#[case::aggregated_core_group("/api", AGGREGATED, Some(("apiserver", "api")))]
+#[case::index_of_openapi_v3("/openapi/v3", "*/*", Some(("", "openapi/v3")))]
+#[case::document_of_openapi_v3("/openapi/v3/api/v1", "*/*", Some(("", "openapi/v3/")))]
+#[case::document_of_openapi_v2("/openapi/v2", "*/*", None)]
 #[tokio::test(start_paused = true)]
 async fn metrics_count_the_documents_that_kube_apiserver_counts(
     #[case] path: &str,
@@ -205,23 +205,29 @@ async fn metrics_count_the_documents_that_kube_apiserver_counts(
 }
 
 #[rstest]
-#[case::of_a_namespace(
+#[case::watch_of_a_namespace(
     "/api/v1/namespaces/default/configmaps?watch=1",
     "configmaps",
     "namespace",
     "",
     "WATCH"
 )]
-#[case::of_one(
+#[case::watch_of_one_object(
     "/api/v1/configmaps?watch=1&fieldSelector=metadata.name%3Da",
     "configmaps",
     "resource",
     "",
     "WATCH"
 )]
-#[case::by_the_old_path("/api/v1/watch/configmaps", "configmaps", "cluster", "", "LIST")]
-#[case::of_one_by_the_old_path("/api/v1/watch/namespaces/default/configmaps/a", "configmaps", "resource", "", "GET")]
-#[case::a_connection_that_fails("/api/v1/namespaces/default/pods/p/log", "pods", "resource", "log", "CONNECT")]
+#[case::legacy_watch_path("/api/v1/watch/configmaps", "configmaps", "cluster", "", "LIST")]
+#[case::legacy_watch_path_of_one_object(
+    "/api/v1/watch/namespaces/default/configmaps/a",
+    "configmaps",
+    "resource",
+    "",
+    "GET"
+)]
+#[case::failed_log_request("/api/v1/namespaces/default/pods/p/log", "pods", "resource", "log", "CONNECT")]
 #[tokio::test(start_paused = true)]
 async fn long_running_requests_are_recognised_by_method_and_name(
     #[case] path: &str,
@@ -320,7 +326,7 @@ async fn delete_resets_the_counters() {
 
 #[rstest]
 #[case::without_rights("dev", 403)]
-#[case::for_monitoring("monitor", 200)]
+#[case::with_the_monitoring_role("monitor", 200)]
 #[tokio::test(start_paused = true)]
 async fn metrics_require_permission_for_the_path(#[case] token: &str, #[case] code: u16) {
     let server = ApiServer::builder()

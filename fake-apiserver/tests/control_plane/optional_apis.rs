@@ -84,7 +84,7 @@ async fn discovered(server: &ApiServer) -> (Vec<String>, BTreeSet<String>) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn apis_that_are_off_by_default_are_the_ones_of_kube_apiserver(
+async fn apis_off_by_default_equal_those_of_kube_apiserver(
     #[values("1.33", "1.34", "1.35", "1.36", "1.37")] minor: KubernetesVersion,
 ) {
     let (_, by_default) = discovered(&ApiServer::builder().kubernetes_version(minor).start()).await;
@@ -184,14 +184,14 @@ fn slice(device: Value) -> Value {
 
 /// Each version returns the same object with its own fields, and accepts the object that the other version returns.
 #[rstest]
-#[case::request(
+#[case::device_request(
     "namespaces/default/resourceclaims",
     claim(json!({"name": "r", "deviceClassName": "c", "selectors": [{"cel": {"expression": "true"}}]})),
     claim(json!({"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1,
         "selectors": [{"cel": {"expression": "true"}}]}})),
     "1.33"
 )]
-#[case::alternatives(
+#[case::alternative_device_requests(
     "namespaces/default/resourceclaims",
     claim(json!({"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "c"}]})),
     claim(json!({"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "c",
@@ -268,9 +268,9 @@ async fn show_alike(minor: KubernetesVersion, resource: &str, old: &Value, new: 
 
 /// Before 1.36 the gate enables the plugin, as in kube-apiserver.
 #[rstest]
-#[case::off("1.35", false, false)]
-#[case::on("1.35", true, true)]
-#[case::always("1.36", false, true)]
+#[case::gate_off("1.35", false, false)]
+#[case::gate_on("1.35", true, true)]
+#[case::version_without_a_gate("1.36", false, true)]
 #[tokio::test(start_paused = true)]
 async fn mutating_policies_apply_if_their_gate_is_on(
     #[case] minor: KubernetesVersion,

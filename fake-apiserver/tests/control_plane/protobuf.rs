@@ -66,9 +66,9 @@ async fn server() -> ApiServer {
 }
 
 #[rstest]
-#[case::alone(PROTOBUF.to_owned())]
+#[case::only_protobuf(PROTOBUF.to_owned())]
 #[case::before_json(format!("{PROTOBUF},application/json"))]
-#[case::before_all(format!("{PROTOBUF}, */*"))]
+#[case::before_any_type(format!("{PROTOBUF}, */*"))]
 #[tokio::test(start_paused = true)]
 async fn objects_and_lists_are_protobuf_if_preferred(#[case] accept: String) {
     let server = server().await;
@@ -109,7 +109,7 @@ async fn the_journal_shows_an_answer_as_json() {
 }
 
 #[rstest]
-#[case::whole("application/vnd.kubernetes.protobuf,application/json", "ConfigMap")]
+#[case::whole_objects("application/vnd.kubernetes.protobuf,application/json", "ConfigMap")]
 #[case::metadata(
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
     "PartialObjectMetadata"

@@ -10,15 +10,15 @@ use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
 
 #[rstest]
 #[case::a_version(&["apps/v1=false"], "/apis/apps/v1/deployments", 404)]
-#[case::and_its_discovery(&["apps/v1=false"], "/apis/apps/v1", 404)]
+#[case::discovery_of_a_version(&["apps/v1=false"], "/apis/apps/v1", 404)]
 #[case::a_resource(&["batch/v1/cronjobs=false"], "/apis/batch/v1/cronjobs", 404)]
-#[case::another_of_the_version(&["batch/v1/cronjobs=false"], "/apis/batch/v1/jobs", 200)]
-#[case::all_but_one(&["api/all=false", "apps/v1=true"], "/apis/apps/v1/deployments", 200)]
-#[case::all_but_another(&["api/all=false", "apps/v1=true"], "/apis/batch/v1/jobs", 404)]
-#[case::the_core_stays(&["api/ga=false"], CONFIG_MAPS, 200)]
-#[case::a_resource_of_a_version_that_is_off(&["batch/v1=false", "batch/v1/jobs=true"], "/apis/batch/v1/jobs", 200)]
-#[case::what_is_on_already(&["api/ga=true", "api/beta=false", "apps/v1"], "/apis/apps/v1/deployments", 200)]
-#[case::the_core_by_its_names(&["api/v1=true", "v1", "api/legacy=false"], CONFIG_MAPS, 200)]
+#[case::other_resource_of_the_version(&["batch/v1/cronjobs=false"], "/apis/batch/v1/jobs", 200)]
+#[case::exception_from_all(&["api/all=false", "apps/v1=true"], "/apis/apps/v1/deployments", 200)]
+#[case::no_exception_from_all(&["api/all=false", "apps/v1=true"], "/apis/batch/v1/jobs", 404)]
+#[case::core_group_stays_on(&["api/ga=false"], CONFIG_MAPS, 200)]
+#[case::resource_of_a_disabled_version(&["batch/v1=false", "batch/v1/jobs=true"], "/apis/batch/v1/jobs", 200)]
+#[case::version_that_is_already_on(&["api/ga=true", "api/beta=false", "apps/v1"], "/apis/apps/v1/deployments", 200)]
+#[case::core_group_by_its_names(&["api/v1=true", "v1", "api/legacy=false"], CONFIG_MAPS, 200)]
 #[case::beta_is_off_by_default(&[], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
 #[case::a_beta_version(&["resource.k8s.io/v1beta2=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 200)]
 #[case::a_beta_resource(&["resource.k8s.io/v1beta2/deviceclasses=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
@@ -26,8 +26,8 @@ use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
 #[case::all_versions(&["api/all=true"], "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies", 200)]
 #[case::all_but_a_beta_version(&["api/all=true", "storage.k8s.io/v1beta1=false"],
     "/apis/storage.k8s.io/v1beta1/volumeattributesclasses", 404)]
-#[case::its_discovery(&["api/all=true"], "/apis/resource.k8s.io/v1beta2", 200)]
-#[case::its_document(&["api/all=true"], "/openapi/v3/apis/resource.k8s.io/v1beta2", 200)]
+#[case::discovery_of_a_beta_version(&["api/all=true"], "/apis/resource.k8s.io/v1beta2", 200)]
+#[case::openapi_of_a_beta_version(&["api/all=true"], "/openapi/v3/apis/resource.k8s.io/v1beta2", 200)]
 #[case::no_retired_version(&["api/all=true"], "/apis/policy/v1beta1/poddisruptionbudgets", 404)]
 #[tokio::test(start_paused = true)]
 async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[case] path: &str, #[case] code: u16) {
@@ -38,8 +38,8 @@ async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[c
 }
 
 #[rstest]
-#[case::nothing_else("api/all=false", "invalid runtime-config with only api/all=false")]
-#[case::no_truth("api/all=maybe", "invalid value api/all=maybe")]
+#[case::everything_off("api/all=false", "invalid runtime-config with only api/all=false")]
+#[case::invalid_boolean("api/all=maybe", "invalid value api/all=maybe")]
 #[case::an_unknown_version(
     "resource.k8s.io/v1alpha9=true",
     "resource.k8s.io/v1alpha9 is not served here, and cannot be turned on"
@@ -50,13 +50,13 @@ async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[c
      on"
 )]
 #[case::an_unknown_group("nothing.io/v1=true", "unknown api groups nothing.io/v1")]
-#[case::the_core("api/v1=false", "api/v1: the core group cannot be turned off here")]
-#[case::the_core_by_its_version("v1=false", "v1: the core group cannot be turned off here")]
-#[case::no_plural(
+#[case::core_group("api/v1=false", "api/v1: the core group cannot be turned off here")]
+#[case::core_group_by_its_version("v1=false", "v1: the core group cannot be turned off here")]
+#[case::resource_that_is_not_a_plural(
     "apps/v1/Deployments=false",
     "invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not \"Deployments\""
 )]
-fn what_cannot_be_is_refused_by_name(#[case] pair: &str, #[case] why: &str) {
+fn invalid_runtime_config_is_refused_by_name(#[case] pair: &str, #[case] why: &str) {
     let refused = ApiServer::builder().runtime_config([pair]).map(drop);
     assert_eq!(refused, Err(why.to_owned()));
 }
@@ -85,7 +85,7 @@ async fn sent(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16
     json!({"kind": "CronJob", "metadata": {"name": "a"}, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec":
         {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}})
 )]
-#[case::stored_in_a_third(
+#[case::stored_in_a_third_version(
     ("autoscaling", "v2beta2", "v2"),
     "namespaces/default/horizontalpodautoscalers",
     json!({"kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"}, "spec": {"maxReplicas": 3,
@@ -150,8 +150,8 @@ fn unknown_retired_apis_are_refused_by_name() {
 }
 
 #[rstest]
-#[case::in_the_interval_after(9 * 60, 200)]
-#[case::two_intervals_later(10 * 60, 410)]
+#[case::within_the_next_interval(9 * 60, 200)]
+#[case::after_two_intervals(10 * 60, 410)]
 #[tokio::test(start_paused = true)]
 async fn continue_tokens_and_exact_lists_expire_with_time(#[case] seconds: u64, #[case] code: u16) {
     let server = ApiServer::start();

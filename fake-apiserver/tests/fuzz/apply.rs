@@ -68,10 +68,10 @@ fn random_applies_with_owners_do_not_break_the_server() {
 #[case::aliases(format!("a: &a [{}]\nb: &b [{}]\nc: &c [{}]\nd: &d [{}]\ne: &e [{}]\nf: &f [{}]\ng: [{}]\n",
     "x,".repeat(100), "*a,".repeat(100), "*b,".repeat(100), "*c,".repeat(100), "*d,".repeat(100), "*e,".repeat(100),
     "*f,".repeat(100)), 400, "excessive aliasing")]
-#[case::itself("a: &a [*a]\n".to_owned(), 400, "")]
-#[case::deep(String::from("a:\n 1") + &"[".repeat(20_000), 400, "")]
-#[case::flow(format!("a: {}", "{a: ".repeat(20_000)), 400, "")]
-#[case::long_text(format!("a: \"{}", "x".repeat(1_000_000)), 400, "")]
+#[case::alias_of_itself("a: &a [*a]\n".to_owned(), 400, "")]
+#[case::deep_lists(String::from("a:\n 1") + &"[".repeat(20_000), 400, "")]
+#[case::deep_flow_maps(format!("a: {}", "{a: ".repeat(20_000)), 400, "")]
+#[case::unterminated_long_text(format!("a: \"{}", "x".repeat(1_000_000)), 400, "")]
 #[case::merge_keys("a: &a {b: 1}\nc:\n  <<: [*a, *a, 1]\n".to_owned(), 400, "")]
 #[case::many_anchors((0..20_000).map(|i| format!("a{i}: &a{i} 1\n")).collect::<String>(), 0, "")]
 fn hostile_document_does_not_break_apply(#[case] body: String, #[case] code: u16, #[case] message: &str) {

@@ -25,20 +25,20 @@ fn with_data(bytes: usize) -> Value {
 const KEY_RULE: &str = "name part must be no more than 63 bytes";
 
 #[rstest]
-#[case::name(named(&"a".repeat(253)), 201, "")]
-#[case::longer_name(named(&"a".repeat(254)), 422, "must be no more than 253 characters")]
-#[case::label(with_meta("labels", json!({"a".repeat(63): "b".repeat(63)})), 201, "")]
-#[case::longer_label(with_meta("labels", json!({"a": "b".repeat(64)})), 422, "must be no more than 63 bytes")]
-#[case::longer_key(with_meta("labels", json!({"a".repeat(64): "b"})), 422, KEY_RULE)]
-#[case::annotations(with_meta("annotations", json!({"a": "b".repeat(256 * 1024 - 1)})), 201, "")]
-#[case::more_annotations(
+#[case::longest_name(named(&"a".repeat(253)), 201, "")]
+#[case::name_that_is_too_long(named(&"a".repeat(254)), 422, "must be no more than 253 characters")]
+#[case::longest_label(with_meta("labels", json!({"a".repeat(63): "b".repeat(63)})), 201, "")]
+#[case::label_that_is_too_long(with_meta("labels", json!({"a": "b".repeat(64)})), 422, "must be no more than 63 bytes")]
+#[case::key_that_is_too_long(with_meta("labels", json!({"a".repeat(64): "b"})), 422, KEY_RULE)]
+#[case::largest_annotations(with_meta("annotations", json!({"a": "b".repeat(256 * 1024 - 1)})), 201, "")]
+#[case::annotations_that_are_too_large(
     with_meta("annotations", json!({"a": "b".repeat(256 * 1024)})),
     422,
     "metadata.annotations: Too long: may not be more than 262144 bytes"
 )]
-#[case::data(with_data(1024 * 1024), 201, "")]
-#[case::more_data(with_data(1024 * 1024 + 1), 422, "Too long: may not be more than 1048576 bytes")]
-fn an_object(#[case] object: Value, #[case] code: u16, #[case] message: &str) {
+#[case::largest_data(with_data(1024 * 1024), 201, "")]
+#[case::data_that_is_too_large(with_data(1024 * 1024 + 1), 422, "Too long: may not be more than 1048576 bytes")]
+fn object_at_a_size_limit_is_accepted_or_refused(#[case] object: Value, #[case] code: u16, #[case] message: &str) {
     let answer = ask_once(&[], &post(CONFIG_MAPS, &object));
     assert_eq!(answer.code, code, "{:.300}", answer.message());
     assert!(answer.message().contains(message), "{:.300}", answer.message());
@@ -58,7 +58,12 @@ fn an_object(#[case] object: Value, #[case] code: u16, #[case] message: &str) {
     413,
     "Request entity too large: limit is 3145728"
 )]
-fn a_body_past_its_limit(#[case] verb: &str, #[case] content_type: &str, #[case] code: u16, #[case] message: &str) {
+fn body_above_the_limit_is_refused(
+    #[case] verb: &str,
+    #[case] content_type: &str,
+    #[case] code: u16,
+    #[case] message: &str,
+) {
     let path = if verb == "POST" {
         CONFIG_MAPS.to_owned()
     } else {

@@ -92,7 +92,7 @@ fn random_merge_patches_do_not_break_the_server() {
     413,
     "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
 )]
-#[case::as_many_as_may_be(
+#[case::maximum_number_of_operations(
     "application/json-patch+json",
     format!("[{}]", vec![r#"{"op":"test","path":"/kind","value":"ConfigMap"}"#; 10_000].join(",")),
     200,
@@ -105,7 +105,7 @@ fn random_merge_patches_do_not_break_the_server() {
     0,
     ""
 )]
-#[case::double_keys(
+#[case::duplicate_keys(
     "application/merge-patch+json",
     r#"{"data":{"k":"1","k":"2"},"data":{"l":"3"}}"#.to_owned(),
     200,
@@ -118,13 +118,18 @@ fn random_merge_patches_do_not_break_the_server() {
     0,
     ""
 )]
-#[case::orders_without_items(
+#[case::element_order_of_missing_items(
     "application/strategic-merge-patch+json",
     r#"{"metadata":{"$setElementOrder/finalizers":["z","a.b/c"],"finalizers":null}}"#.to_owned(),
     0,
     ""
 )]
-fn a_patch_at_a_limit(#[case] content_type: &str, #[case] body: String, #[case] code: u16, #[case] message: &str) {
+fn large_patch_is_accepted_or_refused(
+    #[case] content_type: &str,
+    #[case] body: String,
+    #[case] code: u16,
+    #[case] message: &str,
+) {
     let ask = Ask::new("PATCH", &format!("{CONFIG_MAPS}/a"), content_type, body);
     let answer = ask_once(&created(), &ask);
     let text = answer.message();

@@ -102,17 +102,17 @@ fn valid_body_is_accepted() {
 }
 
 #[rstest]
-#[case::past_the_end([b"k8s\0".to_vec(), vec![0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]].concat())]
-#[case::length_of_all_bits([b"k8s\0".to_vec(), vec![0x0a], vec![0xff; 9], vec![0x01]].concat())]
-#[case::endless_number([b"k8s\0".to_vec(), vec![0xff; 40]].concat())]
+#[case::length_past_the_end([b"k8s\0".to_vec(), vec![0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]].concat())]
+#[case::maximum_length([b"k8s\0".to_vec(), vec![0x0a], vec![0xff; 9], vec![0x01]].concat())]
+#[case::unterminated_varint([b"k8s\0".to_vec(), vec![0xff; 40]].concat())]
 #[case::group_without_end(body("v1", "ConfigMap", &[0x0b; 4000]))]
 #[case::end_without_group(body("v1", "ConfigMap", &[0x0c]))]
 #[case::unknown_wire_types(body("v1", "ConfigMap", &[0x0e, 0x0f, 0x16, 0x17]))]
 #[case::field_zero(body("v1", "ConfigMap", &[0x02, 0x00]))]
-#[case::no_text(body("v1", "ConfigMap", &field(1, &field(1, &[0xff, 0xfe]))))]
+#[case::invalid_utf8(body("v1", "ConfigMap", &field(1, &field(1, &[0xff, 0xfe]))))]
 #[case::deep_json(body("apiextensions.k8s.io/v1", "CustomResourceDefinition", &(0..5_000)
     .fold(Vec::new(), |inner, _| if inner.len() < 200_000 { field(1, &inner) } else { inner })))]
-fn a_hostile_body(#[case] bytes: Vec<u8>) {
+fn hostile_protobuf_does_not_break_the_server(#[case] bytes: Vec<u8>) {
     let answer = ask_once(&[], &Ask::new("POST", CONFIG_MAPS, PROTOBUF, bytes));
     assert!(
         (400..500).contains(&answer.code),

@@ -150,14 +150,14 @@ fn nested(depth: usize, wrap: fn(Value) -> Value) -> Value {
 }
 
 #[rstest]
-#[case::properties(nested(30, |it| json!({"type": "object", "properties": {"a": it}})), 201)]
-#[case::items(nested(100, |it| json!({"type": "array", "items": it})), 0)]
-#[case::not(nested(40, |it| json!({"type": "object", "not": {"not": it}})), 422)]
+#[case::nested_properties(nested(30, |it| json!({"type": "object", "properties": {"a": it}})), 201)]
+#[case::nested_items(nested(100, |it| json!({"type": "array", "items": it})), 0)]
+#[case::nested_not(nested(40, |it| json!({"type": "object", "not": {"not": it}})), 422)]
 #[case::many_properties(json!({"type": "object", "properties": (0..5_000)
     .map(|i| (format!("p{i}"), json!({"type": "string"}))).collect::<serde_json::Map<_, _>>()}), 201)]
-#[case::reference(json!({"$ref": "#"}), 422)]
+#[case::recursive_reference(json!({"$ref": "#"}), 422)]
 #[case::large_repetition(json!({"type": "string", "pattern": "((a{1000}){1000}){1000}"}), 422)]
-fn a_schema_at_a_limit(#[case] schema: Value, #[case] code: u16) {
+fn large_schema_is_accepted_or_refused(#[case] schema: Value, #[case] code: u16) {
     let answer = ask_once(&[], &post(CRDS, &widgets(&schema)));
     assert!(
         code == 0 || answer.code == code,

@@ -44,8 +44,8 @@ async fn watched(server: &ApiServer, path: &str, from: &str) -> String {
 }
 
 #[rstest]
-#[case::beyond_the_bytes(100_000, true)]
-#[case::within_them(10_000_000, false)]
+#[case::above_the_limit(100_000, true)]
+#[case::within_the_limit(10_000_000, false)]
 #[tokio::test(start_paused = true)]
 async fn changes_above_history_bytes_are_compacted(#[case] bytes: usize, #[case] is_expired: bool) {
     let server = ApiServer::builder().history_bytes(bytes).start();
@@ -97,10 +97,11 @@ async fn only_the_bodies_of_old_journal_entries_are_dropped() {
 }
 
 #[rstest]
-#[case::by_aliases(format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 5_000].join(",")))]
-#[case::by_anchors_in_anchors(format!("a: {}{}{}\n", (0..100).map(|at| format!("&a{at} [")).collect::<String>(),
+#[case::many_aliases(format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 5_000].join(",")))]
+#[case::nested_anchors_of_a_long_text(format!("a: {}{}{}\n", (0..100).map(|at| format!("&a{at} [")).collect::<String>(),
     "x".repeat(1_000_000), "]".repeat(100)))]
-#[case::by_values_in_anchors(format!("a: {}{}1{}\n", (0..100).map(|at| format!("&a{at} [")).collect::<String>(),
+#[case::nested_anchors_of_many_values(
+    format!("a: {}{}1{}\n", (0..100).map(|at| format!("&a{at} [")).collect::<String>(),
     "1,".repeat(100_000), "]".repeat(100)))]
 #[tokio::test(start_paused = true)]
 async fn yaml_document_with_unbounded_aliases_is_refused(#[case] data: String) {

@@ -277,7 +277,7 @@ fn deep_body_is_refused(
 }
 
 #[rstest]
-fn a_body_beyond_the_limit_is_413(#[values("POST", "PUT", "PATCH", "DELETE")] method: &str) {
+fn body_above_the_limit_is_answered_413(#[values("POST", "PUT", "PATCH", "DELETE")] method: &str) {
     runtime().block_on(async {
         let server = ApiServer::start();
         create_pod(&server).await.expect("the Pod is valid");

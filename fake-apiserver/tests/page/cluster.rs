@@ -386,7 +386,7 @@ async fn names_and_values_of_objects_are_text_in_every_view() {
 
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "a figure to know")]
-async fn ten_thousand_objects_are_shown_and_followed() {
+async fn ten_thousand_objects_are_shown_and_updated() {
     let Some((server, mut tab)) = open_view("cluster", &[]).await else {
         return;
     };

@@ -153,14 +153,14 @@ fn page_is_self_contained_and_runs_only_its_own_code() {
 }
 
 #[rstest]
-#[case::all("GET /_fake/", &[], 200)]
-#[case::its_head("HEAD /_fake/", &[], 200)]
-#[case::a_browser_without_the_slash("GET /_fake", &["Accept: text/html,application/xml;q=0.9"], 307)]
+#[case::get("GET /_fake/", &[], 200)]
+#[case::head("HEAD /_fake/", &[], 200)]
+#[case::path_without_the_slash("GET /_fake", &["Accept: text/html,application/xml;q=0.9"], 307)]
 #[case::the_list_of_requests("GET /_fake", &["Accept: */*"], 401)]
 #[case::data("GET /_fake/objects", &["Accept: text/html"], 401)]
 #[case::a_write("POST /_fake/", &[], 405)]
-#[case::by_a_name_that_was_rebound("GET /_fake/", &["Host: evil.example"], 403)]
-#[case::a_page_elsewhere("GET /_fake/", &["Origin: http://evil.example"], 403)]
+#[case::rebound_host_name("GET /_fake/", &["Host: evil.example"], 403)]
+#[case::page_of_another_origin("GET /_fake/", &["Origin: http://evil.example"], 403)]
 fn only_the_page_is_served_without_a_token(#[case] request: &str, #[case] headers: &[&str], #[case] code: u16) {
     let server = Server::start(&["--control", "--authorization", "rbac", "--anonymous", "deny"]);
     let answer = ask(&server, request, headers, "");
@@ -529,7 +529,7 @@ fn objects_kinds_and_tables_are_shown_as_they_were_after_any_write() {
 #[case::unknown_group("/_fake/table?resource=deployments.example.com", 404)]
 #[case::no_resource("/_fake/table", 404)]
 #[case::two_states("/_fake/objects?snapshot=1&at=1", 400)]
-#[case::no_number("/_fake/kinds?at=yesterday", 400)]
+#[case::invalid_revision("/_fake/kinds?at=yesterday", 400)]
 fn requests_for_missing_states_are_refused(#[case] path: &str, #[case] code: u16) {
     let server = Server::start(&["--control"]);
     let answer = ask(&server, &format!("GET {path}"), &[], "");

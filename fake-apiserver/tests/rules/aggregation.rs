@@ -221,7 +221,7 @@ async fn available_condition_is_set_by_calling_the_server() {
 }
 
 #[rstest]
-#[case::no_such_object(
+#[case::missing_object(
     "/apis/wardle.example.com/v1/namespaces/default/flunders/b",
     404,
     "{\"apiVersion\":\"v1\""
@@ -231,8 +231,8 @@ async fn available_condition_is_set_by_calling_the_server() {
     502,
     "the backend attempted to redirect this request, which is not permitted"
 )]
-#[case::no_route("/apis/lost.example.com/v1/things", 503, "service unavailable\n")]
-#[case::no_api_service("/apis/nothing.example.com/v1/things", 404, "404 page not found\n")]
+#[case::address_without_a_route("/apis/lost.example.com/v1/things", 503, "service unavailable\n")]
+#[case::missing_api_service("/apis/nothing.example.com/v1/things", 404, "404 page not found\n")]
 #[tokio::test(start_paused = true)]
 async fn error_is_passed_on(#[case] path: &str, #[case] code: u16, #[case] start: &str) {
     let (server, _) = with_wardle().await;
@@ -267,13 +267,13 @@ async fn fault_affects_requests_to_aggregated_api_servers() {
 #[cfg(feature = "tls")]
 #[rstest]
 #[case::trusted(HOST, true, 200, "Flunder")]
-#[case::of_another_name(
+#[case::certificate_of_another_name(
     "other.default.svc",
     true,
     503,
     "x509: certificate is not valid for flunders.default.svc"
 )]
-#[case::of_an_unknown_authority(HOST, false, 503, "x509: certificate signed by unknown authority")]
+#[case::unknown_authority(HOST, false, 503, "x509: certificate signed by unknown authority")]
 #[tokio::test]
 async fn certificate_of_an_address_is_verified(
     #[case] host: &str,

@@ -189,7 +189,7 @@ fn definition(properties: &Value) -> Value {
 #[case::atomic_list(json!({"type": "array", "items": {"type": "string"}}), "/items", json!(["bad"]), json!(["bad", "x"]))]
 #[case::set(json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}), "/items",
     json!(["bad"]), json!(["bad", "x"]))]
-#[case::below_an_item(json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}}),
+#[case::field_of_an_item(json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}}),
     "/items/properties/a", json!([{"a": "bad"}]), json!([{"a": "bad"}, {}]))]
 #[case::atomic_map(json!({"type": "object", "x-kubernetes-map-type": "atomic",
     "additionalProperties": {"type": "string"}}), "/additionalProperties", json!({"a": "bad"}), json!({"a": "worse"}))]
@@ -242,7 +242,7 @@ async fn formats_are_checked_within_any_of(#[case] address: &str, #[case] code: 
 #[rstest]
 #[case::unknown_fields(json!({"name": "a", "unknown": "b", "labels": {"a": "b"}}), json!({"name": "a", "labels": {"a": "b"}}))]
 #[case::empty_fields(json!({"name": "a", "creationTimestamp": null}), json!({"name": "a"}))]
-#[case::nothing(json!(null), json!({}))]
+#[case::null_metadata(json!(null), json!({}))]
 #[tokio::test]
 async fn defaults_are_stored_without_unknown_metadata(
     #[case] sent: Value,

@@ -35,11 +35,11 @@ async fn server(delay: Duration) -> (ApiServer, Watch) {
 }
 
 #[rstest]
-#[case::alone(None)]
+#[case::without_another_write(None)]
 // An update removes a Pod if its grace period is over and it has no finalizers (`deleteWithoutFinalizers`).
-#[case::updated(Some(("PATCH", POD, json!({"metadata": {"labels": {"a": "b"}}}))))]
-#[case::status_updated(Some(("PATCH", STATUS, json!({"status": {"message": "m"}}))))]
-#[case::deleted_again(Some(("DELETE", POD, Value::Null)))]
+#[case::with_an_update(Some(("PATCH", POD, json!({"metadata": {"labels": {"a": "b"}}}))))]
+#[case::with_a_status_update(Some(("PATCH", STATUS, json!({"status": {"message": "m"}}))))]
+#[case::with_another_delete(Some(("DELETE", POD, Value::Null)))]
 #[tokio::test(start_paused = true)]
 async fn pod_is_marked_and_removed_after_the_delay(#[case] meanwhile: Option<(&str, &str, Value)>) {
     let (server, mut watch) = server(DELAY).await;
@@ -89,7 +89,7 @@ async fn finalizer_added_during_removal_does_not_keep_the_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mark_and_removal_are_adjacent_without_a_delay() {
+async fn pod_is_marked_and_removed_at_once_without_a_delay() {
     let (server, mut watch) = server(Duration::ZERO).await;
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
     assert!(poll!(&mut deletion).is_ready());

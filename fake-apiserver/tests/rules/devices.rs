@@ -93,7 +93,7 @@ async fn device_statuses_are_validated(#[case] device_status: Value, #[case] exp
 }
 
 #[tokio::test]
-async fn conditions_of_a_binding_come_in_pairs() {
+async fn binding_conditions_and_failure_conditions_require_each_other() {
     let server = ApiServer::start();
     let result = json!({"request": "r", "driver": "a.b", "pool": "p", "device": "d", "bindingConditions": ["a"]});
     let status = json!({"allocation": {"devices": {"results": [result]}}});

@@ -20,8 +20,8 @@ fn job(name: &str, labels: &Value, of_template: &Value) -> Value {
 }
 
 #[rstest]
-#[case::by_default(&json!(null), true)]
-#[case::given(&json!({"a": "b"}), false)]
+#[case::default_labels(&json!(null), true)]
+#[case::labels_in_the_body(&json!({"a": "b"}), false)]
 #[tokio::test(start_paused = true)]
 async fn default_labels_share_the_labels_of_the_template(#[case] labels: &Value, #[case] are_shared: bool) {
     let server = ApiServer::start();
@@ -40,8 +40,9 @@ async fn default_labels_share_the_labels_of_the_template(#[case] labels: &Value,
 }
 
 #[rstest]
-#[case::of_the_template(&json!({"a": "b"}), &["metadata.labels", "metadata.labels", "spec.template.labels", "spec.template.labels"])]
-#[case::none(&json!(null), &["spec.template.labels", "spec.template.labels"])]
+#[case::labels_of_the_template(&json!({"a": "b"}),
+    &["metadata.labels", "metadata.labels", "spec.template.labels", "spec.template.labels"])]
+#[case::labels_of_the_object(&json!(null), &["spec.template.labels", "spec.template.labels"])]
 #[tokio::test(start_paused = true)]
 async fn shared_labels_are_checked_in_both_places(#[case] of_template: &Value, #[case] fields: &[&str]) {
     let name = "n".repeat(64);
@@ -57,8 +58,8 @@ async fn shared_labels_are_checked_in_both_places(#[case] of_template: &Value, #
 }
 
 #[rstest]
-#[case::without_a_change(false)]
-#[case::with_a_change(true)]
+#[case::unchanged_by_admission(false)]
+#[case::changed_by_admission(true)]
 #[tokio::test(start_paused = true)]
 async fn objects_changed_by_admission_are_decoded_again(#[case] is_changed: bool) {
     let server = ApiServer::builder()
@@ -88,14 +89,14 @@ fn policy(spec: &Value) -> Value {
 }
 
 #[rstest]
-#[case::of_a_put("PUT", "application/json", &policy(&json!({"podSelector": {}, "ingress": []})), 2)]
-#[case::in_a_part("PUT", "application/json", &policy(&json!({"podSelector": {"matchLabels": {}}})), 2)]
-#[case::of_a_merge("PATCH", MERGE, &json!({"spec": {"ingress": []}}), 2)]
-#[case::of_a_strategic_merge("PATCH", STRATEGIC, &json!({"spec": {"ingress": []}}), 2)]
-#[case::of_a_patch("PATCH", JSON_PATCH, &json!([{"op": "add", "path": "/spec/ingress", "value": []}]), 2)]
-#[case::of_an_apply("PATCH", APPLY, &policy(&json!({"podSelector": {}, "ingress": []})), 2)]
-#[case::of_null("PUT", "application/json", &policy(&json!({"podSelector": {}, "ingress": null})), 1)]
-#[case::elsewhere("PATCH", MERGE, &json!({"metadata": {"labels": {}}}), 1)]
+#[case::put("PUT", "application/json", &policy(&json!({"podSelector": {}, "ingress": []})), 2)]
+#[case::put_of_an_empty_part("PUT", "application/json", &policy(&json!({"podSelector": {"matchLabels": {}}})), 2)]
+#[case::merge_patch("PATCH", MERGE, &json!({"spec": {"ingress": []}}), 2)]
+#[case::strategic_merge_patch("PATCH", STRATEGIC, &json!({"spec": {"ingress": []}}), 2)]
+#[case::json_patch("PATCH", JSON_PATCH, &json!([{"op": "add", "path": "/spec/ingress", "value": []}]), 2)]
+#[case::apply("PATCH", APPLY, &policy(&json!({"podSelector": {}, "ingress": []})), 2)]
+#[case::null_does_not_count("PUT", "application/json", &policy(&json!({"podSelector": {}, "ingress": null})), 1)]
+#[case::metadata_does_not_count("PATCH", MERGE, &json!({"metadata": {"labels": {}}}), 1)]
 #[tokio::test(start_paused = true)]
 async fn removing_an_empty_list_of_rules_increments_the_generation(
     #[case] method: &str,
@@ -113,9 +114,9 @@ async fn removing_an_empty_list_of_rules_increments_the_generation(
 }
 
 #[rstest]
-#[case::of_config_maps("configmaps", "data")]
-#[case::of_bytes("configmaps", "binaryData")]
-#[case::of_secrets("secrets", "data")]
+#[case::data_of_a_config_map("configmaps", "data")]
+#[case::binary_data_of_a_config_map("configmaps", "binaryData")]
+#[case::data_of_a_secret("secrets", "data")]
 #[tokio::test(start_paused = true)]
 async fn immutable_unset_data_cannot_become_empty(#[case] resource: &str, #[case] field: &str) {
     let server = ApiServer::start();

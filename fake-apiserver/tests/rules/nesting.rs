@@ -32,7 +32,7 @@ fn nested(levels: usize) -> Value {
 #[case::update("PUT", "/old", "application/json")]
 #[case::merge_patch("PATCH", "/old", MERGE)]
 #[case::json_patch("PATCH", "/old", JSON_PATCH)]
-#[case::apply_that_creates("PATCH", "/new?fieldManager=m", APPLY)]
+#[case::creating_apply("PATCH", "/new?fieldManager=m", APPLY)]
 #[case::apply("PATCH", "/old?fieldManager=m", APPLY)]
 #[tokio::test]
 async fn stored_objects_can_be_read(#[case] method: &str, #[case] path: &str, #[case] content_type: &str) {

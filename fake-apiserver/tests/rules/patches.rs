@@ -14,13 +14,13 @@ const UNDETERMINABLE: &str = "the name of the object (a based on URL) was undete
 #[case::another_kind(json!({"kind": "Secret"}), 422, "illegal base64 data at input byte 0")]
 #[case::another_kind_that_decodes(json!({"kind": "Secret", "data": {"k": "dg=="}}), 422,
     "converting (v1.Secret) to (core.ConfigMap): unknown conversion")]
-#[case::no_such_version(json!({"apiVersion": "v2"}), 422,
+#[case::unknown_version(json!({"apiVersion": "v2"}), 422,
     "no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"")]
 #[case::a_malformed_version(json!({"apiVersion": "a/b/c"}), 422, "unexpected GroupVersion string: a/b/c")]
 #[case::no_version(json!({"apiVersion": null}), 400, UNDETERMINABLE)]
 #[case::another_kind_without_version(json!({"apiVersion": null, "kind": "Secret"}), 422,
     "converting (core.Secret) to (core.ConfigMap): unknown conversion")]
-#[case::a_number(json!({"kind": 5}), 422,
+#[case::number_as_kind(json!({"kind": 5}), 422,
     "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type \
      string")]
 #[case::another_name(json!({"metadata": {"name": "b"}}), 400,

@@ -48,10 +48,10 @@ fn workload(kind: &str, template: &Value, spec: &Value) -> (String, Value) {
 }
 
 #[rstest]
-#[case::path_of_disks(volume(&json!({"gcePersistentDisk": {"partition": 256}})), &[
+#[case::disk_without_a_name(volume(&json!({"gcePersistentDisk": {"partition": 256}})), &[
     "spec.volumes[0].persistentDisk.pdName: Required value",
     "spec.volumes[0].persistentDisk.partition: Invalid value: 256: must be between 1 and 255, inclusive"])]
-#[case::long_portals(volume(&json!({"iscsi": {"targetPortal": "p".repeat(63), "iqn": "iqn.2020-01.a.b:c",
+#[case::long_iscsi_portal(volume(&json!({"iscsi": {"targetPortal": "p".repeat(63), "iqn": "iqn.2020-01.a.b:c",
     "lun": 0, "initiatorName": "iqn.2020-01.a.b:c"}})),
     &["spec.volumes[0].name: Invalid value: \"v\": Total length of <volume name>:<iscsi.targetPortal> must be under 64 \
        characters if iscsi.initiatorName is specified."])]
@@ -59,26 +59,27 @@ fn workload(kind: &str, template: &Value, spec: &Value) -> (String, Value) {
 #[case::too_many_colons(volume(&json!({"quobyte": {"registry": "::1:80", "volume": "v"}})),
     &["spec.volumes[0].quobyte.registry: Invalid value: \"::1:80\": must be a host:port pair or multiple pairs \
        separated by commas"])]
-#[case::claims_of_ephemeral_volumes(with(&volume(&json!({"ephemeral": {"volumeClaimTemplate": {"spec":
+#[case::claim_templates_of_ephemeral_volumes(with(&volume(&json!({"ephemeral": {"volumeClaimTemplate": {"spec":
     {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}})),
     &json!({"metadata": {"name": "a".repeat(252)}})),
     &["spec.volumes[0].name: Invalid value: \"v\": PVC name \"NAME-v\": must be no more than 253 characters"])]
-#[case::metadata_of_claims(volume(&json!({"ephemeral": {"volumeClaimTemplate": {
+#[case::metadata_of_claim_templates(volume(&json!({"ephemeral": {"volumeClaimTemplate": {
     "metadata": {"name": "n", "uid": "u", "finalizers": ["a.b/c"], "labels": {"a": "b"}},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}})), &[
     "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.name: Forbidden: cannot be set",
     "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.uID: Forbidden: cannot be set",
     "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.finalizers: Forbidden: cannot be set"])]
-#[case::claims_of_mirrors(with(&pod(&json!({"nodeName": "n", "resourceClaims": [{"name": "r", "resourceClaimName": "c"}]})),
+#[case::resource_claims_of_mirror_pods(
+    with(&pod(&json!({"nodeName": "n", "resourceClaims": [{"name": "r", "resourceClaimName": "c"}]})),
     &json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}})),
     &["[]: Forbidden: static pods do not support resource claims"])]
-#[case::old_tolerations(with(&pod(&json!({})),
+#[case::toleration_annotation(with(&pod(&json!({})),
     &json!({"metadata": {"annotations": {"scheduler.alpha.kubernetes.io/tolerations": "[{\"Operator\":\"x\"}]"}}})), &[
     "metadata.annotations.scheduler.alpha.kubernetes.io/tolerations[0].operator: Invalid value: \"x\": operator must be \
      Exists when `key` is empty, which means \"match all values and all keys\"",
     "metadata.annotations.scheduler.alpha.kubernetes.io/tolerations[0].operator: Unsupported value: \"x\": supported \
      values: \"Equal\", \"Exists\""])]
-#[case::unreadable_tolerations(with(&pod(&json!({})),
+#[case::unreadable_toleration_annotation(with(&pod(&json!({})),
     &json!({"metadata": {"annotations": {"scheduler.alpha.kubernetes.io/tolerations": "x"}}})),
     &["metadata.annotations: Invalid value: \"scheduler.alpha.kubernetes.io/tolerations\": invalid character 'x' \
        looking for beginning of value"])]
@@ -105,7 +106,7 @@ fn warned(path: &str) -> String {
 }
 
 #[rstest]
-#[case::labels_of_nodes(pod(&json!({"affinity": {"nodeAffinity": {
+#[case::deprecated_node_labels(pod(&json!({"affinity": {"nodeAffinity": {
     "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions":
         [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]}]},
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {"matchExpressions":
@@ -116,18 +117,18 @@ fn warned(path: &str) -> String {
      - is invalid, a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
      start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation \
      is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"])]
-#[case::one_file_in_another(volume(&json!({"configMap": {"name": "m",
+#[case::overlapping_paths(volume(&json!({"configMap": {"name": "m",
     "items": [{"key": "a", "path": "d/"}, {"key": "b", "path": "d/f"}]}})),
     &["volume \"v\" (ConfigMap \"m\"): overlapping paths: \"d/f\" with \"d\""])]
-#[case::one_file_twice(volume(&json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}},
+#[case::duplicate_path(volume(&json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}},
     {"secret": {"name": "s", "items": [{"key": "a", "path": "t/u"}]}}, {}]}})), &[
     "volume \"v\" (Projected) has no sources provided",
     "volume \"v\" (Projected): overlapping paths: \"t/u\" (Secret \"s\") with \"t\" (ServiceAccountToken)"])]
-#[case::addresses(pod(&json!({"dnsConfig": {"nameservers": ["2001:DB8::1"]},
+#[case::non_canonical_addresses(pod(&json!({"dnsConfig": {"nameservers": ["2001:DB8::1"]},
     "hostAliases": [{"ip": "2001:db8:0::2", "hostnames": ["a"]}]})), &[
     "spec.dnsConfig.nameservers[0]: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")",
     "spec.hostAliases[0].ip: IPv6 address \"2001:db8:0::2\" should be in RFC 5952 canonical format (\"2001:db8::2\")"])]
-#[case::seccomp(with(&pod(&json!({})), &json!({"metadata": {"annotations":
+#[case::seccomp_annotation(with(&pod(&json!({})), &json!({"metadata": {"annotations":
     {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}}})),
     &["metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; use the \
        \"seccompProfile\" field instead"])]
@@ -165,20 +166,20 @@ async fn app_armor_annotations_become_profiles(
 }
 
 #[rstest]
-#[case::two_of_a_family(json!({"podIPs": [{"ip": "1.2.3.4"}, {"ip": "1.2.3.5"}]}), &[
+#[case::two_addresses_of_a_family(json!({"podIPs": [{"ip": "1.2.3.4"}, {"ip": "1.2.3.5"}]}), &[
     "status.podIPs: Invalid value: [{\"IP\":\"1.2.3.4\"},{\"IP\":\"1.2.3.5\"}]: may specify no more than one IP for each \
      IP family"])]
-#[case::no_address(json!({"hostIP": "1.2.3.4", "hostIPs": [{"ip": "1.2.3.4"}, {"ip": "x"}]}), &[
+#[case::invalid_host_address(json!({"hostIP": "1.2.3.4", "hostIPs": [{"ip": "1.2.3.4"}, {"ip": "x"}]}), &[
     "status.hostIPs[1]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
     "status.hostIPs: Internal error: failed to check for dual stack with error:invalid IP[1]: x",
     "status.hostIPs: Invalid value: [{\"IP\":\"1.2.3.4\"},{\"IP\":\"x\"}]: may specify no more than one IP for each IP \
      family"])]
-#[case::users(json!({"containerStatuses": [{"name": "c", "user": {"linux": {"uid": -1, "gid": 0,
+#[case::users_of_containers(json!({"containerStatuses": [{"name": "c", "user": {"linux": {"uid": -1, "gid": 0,
     "supplementalGroups": [-2]}}}]}), &[
     "status.containerStatuses[0].user.linux.uid: Invalid value: -1: must be between 0 and 2147483647, inclusive",
     "status.containerStatuses[0].user.linux.supplementalGroups[0]: Invalid value: -2: must be between 0 and 2147483647, \
      inclusive"])]
-#[case::devices(json!({"containerStatuses": [{"name": "c", "allocatedResourcesStatus": [
+#[case::devices_of_containers(json!({"containerStatuses": [{"name": "c", "allocatedResourcesStatus": [
     {"name": "claim:r/q", "resources": [{"resourceID": "i", "health": "Odd"}, {"resourceID": "i", "health": "Healthy",
         "message": "m".repeat(1025)}]},
     {"name": "example.com/d"}]}]}), &[
@@ -225,12 +226,13 @@ async fn image_volume_digests_depend_on_a_feature_gate() {
 }
 
 #[rstest]
-#[case::claims_stay_out(json!({"requests": {"cpu": "1", "memory": "1Gi"}}), json!({"requests": {"cpu": "2", "memory": "1Gi"}}),
+#[case::resource_claims_are_ignored(
+    json!({"requests": {"cpu": "1", "memory": "1Gi"}}), json!({"requests": {"cpu": "2", "memory": "1Gi"}}),
     json!({}), &[])]
-#[case::pod_level_pages(json!({"requests": {"cpu": "1"}, "limits": {"hugepages-2Mi": "2Mi"}}),
+#[case::hugepages_of_the_pod(json!({"requests": {"cpu": "1"}, "limits": {"hugepages-2Mi": "2Mi"}}),
     json!({"requests": {"cpu": "1", "hugepages-2Mi": "4Mi"}, "limits": {"hugepages-2Mi": "4Mi"}}), json!({}),
     &["spec: Forbidden: only cpu and memory resources are mutable at pod-level"])]
-#[case::pod_level_is_first(json!({"requests": {"cpu": "1"}}), json!({"requests": {"memory": "1Gi"}}),
+#[case::pod_level_errors_come_first(json!({"requests": {"cpu": "1"}}), json!({"requests": {"memory": "1Gi"}}),
     json!({"containers": [{"name": "d", "image": "i"}]}), &[
     "spec.resources.requests: Forbidden: pod-level resource requests cannot be removed",
     "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize"])]
@@ -328,7 +330,7 @@ async fn updates_of_replication_controllers_warn_of_the_stored_template() {
 
 #[rstest]
 #[case::computed(json!({}), "BestEffort")]
-#[case::given(json!({"qosClass": "Guaranteed", "phase": "Running"}), "Guaranteed")]
+#[case::given_in_the_body(json!({"qosClass": "Guaranteed", "phase": "Running"}), "Guaranteed")]
 #[tokio::test(start_paused = true)]
 async fn a_create_keeps_the_quality_of_service_of_its_status(#[case] status: Value, #[case] expected: &str) {
     let server = ApiServer::start();

@@ -13,8 +13,8 @@ async fn delete(path: &str, body: &Value) -> (u16, Value) {
 }
 
 #[rstest]
-#[case::of_bindings("/api/v1/bindings")]
-#[case::of_reviews("/apis/authorization.k8s.io/v1/localsubjectaccessreviews")]
+#[case::bindings("/api/v1/bindings")]
+#[case::access_reviews("/apis/authorization.k8s.io/v1/localsubjectaccessreviews")]
 #[tokio::test]
 async fn resources_without_list_are_not_found_across_namespaces(#[case] path: &str) {
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
@@ -41,8 +41,8 @@ async fn create_checks_the_media_type_before_its_options(
 }
 
 #[rstest]
-#[case::of_no_group("v2")]
-#[case::of_an_unknown_group("bogus/v1")]
+#[case::version_without_a_group("v2")]
+#[case::unknown_group("bogus/v1")]
 #[tokio::test]
 async fn delete_options_may_be_of_any_version(#[case] version: &str) {
     let options = json!({"kind": "DeleteOptions", "apiVersion": version});
@@ -55,14 +55,14 @@ async fn delete_options_may_be_of_any_version(#[case] version: &str) {
 }
 
 #[rstest]
-#[case::of_no_key("configmaps/..", 400, "Name parameter invalid: \"..\": may not be '..'")]
-#[case::exported(
+#[case::invalid_name("configmaps/..", 400, "Name parameter invalid: \"..\": may not be '..'")]
+#[case::export_requested(
     "configmaps/none?export=true",
     400,
     "the export parameter, deprecated since v1.14, is no longer supported"
 )]
-#[case::not_exported("configmaps/none?export=false", 404, "configmaps \"none\" not found")]
-#[case::two_numbers(
+#[case::export_declined("configmaps/none?export=false", 404, "configmaps \"none\" not found")]
+#[case::two_invalid_numbers(
     "configmaps?limit=x&timeoutSeconds=1s",
     400,
     "strconv.ParseInt: parsing \"1s\": invalid syntax"
@@ -87,8 +87,8 @@ async fn legacy_watch_path_accepts_list_options() {
 }
 
 #[rstest]
-#[case::of_no_name(json!({}), "Unknown")]
-#[case::of_a_generated_name(json!({"generateName": "a-"}), "a-")]
+#[case::without_a_name(json!({}), "Unknown")]
+#[case::with_a_generated_name(json!({"generateName": "a-"}), "a-")]
 #[tokio::test]
 async fn terminating_namespace_refuses_objects_with_their_generated_name(#[case] metadata: Value, #[case] shown: &str) {
     let server = ApiServer::start();

@@ -23,12 +23,12 @@ async fn server() -> ApiServer {
 }
 
 #[rstest]
-#[case::of_a_namespace("/api/v1/namespaces/quiet/configmaps?watch=1", "configmaps")]
-#[case::of_a_name(
+#[case::watch_of_a_namespace("/api/v1/namespaces/quiet/configmaps?watch=1", "configmaps")]
+#[case::watch_of_a_name(
     "/api/v1/namespaces/quiet/configmaps?watch=1&fieldSelector=metadata.name%3Dq",
     "configmaps"
 )]
-#[case::of_another_resource("/api/v1/secrets?watch=1", "secrets")]
+#[case::watch_of_another_resource("/api/v1/secrets?watch=1", "secrets")]
 #[tokio::test]
 async fn sleeping_watch_ignores_changes_of_other_scopes(
     #[case] path: &str,
@@ -50,9 +50,9 @@ async fn sleeping_watch_ignores_changes_of_other_scopes(
 }
 
 #[rstest]
-#[case::of_all("/api/v1/configmaps?watch=1")]
-#[case::of_the_namespace("/api/v1/namespaces/default/configmaps?watch=1")]
-#[case::of_the_name("/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3Dbusy-0")]
+#[case::all_objects("/api/v1/configmaps?watch=1")]
+#[case::one_namespace("/api/v1/namespaces/default/configmaps?watch=1")]
+#[case::one_name("/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3Dbusy-0")]
 #[tokio::test]
 async fn unread_watch_expires(#[case] path: &str, #[values(true, false)] is_compacted: bool) {
     let server = server().await;

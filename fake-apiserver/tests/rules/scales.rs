@@ -33,7 +33,7 @@ fn scale(metadata: &Value, replicas: i64) -> Value {
 
 #[rstest]
 #[case::annotations(json!({"annotations": {"a b": "c"}}), 1, &["metadata.annotations"])]
-#[case::all(
+#[case::all_fields(
     json!({"generateName": "_", "labels": {"x y": "z"}, "finalizers": ["aa"],
         "ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "", "uid": "u"}]}), -2,
     &["metadata.generateName", "metadata.labels", "metadata.ownerReferences.name", "metadata.finalizers[0]",

@@ -168,11 +168,11 @@ async fn status_write_may_create_a_service_without_an_address() {
 }
 
 #[rstest]
-#[case::created("/api/v1/namespaces/default/services/a", "x", 500)]
-#[case::its_status("/api/v1/namespaces/default/services/a/status", "x", 500)]
+#[case::not_a_number("/api/v1/namespaces/default/services/a", "x", 500)]
+#[case::not_a_number_in_a_status_update("/api/v1/namespaces/default/services/a/status", "x", 500)]
 #[case::any_number("/api/v1/namespaces/default/services/a", "7", 201)]
 #[tokio::test]
-async fn the_version_of_an_update_that_creates_must_be_a_number(
+async fn version_of_a_creating_update_must_be_a_number(
     #[case] path: &str,
     #[case] version: &str,
     #[case] expected: u16,

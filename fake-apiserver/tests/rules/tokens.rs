@@ -29,14 +29,16 @@ fn request(changes: &Value) -> Value {
 }
 
 #[rstest]
-#[case::of_another_account(json!({"metadata": {"uid": "u"}}), 409, "Operation cannot be fulfilled on \
+#[case::uid_of_another_account(json!({"metadata": {"uid": "u"}}), 409, "Operation cannot be fulfilled on \
     TokenRequest.authentication.k8s.io \"a\": the UID in the token request (u) does not match the UID of the service \
     account (UID)")]
-#[case::nameless(json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1"}}}), 400,
+#[case::bound_object_without_a_name(json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1"}}}), 400,
     "Name parameter required.")]
-#[case::any_version_of_core(json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v2", "name": "q"}}}), 404,
+#[case::bound_object_in_any_core_version(
+    json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v2", "name": "q"}}}), 404,
     "pods \"q\" not found")]
-#[case::of_another_group(json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "a/v1", "name": "q"}}}), 400,
+#[case::bound_object_of_another_group(
+    json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "a/v1", "name": "q"}}}), 400,
     "cannot bind token to object of type a/v1, Kind=Pod")]
 #[tokio::test]
 async fn token_requests_are_validated(#[case] changes: Value, #[case] code: u16, #[case] text: &str) {

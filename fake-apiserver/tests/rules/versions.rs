@@ -149,14 +149,14 @@ async fn owners_in_a_version_without_a_field_are_dropped_by_updates_and_stop_app
 
 /// A write without changes creates a new version if the stored object lacks defaults that are added when it is read.
 #[rstest]
-#[case::plain(json!([version("v1", true, &json!({}))]), "v1", false)]
-#[case::with_a_status_by_default(
+#[case::without_defaults(json!([version("v1", true, &json!({}))]), "v1", false)]
+#[case::with_a_default_status(
     json!([with(&version("v1", true, &json!({})), &json!({"schema": {"openAPIV3Schema": {"properties": {"status":
         {"type": "object", "default": {"n": 1}}}}}}))]), "v1", true)]
 #[case::with_defaults_of_the_stored_version(
     json!([version("v1", true, &json!({"a": {"type": "string", "default": "d"}})),
         version("v2", false, &json!({"a": {"type": "string"}}))]), "v2", true)]
-#[case::with_defaults_that_the_version_lacks(
+#[case::with_defaults_of_another_version(
     json!([version("v1", true, &json!({"a": {"type": "string", "default": "d"}})),
         version("v2", false, &json!({}))]), "v2", false)]
 #[tokio::test]

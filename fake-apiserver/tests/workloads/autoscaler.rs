@@ -40,13 +40,13 @@ async fn replicas(cluster: &Cluster) -> Value {
 }
 
 #[rstest]
-#[case::above("100m", half(), 17.0, 8)]
-#[case::within_the_tolerance("53m", half(), 60.0, 4)]
-#[case::far_above("1", half(), 17.0, 8)]
-#[case::far_above_later("1", half(), 32.0, 10)]
-#[case::below_at_first("25m", half(), 60.0, 4)]
-#[case::below_after_five_minutes("25m", half(), 320.0, 2)]
-#[case::average("150m", cpu(json!({"type": "AverageValue", "averageValue": "100m"})), 17.0, 6)]
+#[case::usage_above_the_target("100m", half(), 17.0, 8)]
+#[case::usage_within_the_tolerance("53m", half(), 60.0, 4)]
+#[case::usage_far_above_the_target("1", half(), 17.0, 8)]
+#[case::usage_far_above_the_target_later("1", half(), 32.0, 10)]
+#[case::usage_below_the_target_at_first("25m", half(), 60.0, 4)]
+#[case::usage_below_the_target_after_five_minutes("25m", half(), 320.0, 2)]
+#[case::average_value("150m", cpu(json!({"type": "AverageValue", "averageValue": "100m"})), 17.0, 6)]
 #[tokio::test(start_paused = true)]
 async fn usage_scales_a_deployment(
     #[case] usage: &str,
@@ -82,10 +82,12 @@ async fn metric_set_by_the_test_scales_a_deployment(#[case] target: Value, #[cas
 }
 
 #[rstest]
-#[case::pods(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}), "1", 47.0, 5)]
-#[case::pods_again(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}), "1", 80.0, 6)]
-#[case::disabled(json!({"scaleUp": {"selectPolicy": "Disabled"}}), "1", 60.0, 4)]
-#[case::down_at_once(json!({"scaleDown": {"stabilizationWindowSeconds": 0}}), "25m", 17.0, 2)]
+#[case::one_pod_per_minute(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}), "1",
+    47.0, 5)]
+#[case::one_pod_in_each_minute(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}),
+    "1", 80.0, 6)]
+#[case::scale_up_disabled(json!({"scaleUp": {"selectPolicy": "Disabled"}}), "1", 60.0, 4)]
+#[case::scale_down_without_stabilization(json!({"scaleDown": {"stabilizationWindowSeconds": 0}}), "25m", 17.0, 2)]
 #[tokio::test(start_paused = true)]
 async fn behavior_limits_changes(
     #[case] behavior: Value,

@@ -44,9 +44,9 @@ async fn resize(cluster: &Cluster, resources: Value) -> (u16, Value) {
 }
 
 #[rstest]
-#[case::none(json!({}), json!({}), Value::Null)]
-#[case::requests(json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "1"}}), json!({"cpu": "1"}))]
-#[case::both(
+#[case::no_resources(json!({}), json!({}), Value::Null)]
+#[case::only_requests(json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "1"}}), json!({"cpu": "1"}))]
+#[case::requests_and_limits(
     json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),
     json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}), json!({"cpu": "1"}),
 )]
@@ -83,7 +83,7 @@ async fn a_running_pod_is_resized(#[case] policy: &str, #[case] restarts: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resize_waits_until_the_node_has_room() {
+async fn a_resize_waits_until_the_node_has_capacity() {
     let cluster = with_resources(&json!({"requests": {"cpu": "1"}}), json!([])).await;
     let mut other = pod(json!({}));
     other["metadata"]["name"] = json!("two");
@@ -124,8 +124,8 @@ async fn a_resize_waits_until_the_node_has_room() {
 #[rstest]
 #[case::unknown_commands_succeed(PodScript::default(), json!(["prepare"]), "Succeeded", 0)]
 #[case::known_failure(PodScript::default(), json!(["/bin/false"]), "Failed", 1)]
-#[case::script_over_command(PodScript::default().init_exits_with(0), json!(["/bin/false"]), "Succeeded", 0)]
-#[case::one_container(
+#[case::script_overrides_command(PodScript::default().init_exits_with(0), json!(["/bin/false"]), "Succeeded", 0)]
+#[case::script_of_one_container(
     PodScript::default().init_exits_with(0).container_exits_with("first", 7), json!(["prepare"]), "Failed", 7,
 )]
 #[tokio::test(start_paused = true)]
@@ -176,9 +176,9 @@ async fn output_becomes_the_termination_message_of_failed_containers(
 }
 
 #[rstest]
-#[case::no_such_variable("$(NOPE)", "missing value for NOPE")]
-#[case::absolute("$(ABSOLUTE)", "error SubPath `/tmp` must not be an absolute path")]
-#[case::upwards("a/$(UP)", "unable to provision SubPath `a/..`: must not contain '..'")]
+#[case::unknown_variable("$(NOPE)", "missing value for NOPE")]
+#[case::absolute_path("$(ABSOLUTE)", "error SubPath `/tmp` must not be an absolute path")]
+#[case::path_to_the_parent("a/$(UP)", "unable to provision SubPath `a/..`: must not contain '..'")]
 #[tokio::test(start_paused = true)]
 async fn a_bad_sub_path_keeps_containers_from_starting(#[case] expression: &str, #[case] why: &str) {
     let cluster = Cluster::start();

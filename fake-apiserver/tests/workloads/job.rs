@@ -24,10 +24,10 @@ async fn work(cluster: &Cluster) -> Value {
 }
 
 #[rstest]
-#[case::one(json!({}), 5.0, json!({"succeeded": 1}))]
-#[case::three_at_once(json!({"completions": 3, "parallelism": 3}), 5.0, json!({"succeeded": 3}))]
-#[case::one_after_the_other(json!({"completions": 3}), 10.0, json!({"succeeded": 3}))]
-#[case::queue(json!({"parallelism": 2}), 5.0, json!({"succeeded": 2}))]
+#[case::one_pod(json!({}), 5.0, json!({"succeeded": 1}))]
+#[case::three_pods_in_parallel(json!({"completions": 3, "parallelism": 3}), 5.0, json!({"succeeded": 3}))]
+#[case::three_pods_in_sequence(json!({"completions": 3}), 10.0, json!({"succeeded": 3}))]
+#[case::work_queue(json!({"parallelism": 2}), 5.0, json!({"succeeded": 2}))]
 #[case::indexed(
     json!({"completions": 4, "parallelism": 2, "completionMode": "Indexed"}), 10.0,
     json!({"succeeded": 4, "completedIndexes": "0-3"}),
@@ -61,14 +61,17 @@ async fn job_completes_after_its_pods_succeed(#[case] spec: Value, #[case] after
 }
 
 #[rstest]
-#[case::limit(json!({"backoffLimit": 1}), 1, 60.0, "BackoffLimitExceeded", "Job has reached the specified backoff limit")]
-#[case::none(json!({"backoffLimit": 0}), 1, 10.0, "BackoffLimitExceeded", "Job has reached the specified backoff limit")]
-#[case::late(json!({"activeDeadlineSeconds": 5, "backoffLimit": 9}), 1, 8.0, "DeadlineExceeded", "Job was active longer than specified deadline")]
-#[case::policy(
+#[case::back_off_limit(json!({"backoffLimit": 1}), 1, 60.0, "BackoffLimitExceeded",
+    "Job has reached the specified backoff limit")]
+#[case::back_off_limit_of_zero(json!({"backoffLimit": 0}), 1, 10.0, "BackoffLimitExceeded",
+    "Job has reached the specified backoff limit")]
+#[case::active_deadline(json!({"activeDeadlineSeconds": 5, "backoffLimit": 9}), 1, 8.0, "DeadlineExceeded",
+    "Job was active longer than specified deadline")]
+#[case::pod_failure_policy(
     json!({"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}}), 42,
     10.0, "PodFailurePolicy", "matching FailJob rule at index 0",
 )]
-#[case::indexes(
+#[case::back_off_limit_per_index(
     json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0}), 1, 10.0,
     "FailedIndexes", "Job has failed indexes",
 )]
@@ -146,9 +149,9 @@ async fn finished_job_is_deleted_after_its_ttl() {
 
 /// Go's `syncOrphanPod`: Pods of a deleted Job are not counted.
 #[rstest]
-#[case::orphaned("Orphan")]
-#[case::deleted("Background")]
-#[case::waited_for("Foreground")]
+#[case::orphan("Orphan")]
+#[case::background("Background")]
+#[case::foreground("Foreground")]
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_deleted_job_lose_their_finalizer(#[case] propagation: &str) {
     let cluster = Cluster::start();

@@ -31,11 +31,11 @@ fn stand(pod: &Value) -> String {
 
 /// A container ends if its command is predictable, unless the restart policy is `Always`.
 #[rstest]
-#[case::the_images_own(json!([]), 5000.0, "Running running 0")]
+#[case::command_of_the_image(json!([]), 5000.0, "Running running 0")]
 #[case::a_server(json!(["nginx", "-g", "daemon off;"]), 5000.0, "Running running 0")]
 #[case::an_exit(json!(["sh", "-c", "exit 7"]), 2.5, "Failed terminated Error 0")]
-#[case::still_asleep(json!(["sleep", "30"]), 30.5, "Running running 0")]
-#[case::awake(json!(["sleep", "30"]), 31.5, "Succeeded terminated Completed 0")]
+#[case::sleep_that_has_not_ended(json!(["sleep", "30"]), 30.5, "Running running 0")]
+#[case::sleep_that_has_ended(json!(["sleep", "30"]), 31.5, "Succeeded terminated Completed 0")]
 #[tokio::test(start_paused = true)]
 async fn well_known_command_ends_with_its_result(#[case] command: Value, #[case] after: f64, #[case] want: &str) {
     let cluster = Cluster::start();
@@ -49,15 +49,16 @@ async fn well_known_command_ends_with_its_result(#[case] command: Value, #[case]
 #[rstest]
 #[case::creating(PodScript::default(), "Always", 0.5, "Pending waiting ContainerCreating 0")]
 #[case::running(PodScript::default(), "Always", 1.5, "Running running 0")]
-#[case::for_ever(PodScript::default(), "Always", 5000.0, "Running running 0")]
-#[case::done(PodScript::default(), "Never", 2.5, "Succeeded terminated Completed 0")]
+#[case::running_without_an_end(PodScript::default(), "Always", 5000.0, "Running running 0")]
+#[case::succeeded(PodScript::default(), "Never", 2.5, "Succeeded terminated Completed 0")]
 #[case::failed(PodScript::default().exits_with(3), "Never", 2.5, "Failed terminated Error 0")]
-#[case::again(PodScript::default().exits_with(3), "OnFailure", 2.5, "Running running 1")]
-#[case::slow(PodScript::default().starts_after(seconds(9)), "Always", 8.5, "Pending waiting ContainerCreating 0")]
+#[case::restarted_after_a_failure(PodScript::default().exits_with(3), "OnFailure", 2.5, "Running running 1")]
+#[case::slow_start(PodScript::default().starts_after(seconds(9)), "Always", 8.5, "Pending waiting ContainerCreating 0")]
 #[case::crash_loop(PodScript::default().crash_loop(), "Always", 5.0, "Running waiting CrashLoopBackOff 1")]
-#[case::crash_again(PodScript::default().crash_loop(), "Always", 12.0, "Running waiting CrashLoopBackOff 2")]
-#[case::no_image(PodScript::default().image_pull_error(), "Always", 2.0, "Pending waiting ErrImagePull 0")]
-#[case::still_none(PodScript::default().image_pull_error(), "Always", 20.0, "Pending waiting ImagePullBackOff 0")]
+#[case::second_crash_of_a_loop(PodScript::default().crash_loop(), "Always", 12.0, "Running waiting CrashLoopBackOff 2")]
+#[case::image_pull_error(PodScript::default().image_pull_error(), "Always", 2.0, "Pending waiting ErrImagePull 0")]
+#[case::image_pull_back_off(PodScript::default().image_pull_error(), "Always", 20.0,
+    "Pending waiting ImagePullBackOff 0")]
 #[tokio::test(start_paused = true)]
 async fn script_determines_the_phases_of_a_pod(
     #[case] script: PodScript,
@@ -115,10 +116,10 @@ async fn init_containers_run_first() {
 
 #[rstest]
 #[case::at_once(PodScript::default(), 0.1)]
-#[case::within_the_grace(PodScript::default().stops_after(seconds(5)), 5.1)]
-#[case::killed_after_it(PodScript::default().stops_after(seconds(500)), 30.1)]
+#[case::within_the_grace_period(PodScript::default().stops_after(seconds(5)), 5.1)]
+#[case::killed_after_the_grace_period(PodScript::default().stops_after(seconds(500)), 30.1)]
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_stops_within_its_grace(#[case] script: PodScript, #[case] gone_after: f64) {
+async fn a_deleted_pod_stops_within_its_grace_period(#[case] script: PodScript, #[case] gone_after: f64) {
     let cluster = Cluster::start();
     cluster.0.kubelet().script(PodSelector::all(), script);
     cluster.create(pod("Always")).await;

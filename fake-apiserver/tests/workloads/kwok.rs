@@ -121,8 +121,8 @@ async fn stages_determine_the_life_of_pods() {
 }
 
 #[rstest]
-#[case::of_the_stage(json!({}), 5.0)]
-#[case::of_an_annotation(json!({"delay": "1m"}), 60.0)]
+#[case::delay_of_the_stage(json!({}), 5.0)]
+#[case::delay_in_an_annotation(json!({"delay": "1m"}), 60.0)]
 #[tokio::test(start_paused = true)]
 async fn a_stage_waits_for_its_delay(#[case] annotations: Value, #[case] delay: f64) {
     let cluster = Cluster::start();

@@ -94,9 +94,11 @@ async fn pods_of_a_lost_node_are_replaced_after_five_minutes() {
 #[rstest]
 #[case::not_tolerated(json!([]), 0.0, false)]
 #[case::tolerated(json!([{"key": "gone", "operator": "Exists"}]), 5000.0, true)]
-#[case::for_a_time(json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]), 58.0, true)]
-#[case::until_then(json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]), 61.0, false)]
-#[case::another_value(json!([{"key": "gone", "value": "no", "effect": "NoExecute"}]), 0.0, false)]
+#[case::tolerated_for_a_time(
+    json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]), 58.0, true)]
+#[case::no_longer_tolerated(
+    json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]), 61.0, false)]
+#[case::toleration_of_another_value(json!([{"key": "gone", "value": "no", "effect": "NoExecute"}]), 0.0, false)]
 #[tokio::test(start_paused = true)]
 async fn a_taint_evicts_pods(#[case] tolerations: Value, #[case] after: f64, #[case] stays: bool) {
     let cluster = Cluster::start();
@@ -235,9 +237,9 @@ async fn heartbeats_are_only_sent_on_request() {
 
 /// A Node without heartbeats is not lost. A Node is lost if its Lease was renewed and the renewals have ended.
 #[rstest]
-#[case::no_lease(0, false)]
-#[case::never_renewed(1, false)]
-#[case::renewed(2, true)]
+#[case::lease_is_missing(0, false)]
+#[case::lease_is_never_renewed(1, false)]
+#[case::lease_was_renewed(2, true)]
 #[tokio::test(start_paused = true)]
 async fn node_is_lost_after_its_last_renewal(#[case] renewals: u32, #[case] is_lost: bool) {
     let workers = [Worker::NodeLifecycle];

@@ -24,7 +24,7 @@ fn on_port(port: u16) -> Value {
 #[rstest]
 #[case::a_pod(pod("one", json!({})), 1)]
 #[case::an_assigned_pod(pod("one", json!({"nodeName": "node-0"})), 1)]
-#[case::a_daemon(
+#[case::a_daemon_set(
     json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
         "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("agent")}}), 1,
 )]

@@ -44,10 +44,10 @@ fn required(kind: &str, term: Value) -> Value {
 }
 
 #[rstest]
-#[case::next_to_another(required("podAffinity", term("db", "zone")), "c")]
-#[case::on_the_same_node(required("podAffinity", term("db", "kubernetes.io/hostname")), "c")]
-#[case::away_from_it(required("podAntiAffinity", term("db", "zone")), "a")]
-#[case::preferred(
+#[case::in_the_zone_of_another_pod(required("podAffinity", term("db", "zone")), "c")]
+#[case::on_the_node_of_another_pod(required("podAffinity", term("db", "kubernetes.io/hostname")), "c")]
+#[case::outside_of_the_zone_of_another_pod(required("podAntiAffinity", term("db", "zone")), "a")]
+#[case::preferred_pods(
     json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 10, "podAffinityTerm": term("db", "zone")}]}}}), "c",
 )]
@@ -55,8 +55,8 @@ fn required(kind: &str, term: Value) -> Value {
     json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]}}]}}}), "c",
 )]
-#[case::next_to_its_own_kind(required("podAffinity", term("web", "zone")), "a")]
-#[case::next_to_nothing(
+#[case::in_the_zone_of_its_own_replicas(required("podAffinity", term("web", "zone")), "a")]
+#[case::no_matching_pod(
     required("podAffinity", term("none", "zone")),
     "0/3 nodes are available: 3 node(s) didn't match pod affinity rules. preemption: 0/3 nodes are available: 3 \
      Preemption is not helpful for scheduling."
@@ -102,7 +102,7 @@ fn spread(when: &str, topology: &str) -> Value {
 #[rstest]
 #[case::zones("DoNotSchedule", "zone", ["a", "c", "b", "c"])]
 #[case::nodes("DoNotSchedule", "kubernetes.io/hostname", ["a", "b", "c", "a"])]
-#[case::preference("ScheduleAnyway", "zone", ["a", "c", "b", "c"])]
+#[case::schedule_anyway("ScheduleAnyway", "zone", ["a", "c", "b", "c"])]
 #[tokio::test(start_paused = true)]
 async fn pods_are_spread_over_topologies(#[case] when: &str, #[case] topology: &str, #[case] nodes: [&str; 4]) {
     let cluster = zones().await;
@@ -113,8 +113,9 @@ async fn pods_are_spread_over_topologies(#[case] when: &str, #[case] topology: &
 }
 
 #[rstest]
-#[case::skew("zone", json!({"zone": "x"}), "")]
-#[case::no_label("rack", json!({}), "3 node(s) didn't match pod topology spread constraints (missing required label)")]
+#[case::skew_on_every_node("zone", json!({"zone": "x"}), "")]
+#[case::topology_label_is_missing("rack", json!({}),
+    "3 node(s) didn't match pod topology spread constraints (missing required label)")]
 #[tokio::test(start_paused = true)]
 async fn pod_waits_if_every_node_exceeds_the_skew(#[case] topology: &str, #[case] selector: Value, #[case] why: &str) {
     let cluster = zones().await;
@@ -136,10 +137,10 @@ async fn pod_waits_if_every_node_exceeds_the_skew(#[case] topology: &str, #[case
 
 #[rstest]
 #[case::lowest_priority_first(json!({"cpu": "3"}), json!({}), &["low"])]
-#[case::as_few_as_possible(json!({"cpu": "1"}), json!({}), &["low"])]
-#[case::as_many_as_needed(json!({"cpu": "6"}), json!({}), &["low", "middle"])]
-#[case::never(json!({"cpu": "6"}), json!({"priorityClassName": "polite"}), &[])]
-#[case::not_enough(json!({"cpu": "8"}), json!({}), &[])]
+#[case::as_few_pods_as_possible(json!({"cpu": "1"}), json!({}), &["low"])]
+#[case::as_many_pods_as_needed(json!({"cpu": "6"}), json!({}), &["low", "middle"])]
+#[case::preemption_policy_never(json!({"cpu": "6"}), json!({"priorityClassName": "polite"}), &[])]
+#[case::preemption_would_not_suffice(json!({"cpu": "8"}), json!({}), &[])]
 #[tokio::test(start_paused = true)]
 async fn a_pod_preempts_others_of_lower_priority(
     #[case] requests: Value,

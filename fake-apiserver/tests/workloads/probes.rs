@@ -40,15 +40,16 @@ async fn container(cluster: &Cluster) -> Value {
 
 /// Checks `ready` at times in seconds after the start of the container.
 #[rstest]
-#[case::never(PodScript::default(), &[(1, true), (1000, true)])]
-#[case::always(PodScript::default().probe_fails(ProbeKind::Readiness, ..), &[(1, false), (1000, false)])]
-#[case::at_first(PodScript::default().probe_fails(ProbeKind::Readiness, ..seconds(12)),
+#[case::probe_never_fails(PodScript::default(), &[(1, true), (1000, true)])]
+#[case::probe_always_fails(PodScript::default().probe_fails(ProbeKind::Readiness, ..), &[(1, false), (1000, false)])]
+#[case::probe_fails_at_first(PodScript::default().probe_fails(ProbeKind::Readiness, ..seconds(12)),
     &[(1, false), (19, false), (21, true), (1000, true)])]
-#[case::for_a_time(PodScript::default().probe_fails(ProbeKind::Readiness, seconds(35)..seconds(75)),
+#[case::probe_fails_for_a_time(PodScript::default().probe_fails(ProbeKind::Readiness, seconds(35)..seconds(75)),
     &[(1, true), (59, true), (61, false), (79, false), (81, true)])]
-#[case::too_short(PodScript::default().probe_fails(ProbeKind::Readiness, seconds(35)..seconds(55)),
+#[case::failure_shorter_than_the_threshold(
+    PodScript::default().probe_fails(ProbeKind::Readiness, seconds(35)..seconds(55)),
     &[(39, true), (61, true), (1000, true)])]
-#[case::twice(
+#[case::two_failures(
     PodScript::default().probe_fails(ProbeKind::Readiness, ..seconds(5)).probe_fails(ProbeKind::Readiness, seconds(95)..),
     &[(1, false), (11, true), (119, true), (121, false), (1000, false)])]
 #[case::after_a_slow_start(PodScript::default().probe_fails(ProbeKind::Startup, ..seconds(8)),

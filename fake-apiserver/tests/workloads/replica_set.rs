@@ -50,7 +50,7 @@ async fn replica_set_keeps_its_number_of_pods(#[case] api: &str, #[case] kind: &
 }
 
 #[tokio::test(start_paused = true)]
-async fn matching_orphans_are_adopted_and_others_released() {
+async fn matching_orphans_are_adopted_and_other_pods_are_released() {
     let cluster = Cluster::start();
     cluster.create(pod("mine")).await;
     cluster.create(set(1)).await;

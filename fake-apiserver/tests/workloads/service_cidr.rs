@@ -59,7 +59,7 @@ async fn new_range_becomes_ready_and_is_protected() {
 #[case::address_outside(&["10.10.0.7"], "", 11.0, true)]
 #[case::address_in_another_range(&["10.9.0.7"], "10.9.0.0/25", 11.0, true)]
 #[case::larger_range(&["10.9.0.7"], "10.0.0.0/8", 11.0, true)]
-#[case::range_beside_it(&["10.9.0.7"], "10.8.0.0/24", 60.0, false)]
+#[case::range_next_to_it(&["10.9.0.7"], "10.8.0.0/24", 60.0, false)]
 #[tokio::test(start_paused = true)]
 async fn deleted_range_is_released_if_no_address_needs_it(
     #[case] addresses: &[&str],

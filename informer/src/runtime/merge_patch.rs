@@ -69,11 +69,11 @@ mod tests {
     use super::difference;
 
     #[rstest]
-    #[case::same(json!({"a": {"b": [1]}}), json!({"a": {"b": [1]}}), None)]
+    #[case::equal_values(json!({"a": {"b": [1]}}), json!({"a": {"b": [1]}}), None)]
     #[case::changed(json!({"a": {"b": 1, "c": 2}}), json!({"a": {"b": 3, "c": 2}}), Some(json!({"a": {"b": 3}})))]
     #[case::added(json!({"a": {}}), json!({"a": {}, "d": {"e": 1}}), Some(json!({"d": {"e": 1}})))]
     #[case::removed(json!({"a": 1, "b": {"c": 1}}), json!({"b": {}}), Some(json!({"a": null, "b": {"c": null}})))]
-    #[case::lists_whole(json!({"a": [1, 2]}), json!({"a": [2]}), Some(json!({"a": [2]})))]
+    #[case::changed_list(json!({"a": [1, 2]}), json!({"a": [2]}), Some(json!({"a": [2]})))]
     #[case::another_type(json!({"a": {"b": 1}}), json!({"a": "text"}), Some(json!({"a": "text"})))]
     fn patch_contains_only_the_differences(#[case] found: Value, #[case] wanted: Value, #[case] patch: Option<Value>) {
         assert_eq!(difference(&found, &wanted), patch);

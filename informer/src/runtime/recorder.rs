@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn counts_beyond_the_queue_are_all_written() {
+    async fn counts_above_the_queue_capacity_are_all_written() {
         let patches = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&patches);
         let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {

@@ -123,14 +123,14 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::unknown_stays(json!({"a": 1, "x": 2}), json!({"a": 1}), json!({"a": 3}), json!({"a": 3, "x": 2}))]
-    #[case::unsaid_stays_unsaid(json!({}), json!({"list": []}), json!({"list": [], "b": 1}), json!({"b": 1}))]
-    #[case::removed(json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1}))]
-    #[case::in_lists(json!([{"a": 1, "x": 2}]), json!([{"a": 1}]), json!([{"a": 5}, {"a": 6}]),
+    #[case::unknown_field_is_kept(json!({"a": 1, "x": 2}), json!({"a": 1}), json!({"a": 3}), json!({"a": 3, "x": 2}))]
+    #[case::absent_field_is_not_added(json!({}), json!({"list": []}), json!({"list": [], "b": 1}), json!({"b": 1}))]
+    #[case::removed_field(json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1}))]
+    #[case::items_of_lists(json!([{"a": 1, "x": 2}]), json!([{"a": 1}]), json!([{"a": 5}, {"a": 6}]),
         json!([{"a": 5, "x": 2}, {"a": 6}]))]
     #[case::shorter_lists(json!([1, 2]), json!([1, 2]), json!([2]), json!([2]))]
     #[case::another_type(json!({"a": "text"}), json!({"a": "text"}), json!({"a": [1]}), json!({"a": [1]}))]
-    fn only_changes_are_carried_over(
+    fn only_changes_of_the_defaulter_are_applied(
         #[case] raw: Value,
         #[case] before: Value,
         #[case] after: Value,

@@ -206,12 +206,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing(json!({}), json!({"is_open": false}))]
-    #[case::items(json!({"parts": [{"name": "a/ä"}, {"size": 2}]}),
+    #[case::no_fields(json!({}), json!({"is_open": false}))]
+    #[case::items_of_a_list(json!({"parts": [{"name": "a/ä"}, {"size": 2}]}),
         json!({"parts": [{"name": "a/ä"}, {"size": 2}], "is_open": false}))]
-    #[case::within(json!({"main": {"size": 0}, "is_open": true}), json!({"main": {"size": 0}, "is_open": true}))]
+    #[case::nested_object(json!({"main": {"size": 0}, "is_open": true}), json!({"main": {"size": 0}, "is_open": true}))]
     #[case::enumeration(json!({"color": "Blue"}), json!({"color": "Blue", "is_open": false}))]
-    #[case::empty(json!({"labels": {}, "parts": []}), json!({"labels": {}, "parts": [], "is_open": false}))]
+    #[case::empty_map_and_list(json!({"labels": {}, "parts": []}),
+        json!({"labels": {}, "parts": [], "is_open": false}))]
     fn missing_fields_are_removed_from_the_result(#[case] object: Value, #[case] wanted: Value) {
         assert_eq!(through(&object), wanted);
     }

@@ -39,7 +39,7 @@ fn updated(change: &Value) -> Event<Pod> {
 #[case::labels(json!({"/metadata/labels": {"app": "api"}}), [false, true, false, true])]
 #[case::annotations(json!({"/metadata/annotations": {}}), [false, false, true, true])]
 #[case::order_of_labels(json!({"/metadata/labels": {"app": "web"}}), [false, false, false, true])]
-#[case::nothing_else(json!({"/spec": {"containers": [], "nodeName": "a"}}), [false, false, false, true])]
+#[case::another_field(json!({"/spec": {"containers": [], "nodeName": "a"}}), [false, false, false, true])]
 fn predicates_on_updates_compare_their_fields(#[case] change: Value, #[case] passes: [bool; 4]) {
     let event = updated(&change);
     let found = [

@@ -133,7 +133,7 @@ async fn an_unseen_deletion_is_delivered_after_the_next_list(#[case] order: Queu
 /// all subscribers.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn object_deleted_before_its_handler_runs_blocks_no_other(cluster: TestCluster) {
+async fn object_deleted_before_its_handler_runs_does_not_block_others(cluster: TestCluster) {
     let (slow, prompt, permits) = (Told::default(), Told::default(), Arc::new(Semaphore::new(0)));
     let informer = running(&cluster);
     let handler = Slow {

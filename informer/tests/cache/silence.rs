@@ -28,8 +28,8 @@ async fn a_streaming_list_that_is_not_opened_in_time_is_listed_instead() {
 }
 
 #[rstest]
-#[case::never(Answer::Never)]
-#[case::half(Answer::Silent(r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"#.to_owned()))]
+#[case::no_answer(Answer::Never)]
+#[case::half_a_page(Answer::Silent(r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"#.to_owned()))]
 #[tokio::test(start_paused = true)]
 async fn a_page_silent_for_a_minute_is_requested_again(#[case] answer: Answer, #[values(true, false)] first: bool) {
     let before = if first {

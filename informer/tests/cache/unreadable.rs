@@ -22,12 +22,12 @@ fn is_last(map: &ConfigMap) -> bool {
 }
 
 #[rstest]
-#[case::not_of_its_type(serde_json::json!(7), |it: Maps| it.storage(Storage::Typed))]
-#[case::refused(serde_json::json!({"last": "yes"}), |it: Maps| it.transform(|map| match is_last(map) {
+#[case::another_type(serde_json::json!(7), |it: Maps| it.storage(Storage::Typed))]
+#[case::transform_fails(serde_json::json!({"last": "yes"}), |it: Maps| it.transform(|map| match is_last(map) {
     true => Err("the object is refused"),
     false => Ok(()),
 }))]
-#[case::panics(serde_json::json!({"last": "yes"}), |it: Maps| it.transform(|map: &mut ConfigMap| {
+#[case::transform_panics(serde_json::json!({"last": "yes"}), |it: Maps| it.transform(|map: &mut ConfigMap| {
     assert!(!is_last(map), "the object is refused");
     Ok::<_, std::convert::Infallible>(())
 }))]
@@ -214,8 +214,8 @@ impl kube::Resource for Fragile {
 type Fragiles = SharedInformerBuilder<Fragile>;
 
 #[rstest]
-#[case::typed(|it: Fragiles| it.storage(Storage::Typed), &["b@2", "c@3"])]
-#[case::transformed(|it: Fragiles| it.transform(|_| Ok::<_, std::convert::Infallible>(())), &["c@3"])]
+#[case::typed_storage(|it: Fragiles| it.storage(Storage::Typed), &["b@2", "c@3"])]
+#[case::with_a_transform(|it: Fragiles| it.transform(|_| Ok::<_, std::convert::Infallible>(())), &["c@3"])]
 #[tokio::test(start_paused = true)]
 async fn object_with_panicking_type_is_dropped_and_others_are_kept(
     #[case] configure: fn(Fragiles) -> Fragiles,

@@ -266,7 +266,7 @@ fn client() -> kube::Client {
 #[case::rate_limiter(Place::RateLimiter)]
 #[case::span(Place::Span)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn function_that_blocks_its_thread_delays_its_own_controller_only(#[case] place: Place) {
+async fn function_that_blocks_its_thread_only_delays_its_own_controller(#[case] place: Place) {
     let ((blocks, mut called), (never, _)) = (Blocks::new(), Blocks::new());
     never.release();
     let (mut blocked, mut other) = (Running::start(place, &blocks), Running::start(place, &never));

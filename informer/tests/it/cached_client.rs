@@ -333,8 +333,8 @@ async fn objects_are_deleted_by_key_precondition_or_selector() {
 }
 
 #[rstest]
-#[case::missing(ObjectKey::cluster("m"), false, "has no namespace")]
-#[case::too_much(ObjectKey::new("default", "n"), true, "its type is cluster-scoped")]
+#[case::missing_namespace(ObjectKey::cluster("m"), false, "has no namespace")]
+#[case::superfluous_namespace(ObjectKey::new("default", "n"), true, "its type is cluster-scoped")]
 #[tokio::test(start_paused = true)]
 async fn key_of_the_wrong_scope_is_refused(#[case] key: ObjectKey, #[case] is_node: bool, #[case] message: &str) {
     let cluster = TestCluster::start();

@@ -128,7 +128,7 @@ impl ResourceEventHandler<ConfigMap> for Faulty {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn handler_with_a_fault_delays_no_other_and_can_be_removed(
+async fn faulty_handler_does_not_delay_others_and_can_be_removed(
     #[values(Fault::Panic, Fault::Hang, Fault::Slow)] fault: Fault,
 ) {
     let cluster = TestCluster::start();
@@ -165,7 +165,7 @@ async fn handler_with_a_fault_delays_no_other_and_can_be_removed(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn reconcile_with_a_fault_delays_no_other_key(#[values(Fault::Panic, Fault::Hang, Fault::Slow)] fault: Fault) {
+async fn faulty_reconcile_does_not_delay_other_keys(#[values(Fault::Panic, Fault::Hang, Fault::Slow)] fault: Fault) {
     let cluster = TestCluster::start();
     let (factory, metrics) = (SharedInformerFactory::new(cluster.client()), Metrics::new());
     let done: Arc<AtomicU32> = Arc::default();

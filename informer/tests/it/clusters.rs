@@ -194,7 +194,7 @@ async fn incomplete_controller_of_clusters_is_refused() {
 
 /// Explores faults in one of several clusters.
 #[test]
-fn no_fault_of_a_cluster_loses_a_key_or_touches_another() {
+fn no_fault_of_a_cluster_loses_a_key_or_affects_another_cluster() {
     let scenario = async |east: &TestCluster| {
         let (home, west) = (TestCluster::start(), TestCluster::start());
         let (at_home, in_west) = (home.client(), west.client());

@@ -155,11 +155,11 @@ async fn deletion_found_by_a_relist_is_reconciled() {
 #[case::panic(&[5, 10, 20, 40], |_: &Request| panic!("the reconcile panics"))]
 #[case::requeue(&[3000, 3000, 3000, 3000], |_: &Request| Ok(Action::requeue(Duration::from_secs(3))))]
 #[case::terminal(&[], |_: &Request| Err(ReconcileError::terminal("it is hopeless")))]
-#[case::requeue_forgets(&[5, 60_000, 5, 60_000], |it: &Request| match it.failures {
+#[case::requeue_resets_failures(&[5, 60_000, 5, 60_000], |it: &Request| match it.failures {
     0 => Err("once".into()),
     _ => Ok(Action::requeue(Duration::from_secs(60))),
 })]
-#[case::zero(&[], |_: &Request| Ok(Action::requeue(Duration::ZERO)))]
+#[case::requeue_after_zero(&[], |_: &Request| Ok(Action::requeue(Duration::ZERO)))]
 #[tokio::test(start_paused = true)]
 async fn action_determines_the_next_call(
     #[case] gaps: &[u128],
@@ -385,9 +385,9 @@ async fn channel_and_function_can_be_sources() {
 }
 
 #[rstest]
-#[case::nothing(|it: ControllerBuilder| it, "nothing to watch")]
-#[case::twice(|it: ControllerBuilder| it.for_::<Pod>().for_::<Secret>(), "`for_` was called twice")]
-#[case::order(|it: ControllerBuilder| it.owns::<Pod>(), "`owns` of Pod comes before `for_`")]
+#[case::no_source(|it: ControllerBuilder| it, "nothing to watch")]
+#[case::two_types(|it: ControllerBuilder| it.for_::<Pod>().for_::<Secret>(), "`for_` was called twice")]
+#[case::owns_before_for(|it: ControllerBuilder| it.owns::<Pod>(), "`owns` of Pod comes before `for_`")]
 #[tokio::test(start_paused = true)]
 async fn incomplete_controller_is_refused(
     #[case] configure: fn(ControllerBuilder) -> ControllerBuilder,

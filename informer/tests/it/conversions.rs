@@ -37,7 +37,7 @@ fn document(version: &str, spec: Option<Value>) -> Value {
 
 /// For server-side apply, the server converts the fields of each manager separately.
 #[rstest]
-#[case::all(Some(json!({"name": "n", "language": "en"})), Some(json!({"title": "n", "language": "en"})))]
+#[case::all_fields(Some(json!({"name": "n", "language": "en"})), Some(json!({"title": "n", "language": "en"})))]
 #[case::required_field_is_missing(Some(json!({"language": "en"})), Some(json!({"language": "en"})))]
 #[case::no_field(Some(json!({})), Some(json!({})))]
 #[case::no_spec(None, None)]
@@ -72,7 +72,7 @@ impl Validator<ConfigMap> for Undecided {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_that_the_server_gives_up_is_counted_and_no_longer_in_flight() {
+async fn cancelled_request_is_counted_and_no_longer_in_flight() {
     let metrics = Metrics::new();
     let webhooks = Webhooks::new()
         .validate::<ConfigMap>(Undecided)

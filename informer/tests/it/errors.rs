@@ -93,7 +93,7 @@ fn answers_of_the_server_are_distinguished(#[case] code: u16, #[case] reason: &s
 #[rstest]
 #[case::refused(faults::refused(), &[])]
 #[case::reset(faults::reset(), &["unknown outcome"])]
-#[case::lost(faults::timeout().but_applied(), &["timeout", "unknown outcome"])]
+#[case::lost_answer(faults::timeout().but_applied(), &["timeout", "unknown outcome"])]
 #[case::truncated(faults::truncated(10), &["unknown outcome"])]
 #[tokio::test]
 async fn requests_without_an_answer_are_distinguished(#[case] fault: testkit::FaultBuilder, #[case] expected: &[&str]) {
@@ -209,12 +209,13 @@ fn plain() -> Result<(), TerminalError> {
 
 #[rstest]
 #[case::constructor(ReconcileError::terminal("no image"), "terminal error: no image")]
-#[case::question_mark(plain().expect_err("the call fails").into(), "terminal error: no image")]
+#[case::question_mark_operator(plain().expect_err("the call fails").into(), "terminal error: no image")]
 #[case::anyhow(anyhow::Error::from(plain().expect_err("the call fails")).into(), "terminal error: no image")]
 #[case::context(plain().context("rollout").context("web").expect_err("the call fails").into(), "terminal error: web: rollout: no image")]
-#[case::source(Wrapped(plain().expect_err("the call fails").into()).into(), "terminal error: wrapped: no image")]
-#[case::boxed(ReconcileError::terminal("no image").into_inner().into(), "terminal error: no image")]
-#[case::boxed_context(
+#[case::source_of_another_error(Wrapped(plain().expect_err("the call fails").into()).into(),
+    "terminal error: wrapped: no image")]
+#[case::boxed_error(ReconcileError::terminal("no image").into_inner().into(), "terminal error: no image")]
+#[case::boxed_error_with_context(
     anyhow::Error::from_boxed(ReconcileError::terminal("no image").into_inner()).context("web").into(),
     "terminal error: web: no image"
 )]

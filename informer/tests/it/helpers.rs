@@ -68,11 +68,11 @@ async fn finalizer_is_only_written_to_the_newest_version() {
 }
 
 #[rstest]
-#[case::added_that_is_there(Some(vec!["example.com/other".to_owned(), FINALIZER.to_owned()]), true)]
-#[case::removed_that_is_not_there(Some(vec!["example.com/other".to_owned()]), false)]
-#[case::removed_where_none_is(None, false)]
+#[case::adding_an_existing_finalizer(Some(vec!["example.com/other".to_owned(), FINALIZER.to_owned()]), true)]
+#[case::removing_a_missing_finalizer(Some(vec!["example.com/other".to_owned()]), false)]
+#[case::removing_from_an_object_without_finalizers(None, false)]
 #[tokio::test(start_paused = true)]
-async fn existing_finalizer_causes_no_request(#[case] finalizers: Option<Vec<String>>, #[case] is_added: bool) {
+async fn finalizer_without_a_change_causes_no_request(#[case] finalizers: Option<Vec<String>>, #[case] is_added: bool) {
     let cluster = TestCluster::start();
     cluster
         .create(config_map("m").set("metadata.finalizers", &finalizers))

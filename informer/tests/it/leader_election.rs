@@ -155,8 +155,8 @@ async fn a_renewal_keeps_holder_and_acquire_time() {
 }
 
 #[rstest]
-#[case::in_step(Duration::ZERO)]
-#[case::an_hour_ahead(seconds(3600))]
+#[case::clocks_in_step(Duration::ZERO)]
+#[case::clock_an_hour_ahead(seconds(3600))]
 #[tokio::test(start_paused = true)]
 async fn crashed_leader_is_replaced_after_its_lease_under_any_clock(#[case] skew: Duration) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());

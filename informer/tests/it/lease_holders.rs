@@ -149,8 +149,8 @@ async fn late_answer_to_a_renewal_prolongs_neither_leadership_nor_fence(
 }
 
 #[rstest]
-#[case::short_of_a_second(15_000, 14_500)]
-#[case::shorter_as_the_lease_has_whole_seconds(15_900, 15_000)]
+#[case::below_one_second(15_000, 14_500)]
+#[case::below_one_second_after_rounding(15_900, 15_000)]
 #[tokio::test(start_paused = true)]
 async fn invalid_margins_are_refused(#[case] lease: u64, #[case] renew: u64) {
     let cluster = TestCluster::start();

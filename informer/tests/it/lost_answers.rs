@@ -107,8 +107,8 @@ async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before
 
 /// The server does not answer reads either, at first or forever.
 #[rstest]
-#[case::never_again(u64::MAX, None)]
-#[case::later(10, Some("new"))]
+#[case::server_never_answers(u64::MAX, None)]
+#[case::server_answers_later(10, Some("new"))]
 #[tokio::test(start_paused = true)]
 async fn read_waits_a_limited_time_for_many_lost_results(#[case] unanswered: u64, #[case] expected: Option<&str>) {
     let cluster = TestCluster::start();

@@ -307,9 +307,9 @@ fn noting(log: &Log) -> impl Reconciler + use<> {
 }
 
 #[rstest]
-#[case::cold(|it: ControllerBuilder<Manager>| it, 0, false)]
-#[case::warm(|it: ControllerBuilder<Manager>| it.warm_up(), 1, false)]
-#[case::always(|it: ControllerBuilder<Manager>| it.without_leader_election(), 0, true)]
+#[case::default(|it: ControllerBuilder<Manager>| it, 0, false)]
+#[case::with_warm_up(|it: ControllerBuilder<Manager>| it.warm_up(), 1, false)]
+#[case::without_leader_election(|it: ControllerBuilder<Manager>| it.without_leader_election(), 0, true)]
 #[tokio::test(start_paused = true)]
 async fn standby_warms_up_and_runs_leaderless_controllers(
     #[case] configure: fn(ControllerBuilder<Manager>) -> ControllerBuilder<Manager>,
@@ -336,8 +336,8 @@ async fn standby_warms_up_and_runs_leaderless_controllers(
 }
 
 #[rstest]
-#[case::from_the_start(false)]
-#[case::later(true)]
+#[case::added_before_the_start(false)]
+#[case::added_later(true)]
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_added_to_a_standby_is_warmed_up_too(#[case] is_late: bool) {
     let (cluster, log) = (TestCluster::start(), Log::default());

@@ -283,11 +283,11 @@ async fn long_note_is_cut_and_cluster_scoped_events_are_in_default() {
 }
 
 #[rstest]
-#[case::role("system:controller:pods")]
-#[case::long(&"n".repeat(250))]
-#[case::capital("Not-A-Subdomain")]
-#[case::dots("a..b")]
-#[case::nameless("")]
+#[case::name_with_colons("system:controller:pods")]
+#[case::long_name(&"n".repeat(250))]
+#[case::name_with_capitals("Not-A-Subdomain")]
+#[case::name_with_two_dots("a..b")]
+#[case::empty_name("")]
 #[tokio::test(start_paused = true)]
 async fn object_with_an_invalid_event_name_gets_events(#[case] name: &str) {
     let cluster = TestCluster::start();
@@ -309,7 +309,7 @@ async fn object_with_an_invalid_event_name_gets_events(#[case] name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_beyond_two_thousand_are_dropped() {
+async fn events_above_the_limit_of_two_thousand_are_dropped() {
     let (cluster, metrics) = (TestCluster::start(), Metrics::new());
     let (recorder, writer) = EventRecorder::new(cluster.client(), RecorderConfig::new("example.com/web", "web-0"));
     recorder.register_metrics(&metrics);

@@ -49,7 +49,7 @@ fn endpoints() -> Endpoints {
 #[case::excluded("GET", "/readyz?exclude=database", "200 OK", "ok")]
 #[case::metrics("GET", "/metrics", "200 OK", "")]
 #[case::head("HEAD", "/healthz", "200 OK", "")]
-#[case::elsewhere("GET", "/debug/pprof", "404 Not Found", "404 page not found\n")]
+#[case::unknown_path("GET", "/debug/pprof", "404 Not Found", "404 page not found\n")]
 #[case::write("POST", "/healthz", "405 Method Not Allowed", "method not allowed\n")]
 #[tokio::test]
 async fn health_readiness_and_metrics_are_served(

@@ -197,10 +197,10 @@ async fn a_failure_during_cache_sync_stops_the_manager() {
 
 #[rstest]
 #[case::leader(RunnableGroup::Leader, false, 20)]
-#[case::always_and_reads(RunnableGroup::Always, true, 20)]
+#[case::always_group_with_reads(RunnableGroup::Always, true, 20)]
 #[case::always(RunnableGroup::Always, false, 0)]
 #[tokio::test(start_paused = true)]
-async fn a_reader_of_another_controllers_cache_starts_when_it_has_synced(
+async fn a_controller_that_reads_another_cache_starts_when_it_has_synced(
     #[case] group: RunnableGroup,
     #[case] reads: bool,
     #[case] seconds: u64,

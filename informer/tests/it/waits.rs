@@ -134,7 +134,7 @@ async fn a_shutdown_timeout_names_running_parts_and_releases_the_lease() {
 #[case::without_checks(false, "/healthz/ping", 200)]
 #[case::ready(false, "/readyz/ping", 200)]
 #[case::with_other_checks(true, "/healthz/ping", 200)]
-#[case::another(false, "/healthz/pong", 404)]
+#[case::unknown_check(false, "/healthz/pong", 404)]
 #[tokio::test(start_paused = true)]
 async fn ping_always_answers(#[case] has_checks: bool, #[case] path: &str, #[case] code: u16) {
     let manager = Manager::new(TestCluster::start().client());

@@ -75,7 +75,7 @@ impl Defaulter<ConfigMap> for Faulty {
 #[case::slow(Fault::Slow, Some((true, "")), "200", 5)]
 #[case::cancelled(Fault::Cancelled, None, "499", 0)]
 #[tokio::test(start_paused = true)]
-async fn fault_of_a_validator_or_defaulter_concerns_its_request_only(
+async fn fault_of_a_validator_or_defaulter_only_affects_its_request(
     #[case] fault: Fault,
     #[case] expected: Option<(bool, &str)>,
     #[case] code: &str,
@@ -172,7 +172,7 @@ async fn convert(webhooks: &Webhooks, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn converter_that_panics_fails_its_own_request() {
+async fn converter_that_panics_only_fails_its_own_request() {
     let metrics = Metrics::new();
     let webhooks = pages(|| panic!("the function of the user panics")).metrics(&metrics);
     let bad = convert(&webhooks, "bad").await;
@@ -194,7 +194,7 @@ async fn converter_that_panics_fails_its_own_request() {
 #[case::slow(false)]
 #[case::cancelled(true)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn converter_that_blocks_its_thread_delays_its_own_request_only(#[case] is_cancelled: bool) {
+async fn converter_that_blocks_its_thread_only_delays_its_own_request(#[case] is_cancelled: bool) {
     let metrics = Metrics::new();
     let (entered, mut called) = tokio::sync::mpsc::unbounded_channel();
     let (release, released) = mpsc::channel::<()>();

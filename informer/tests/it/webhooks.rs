@@ -344,9 +344,9 @@ async fn a_verdict_has_a_code_a_message_and_warnings(
 }
 
 #[rstest]
-#[case::form("text/plain", "{}".to_owned(), "contentType=text/plain, expected application/json")]
-#[case::nothing("application/json", String::new(), "request body is empty")]
-#[case::no_json("application/json; charset=utf-8", "{".to_owned(), "the review cannot be read")]
+#[case::plain_text("text/plain", "{}".to_owned(), "contentType=text/plain, expected application/json")]
+#[case::empty_body("application/json", String::new(), "request body is empty")]
+#[case::invalid_json("application/json; charset=utf-8", "{".to_owned(), "the review cannot be read")]
 #[case::another_version("application/json", r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#.to_owned(),
     "expected AdmissionReview of admission.k8s.io/v1, got AdmissionReview of admission.k8s.io/v1beta1")]
 #[case::no_request("application/json", r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#.to_owned(),

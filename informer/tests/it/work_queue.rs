@@ -151,8 +151,8 @@ async fn without_a_delay_a_key_is_added_at_once() {
 }
 
 #[rstest]
-#[case::twice(fifo(), 2)]
-#[case::once(by_priority(), 1)]
+#[case::fifo(fifo(), 2)]
+#[case::by_priority(by_priority(), 1)]
 #[tokio::test(start_paused = true)]
 async fn immediate_add_absorbs_a_delayed_one_only_by_priority(
     #[case] queue: WorkQueue<&'static str>,
@@ -219,7 +219,7 @@ async fn key_due_while_processing_is_first_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_delays_keep_the_shorter_and_the_higher_priority() {
+async fn repeated_delayed_add_keeps_the_shorter_delay_and_the_higher_priority() {
     let queue = by_priority();
     let delayed = |priority, after| AddOptions {
         priority,

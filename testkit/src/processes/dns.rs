@@ -352,12 +352,12 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::of_a_service("_sql._tcp.db.shop.svc.cluster.local", &[(80, "db.shop.svc.cluster.local")])]
-    #[case::of_pods(
+    #[case::port_of_a_service("_sql._tcp.db.shop.svc.cluster.local", &[(80, "db.shop.svc.cluster.local")])]
+    #[case::ports_of_pods(
         "_sql._tcp.pods.shop.svc.cluster.local",
         &[(5432, "10-244-0-6.pods.shop.svc.cluster.local"), (5432, "db-1.pods.shop.svc.cluster.local")],
     )]
-    #[case::of_another_protocol("_sql._udp.db.shop.svc.cluster.local", &[])]
+    #[case::another_protocol("_sql._udp.db.shop.svc.cluster.local", &[])]
     #[tokio::test]
     async fn named_ports_are_resolved(#[case] name: &str, #[case] expected: &[(u16, &str)]) {
         let found = resolve(&server(), name).await.unwrap_or_default();
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn port_of_a_service_leads_to_the_first_ready_endpoint() {
+    async fn port_of_a_service_is_routed_to_the_first_ready_endpoint() {
         let server = server();
         let found = endpoint_of(&server, "10.0.0.7", 80).await;
         assert_eq!(found, Some(("10.244.0.6".to_owned(), 5432)));
@@ -379,7 +379,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::addresses("pods.shop.svc.cluster.local", Rcode::NOERROR, 2)]
-    #[case::no_such_name("web.shop.svc.cluster.local", Rcode::NXDOMAIN, 0)]
+    #[case::unknown_name("web.shop.svc.cluster.local", Rcode::NXDOMAIN, 0)]
     #[tokio::test]
     async fn query_is_answered_with_its_records(#[case] name: &str, #[case] code: Rcode, #[case] count: u16) {
         let name: Name<Vec<u8>> = name.parse().expect("the name is valid");
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_are_no_query_are_not_answered() {
+    async fn bytes_that_are_not_a_query_are_not_answered() {
         for bytes in [&[][..], &[0; 11], &[0xff; 40]] {
             assert_eq!(answer(&server(), bytes, |_| Ok(())).await, None);
         }

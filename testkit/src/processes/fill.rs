@@ -104,7 +104,7 @@ mod tests {
     #[rstest::rstest]
     #[case::an_unknown_name("${HOST}", "`${HOST}` is not a known placeholder; known are ${PORT_…}, ${env.…}")]
     #[case::an_unknown_variable("${env.NO_SUCH}", "`${env.NO_SUCH}` has no value: the environment lacks NO_SUCH")]
-    #[case::no_end("a${PORT", "`a${PORT` lacks a `}`")]
+    #[case::missing_brace("a${PORT", "`a${PORT` lacks a `}`")]
     fn unknown_placeholders_are_refused(#[case] text: &str, #[case] error: &str) {
         assert_eq!(Places::default().fill(text), Err(error.to_owned()));
     }

@@ -55,8 +55,8 @@ mod tests {
         Some(json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})),
     )]
     #[case::a_released_lease(json!({"spec": {"holderIdentity": ""}}), None)]
-    #[case::no_lock(json!({"data": {}}), None)]
-    #[case::a_record_in_an_annotation(
+    #[case::object_without_a_lock(json!({"data": {}}), None)]
+    #[case::a_lock_in_an_annotation(
         json!({"metadata": {"annotations": {RECORD: r#"{"holderIdentity":"a","leaseDurationSeconds":15}"#}}}),
         Some(json!({"metadata": {"annotations": {RECORD: r#"{"holderIdentity":"","leaseDurationSeconds":1}"#}}})),
     )]

@@ -102,10 +102,11 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::one_is_missing(&["1/3", "3/3"], "the report of shard 2/3 is missing")]
-    #[case::another_division(&["1/2", "2/3"], "1.json: shard 2/3 belongs to another division than the reports of shards in 2")]
-    #[case::one_twice(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
-    #[case::no_shard(&["all"], "0.json: it is not a report of a shard, made by --shard and --json")]
+    #[case::missing_shard(&["1/3", "3/3"], "the report of shard 2/3 is missing")]
+    #[case::another_number_of_shards(&["1/2", "2/3"],
+        "1.json: shard 2/3 belongs to another division than the reports of shards in 2")]
+    #[case::duplicate_shard(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
+    #[case::report_without_a_shard(&["all"], "0.json: it is not a report of a shard, made by --shard and --json")]
     fn incomplete_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {
         let reports: Vec<Value> = shards.iter().map(|it| json!({"shard": it})).collect();
         let name = error.replace(|it: char| !it.is_ascii_alphanumeric(), "");

@@ -173,7 +173,7 @@ mod tests {
                 "names": {"type": "array", LIST_TYPE: "map", LIST_KEYS: ["name"],
                     "items": {"type": "object", "required": ["name"]}}}}}}]),
     )]
-    fn old_definitions_get_the_form_of_v1(#[case] spec: Value, #[case] versions: Value) {
+    fn v1beta1_definitions_are_converted_to_v1(#[case] spec: Value, #[case] versions: Value) {
         let converted = as_v1(definition(spec));
         assert_eq!(converted["apiVersion"], "apiextensions.k8s.io/v1");
         assert_eq!(converted["spec"], json!({"versions": versions}));

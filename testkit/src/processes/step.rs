@@ -393,7 +393,7 @@ mod tests {
     )]
     #[case::a_field_that_exists("for: 'jsonpath={.status.phase}'", Ok(()))]
     #[case::absence("for: delete", Err("pods/a still exists"))]
-    fn conditions_are_those_of_kubectl_wait(#[case] text: &str, #[case] expected: Result<(), &str>) {
+    fn waits_have_the_conditions_of_kubectl_wait(#[case] text: &str, #[case] expected: Result<(), &str>) {
         let object = json!({
             "metadata": {"generation": 2, "labels": {"example.com/role": "db"}},
             "status": {"phase": "Running", "conditions": [

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::an_authority_of_its_own("'${PORT_WEBHOOK}'", &BASE64_STANDARD.encode(PEM))]
+    #[case::its_own_ca_bundle("'${PORT_WEBHOOK}'", &BASE64_STANDARD.encode(PEM))]
     #[case::no_controller_serves_webhooks("x", "")]
     fn other_webhook_configurations_are_unchanged(#[case] command: &str, #[case] bundle: &str) {
         let object = configuration(Some(bundle));

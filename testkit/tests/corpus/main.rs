@@ -174,7 +174,9 @@ fn each_bug_is_found(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 
 }
 
 #[rstest]
-fn fixed_twins_pass(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)] index: usize) {
+fn fixed_variants_of_the_bugs_pass(
+    #[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)] index: usize,
+) {
     let report = exploration(BUGS[index], true).schedules(twin_schedules()).run();
     assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
 }

@@ -87,7 +87,7 @@ fn several_replays_give_several_failures() {
 
 /// Has many named steps, each of which can be skipped.
 #[test]
-fn budget_includes_minimising_a_failure() {
+fn budget_includes_the_minimisation_of_a_failure() {
     let budget = Duration::from_secs(1);
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("maker", make_and_label);

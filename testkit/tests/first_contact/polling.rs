@@ -159,7 +159,7 @@ fn poll_without_changes_is_explored(#[case] poll: Poll) {
 
 #[rstest]
 #[case::with_the_recorder(Poll::Publish)]
-#[case::of_the_core_group(Poll::CoreEvent)]
+#[case::with_the_core_group(Poll::CoreEvent)]
 #[tokio::test(start_paused = true)]
 async fn settle_waits_for_events_on_request(#[case] poll: Poll) {
     let message = settled(TestCluster::builder().count_events(), poll)
@@ -271,7 +271,7 @@ async fn publish_once(client: Client, server: ApiServer) {
 }
 
 #[rstest]
-#[case::by_products(false)]
+#[case::not_counted_by_default(false)]
 #[case::counted(true)]
 fn final_events_are_compared_on_request(#[case] is_counted: bool) {
     let builder = match is_counted {

@@ -31,7 +31,7 @@ fn name(number: u32) -> String {
 /// others.
 #[cfg(target_os = "linux")]
 #[test]
-fn lazily_initialised_static_is_not_nondeterminism() {
+fn lazily_initialised_static_is_not_reported_as_nondeterminism() {
     let report = explore(async |cluster: &TestCluster| {
         for number in 0..9 {
             cluster.create(config_map(&name(number))).await;

@@ -46,7 +46,7 @@ async fn mark(client: Client, again: u64) {
 
 #[rstest]
 #[case::within_fifteen_minutes(300, false)]
-#[case::later(1_800, true)]
+#[case::within_an_hour(1_800, true)]
 fn late_end_state_is_slow_but_passes(#[case] again: u64, #[case] is_noted: bool) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.create(config_map("a").data("size", "1")).await;
@@ -125,8 +125,8 @@ fn assertion_with_a_testkit_message_is_an_assertion() {
 }
 
 #[rstest]
-#[case::all(2_000, true)]
-#[case::some(3, false)]
+#[case::all_tried(2_000, true)]
+#[case::some_not_tried(3, false)]
 fn all_single_faults_can_be_required(#[case] schedules: u64, #[case] is_success: bool) {
     let explored = || {
         explore(async |cluster: &TestCluster| {

@@ -10,7 +10,7 @@ use crate::support::{label_pods, own_config_maps};
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_is_reconciled(cluster: TestCluster) {
+async fn created_object_is_reconciled(cluster: TestCluster) {
     cluster.run(label_pods(cluster.client()));
     cluster.create(pod("web-0").namespace("shop")).await;
     cluster.settle().await;

@@ -59,10 +59,10 @@ async fn a_fault_ends_with_its_guard(cluster: TestCluster) {
 }
 
 #[rstest]
-#[case::all(faults::conflict(), [409, 409, 409, 409])]
-#[case::once(faults::conflict().once(), [409, 200, 200, 200])]
-#[case::times(faults::conflict().times(2), [409, 409, 200, 200])]
-#[case::nth(faults::conflict().nth(3), [200, 200, 409, 200])]
+#[case::every_request(faults::conflict(), [409, 409, 409, 409])]
+#[case::first_request(faults::conflict().once(), [409, 200, 200, 200])]
+#[case::first_two_requests(faults::conflict().times(2), [409, 409, 200, 200])]
+#[case::third_request(faults::conflict().nth(3), [200, 200, 409, 200])]
 #[tokio::test(start_paused = true)]
 async fn fault_counts_its_hits(cluster: TestCluster, #[case] fault: FaultBuilder, #[case] expected: [u16; 4]) {
     let fault = cluster.inject(fault.on(Verb::List, "pods"));
@@ -87,7 +87,7 @@ async fn fault_counts_its_hits(cluster: TestCluster, #[case] fault: FaultBuilder
 #[case::this_name(faults::conflict().name("a"), 409)]
 #[case::another_client(faults::conflict().client("other"), 200)]
 #[case::this_client(faults::conflict().client("operator"), 409)]
-#[case::no_write(faults::conflict().on_writes("configmaps"), 200)]
+#[case::only_writes(faults::conflict().on_writes("configmaps"), 200)]
 #[tokio::test(start_paused = true)]
 async fn fault_filters_requests(cluster: TestCluster, #[case] fault: FaultBuilder, #[case] expected: u16) {
     cluster.create(config_map("a").namespace("shop")).await;
@@ -169,7 +169,7 @@ async fn watches_are_filtered_by_resource_namespace_and_client(cluster: TestClus
     Verb::Get,
     "the resource ConfigMap is not served; did you mean configmaps?"
 )]
-#[case::short("svc", Verb::Get, "the resource svc is not served; did you mean services?")]
+#[case::short_name("svc", Verb::Get, "the resource svc is not served; did you mean services?")]
 #[case::a_typo(
     "deploymnets",
     Verb::Get,

@@ -86,7 +86,7 @@ rules:
     "missing:\n- {apiGroups: [\"\"], resources: [\"pods\"], verbs: [\"list\"]}",
     "unused:\n- {apiGroups: [\"\"], resources: [\"pods\"], verbs: [\"get\"]}",
 ])]
-#[case::a_star("verbs: [create, patch]", "verbs: ['*']", &[
+#[case::a_wildcard("verbs: [create, patch]", "verbs: ['*']", &[
     "too wide:\n- {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"*\"]}",
     "used by the controller: {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
 ])]

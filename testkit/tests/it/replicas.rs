@@ -35,11 +35,12 @@ fn learned(list: kube::Result<kube::api::ObjectList<ConfigMap>>) -> String {
 }
 
 #[rstest]
-#[case::newest(|_, _| ListParams::default(), "a b c")]
-#[case::any(|_, _| ListParams::default().match_any(), "a")]
-#[case::not_older_than_seen(|seen, _| not_older_than(seen), "a")]
-#[case::not_older_than_unseen(|_, newest| not_older_than(newest), "504")]
-#[case::exactly(|_, newest: u64| ListParams::default().at(&newest.to_string()).matching(VersionMatch::Exact), "a b c")]
+#[case::newest_version(|_, _| ListParams::default(), "a b c")]
+#[case::any_version(|_, _| ListParams::default().match_any(), "a")]
+#[case::not_older_than_a_version_of_the_replica(|seen, _| not_older_than(seen), "a")]
+#[case::not_older_than_the_newest_version(|_, newest| not_older_than(newest), "504")]
+#[case::exact_version(|_, newest: u64| ListParams::default().at(&newest.to_string()).matching(VersionMatch::Exact),
+    "a b c")]
 #[case::pages(|_, _| ListParams::default().limit(2), "a b")]
 #[tokio::test(start_paused = true)]
 async fn list_is_read_at_the_replicas_state(
@@ -59,8 +60,8 @@ fn not_older_than(revision: u64) -> ListParams {
 }
 
 #[rstest]
-#[case::newest(GetParams::default(), true)]
-#[case::any(GetParams::any(), false)]
+#[case::newest_version(GetParams::default(), true)]
+#[case::any_version(GetParams::any(), false)]
 #[tokio::test(start_paused = true)]
 async fn get_is_answered_from_the_replicas_state(
     cluster: TestCluster,

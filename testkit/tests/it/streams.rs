@@ -55,13 +55,13 @@ fn only_watch(cluster: &TestCluster) -> WatchHandle {
 }
 
 #[rstest]
-#[case::as_it_is(|_: &WatchHandle| {}, &["added a", "added b"])]
+#[case::unchanged(|_: &WatchHandle| {}, &["added a", "added b"])]
 #[case::held(|it: &WatchHandle| it.hold(), &[])]
 #[case::one_released(|it: &WatchHandle| { it.hold(); it.release(1) }, &["added a"])]
 #[case::resumed(|it: &WatchHandle| { it.hold(); it.resume() }, &["added a", "added b"])]
-#[case::silent(|it: &WatchHandle| { it.silence(); it.end() }, &[])]
+#[case::silenced(|it: &WatchHandle| { it.silence(); it.end() }, &[])]
 #[case::duplicated(|it: &WatchHandle| it.duplicate(1), &["added a", "added a", "added b"])]
-#[case::told_what_is_not_so(
+#[case::false_event(
     |it: &WatchHandle| it.send(WatchEventKind::Deleted, named("x")),
     &["deleted x", "added a", "added b"]
 )]
@@ -72,7 +72,7 @@ fn only_watch(cluster: &TestCluster) -> WatchHandle {
 #[case::cut_inside_a_later_event(|it: &WatchHandle| { it.hold(); it.release(9); it.cut_inside(0) }, &["end"])]
 #[case::expired(|it: &WatchHandle| it.expire(), &["error 410", "end"])]
 #[case::failed(|it: &WatchHandle| it.fail(Status::internal("injected")), &["error 500", "end"])]
-#[case::put_in_while_held(|it: &WatchHandle| { it.hold(); it.expire() }, &["error 410"])]
+#[case::expired_while_held(|it: &WatchHandle| { it.hold(); it.expire() }, &["error 410"])]
 #[tokio::test(start_paused = true)]
 async fn a_watch_delivers_released_events(
     cluster: TestCluster,

@@ -32,8 +32,8 @@ async fn settle_takes_exactly_the_quiet_time(cluster: TestCluster) {
 /// If Events expire an hour after their last write, as in a cluster, `settle` does not wait for this, with or without a
 /// watch.
 #[rstest]
-#[case::unseen(false)]
-#[case::watched(true)]
+#[case::without_a_watch(false)]
+#[case::with_a_watch(true)]
 #[tokio::test(start_paused = true)]
 async fn expiring_events_do_not_prevent_settling(#[case] is_watched: bool) {
     const LIFETIME: Duration = Duration::from_secs(3600);

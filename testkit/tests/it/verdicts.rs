@@ -69,8 +69,8 @@ async fn verdict_determines_effect_and_answer(
 }
 
 #[rstest]
-#[case::before(|| Verdict::Delay(Duration::from_secs(5)), 1)]
-#[case::after(|| Verdict::DelayAnswer(Duration::from_secs(5)), 0)]
+#[case::delayed_request(|| Verdict::Delay(Duration::from_secs(5)), 1)]
+#[case::delayed_answer(|| Verdict::DelayAnswer(Duration::from_secs(5)), 0)]
 #[tokio::test(start_paused = true)]
 async fn delayed_list_has_the_state_of_its_read(
     cluster: TestCluster,

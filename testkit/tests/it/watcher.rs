@@ -116,7 +116,7 @@ async fn quiet_watch_causes_no_list_for_a_day() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_reflector_equals_the_cluster(cluster: TestCluster) {
+async fn reflector_store_equals_the_state_of_the_cluster(cluster: TestCluster) {
     let (store, writer) = reflector::store::<Pod>();
     let events = watcher(Api::<Pod>::all(cluster.client()), watcher::Config::default()).default_backoff();
     cluster.run(reflector(writer, events).for_each(|_| async {}));

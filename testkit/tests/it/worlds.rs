@@ -88,8 +88,8 @@ async fn changes_are_listed_field_by_field(cluster: TestCluster) {
 
 #[rstest]
 #[case::at_once(Pace::AtOnce, 0)]
-#[case::as_it_came(Pace::Original, 90)]
-#[case::every(Pace::Every(Duration::from_secs(10)), 20)]
+#[case::original_pace(Pace::Original, 90)]
+#[case::fixed_interval(Pace::Every(Duration::from_secs(10)), 20)]
 #[tokio::test(start_paused = true)]
 async fn a_recording_is_replayed_at_its_pace(cluster: TestCluster, #[case] pace: Pace, #[case] seconds: u64) {
     let event = |kind: &str, name: &str, time: &str| {
@@ -169,8 +169,8 @@ async fn a_run_is_replayed_from_its_journal(cluster: TestCluster) {
 }
 
 #[rstest]
-#[case::kept(RestartLog::Kept, 1)]
-#[case::lost(RestartLog::Lost, 2)]
+#[case::log_kept(RestartLog::Kept, 1)]
+#[case::log_lost(RestartLog::Lost, 2)]
 #[tokio::test(start_paused = true)]
 async fn restart_breaks_watches_and_requires_a_list_if_the_log_is_lost(
     cluster: TestCluster,
@@ -241,7 +241,7 @@ async fn assertions_check_writes_owners_and_idleness(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_failed_check_of_requests_shows_them_with_their_client(cluster: TestCluster) {
+async fn failed_check_of_requests_lists_them_with_their_clients(cluster: TestCluster) {
     cluster.run(own_config_maps(cluster.client_named("operator")));
     cluster.create(pod("web-0")).await;
     cluster.settle().await;

@@ -123,7 +123,7 @@ fn command_line(name: &str) -> String {
 }
 
 #[rstest]
-#[case::a_rule_that_is_false(
+#[case::a_false_rule(
     "always: objects.size() < 3\n    objects: configmaps\n    namespace: default",
     "violated: always \"it\": \"it\" does not hold: `objects.size() < 3` is false for objects = [default/"
 )]
@@ -131,18 +131,18 @@ fn command_line(name: &str) -> String {
     "always: objects.size() == 0\n    objects: cm\n    selector: role=source",
     "is false for objects = [default/web]"
 )]
-#[case::a_rule_that_cannot_be_evaluated(
+#[case::a_rule_with_an_error(
     "eventually: object.data.other == ''\n    object: cm/web",
     "`eventually` failed: \"it\": `object.data.other == ''`: no such key: data"
 )]
-#[case::a_resource_that_is_not_served(
+#[case::an_unserved_resource(
     "always: objects.size() == 0\n    objects: webs",
     "\"it\" does not hold: no resource \"webs\" is served"
 )]
 #[case::a_command("eventually: {run: 'echo not yet; exit 3'}", "failed (exit status: 3): not yet")]
 #[case::a_command_that_always_runs("always: {run: COMMAND missing}", "missing is missing")]
 #[case::an_event_that_never_happens("sometimes: object != null\n    object: cm/missing", "it held in none of the runs")]
-fn violated_checks_fail_with_a_sentence(#[case] check: &str, #[case] message: &str) {
+fn violated_checks_fail_with_a_description(#[case] check: &str, #[case] message: &str) {
     let check = check.replace("COMMAND missing", &Value::from(command_line("missing")).to_string());
     let fields = format!("{WEB}checks:\n  - name: it\n    {check}\n");
     let found = explored("fixed", "", &fields, &["--plans", "1"]);
@@ -349,8 +349,8 @@ pub(super) async fn serve_webhooks() {
 }
 
 #[rstest]
-#[case::it_must_answer("Fail", None)]
-#[case::it_may_be_unreachable("Ignore", Some("lose@operator:call:webhook:/validate#1"))]
+#[case::failure_policy_fail("Fail", None)]
+#[case::failure_policy_ignore("Ignore", Some("lose@operator:call:webhook:/validate#1"))]
 fn webhooks_of_a_process_are_called_and_their_calls_fail(#[case] policy: &str, #[case] expected: Option<&str>) {
     let directory = Directory::new();
     let manifest = directory.write(
@@ -470,7 +470,7 @@ steps:
 #[rstest]
 #[case::no_controller_serves_webhooks("fixed", "", "", true)]
 #[case::a_controller_serves_another_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/others", true)]
-#[case::a_controller_serves_it("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/hooks", false)]
+#[case::a_controller_serves_this_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/hooks", false)]
 fn service_of_webhooks_that_no_controller_serves_is_noted(
     #[case] controller: &str,
     #[case] command: &str,

@@ -11,14 +11,14 @@ use crate::support::{Error, OPERATOR, again, annotation, done, field, plain};
 
 twins! {
     plain();
-    batch_is_looked_at_as_a_whole: "end state", "secrets default/web-";
+    batch_is_evaluated_as_a_whole: "end state", "secrets default/web-";
     generated_child_is_found_again: "end state", "secrets default/web-*";
     step_is_recorded_after_it_is_done: "end state", "secrets default/web-";
-    eviction_is_repeated: "end state", "pods default/web";
-    refused_quota_is_asked_again: "end state", "pods default/web";
+    refused_eviction_is_retried: "end state", "pods default/web";
+    request_refused_by_a_quota_is_retried: "end state", "pods default/web";
     rename_moves_all_parts: "end state", "secrets default/old";
     failed_read_is_not_absence: "end state", "secrets default/web";
-    deletion_of_many_goes_on: "end state", "secrets default/";
+    deletion_of_many_continues_after_an_error: "end state", "secrets default/";
     error_of_one_does_not_stop_the_others: "end state", "secrets default/";
 }
 
@@ -28,7 +28,7 @@ async fn made(cluster: &TestCluster) {
 }
 
 /// Creates three Secrets; the bug only checks for the first one.
-async fn batch_is_looked_at_as_a_whole(cluster: &TestCluster, is_healthy: bool) {
+async fn batch_is_evaluated_as_a_whole(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = |nth: u32| format!("{}-{nth}", parent.name_any());
         if !is_healthy && cx.get::<Secret>(&name(0)).await?.is_some() {
@@ -90,7 +90,7 @@ async fn step_is_recorded_after_it_is_done(cluster: &TestCluster, is_healthy: bo
 }
 
 /// Evicts a Pod; a budget may forbid this for a while. The bug gives up if the eviction is refused.
-async fn eviction_is_repeated(cluster: &TestCluster, is_healthy: bool) {
+async fn refused_eviction_is_retried(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "drain") != "yes" || cx.get::<Pod>("web-0").await?.is_none() {
             return done();
@@ -114,7 +114,7 @@ async fn eviction_is_repeated(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Creates a Pod; a quota may be exhausted for a while. The bug treats this as a permanent failure.
-async fn refused_quota_is_asked_again(cluster: &TestCluster, is_healthy: bool) {
+async fn request_refused_by_a_quota_is_retried(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         match cx
             .create::<Pod>(json!({
@@ -181,7 +181,7 @@ async fn failed_read_is_not_absence(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Deletes the Secrets of a parent that requests none; the bug ends the batch at the first missing one.
-async fn deletion_of_many_goes_on(cluster: &TestCluster, is_healthy: bool) {
+async fn deletion_of_many_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "wants") == "none" {
             for name in ["a", "b", "c"] {

@@ -16,14 +16,14 @@ use crate::support::{OPERATOR, again, done, plain};
 
 twins! {
     plain();
-    discovery_is_repeated: "end state", "secrets default/web";
-    version_is_asked_first: "end state", "secrets default/web";
-    kind_that_is_installed_later: "end state", "secrets default/";
-    stream_is_opened_again: "end state", "secrets default/";
-    cache_is_awaited: "end state", "secrets default/";
-    loop_goes_on_after_an_error: "end state", "secrets default/";
-    deleted_child_is_made_again: "idempotence", "secrets default/web";
-    feature_of_one_group_is_looked_up_again: "end state", "secrets default/";
+    failed_discovery_is_retried: "end state", "secrets default/web";
+    failed_version_request_is_retried: "end state", "secrets default/web";
+    controller_waits_until_its_kind_is_installed: "end state", "secrets default/";
+    ended_stream_is_reopened: "end state", "secrets default/";
+    controller_waits_until_its_cache_has_synced: "end state", "secrets default/";
+    loop_continues_after_an_error: "end state", "secrets default/";
+    deleted_child_is_recreated: "idempotence", "secrets default/web";
+    failed_discovery_of_a_group_is_not_cached: "end state", "secrets default/";
 }
 
 async fn make(client: &Client, name: &str) -> kube::Result<()> {
@@ -37,7 +37,7 @@ async fn make(client: &Client, name: &str) -> kube::Result<()> {
 }
 
 /// Reads the server's groups before it starts; the bug continues without a feature if the request fails.
-async fn discovery_is_repeated(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_discovery_is_retried(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let has_apps = loop {
             match client.list_api_groups().await {
@@ -54,7 +54,7 @@ async fn discovery_is_repeated(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Requests the version of the server. The bug does nothing more if this fails.
-async fn version_is_asked_first(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_version_request_is_retried(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         while client.apiserver_version().await.is_err() {
             if !is_healthy {
@@ -70,7 +70,7 @@ async fn version_is_asked_first(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Waits until its kind is installed. The bug treats any error of discovery as an old server, and ends.
-async fn kind_that_is_installed_later(cluster: &TestCluster, is_healthy: bool) {
+async fn controller_waits_until_its_kind_is_installed(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         loop {
             match client.list_api_group_resources("example.com/v1").await {
@@ -104,7 +104,7 @@ async fn kind_that_is_installed_later(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Requests the resources of a group at each reconciliation; the bug caches the first answer, even a failed one.
-async fn feature_of_one_group_is_looked_up_again(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_discovery_of_a_group_is_not_cached(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let is_known = memory.lock().unwrap().contains("asked");
         let found = match is_known && !is_healthy {
@@ -139,7 +139,7 @@ async fn two_maps(cluster: &TestCluster) {
 }
 
 /// Watches by hand: lists, watches, and lists again when the watch ends. The bug lists only once.
-async fn stream_is_opened_again(cluster: &TestCluster, is_healthy: bool) {
+async fn ended_stream_is_reopened(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
         let ensure = async |name: String| {
@@ -172,7 +172,7 @@ async fn stream_is_opened_again(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Deletes Secrets without a ConfigMap, every half minute. The bug reads its cache before it is filled.
-async fn cache_is_awaited(cluster: &TestCluster, is_healthy: bool) {
+async fn controller_waits_until_its_cache_has_synced(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let (store, writer) = reflector::store();
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
@@ -208,7 +208,7 @@ async fn cache_is_awaited(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Lists every half minute and creates missing objects. The bug ends at the first error.
-async fn loop_goes_on_after_an_error(cluster: &TestCluster, is_healthy: bool) {
+async fn loop_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
         let once = async || -> kube::Result<()> {
@@ -228,7 +228,7 @@ async fn loop_goes_on_after_an_error(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Recreates a child that the user deletes. The bug remembers that it has created it.
-async fn deleted_child_is_made_again(cluster: &TestCluster, is_healthy: bool) {
+async fn deleted_child_is_recreated(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .owns_secrets()
         .start_with_memory(cluster, move |parent, cx, memory| async move {

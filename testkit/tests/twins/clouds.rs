@@ -13,9 +13,9 @@ use crate::support::{
 
 twins! {
     plain();
-    disk_is_made_by_a_retry: "end state", "cloud web: missing";
+    disk_is_created_by_a_retry: "end state", "cloud web: missing";
     error_does_not_end_the_batch: "end state", "missing";
-    user_deletes_while_the_controller_is_down: "end state", "cloud web: unexpected";
+    finalizer_is_added_before_the_disk_is_created: "end state", "cloud web: unexpected";
     deleted_disk_counts_as_deleted: "end state", "configmaps default/web: unexpected";
     disk_is_named_by_uid: "end state", "cloud";
     generated_id_is_looked_up: "end state", "cloud";
@@ -24,7 +24,7 @@ twins! {
     time_of_creation_is_recorded: "end state", "cloud web";
     resize_is_retried: "end state", "cloud web";
     two_controllers_share_a_cloud: "end state", "cloud";
-    answer_is_checked_by_a_read: "end state", "cloud";
+    lost_answer_is_checked_by_a_read: "end state", "cloud";
     attempts_are_counted_in_the_object: "end state", "configmaps default/web metadata.annotations.phase";
 }
 
@@ -46,7 +46,7 @@ async fn made_and_changed(cluster: &TestCluster) {
 }
 
 /// Creates a disk if it is missing; the next attempt after an error is a minute later.
-async fn disk_is_made_by_a_retry(cluster: &TestCluster, is_healthy: bool) {
+async fn disk_is_created_by_a_retry(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.retries_after(60).start(cluster, move |parent, cx| async move {
         if cx.cloud.get(&parent.name_any()).await?.is_none() {
             let created = cx.cloud.create(&parent.name_any(), json!({"size": 1})).await;
@@ -90,7 +90,7 @@ async fn delete_disk(cx: &Context, name: &str) -> Result<(), Error> {
 }
 
 /// The bug creates the disk before the finalizer: if a user deletes the object in between, the disk is left behind.
-async fn user_deletes_while_the_controller_is_down(cluster: &TestCluster, is_healthy: bool) {
+async fn finalizer_is_added_before_the_disk_is_created(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         if is_deleted(&parent) {
@@ -300,7 +300,7 @@ async fn two_controllers_share_a_cloud(cluster: &TestCluster, is_healthy: bool) 
 }
 
 /// Reads back a change after a lost answer.
-async fn answer_is_checked_by_a_read(cluster: &TestCluster, is_healthy: bool) {
+async fn lost_answer_is_checked_by_a_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         if annotation(&parent, "machine").is_empty() {

@@ -10,12 +10,12 @@ use crate::support::{Error, FINALIZER, OPERATOR, annotation, done, field, has_fi
 
 twins! {
     plain();
-    newest_version_of_an_old_decision: "end state", "configmaps default/web";
-    finalizers_of_others_stay: "end state", "cloud audited: missing";
-    conflict_is_repeated: "end state", "secrets default/shared";
-    labels_of_others_stay: "idempotence", "secrets default/shared";
-    count_is_taken_from_the_state: "idempotence", "secrets default/shared";
-    change_of_the_user_stays: "end state", "configmaps default/web";
+    old_content_is_not_written_at_the_newest_version: "end state", "configmaps default/web";
+    finalizers_of_others_are_kept: "end state", "cloud audited: missing";
+    conflict_is_retried: "end state", "secrets default/shared";
+    labels_of_others_are_kept: "idempotence", "secrets default/shared";
+    count_is_derived_from_the_state: "idempotence", "secrets default/shared";
+    change_of_the_user_is_kept: "end state", "configmaps default/web";
 }
 
 async fn made_and_changed(cluster: &TestCluster) {
@@ -28,7 +28,7 @@ async fn made_and_changed(cluster: &TestCluster) {
 
 /// Writes an annotation into the object from its cache. After a conflict, the bug takes the newest version from the
 /// server and writes the old content with it, which overwrites the user's change.
-async fn newest_version_of_an_old_decision(cluster: &TestCluster, is_healthy: bool) {
+async fn old_content_is_not_written_at_the_newest_version(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "seen").is_empty() {
             return done();
@@ -53,7 +53,7 @@ async fn newest_version_of_an_old_decision(cluster: &TestCluster, is_healthy: bo
 
 /// Removes its finalizer; the bug removes all finalizers, including one of another controller that has not cleaned up
 /// yet.
-async fn finalizers_of_others_stay(cluster: &TestCluster, is_healthy: bool) {
+async fn finalizers_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.named("audit").start(cluster, move |parent, cx| async move {
         let own = "example.com/audit".to_owned();
         let has_own = parent.finalizers().contains(&own);
@@ -86,7 +86,7 @@ async fn finalizers_of_others_stay(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Counts the parents in a Secret, with its version; the bug ignores a conflict.
-async fn conflict_is_repeated(cluster: &TestCluster, is_healthy: bool) {
+async fn conflict_is_retried(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let mut shared = cx.get::<Secret>("shared").await?.ok_or(Error::NotYet("no secret"))?;
         if shared
@@ -108,7 +108,7 @@ async fn conflict_is_repeated(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Two controllers label one Secret; the bug writes all labels that it has read.
-async fn labels_of_others_stay(cluster: &TestCluster, is_healthy: bool) {
+async fn labels_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) {
     for name in ["east", "west"] {
         OPERATOR.named(name).start(cluster, move |_, cx| async move {
             let shared = cx.get::<Secret>("shared").await?.ok_or(Error::NotYet("no secret"))?;
@@ -138,7 +138,7 @@ async fn labels_of_others_stay(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Counts the parents. The bug adds one for each parent that was created since its start.
-async fn count_is_taken_from_the_state(cluster: &TestCluster, is_healthy: bool) {
+async fn count_is_derived_from_the_state(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let mut shared = cx.get::<Secret>("shared").await?.ok_or(Error::NotYet("no secret"))?;
         let known: usize = shared.labels().get("count").and_then(|it| it.parse().ok()).unwrap_or(0);
@@ -163,7 +163,7 @@ async fn count_is_taken_from_the_state(cluster: &TestCluster, is_healthy: bool) 
 
 /// Sets a default in the parent. The bug writes the whole object without its version, which overwrites concurrent
 /// changes of the user.
-async fn change_of_the_user_stays(cluster: &TestCluster, is_healthy: bool) {
+async fn change_of_the_user_is_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "default").is_empty() {
             return done();

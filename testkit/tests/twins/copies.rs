@@ -23,11 +23,11 @@ use crate::support::{Error, OPERATOR, annotation, done, field, now, plain};
 twins! {
     plain();
     copies_follow_the_namespaces: "end state", "configmaps team-";
-    object_is_adopted_as_it_was_read: "end state", "secrets default/web";
+    adoption_names_the_object_that_was_read: "end state", "secrets default/web";
     message_expires_by_its_age: "end state", "configmaps default/web: unexpected";
-    bucket_goes_with_its_parent: "end state", "cloud bucket-web: unexpected";
+    bucket_is_deleted_with_its_parent: "end state", "cloud bucket-web: unexpected";
     only_the_leader_charges: "end state", "billing";
-    half_done_batch_is_finished: "end state", "secrets default/web-";
+    unfinished_batch_is_completed: "end state", "secrets default/web-";
 }
 
 /// Copies a ConfigMap into each namespace of a team, and deletes the copies with it. The bug deletes only the copies
@@ -77,7 +77,7 @@ async fn copies_follow_the_namespaces(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Adopts a Secret that permits it, found by its name. The bug does not name the object that it has read.
-async fn object_is_adopted_as_it_was_read(cluster: &TestCluster, is_healthy: bool) {
+async fn adoption_names_the_object_that_was_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "adopt") != "yes" {
             return done();
@@ -145,7 +145,7 @@ async fn message_expires_by_its_age(cluster: &TestCluster, is_healthy: bool) {
 type FinalizerError = kube::runtime::finalizer::Error<Error>;
 
 /// Creates a bucket for each ConfigMap, with the finalizer of kube. The bug ignores errors of the deletion.
-async fn bucket_goes_with_its_parent(cluster: &TestCluster, is_healthy: bool) {
+async fn bucket_is_deleted_with_its_parent(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("buckets");
     cluster.controller("buckets", move |client: Client| {
         let cloud = cloud.clone();
@@ -266,7 +266,7 @@ async fn charge(orders: &Api<ConfigMap>, billing: &External, is_healthy: bool) -
 }
 
 /// Creates five Secrets in chunks of two, with a cursor in the parent. The bug moves the cursor before the chunk.
-async fn half_done_batch_is_finished(cluster: &TestCluster, is_healthy: bool) {
+async fn unfinished_batch_is_completed(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let cursor: u32 = annotation(&parent, "cursor").parse().unwrap_or(0);
         if cursor >= 5 {

@@ -10,23 +10,24 @@ use crate::support::{Context, Done, FINALIZER, OPERATOR, done, field, has_finali
 
 twins! {
     collected();
-    volumes_are_kept_on_purpose: "all have owners", "services default/web";
+    only_the_claim_outlives_its_parent: "all have owners", "services default/web";
     recreated_parent_gets_a_new_child: "end state", "secrets default/web";
 }
 
 mod without_workers {
     use super::{
-        applied_child_goes_with_its_parent, children_go_before_the_finalizer, children_of_an_earlier_spec_go,
-        copies_are_reported_when_all_are_made, orphans_are_looked_up_in_the_server, plain,
+        applied_child_is_deleted_with_its_parent, children_are_deleted_before_the_finalizer_is_removed,
+        children_of_an_earlier_spec_are_deleted, copies_are_reported_when_all_exist,
+        orphans_are_looked_up_in_the_server, plain,
     };
 
     twins! {
         plain();
-        children_go_before_the_finalizer: "end state", "secrets default/web: unexpected";
-        children_of_an_earlier_spec_go: "end state", "secrets default/web-2: unexpected";
+        children_are_deleted_before_the_finalizer_is_removed: "end state", "secrets default/web: unexpected";
+        children_of_an_earlier_spec_are_deleted: "end state", "secrets default/web-2: unexpected";
         orphans_are_looked_up_in_the_server: "idempotence", "secrets default/web";
-        copies_are_reported_when_all_are_made: "end state", "secrets default/web-";
-        applied_child_goes_with_its_parent: "end state", "secrets default/web: unexpected";
+        copies_are_reported_when_all_exist: "end state", "secrets default/web-";
+        applied_child_is_deleted_with_its_parent: "end state", "secrets default/web: unexpected";
     }
 }
 
@@ -44,7 +45,7 @@ async fn made_and_deleted(cluster: &TestCluster) {
 
 /// Creates a Secret and a Service that the parent owns, and a claim that outlives it, like a StatefulSet. The bug omits
 /// the owner of the Service.
-async fn volumes_are_kept_on_purpose(cluster: &TestCluster, is_healthy: bool) {
+async fn only_the_claim_outlives_its_parent(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         cx.create_secret(&parent, &name, json!({})).await?;
@@ -90,7 +91,7 @@ async fn recreated_parent_gets_a_new_child(cluster: &TestCluster, is_healthy: bo
 }
 
 /// The bug removes the finalizer before it deletes the child.
-async fn children_go_before_the_finalizer(cluster: &TestCluster, is_healthy: bool) {
+async fn children_are_deleted_before_the_finalizer_is_removed(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         if !is_deleted(&parent) {
@@ -113,7 +114,7 @@ async fn children_go_before_the_finalizer(cluster: &TestCluster, is_healthy: boo
 }
 
 /// Keeps as many Secrets as the parent requests. The bug only deletes Secrets that it remembers creating.
-async fn children_of_an_earlier_spec_go(cluster: &TestCluster, is_healthy: bool) {
+async fn children_of_an_earlier_spec_are_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let (name, size) = (parent.name_any(), field(&parent, "size").parse().unwrap_or(0_usize));
         for nth in 0..size {
@@ -170,7 +171,7 @@ async fn orphans_are_looked_up_in_the_server(cluster: &TestCluster, is_healthy: 
 }
 
 /// Creates two copies and then records in the parent that both exist. The bug records this even if one copy has failed.
-async fn copies_are_reported_when_all_are_made(cluster: &TestCluster, is_healthy: bool) {
+async fn copies_are_reported_when_all_exist(cluster: &TestCluster, is_healthy: bool) {
     async fn copied(parent: &ConfigMap, cx: &Context, is_healthy: bool) -> Done {
         if parent.annotations().contains_key("copies") {
             return done();
@@ -198,7 +199,7 @@ async fn copies_are_reported_when_all_are_made(cluster: &TestCluster, is_healthy
 }
 
 /// Applies a child that is deleted with its parent. The bug applies it before the finalizer is set.
-async fn applied_child_goes_with_its_parent(cluster: &TestCluster, is_healthy: bool) {
+async fn applied_child_is_deleted_with_its_parent(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         if is_deleted(&parent) {

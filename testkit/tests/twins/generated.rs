@@ -19,7 +19,7 @@ use crate::support::{Context, Error, OPERATOR, annotation, done, field, plain};
 twins! {
     plain();
     consumer_gets_the_stored_password: "generated values", "secrets default/web data.password";
-    password_of_the_database_stays: "generated values", "secrets default/web data.password";
+    password_of_the_database_is_kept: "generated values", "secrets default/web data.password";
     rotation_reaches_the_consumer: "generated values", "secrets default/web data.password";
     two_secrets_share_a_cookie: "generated values", "data.cookie";
     port_is_chosen_once: "idempotence", "configmaps default/web";
@@ -87,7 +87,7 @@ async fn consumer_gets_the_stored_password(cluster: &TestCluster, is_healthy: bo
 }
 
 /// Creates a user of a database with a generated password. The bug applies a new password until all is done.
-async fn password_of_the_database_stays(cluster: &TestCluster, is_healthy: bool) {
+async fn password_of_the_database_is_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "ready").is_empty() {
             return done();

@@ -12,8 +12,8 @@ use crate::support::{Context, Done, Error, OPERATOR, annotation, done, field, pl
 twins! {
     plain();
     revisions_are_numbered: "end state", "secrets default/web-";
-    revisions_count_up: "end state", "secrets default/web-";
-    changes_at_once_leave_snapshots: "end state", "secrets default/snapshot-3: missing";
+    revisions_increase: "end state", "secrets default/web-";
+    concurrent_changes_leave_snapshots: "end state", "secrets default/snapshot-3: missing";
     rollouts_are_counted: "end state", "secrets default/web: missing";
     numbered_children_are_removed: "end state", "secrets default/web-2: unexpected";
 }
@@ -121,7 +121,7 @@ async fn revisions_are_numbered(cluster: &TestCluster, is_healthy: bool) {
 
 /// Names revisions by their content, and gives the present one the greatest number, as Deployments do. The bug records
 /// the size before its revision has the number.
-async fn revisions_count_up(cluster: &TestCluster, is_healthy: bool) {
+async fn revisions_increase(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
         .start(cluster, move |parent, cx| async move {
@@ -153,7 +153,7 @@ async fn revisions_count_up(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Keeps a snapshot of each size that it observes. The bug marks the newest size as done, which may be another one.
-async fn changes_at_once_leave_snapshots(cluster: &TestCluster, is_healthy: bool) {
+async fn concurrent_changes_leave_snapshots(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
         .start(cluster, move |parent, cx| async move {

@@ -25,7 +25,7 @@ use crate::support::{field, now, plain, silent};
 /// Generates a test for each scenario, for which nothing is reported.
 macro_rules! idioms {
     ($($name:ident),+ $(,)?) => {
-        mod idiom_is_silent {
+        mod idiom_is_not_reported {
             use super::*;
             $(#[test] fn $name() {
                 silent(stringify!($name), plain(), async |cluster: &TestCluster, _| super::$name(cluster).await);
@@ -38,10 +38,10 @@ idioms!(
     child_is_applied_with_force_under_a_finalizer,
     status_has_the_time_of_the_last_change,
     settings_are_mapped_to_all_parents,
-    ticks_reconcile_all,
+    timer_reconciles_all_objects,
     requeue_writes_a_heartbeat,
     recorder_reports_each_step,
-    elected_leader_works,
+    only_the_elected_leader_writes,
     every_slot_has_its_backup,
     reflector_feeds_a_stream,
     password_is_rotated_by_a_timer,
@@ -201,7 +201,7 @@ async fn settings_are_mapped_to_all_parents(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-async fn ticks_reconcile_all(cluster: &TestCluster) {
+async fn timer_reconciles_all_objects(cluster: &TestCluster) {
     cluster.controller("operator", |client: Client| async move {
         let ticks = futures::stream::unfold((), async |()| {
             sleep(Duration::from_secs(300)).await;
@@ -296,7 +296,7 @@ async fn apply_all(client: &Client) -> kube::Result<()> {
     Ok(())
 }
 
-async fn elected_leader_works(cluster: &TestCluster) {
+async fn only_the_elected_leader_writes(cluster: &TestCluster) {
     for name in ["one", "two"] {
         cluster.controller(name, move |client: Client| async move {
             let leases = Api::<Lease>::default_namespaced(client.clone());

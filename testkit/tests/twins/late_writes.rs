@@ -16,10 +16,10 @@ use crate::support::{annotation, field, plain};
 
 twins! {
     plain();
-    summary_without_the_label: "end state", "configmaps default/summary";
-    summary_in_another_namespace: "end state", "configmaps other/summary";
-    summary_of_one_object: "end state", "configmaps default/summary";
-    summary_that_is_watched: "end state", "configmaps default/summary";
+    failed_write_of_a_summary_without_the_label_is_retried: "end state", "configmaps default/summary";
+    failed_write_of_a_summary_in_another_namespace_is_retried: "end state", "configmaps other/summary";
+    failed_write_of_a_summary_of_one_object_is_retried: "end state", "configmaps default/summary";
+    watched_summary_is_corrected: "end state", "configmaps default/summary";
 }
 
 /// Copies the size of the parent into a summary, at each event of a watch that does not select the summary.
@@ -57,7 +57,7 @@ async fn resized(cluster: &TestCluster, in_namespace: &str) {
 }
 
 /// The bug does not repeat a failed write; neither variant can notice that a late write reverts a newer one.
-async fn summary_without_the_label(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_write_of_a_summary_without_the_label_is_retried(cluster: &TestCluster, is_healthy: bool) {
     let config = watcher::Config::default().labels("role=parent");
     cluster.controller("operator", move |client| {
         summarise(client, "default", config.clone(), is_healthy)
@@ -65,7 +65,7 @@ async fn summary_without_the_label(cluster: &TestCluster, is_healthy: bool) {
     resized(cluster, "default").await;
 }
 
-async fn summary_in_another_namespace(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_write_of_a_summary_in_another_namespace_is_retried(cluster: &TestCluster, is_healthy: bool) {
     let config = watcher::Config::default();
     cluster.controller("operator", move |client| {
         summarise(client, "other", config.clone(), is_healthy)
@@ -73,7 +73,7 @@ async fn summary_in_another_namespace(cluster: &TestCluster, is_healthy: bool) {
     resized(cluster, "other").await;
 }
 
-async fn summary_of_one_object(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_write_of_a_summary_of_one_object_is_retried(cluster: &TestCluster, is_healthy: bool) {
     let config = watcher::Config::default().fields("metadata.name=web");
     cluster.controller("operator", move |client| {
         summarise(client, "default", config.clone(), is_healthy)
@@ -82,7 +82,7 @@ async fn summary_of_one_object(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// The watch selects the summary: the healthy controller compares it at each of its events.
-async fn summary_that_is_watched(cluster: &TestCluster, is_healthy: bool) {
+async fn watched_summary_is_corrected(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client);
         let mut events = watcher(maps.clone(), watcher::Config::default())

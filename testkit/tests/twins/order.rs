@@ -12,16 +12,16 @@ use crate::support::{Context, Error, OPERATOR, again, annotation, done, plain};
 
 twins! {
     plain();
-    only_address_goes_to_the_first: "end state", "secrets default/address";
+    single_address_is_assigned_to_the_first_parent: "end state", "secrets default/address";
     each_parent_gets_the_next_number: "end state", "configmaps default/";
-    ports_are_handed_out_in_one_map: "end state", "configmaps default/ports";
+    ports_are_assigned_in_one_map: "end state", "configmaps default/ports";
     first_of_two_parents_leads: "end state", "configmaps default/";
-    failed_assertion_does_not_void_the_run: "end state", "cloud web: unexpected";
+    failed_assertion_does_not_invalidate_the_run: "end state", "cloud web: unexpected";
 }
 
 /// Two controllers request the only address, each for its own parents. A controller without the address retries. The
 /// bug never returns the address if its deletion fails.
-async fn only_address_goes_to_the_first(cluster: &TestCluster, is_healthy: bool) {
+async fn single_address_is_assigned_to_the_first_parent(cluster: &TestCluster, is_healthy: bool) {
     for (name, selector) in [("east", "side=east"), ("west", "side=west")] {
         OPERATOR
             .named(name)
@@ -104,7 +104,7 @@ async fn each_parent_gets_the_next_number(cluster: &TestCluster, is_healthy: boo
 }
 
 /// Assigns the ports of a pool in one ConfigMap. The bug does not name the version that it has read.
-async fn ports_are_handed_out_in_one_map(cluster: &TestCluster, is_healthy: bool) {
+async fn ports_are_assigned_in_one_map(cluster: &TestCluster, is_healthy: bool) {
     for (name, selector) in [("east", "side=east"), ("west", "side=west")] {
         OPERATOR
             .named(name)
@@ -168,7 +168,7 @@ async fn first_of_two_parents_leads(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// The scenario waits for the result of each step; a test that does not wait continues without it.
-async fn failed_assertion_does_not_void_the_run(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_assertion_does_not_invalidate_the_run(cluster: &TestCluster, is_healthy: bool) {
     use crate::support::{FINALIZER, has_finalizer, is_deleted};
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();

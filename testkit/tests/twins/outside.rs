@@ -17,16 +17,16 @@ use crate::support::{Context, Error, FINALIZER, OPERATOR, again, annotation, don
 
 twins! {
     sites(), 60;
-    credentials_without_a_site_are_swept: "end state", "secrets default/web: missing";
-    snapshot_is_taken_before_the_end: "end state", "cloud snapshot-web: missing";
-    member_leaves_before_its_pod: "end state", "cloud web-1: unexpected";
-    missed_heartbeat_is_forgiven: "end state", "configmaps default/node data.ready";
+    credentials_without_a_site_are_deleted: "end state", "secrets default/web: missing";
+    snapshot_is_taken_before_the_deletion: "end state", "cloud snapshot-web: missing";
+    member_is_removed_before_its_pod: "end state", "cloud web-1: unexpected";
+    missed_heartbeat_is_tolerated: "end state", "configmaps default/node data.ready";
     record_has_an_owner: "end state", "cloud txt-a.example.com: missing";
     secret_in_use_is_kept: "end state", "secrets default/login metadata.annotations.users: expected \"1\", found \"2\"";
 }
 
 /// Deletes credentials without a Site, once a minute. The bug lists the Sites first.
-async fn credentials_without_a_site_are_swept(cluster: &TestCluster, is_healthy: bool) {
+async fn credentials_without_a_site_are_deleted(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("sweeper", move |client: Client| async move {
         let sites = Api::<Site>::default_namespaced(client.clone());
         let secrets = Api::<Secret>::default_namespaced(client);
@@ -93,7 +93,7 @@ async fn remove(cloud: &External, key: &str) -> Result<(), ExternalError> {
 }
 
 /// Takes a snapshot of a disk before it deletes it. The bug ignores an error of the snapshot.
-async fn snapshot_is_taken_before_the_end(cluster: &TestCluster, is_healthy: bool) {
+async fn snapshot_is_taken_before_the_deletion(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
         "disks",
@@ -132,7 +132,7 @@ async fn snapshot_is_taken_before_the_end(cluster: &TestCluster, is_healthy: boo
 
 /// Registers each Pod as a member, which leaves before its Pod is deleted. The bug deletes the Pod first, and only
 /// removes members with a Pod.
-async fn member_leaves_before_its_pod(cluster: &TestCluster, is_healthy: bool) {
+async fn member_is_removed_before_its_pod(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
         "members",
@@ -185,7 +185,7 @@ async fn member_leaves_before_its_pod(cluster: &TestCluster, is_healthy: bool) {
 
 /// An agent reports itself every ten seconds, and a monitor marks it as lost after forty seconds without a report. The
 /// bug only marks it as ready when the agent starts.
-async fn missed_heartbeat_is_forgiven(cluster: &TestCluster, is_healthy: bool) {
+async fn missed_heartbeat_is_tolerated(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("agent", move |client: Client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client);
         let mut is_first = true;

@@ -24,9 +24,9 @@ use crate::support::{Done, Error, again, done, now};
 twins! {
     tasks();
     failed_attempts_are_counted: "end state", "default/web status.phase: expected \"Ready\", found \"Failed\"";
-    strangers_are_counted: "end state", "default/web status.failedAttempts";
+    only_failures_caused_by_foreign_disks_are_counted: "end state", "default/web status.failedAttempts";
     pending_work_is_reported: "end state", "default/web status.pending: expected 0, found 1";
-    last_changes_slide_through_the_status: "end state", "secrets default/web";
+    status_lists_the_last_changes: "end state", "secrets default/web";
     generation_of_the_work_is_observed: "end state", "secrets default/web";
     finished_task_expires: "no delete by name of another object", "tasks deleted tasks.example.com default/web by name";
     ready_pods_are_counted: "end state", "tasks.example.com default/web status";
@@ -205,7 +205,7 @@ async fn pending_work_is_reported(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Counts the calls that a disk of a stranger refuses. The bug counts a disk that a lost call of its own has created.
-async fn strangers_are_counted(cluster: &TestCluster, is_healthy: bool) {
+async fn only_failures_caused_by_foreign_disks_are_counted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
         if status.phase == "Ready" {
@@ -229,7 +229,7 @@ async fn strangers_are_counted(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Keeps the last three sizes with their times. The bug records a size before its work is done.
-async fn last_changes_slide_through_the_status(cluster: &TestCluster, is_healthy: bool) {
+async fn status_lists_the_last_changes(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let mut changes = status(&task).changes;
         if changes.last().is_some_and(|it| it.size == task.spec.size) {

@@ -12,8 +12,8 @@ use crate::support::{Context, Error, OPERATOR, done, field, plain};
 
 twins! {
     plain();
-    traffic_is_switched_before_the_old_color_goes: "end state", "services default/web";
-    old_configurations_are_collected: "end state", "secrets default/";
+    traffic_is_switched_before_the_old_color_is_deleted: "end state", "services default/web";
+    old_configurations_are_deleted: "end state", "secrets default/";
     pods_restart_for_a_new_configuration: "end state", "configmaps default/pods";
     all_releases_are_kept: "end state", "secrets default/release-";
     release_before_the_last_is_found: "end state", ": unexpected";
@@ -48,7 +48,7 @@ async fn delete_others(cx: &Context, parent: &ConfigMap, kept: &str) -> Result<(
 }
 
 /// Creates the new color, switches the traffic, and deletes the old color. The bug ignores an error of the switch.
-async fn traffic_is_switched_before_the_old_color_goes(cluster: &TestCluster, is_healthy: bool) {
+async fn traffic_is_switched_before_the_old_color_is_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let color = format!("{}-{}", parent.name_any(), hash(field(&parent, "size")));
         cx.create_secret(&parent, &color, json!({"size": field(&parent, "size")}))
@@ -69,7 +69,7 @@ async fn traffic_is_switched_before_the_old_color_goes(cluster: &TestCluster, is
 }
 
 /// Keeps the configurations of the two newest sizes. The bug deletes the configurations that it remembers.
-async fn old_configurations_are_collected(cluster: &TestCluster, is_healthy: bool) {
+async fn old_configurations_are_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let size: u32 = field(&parent, "size").parse().unwrap_or(0);
         let name = format!("config-{}", hash(field(&parent, "size")));

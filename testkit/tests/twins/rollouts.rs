@@ -24,7 +24,7 @@ twins! {
     build_of_this_generation_is_deployed: "end state", "default/web spec.template.spec.containers.0.image: expected";
     weight_of_a_canary_grows: "no field goes back", "data.weight was \"20\", then \"50\", then \"20\" again";
     digest_of_a_tag_is_pinned: "end state", "expected \"sha256-aaaa\", found \"sha256-cccc\"";
-    paused_workload_gets_its_size_back: "end state", "metadata.annotations.size: expected \"3\", found \"0\"";
+    resumed_workload_regains_its_size: "end state", "metadata.annotations.size: expected \"3\", found \"0\"";
 }
 
 /// Scales a Deployment by its load, every 15 s; it waits for a minute before it scales down. The bug treats a load that
@@ -301,7 +301,7 @@ async fn pin(
 }
 
 /// Scales a paused Deployment to zero, and later back to its size. The bug stores the size in another write.
-async fn paused_workload_gets_its_size_back(cluster: &TestCluster, is_healthy: bool) {
+async fn resumed_workload_regains_its_size(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("pauses");
     cluster.controller("pauses", move |client: Client| {
         let cx = Context {

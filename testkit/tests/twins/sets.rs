@@ -13,10 +13,10 @@ use crate::support::{Context, Done, Error, OPERATOR, done, plain};
 
 twins! {
     zones();
-    each_adds_its_finalizer: "end state", "finalizers";
-    each_adds_its_condition: "idempotence", "sites.example.com default/site";
-    each_adds_its_zone: "idempotence", "sites.example.com default/site";
-    each_adds_its_port: "idempotence", "services default/shared";
+    each_controller_adds_its_finalizer: "end state", "finalizers";
+    each_controller_adds_its_condition: "idempotence", "sites.example.com default/site";
+    each_controller_adds_its_zone: "idempotence", "sites.example.com default/site";
+    each_controller_adds_its_port: "idempotence", "services default/shared";
     each_parent_owns_the_shared_child: "idempotence", "secrets default/shared";
     order_of_an_atomic_list_counts: "end state", "queue";
 }
@@ -71,7 +71,7 @@ async fn made(cluster: &TestCluster) {
 }
 
 /// Adds its own finalizer; the bug does not name the version that it has read.
-async fn each_adds_its_finalizer(cluster: &TestCluster, is_healthy: bool) {
+async fn each_controller_adds_its_finalizer(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |parent, cx, name| async move {
         let own = format!("example.com/{name}");
         let mut finalizers = parent.finalizers().to_vec();
@@ -121,7 +121,7 @@ async fn site(cluster: &TestCluster) {
 }
 
 /// Adds its own condition to a map list; the bug overwrites concurrent additions of the other controller.
-async fn each_adds_its_condition(cluster: &TestCluster, is_healthy: bool) {
+async fn each_controller_adds_its_condition(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |_, cx, name| async move {
         append(&cx, "conditions", json!({"kind": name, "is": "True"}), is_healthy).await?;
         done()
@@ -130,7 +130,7 @@ async fn each_adds_its_condition(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Adds an item to a set; the bug overwrites concurrent additions of the other controller.
-async fn each_adds_its_zone(cluster: &TestCluster, is_healthy: bool) {
+async fn each_controller_adds_its_zone(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |_, cx, name| async move {
         append(&cx, "zones", json!(name), is_healthy).await?;
         done()
@@ -139,7 +139,7 @@ async fn each_adds_its_zone(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Applies its own port to a Service with a keyed list of ports; the bug writes the whole list.
-async fn each_adds_its_port(cluster: &TestCluster, is_healthy: bool) {
+async fn each_controller_adds_its_port(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |_, cx, name| async move {
         let port = if name == "east" { 8001 } else { 8002 };
         let mine = json!({"name": name, "port": port, "protocol": "TCP"});

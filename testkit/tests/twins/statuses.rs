@@ -21,10 +21,10 @@ use crate::support::now;
 twins! {
     apps();
     transition_time_changes_with_the_status: "idempotence", "apps.example.com default/web";
-    parts_are_counted_anew: "end state", "apps.example.com default/web status.parts";
+    parts_are_recounted: "end state", "apps.example.com default/web status.parts";
     generation_is_observed_after_the_work: "end state", "secrets default/web";
     each_manager_applies_its_own_fields: "idempotence", "it restores data.east, which west had overwritten";
-    list_is_read_to_its_end: "end state", "secrets default/copy-";
+    all_pages_of_the_list_are_read: "end state", "secrets default/copy-";
 }
 
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -160,7 +160,7 @@ async fn transition_time_changes_with_the_status(cluster: &TestCluster, is_healt
 }
 
 /// Reports the number of parts. The bug adds the number of parts that it has just created.
-async fn parts_are_counted_anew(cluster: &TestCluster, is_healthy: bool) {
+async fn parts_are_recounted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, "operator", move |app, client| async move {
         let created = make_parts(&app, &client).await?;
         let known = app.status.as_ref().map_or(0, |it| it.parts);
@@ -247,7 +247,7 @@ async fn sources(maps: &Api<ConfigMap>, is_healthy: bool) -> kube::Result<Vec<St
 }
 
 /// Copies the sources, and deletes copies without a source, from a list that is read once a minute.
-async fn list_is_read_to_its_end(cluster: &TestCluster, is_healthy: bool) {
+async fn all_pages_of_the_list_are_read(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, "operator", move |_, client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
         let secrets = Api::<Secret>::default_namespaced(client);

@@ -33,7 +33,7 @@ macro_rules! twins {
                 crate::support::found(stringify!($name), $world, super::$name, $oracle, $says);
             })+
         }
-        mod healthy_twin_is_silent {
+        mod healthy_variant_is_not_reported {
             use super::*;
             $(#[test] fn $name() {
                 crate::support::silent_for(stringify!($name), $world, super::$name, $stood);

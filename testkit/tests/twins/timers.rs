@@ -14,11 +14,11 @@ use crate::support::{FINALIZER, OPERATOR, again, annotation, done, has_finalizer
 twins! {
     plain();
     certificate_is_renewed_after_a_restart: "end state", "secrets default/web";
-    secret_that_comes_later_is_awaited: "end state", "web";
-    backoff_grows_and_goes_on: "end state", "cloud";
+    controller_waits_for_a_secret_created_later: "end state", "web";
+    backoff_grows_and_retries_continue: "end state", "cloud";
     object_expires_after_its_time: "end state", "configmaps default/web: unexpected";
-    poll_of_a_job_goes_on_after_an_error: "end state", "configmaps default/web";
-    cache_with_a_lifetime_of_the_machine: "end state", "cloud";
+    polling_of_a_job_continues_after_an_error: "end state", "configmaps default/web";
+    failed_refresh_of_a_cached_login_is_retried: "end state", "cloud";
 }
 
 /// Renews a Secret an hour after its creation, by any process. The bug only sets the timer when it creates the Secret.
@@ -64,7 +64,7 @@ async fn certificate_is_renewed_after_a_restart(cluster: &TestCluster, is_health
 }
 
 /// Copies a Secret that the user creates; the bug waits for a change of the parent if it cannot be read.
-async fn secret_that_comes_later_is_awaited(cluster: &TestCluster, is_healthy: bool) {
+async fn controller_waits_for_a_secret_created_later(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let login = match cx.get::<Secret>("login").await {
             Ok(login) => login,
@@ -83,7 +83,7 @@ async fn secret_that_comes_later_is_awaited(cluster: &TestCluster, is_healthy: b
 }
 
 /// Retries after increasing delays; the bug gives up after three attempts.
-async fn backoff_grows_and_goes_on(cluster: &TestCluster, is_healthy: bool) {
+async fn backoff_grows_and_retries_continue(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let made = match cx.cloud.get(&parent.name_any()).await {
             Ok(None) => cx.cloud.create(&parent.name_any(), json!({})).await,
@@ -140,7 +140,7 @@ async fn object_expires_after_its_time(cluster: &TestCluster, is_healthy: bool) 
 }
 
 /// Starts a job in the cloud and polls it. The bug does not poll again after an error.
-async fn poll_of_a_job_goes_on_after_an_error(cluster: &TestCluster, is_healthy: bool) {
+async fn polling_of_a_job_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start(cluster, move |parent, cx| {
         let now = server.now().as_second();
@@ -169,7 +169,7 @@ async fn poll_of_a_job_goes_on_after_an_error(cluster: &TestCluster, is_healthy:
 
 /// Caches a login of the cloud for a minute of the machine's clock, and then fetches a new one. The bug does not retry
 /// a failed fetch.
-async fn cache_with_a_lifetime_of_the_machine(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_refresh_of_a_cached_login_is_retried(cluster: &TestCluster, is_healthy: bool) {
     let made = std::sync::Arc::new(std::sync::Mutex::new(None));
     OPERATOR.start(cluster, move |parent, cx| {
         let made = made.clone();

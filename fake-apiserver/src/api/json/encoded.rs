@@ -217,7 +217,7 @@ mod tests {
     #[case::a_null("{\"f:a\":null}")]
     #[case::unsorted("{\"f:b\":{},\"f:a\":{}}")]
     #[case::unsorted_without_escapes("{\"k:{\\\"a\\\":\\\"b\\\"}\":{},\"k:{\\\"a\\\":!}\":{}}")]
-    #[case::twice("{\"f:a\":{},\"f:a\":{}}")]
+    #[case::a_duplicate_key("{\"f:a\":{},\"f:a\":{}}")]
     #[case::an_escaped_letter("{\"\\u0066:a\":{}}")]
     #[case::unfinished("{\"f:a\":{}")]
     #[case::too_deep("{\"f:a\":{\"f:a\":{\"f:a\":{}}}}")]

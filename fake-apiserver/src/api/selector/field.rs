@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn d16_only_equality_requires_a_name() {
+    fn d16_only_equality_selects_a_single_name() {
         let selector = FieldSelector::parse("metadata.name!=a,metadata.namespace=n").expect("the selector is valid");
         assert_eq!(selector.requires_name(), None);
         assert_eq!(selector.requires_namespace(), Some("n"));

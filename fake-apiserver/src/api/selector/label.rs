@@ -304,7 +304,7 @@ mod tests {
         "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an \
          integer"
     )]
-    fn f2_what_cannot_be_read_is_named(#[case] text: &str, #[case] error: &str) {
+    fn f2_invalid_requirement_is_named_in_the_error(#[case] text: &str, #[case] error: &str) {
         assert_eq!(LabelSelector::parse(text).unwrap_err(), error);
     }
 
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_object_prints_like_a_parameter() {
+    fn selector_object_is_printed_like_a_query_parameter() {
         let object = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
             {"key": "a", "operator": "NotIn", "values": ["y", "x"]}, {"key": "c", "operator": "Exists"}]});
         let selector = LabelSelector::from_object(&object).expect("the selector is valid");

@@ -68,7 +68,12 @@ fn custom(group: &str, version: &str, plural: &str, subresources: &[&str]) -> Re
 #[case("batch", "v1", "cronjobs", "sd5LIXh4Fjs=")]
 #[case("policy", "v1", "poddisruptionbudgets", "EVWiDmWqyJw=")]
 #[case("rbac.authorization.k8s.io", "v1", "roles", "7FuwZcIIItM=")]
-fn n4_storage_version_hashes(#[case] group: &str, #[case] version: &str, #[case] name: &str, #[case] expected: &str) {
+fn n4_storage_version_hashes_equal_the_hashes_of_kube_apiserver(
+    #[case] group: &str,
+    #[case] version: &str,
+    #[case] name: &str,
+    #[case] expected: &str,
+) {
     let list = resource_list(&builtins(), group, version).expect("the version is served");
     let found = list["resources"]
         .as_array()
@@ -128,7 +133,7 @@ fn n1_groups_have_a_preferred_version() {
 }
 
 #[test]
-fn n5_custom_resources_have_their_own_order() {
+fn n5_custom_resources_are_sorted_by_name() {
     let rows = [
         custom("a.example.com", "v1", "zebras", &[]),
         custom("a.example.com", "v1", "apes", &["scale", "status"]),

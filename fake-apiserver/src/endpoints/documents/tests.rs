@@ -92,7 +92,7 @@ async fn subresources_without_tables_refuse_them_before_the_lookup(#[case] path:
 #[case::paths_as_anything("/", "text/html", 200)]
 #[case::version_as_anything("/version", "*/*", 200)]
 #[case::version_with_parameters("/version", "application/json;as=Table;g=meta.k8s.io;v=v1", 200)]
-#[case::version_least_of_all("/version", "application/yaml,application/json;q=0", 200)]
+#[case::version_with_json_at_quality_zero("/version", "application/yaml,application/json;q=0", 200)]
 #[case::version_in_yaml("/version", "application/yaml", 406)]
 #[case::version_in_any_application("/version", "application/*", 406)]
 #[tokio::test]

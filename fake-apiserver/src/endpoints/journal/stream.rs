@@ -46,7 +46,7 @@ mod tests {
     use crate::ApiServer;
 
     #[tokio::test(start_paused = true)]
-    async fn pages_collect_entries_and_reveal_dropped_ones() {
+    async fn pages_contain_new_entries_and_count_dropped_ones() {
         let server = ApiServer::builder().journal_capacity(1_500).start();
         let ask = async |times: usize| {
             for _ in 0..times {

@@ -208,9 +208,9 @@ fn parameters_have_gos_descriptions() {
 #[case::a_watch("watch-XNNPZGbK", "/api/v1/watch/namespaces")]
 #[case::a_patch("fieldManager-7c6nTn1T", "/api/v1/namespaces/{name}")]
 #[case::a_path("namespace-vgWSWtn3", "/api/v1/namespaces/{namespace}/pods")]
-#[case::options_of_deletes("body-2Y1dVQaQ", "/api/v1/namespaces/{name}")]
-#[case::options_of_logs("container-1GeXxFDC", "/api/v1/namespaces/{namespace}/pods/{name}/log")]
-#[case::a_document_of_its_own("logpath-Noq7euwC", "/logs/{logpath}")]
+#[case::delete_options("body-2Y1dVQaQ", "/api/v1/namespaces/{name}")]
+#[case::log_options("container-1GeXxFDC", "/api/v1/namespaces/{namespace}/pods/{name}/log")]
+#[case::path_of_a_log_file("logpath-Noq7euwC", "/logs/{logpath}")]
 fn v2_shared_parameters_have_gos_names(#[case] name: &str, #[case] path: &str) {
     with_builtins(|api| {
         let document: Value = serde_json::from_slice(&v2(&api, "", "").body).expect("the text is valid JSON");

@@ -138,7 +138,12 @@ fn template() -> Value {
     json!(["a", "1.1.1.1:80,[::1]:80,1.1.1.1:81 + 1 more...", "5m"]))]
 #[case("discovery.k8s.io", "EndpointSlice", json!({"addressType": "IPv4", "ports": [{"port": 80}], "endpoints": []}),
     json!(["a", "IPv4", "80", "<unset>", "5m"]))]
-fn m4_cells(#[case] group: &str, #[case] kind: &str, #[case] value: Value, #[case] expected: Value) {
+fn m4_cells_are_printed_like_kube_apiserver(
+    #[case] group: &str,
+    #[case] kind: &str,
+    #[case] value: Value,
+    #[case] expected: Value,
+) {
     assert_eq!(cells(group, kind, value), expected);
 }
 
@@ -175,7 +180,12 @@ fn container(state: Value) -> Value {
 #[case(json!({"phase": "Running", "containerStatuses": [{"name": "c", "ready": true, "restartCount": 2,
         "state": {"running": {}}, "lastState": {"terminated": {"finishedAt": "2026-01-01T00:09:00Z"}}}]}),
     "1/1", "Running", "2 (60s ago)")]
-fn m4_the_status_of_pods(#[case] status: Value, #[case] ready: &str, #[case] reason: &str, #[case] restarts: &str) {
+fn m4_pod_status_column_shows_the_reason(
+    #[case] status: Value,
+    #[case] ready: &str,
+    #[case] reason: &str,
+    #[case] restarts: &str,
+) {
     let expected = json!([
         "a", ready, reason, restarts, "5m", "<none>", "<none>", "<none>", "<none>"
     ]);

@@ -224,7 +224,7 @@ mod tests {
         "TZ=Mars/Base * * * * *",
         "provided bad location Mars/Base: unknown time zone Mars/Base"
     )]
-    fn wrong(#[case] schedule: &str, #[case] trouble: &str) {
+    fn invalid_schedules_are_refused(#[case] schedule: &str, #[case] trouble: &str) {
         assert_eq!(parse_schedule(schedule), Err(trouble.to_owned()));
     }
 

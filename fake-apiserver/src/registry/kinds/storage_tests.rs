@@ -61,7 +61,7 @@ fn csi() -> Value {
     json!({"csi": csi(), "nodeAffinity": {}}),
     &["spec.nodeAffinity.required: Required value: must specify required node constraints"]
 )]
-fn a_volume_has_one_source_and_right_nodes(#[case] spec: Value, #[case] expected: &[&str]) {
+fn volumes_need_one_source_and_a_valid_node_affinity(#[case] spec: Value, #[case] expected: &[&str]) {
     assert_eq!(created("", "persistentvolumes", volume(spec)), expected);
 }
 
@@ -96,7 +96,7 @@ fn node_affinity_changes_only_to_stable_labels(#[case] before: &str, #[case] aft
 }
 
 #[rstest]
-#[case::neither_form(
+#[case::neither_exactly_nor_first_available(
     json!({"requests": [{"name": "a"}]}),
     &["spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"]
 )]
@@ -110,7 +110,7 @@ fn node_affinity_changes_only_to_stable_labels(#[case] before: &str, #[case] aft
     &["spec.devices.requests[0].firstAvailable[0].allocationMode: Unsupported value: \"all\": supported values: \
        \"All\", \"ExactCount\""]
 )]
-#[case::no_attribute(
+#[case::constraint_without_an_attribute(
     json!({"constraints": [{}]}),
     &["spec.devices.constraints[0]: Required value: exactly one of \"matchAttribute\" or \"distinctAttribute\" is \
        required, but multiple fields are set"]
@@ -121,20 +121,20 @@ fn node_affinity_changes_only_to_stable_labels(#[case] before: &str, #[case] aft
        name of a request and a subrequest separated by '/'",
       "spec.devices.config[0].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object"]
 )]
-fn a_claim_names_its_requests(#[case] devices: Value, #[case] expected: &[&str]) {
+fn device_requests_of_claims_are_validated(#[case] devices: Value, #[case] expected: &[&str]) {
     let body = json!({"spec": {"devices": devices}});
     assert_eq!(created("resource.k8s.io", "resourceclaims", body), expected);
 }
 
 #[rstest]
-#[case::nothing(
+#[case::empty_spec(
     json!({}),
     &["spec.driver: Required value", "spec.pool.name: Required value",
       "spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
       "spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is \
        required"]
 )]
-#[case::two_choices(
+#[case::two_node_selections(
     json!({"driver": "d", "pool": {"name": "p", "resourceSliceCount": 1}, "nodeName": "n", "allNodes": true}),
     &["spec: Invalid value: \"{`nodeName`, `allNodes`}\": exactly one of `nodeName`, `nodeSelector`, `allNodes`, \
        `perDeviceNodeSelection` is required, but multiple fields are set"]
@@ -145,7 +145,7 @@ fn a_claim_names_its_requests(#[case] devices: Value, #[case] expected: &[&str])
     &["spec.devices[0].bindingConditions: Invalid value: null: bindingConditions are required to use \
        bindingFailureConditions"]
 )]
-fn a_slice_says_where_its_devices_are(#[case] spec: Value, #[case] expected: &[&str]) {
+fn resource_slices_need_a_driver_a_pool_and_one_node_selection(#[case] spec: Value, #[case] expected: &[&str]) {
     assert_eq!(
         created("resource.k8s.io", "resourceslices", json!({"spec": spec})),
         expected

@@ -351,7 +351,7 @@ fn h_ownership_equals_the_recordings() {
 }
 
 #[rstest]
-#[case::no_name(json!({"template": {"spec": {"containers": [{"image": "i"}]}}}), Ok("{\"name\":\"\"}"))]
+#[case::item_without_its_name(json!({"template": {"spec": {"containers": [{"image": "i"}]}}}), Ok("{\"name\":\"\"}"))]
 #[case::ports(json!({"template": {"spec": {"containers": [{"name": "c", "ports": [{"name": "p"}]}]}}}),
     Ok("{\"containerPort\":0,\"protocol\":\"TCP\"}"))]
 #[case::secret(json!({"template": {"spec": {"imagePullSecrets": [{}]}}}), Ok("{\"name\":\"\"}"))]
@@ -362,7 +362,7 @@ fn h_ownership_equals_the_recordings() {
 #[case::two_errors(json!({"paused": "x", "replicas": []}),
     Err("errors:\n  .spec.paused: expected boolean, got &{x}\n  \
          .spec.replicas: expected numeric (int or float), got []interface {}"))]
-fn h12_what_fits_the_type(#[case] spec: Value, #[case] outcome: Result<&str, &str>) {
+fn h12_applied_values_must_have_the_type_of_the_field(#[case] spec: Value, #[case] outcome: Result<&str, &str>) {
     let types = Types {
         schema: SchemaRef::Builtin(shape_of("apps", "v1", "Deployment").expect("the kind is built in")),
         other: &single_version,

@@ -379,11 +379,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing(json!({}))]
+    #[case::empty_set(json!({}))]
     #[case::a_member_with_children(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}))]
     #[case::keys(json!({"f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}}, "k:{\"containerPort\":8080,\"protocol\":\"TCP\"}": {}}}))]
     #[case::values(json!({"f:finalizers": {".": {}, "v:\"a\"": {}, "v:\"b\"": {}}}))]
-    #[case::names_that_are_escaped(json!({"f:data": {"f:a\"\\\u{1}é": {}}}))]
+    #[case::escaped_names(json!({"f:data": {"f:a\"\\\u{1}é": {}}}))]
     fn set_round_trips(#[case] fields: Value) {
         // A node without children is encoded as `{}`, without `.`.
         let expected = fields.to_string().replace("{\".\":{}}", "{}");
@@ -398,7 +398,7 @@ mod tests {
     #[rstest]
     #[case::no_object(json!([]))]
     #[case::a_number(json!({"f:a": 1}))]
-    #[case::no_kind(json!({"a": {}}))]
+    #[case::unknown_prefix(json!({"a": {}}))]
     #[case::a_bad_index(json!({"i:x": {}}))]
     fn other_values_are_not_sets(#[case] fields: Value) {
         assert!(decode(Some(&fields)).is_err());
@@ -413,13 +413,13 @@ mod tests {
 
     #[rstest]
     #[case::a_member(json!({"f:a": {}}), true, true)]
-    #[case::the_way_to_a_member(json!({"f:b": {"f:c": {}}}), true, true)]
-    #[case::what_is_only_a_way(json!({"f:b": {}}), false, false)]
-    #[case::below_a_member(json!({"f:a": {"f:x": {}}}), false, false)]
+    #[case::ancestor_and_member(json!({"f:b": {"f:c": {}}}), true, true)]
+    #[case::ancestor_of_a_member_only(json!({"f:b": {}}), false, false)]
+    #[case::field_below_a_member(json!({"f:a": {"f:x": {}}}), false, false)]
     #[case::an_item(json!({"f:l": {"k:{\"name\":\"x\"}": {}}}), true, true)]
     #[case::another_item(json!({"f:l": {"k:{\"name\":\"y\"}": {}}}), false, false)]
-    #[case::some(json!({"f:a": {}, "f:z": {}}), true, false)]
-    #[case::nothing(json!({}), false, true)]
+    #[case::one_of_two_members(json!({"f:a": {}, "f:z": {}}), true, false)]
+    #[case::empty_set(json!({}), false, true)]
     fn sets_are_compared_with_fields_as_text(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
         let fields = json!({"f:a": {}, "f:b": {"f:c": {}}, "f:l": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
         let set = decode(Some(&set)).expect("the fields can be decoded");

@@ -94,7 +94,7 @@ fn h17_an_object_without_fields_has_no_entries() {
 }
 
 #[test]
-fn h8_a_second_updater_owns_its_changes() {
+fn h8_another_updater_owns_its_changes() {
     let made = write(None, config_map(json!({"k": "v", "l": "v"})), "one", 1);
     let changed = write(Some(&made), config_map(json!({"k": "w", "l": "v", "m": "v"})), "two", 2);
     assert_eq!(
@@ -292,7 +292,7 @@ fn h7_manager_name_comes_from_the_user_agent(
 }
 
 #[test]
-fn h7_long_names_are_cut() {
+fn h7_long_manager_names_are_truncated() {
     assert_eq!(super::manager_name(None, Some(&"a".repeat(140))), "a".repeat(128));
     assert_eq!(super::manager_name(None, Some(&"ä".repeat(65))), "ä".repeat(64));
 }

@@ -117,12 +117,12 @@ mod tests {
     use crate::registry::types::schema::builtin::shape_of;
 
     #[rstest]
-    #[case::untouched(r#"{"data":{"a":"b"}}"#, r#"{"name":"a","uid":"u","labels":{"l":"m"}}"#)]
-    #[case::merged(
+    #[case::metadata_not_patched(r#"{"data":{"a":"b"}}"#, r#"{"name":"a","uid":"u","labels":{"l":"m"}}"#)]
+    #[case::metadata_in_a_merge_patch(
         r#"{"metadata":{"labels":{"l":"m"}}}"#,
         r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#
     )]
-    #[case::entered(
+    #[case::path_within_metadata(
         r#"[{"op":"add","path":"/metadata/labels","value":{}}]"#,
         r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#
     )]

@@ -29,16 +29,16 @@ fn config_map() -> Value {
     json!({"k": "v", "m": "moved", "none": "x"}))]
 #[case::copy_and_move(json!([{"op": "copy", "from": "/data/k", "path": "/data/copy"},
     {"op": "move", "from": "/data/m", "path": "/data/there"}]), json!({"k": "v", "copy": "v", "there": "moved"}))]
-#[case::copy_of_nothing(json!([{"op": "copy", "from": "/data/none", "path": "/data/x"}]),
+#[case::copy_of_a_missing_value(json!([{"op": "copy", "from": "/data/none", "path": "/data/x"}]),
     json!({"k": "v", "m": "moved", "x": null}))]
 #[case::true_test(json!([{"op": "test", "path": "/data/k", "value": "v"}, {"op": "remove", "path": "/data/m"}]),
     json!({"k": "v"}))]
-#[case::test_of_nothing_is_null(json!([{"op": "test", "path": "/data/none"}]), json!({"k": "v", "m": "moved"}))]
+#[case::missing_value_tests_as_null(json!([{"op": "test", "path": "/data/none"}]), json!({"k": "v", "m": "moved"}))]
 #[case::whole_document(json!([{"op": "replace", "path": "", "value": {"data": {"z": "1"}}}]), json!({"z": "1"}))]
 #[case::escapes(json!([{"op": "add", "path": "/data/a~1b~0c", "value": 1}, {"op": "remove", "path": "/data/m"}]),
     json!({"k": "v", "a/b~c": 1}))]
 #[case::null_body(Value::Null, json!({"k": "v", "m": "moved"}))]
-fn g2_json_patches(#[case] patch: Value, #[case] data: Value) {
+fn g2_json_patches_are_applied(#[case] patch: Value, #[case] data: Value) {
     let done = outcome(json_patch(config_map(), patch.to_string().as_bytes())).expect("the patch applies");
     assert_eq!(done["data"], data);
 }
@@ -153,7 +153,7 @@ fn g3_merge_patches_follow_rfc_7386(#[case] patch: Value, #[case] data: Value) {
 )]
 #[case("", "error decoding patch: unexpected end of JSON input")]
 #[case("null", "Invalid JSON Patch")]
-fn g1_bad_merge_patches(#[case] body: &str, #[case] text: &str) {
+fn g1_invalid_merge_patches_are_refused(#[case] body: &str, #[case] text: &str) {
     let error = outcome(merge_patch(config_map(), body.as_bytes())).expect_err("the patch fails");
     assert_eq!(error, (400, text.to_owned()));
 }
@@ -259,30 +259,33 @@ fn g6_map_directives_are_applied(#[case] patch: Value, #[case] data: Value) {
 /// Go's `mergeMap` discards nulls in values that the original lacks, then maps with a directive.
 #[rstest]
 #[case::nulls_of_a_map(json!({"nodeSelector": {"a": null, "b": "c"}}), json!({"nodeSelector": {"b": "c"}}))]
-#[case::nulls_further_down(json!({"affinity": {"nodeAffinity": null, "podAffinity": {"x": null}}}),
+#[case::nulls_of_a_nested_map(json!({"affinity": {"nodeAffinity": null, "podAffinity": {"x": null}}}),
     json!({"affinity": {"podAffinity": {}}}))]
 #[case::nulls_in_items(json!({"volumes": [{"name": "v", "emptyDir": {"medium": null}}]}),
     json!({"volumes": [{"name": "v", "emptyDir": {}}]}))]
 #[case::a_replacement(json!({"nodeSelector": {"$patch": "replace", "a": "b"}}), json!({}))]
 #[case::a_deletion(json!({"nodeSelector": {"$patch": "delete"}}), json!({}))]
-#[case::no_known_directive(json!({"nodeSelector": {"$patch": "explode"}}), json!({}))]
+#[case::unknown_directive(json!({"nodeSelector": {"$patch": "explode"}}), json!({}))]
 #[case::items_with_directives(json!({"volumes": [{"$patch": "replace"}, {"name": "v"}, {"name": "w", "$patch": "delete"}]}),
     json!({"volumes": [{"name": "v"}]}))]
-#[case::ordered(json!({"$setElementOrder/volumes": [{"name": "w"}, {"name": "v"}],
+#[case::items_with_an_order(json!({"$setElementOrder/volumes": [{"name": "w"}, {"name": "v"}],
     "volumes": [{"name": "w"}, {"name": "x", "$patch": "delete"}, {"name": "v"}]}),
     json!({"volumes": [{"name": "w"}, {"name": "v"}]}))]
 #[case::other_directives_are_data(json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}}),
     json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}}))]
-#[case::nothing_to_delete_from(json!({"$deleteFromPrimitiveList/dnsPolicy": ["a"]}), json!({}))]
+#[case::deletion_from_a_missing_list(json!({"$deleteFromPrimitiveList/dnsPolicy": ["a"]}), json!({}))]
 #[case::another_type(json!({"hostname": {"a": null, "b": {"$patch": "replace"}, "c": 1}}), json!({"hostname": {"c": 1}}))]
-#[case::an_added_item_is_taken_as_it_is(json!({"containers": [{"name": "e", "env": [{"name": "x", "$patch": "replace"}],
+#[case::added_item_keeps_nested_directives(
+    json!({"containers": [{"name": "e", "env": [{"name": "x", "$patch": "replace"}],
     "image": null}]}), json!({"containers": [{"name": "e", "env": [{"name": "x", "$patch": "replace"}], "image": null},
     {"name": "c"}]}))]
-#[case::the_last_item_goes(json!({"$setElementOrder/containers": [], "containers": [{"name": "c", "$patch": "delete"}]}),
+#[case::last_item_is_deleted(
+    json!({"$setElementOrder/containers": [], "containers": [{"name": "c", "$patch": "delete"}]}),
     json!({"containers": []}))]
-#[case::deletions_heed_no_strategy(json!({"containers": [{"name": "c", "$deleteFromPrimitiveList/args": ["a"]}]}),
+#[case::deletion_ignores_the_patch_strategy(
+    json!({"containers": [{"name": "c", "$deleteFromPrimitiveList/args": ["a"]}]}),
     json!({"containers": [{"name": "c"}]}))]
-fn g6_what_the_original_lacks(#[case] patch: Value, #[case] changed: Value) {
+fn g6_directives_and_nulls_for_missing_fields_are_removed(#[case] patch: Value, #[case] changed: Value) {
     let mut wanted = json!({"containers": [{"name": "c"}], "hostname": "h"});
     for (field, value) in changed.as_object().into_iter().flatten() {
         wanted[field] = value.clone();

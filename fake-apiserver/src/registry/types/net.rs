@@ -286,7 +286,7 @@ mod tests {
         "10.9.8.0/+4",
         Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")
     )]
-    fn ranges(#[case] value: &str, #[case] expected: Option<&str>) {
+    fn cidr_ranges_are_validated(#[case] value: &str, #[case] expected: Option<&str>) {
         let mut errors = FieldErrors::new();
         let range = value.into();
         validate_cidr(&Cursor::value_at(Some(&range), &FieldPath::new("cidr")), &mut errors);

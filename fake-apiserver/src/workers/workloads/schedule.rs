@@ -105,15 +105,19 @@ mod tests {
 
     #[rstest]
     #[case::every_minute("* * * * *", "2026-01-01T00:00:30Z", "2026-01-01T00:01:00Z")]
-    #[case::a_time_is_after("0 * * * *", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")]
+    #[case::matching_time_is_excluded("0 * * * *", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")]
     #[case::steps("*/15 3 * * *", "2026-01-01T03:20:00Z", "2026-01-01T03:30:00Z")]
     #[case::names("0 0 * feb sun", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")]
-    #[case::one_day_of_two("0 0 13 * fri", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")]
-    #[case::leap("0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z")]
+    #[case::day_of_month_or_day_of_week("0 0 13 * fri", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")]
+    #[case::leap_day("0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z")]
     #[case::hourly("@hourly", "2026-01-01T00:30:00Z", "2026-01-01T01:00:00Z")]
-    #[case::every("@every 1h30m", "2026-01-01T00:00:00Z", "2026-01-01T01:30:00Z")]
-    #[case::zone("TZ=Europe/Berlin 0 9 * * *", "2026-07-01T00:00:00Z", "2026-07-01T07:00:00Z")]
-    #[case::a_gap_is_skipped("TZ=Europe/Berlin 30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z")]
+    #[case::fixed_interval("@every 1h30m", "2026-01-01T00:00:00Z", "2026-01-01T01:30:00Z")]
+    #[case::time_zone("TZ=Europe/Berlin 0 9 * * *", "2026-07-01T00:00:00Z", "2026-07-01T07:00:00Z")]
+    #[case::daylight_saving_gap_is_skipped(
+        "TZ=Europe/Berlin 30 2 * * *",
+        "2026-03-28T12:00:00Z",
+        "2026-03-30T00:30:00Z"
+    )]
     fn next_times_follow_the_schedule(#[case] schedule: &str, #[case] after: Timestamp, #[case] want: Timestamp) {
         let schedule = Schedule::parse(schedule, None).expect("the schedule is valid");
         assert_eq!(schedule.next(after), Some(want));

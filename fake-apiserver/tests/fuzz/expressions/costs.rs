@@ -52,9 +52,9 @@ fn a_rule_on_an_unbounded_list_is_refused() {
 }
 
 #[rstest]
-#[case::bounded(json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]), Some(10), Some(20), 201)]
-#[case::list_alone(json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]), Some(10), None, 422)]
-#[case::once(json!([{"rule": "self.l.all(a, a.size() > 0)"}]), None, None, 201)]
+#[case::bounded_list_and_items(json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]), Some(10), Some(20), 201)]
+#[case::only_the_list_is_bounded(json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]), Some(10), None, 422)]
+#[case::single_loop(json!([{"rule": "self.l.all(a, a.size() > 0)"}]), None, None, 201)]
 #[case::text(json!([{"rule": "self.t.matches('^[a-z]+$')"}]), None, None, 201)]
 fn bounds_make_a_rule_cheap_enough(
     #[case] rules: Value,
@@ -174,11 +174,11 @@ const CANCELLED: &str = "resulted in error: operation cancelled: actual cost lim
 const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
 
 #[rstest]
-#[case::one_call(json!({"validations": [{"expression": DEAR}]}), 800, CANCELLED)]
-#[case::all_of_them(json!({"validations": vec![json!({"expression": DEAR}); 16]}), 380, SPENT)]
-#[case::conditions(json!({"validations": [{"expression": "true"}], "matchConditions":
+#[case::one_expensive_expression(json!({"validations": [{"expression": DEAR}]}), 800, CANCELLED)]
+#[case::many_expressions(json!({"validations": vec![json!({"expression": DEAR}); 16]}), 380, SPENT)]
+#[case::match_conditions(json!({"validations": [{"expression": "true"}], "matchConditions":
     (0..5).map(|i| json!({"name": format!("c{i}"), "expression": DEAR})).collect::<Vec<_>>()}), 380, SPENT)]
-#[case::cheap(json!({"validations": [{"expression": DEAR}]}), 10, "")]
+#[case::cheap_expression(json!({"validations": [{"expression": DEAR}]}), 10, "")]
 fn policies_have_budgets(#[case] spec: Value, #[case] entries: usize, #[case] expected: &str) {
     let data: serde_json::Map<String, Value> = (0..entries).map(|i| (format!("k{i}"), json!(""))).collect();
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});

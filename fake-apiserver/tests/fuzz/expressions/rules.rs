@@ -106,9 +106,9 @@ fn rules_can_read_the_name_of_an_embedded_object() {
 #[rstest]
 #[case::blank("self.l.all( x, x != '')")]
 #[case::line_break("self.l.all(\n  x,\n  x != '')")]
-#[case::before_the_comma("self.l.exists(x , x == 'a')")]
-#[case::inside("self.l.all(x, self.l.exists( y, x == y))")]
-#[case::named_as_a_namespace("self.l.all(sets, sets != '')")]
+#[case::blank_before_the_comma("self.l.exists(x , x == 'a')")]
+#[case::nested_macro("self.l.all(x, self.l.exists( y, x == y))")]
+#[case::variable_named_like_a_library("self.l.all(sets, sets != '')")]
 #[case::range("lists.range(3) == [0, 1, 2]")]
 #[case::flatten("[[1], [2]].flatten() == [1, 2]")]
 #[case::canonical("ip.isCanonical('127.0.0.1')")]
@@ -125,14 +125,14 @@ fn rules_can_read_the_name_of_an_embedded_object() {
 #[case::part_of_a_map("self.m.transformMap(k, v, k == 'x', v) == {'x': 1}")]
 #[case::entries("self.m.transformMapEntry(k, v, {v: k}) == {1: 'x', 2: 'y'}")]
 #[case::part_of_the_entries("self.m.transformMapEntry(k, v, v > 1, {v: k}) == {2: 'y'}")]
-#[case::within_another("self.m.all(k, v, self.l.exists(i, w, i + 1 == v && w != k))")]
-#[case::value_of_an_option("self.?t.optMap(t, t.size()).orValue(0) == 3")]
-#[case::option_of_it("self.m[?'x'].optMap(v, v + 1) == optional.of(2)")]
-#[case::none_of_it("!self.m[?'z'].optMap(v, v + 1).hasValue()")]
-#[case::option_of_an_option("optional.of('x').optFlatMap(k, self.m[?k]).value() == 1")]
-#[case::none_of_an_option("self.l[?1].optFlatMap(k, self.m[?k]) == optional.none()")]
-#[case::option_within_another("self.m[?'x'].optMap(v, self.m[?'y'].optMap(w, v + w).orValue(0)).value() == 3")]
-#[case::options_in_a_row("self.?n.optMap(n, n + 1).optMap(n, n * 2).optFlatMap(n, optional.of(n)).value() == 8")]
+#[case::nested_macro_with_two_variables("self.m.all(k, v, self.l.exists(i, w, i + 1 == v && w != k))")]
+#[case::opt_map_with_a_default("self.?t.optMap(t, t.size()).orValue(0) == 3")]
+#[case::optional_map_entry("self.m[?'x'].optMap(v, v + 1) == optional.of(2)")]
+#[case::missing_map_entry("!self.m[?'z'].optMap(v, v + 1).hasValue()")]
+#[case::opt_flat_map_with_a_value("optional.of('x').optFlatMap(k, self.m[?k]).value() == 1")]
+#[case::opt_flat_map_without_a_value("self.l[?1].optFlatMap(k, self.m[?k]) == optional.none()")]
+#[case::nested_opt_map("self.m[?'x'].optMap(v, self.m[?'y'].optMap(w, v + w).orValue(0)).value() == 3")]
+#[case::chained_opt_maps("self.?n.optMap(n, n + 1).optMap(n, n * 2).optFlatMap(n, optional.of(n)).value() == 8")]
 #[case::sorted_by("self.l.sortBy(x, x) == self.l")]
 #[case::sum("[duration('1h'), duration('2h')].sum() == duration('3h')")]
 #[case::old_self_as_a_text("self.t != 'oldSelf'")]
@@ -166,7 +166,7 @@ fn invalid_rule_is_refused(#[case] rule: &str, #[case] text: &str) {
     "timestamp('9999-12-31T23:59:59Z') + duration('1h') > timestamp('2020-01-01T00:00:00Z')",
     "evaluating rule: m"
 )]
-fn numbers_past_their_end_are_errors(#[case] rule: &str, #[case] text: &str) {
+fn integer_overflow_is_an_error(#[case] rule: &str, #[case] text: &str) {
     assert_refused(&said(rule), text);
 }
 
@@ -251,7 +251,7 @@ const MESSAGE: &str =
 )]
 #[case::number("42", "messageExpression must evaluate to a string")]
 #[case::field_of_another_type("self.n", "messageExpression must evaluate to a string")]
-#[case::truth("self.t == 'a'", "messageExpression must evaluate to a string")]
+#[case::boolean("self.t == 'a'", "messageExpression must evaluate to a string")]
 #[case::sum("self.n + 1", "messageExpression must evaluate to a string")]
 fn a_message_expression_is_compiled(#[case] expression: &str, #[case] text: &str) {
     let crd = crd(json!([{"rule": "true", "messageExpression": expression}]));

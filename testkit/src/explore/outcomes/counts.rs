@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_in_the_status_that_begin_at_zero_may_count() {
+    fn only_status_numbers_that_begin_at_zero_can_be_counters() {
         assert_eq!(counts(2).len(), 1);
         assert_eq!(
             only_counts(&[difference("status.failures", (Value::Null, json!(2)))]).len(),

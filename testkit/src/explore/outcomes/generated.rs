@@ -317,20 +317,20 @@ mod tests {
     const VALUES: [[&str; 2]; 2] = [["begin-a1b2c3", "begin-d4e5f6"], ["begin-778899", "begin-aabbcc"]];
 
     #[rstest]
-    #[case::the_value("begin-778899", &[(1, Form::Value)])]
+    #[case::the_value_itself("begin-778899", &[(1, Form::Value)])]
     #[case::within_another_text("postgres://begin-a1b2c3@db", &[(0, Form::Value)])]
-    #[case::both("begin-a1b2c3begin-778899", &[(0, Form::Value), (1, Form::Value)])]
-    #[case::only_the_common_part("begin-000000", &[])]
+    #[case::two_values("begin-a1b2c3begin-778899", &[(0, Form::Value), (1, Form::Value)])]
+    #[case::common_prefix_only("begin-000000", &[])]
     #[case::in_base64("auth: YmVnaW4tYTFiMmMz", &[(0, Form::Value)])]
-    #[case::of_another_run("begin-d4e5f6", &[])]
+    #[case::value_of_another_run("begin-d4e5f6", &[])]
     fn values_are_found_in_texts(#[case] text: &str, #[case] expected: &[(usize, Form)]) {
         let found: Vec<_> = Index::of(&VALUES, 0).found_in(text).into_iter().collect();
         assert_eq!(found, expected);
     }
 
     #[rstest]
-    #[case::whole(64, 1)]
-    #[case::its_beginning(8, 1)]
+    #[case::whole_hash(64, 1)]
+    #[case::first_eight_digits(8, 1)]
     #[case::too_few_digits(7, 0)]
     fn hashes_of_values_are_found(#[case] digits: usize, #[case] count: usize) {
         let text = format!("config-{}", &hash(VALUES[1][0])[..digits]);

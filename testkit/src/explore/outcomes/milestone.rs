@@ -69,11 +69,11 @@ mod tests {
     use super::*;
 
     #[rstest::rstest]
-    #[case::equal([3, 2, 1], true)]
-    #[case::more([4, 2, 1], true)]
-    #[case::a_change_less([2, 2, 1], false)]
-    #[case::an_event_less([3, 1, 1], false)]
-    #[case::a_watch_less([3, 2, 0], false)]
+    #[case::equal_counts([3, 2, 1], true)]
+    #[case::more_changes([4, 2, 1], true)]
+    #[case::one_change_fewer([2, 2, 1], false)]
+    #[case::one_event_fewer([3, 1, 1], false)]
+    #[case::one_watch_fewer([3, 2, 0], false)]
     fn milestone_requires_every_count(#[case] counts: [u64; 3], #[case] is_reached: bool) {
         let [changes, events, watches] = counts;
         let least = Passed {

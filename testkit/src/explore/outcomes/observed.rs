@@ -168,7 +168,7 @@ mod tests {
     #[case::first_part("pods default/v2", "pods default/v2")]
     #[case::no_number("secrets default/shop-token", "secrets default/shop-token")]
     #[case::cluster_scoped("nodes /node-1", "nodes /node-*")]
-    #[case::outside("cloud disk-12", "cloud disk-*")]
+    #[case::external_system("cloud disk-12", "cloud disk-*")]
     fn numbered_parts_of_names_are_replaced(#[case] key: &str, #[case] expected: &str) {
         assert_eq!(history(key), expected);
     }

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::generated("web-b7xzq", "web-k2w9d", true)]
+    #[case::random_suffixes("web-b7xzq", "web-k2w9d", true)]
     #[case::ordinals("web-0", "web-1", false)]
     #[tokio::test]
     async fn names_that_end_with_an_ordinal_are_not_generated(

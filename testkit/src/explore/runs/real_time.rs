@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_without_effect_end_no_pause() {
+    fn writes_without_effect_do_not_end_a_pause() {
         let pause = |wrote: u64| {
             let outcome = Outcome {
                 trace: vec![write(1, 5), write(3, wrote)],

@@ -170,7 +170,7 @@ mod tests {
     #[rstest::rstest]
     #[case::last_finalizer("DELETED", Topic::Delete)]
     #[case::another_field("MODIFIED", Topic::Write)]
-    fn update_that_lets_an_object_go_counts_as_a_delete(#[case] kind: &str, #[case] topic: Topic) {
+    fn update_that_removes_the_last_finalizer_counts_as_a_delete(#[case] kind: &str, #[case] topic: Topic) {
         let mut update = Request::new(Verb::Update, "webs.example.com");
         update.object = "default/sample".to_owned();
         let event = What::Event {

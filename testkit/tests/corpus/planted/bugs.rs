@@ -258,14 +258,14 @@ pub(super) fn scenario(start: fn(&TestCluster, bool), is_fixed: bool) -> impl Sc
 }
 
 #[rstest]
-#[case::an_error_of_a_cloud_is_ignored(cloud_errors, "end state")]
-#[case::the_id_of_a_machine_is_lost(cloud_ids, "end state")]
+#[case::an_error_of_an_external_system_is_ignored(cloud_errors, "end state")]
+#[case::the_id_of_an_external_object_is_lost(cloud_ids, "end state")]
 #[case::a_write_arrives_late(late_writes, "end state")]
-#[case::a_later_step_repairs_it(repaired_later, "end state")]
+#[case::a_later_step_repairs_the_damage(repaired_later, "end state")]
 #[case::a_value_is_rolled_back(rolled_back, "no field goes back")]
-#[case::one_page_is_read(small_limit, "all pages are read")]
-#[case::one_small_page_is_read(large_limit, "all pages are read")]
-#[case::an_owner_is_forgotten(forgotten_owner, "all have owners")]
+#[case::only_the_first_page_is_read(small_limit, "all pages are read")]
+#[case::only_the_first_page_is_read_with_a_large_limit(large_limit, "all pages are read")]
+#[case::an_owner_reference_is_missing(forgotten_owner, "all have owners")]
 #[case::a_create_is_retried(retried_create, "end state")]
 fn planted_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &str) {
     let report = exploration(scenario(start, false)).report();
@@ -274,13 +274,13 @@ fn planted_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &
 }
 
 #[test]
-fn value_of_an_ignored_field_may_go_back() {
+fn value_of_an_ignored_field_may_return() {
     let report = exploration(scenario(rolled_back, false)).ignore("data.size").report();
     assert!(report.is_success(), "{report}");
 }
 
 #[rstest]
-fn twin_of_a_planted_bug_passes(
+fn fixed_variant_of_a_planted_bug_passes(
     #[values(
         cloud_errors,
         cloud_ids,

@@ -214,13 +214,13 @@ fn remembered_early(cluster: &TestCluster, is_fixed: bool) {
 }
 
 #[rstest]
-#[case::a_delete_that_finds_nothing_fails(failing_deletes, "it settles")]
-#[case::an_old_name_is_forgotten(leaked_names, "end state")]
-#[case::more_is_observed_than_done(observed_too_much, "end state")]
-#[case::two_writes_count_twice(counted_twice, "end state")]
+#[case::deleting_a_missing_object_is_an_error(failing_deletes, "it settles")]
+#[case::an_object_with_an_old_name_is_leaked(leaked_names, "end state")]
+#[case::observed_generation_is_written_too_early(observed_too_much, "end state")]
+#[case::a_repeated_write_is_counted_twice(counted_twice, "end state")]
 #[case::a_timer_is_lost(lost_timer, "end state")]
 #[case::an_object_is_overwritten(overwritten, "end state")]
-#[case::what_failed_is_remembered_as_done(remembered_early, "end state")]
+#[case::failed_work_is_remembered_as_done(remembered_early, "end state")]
 fn common_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &str) {
     let report = exploration(scenario(start, false)).report();
     println!("{} schedules", report.coverage().schedules);
@@ -229,7 +229,7 @@ fn common_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &s
 }
 
 #[rstest]
-fn twin_of_a_common_bug_passes(
+fn fixed_variant_of_a_common_bug_passes(
     #[values(
         failing_deletes,
         leaked_names,

@@ -60,10 +60,10 @@ fn closed_port_is_reported_on_the_error_stream() {
 #[rstest]
 #[case::ping("800300060000000400000001", "800300060000000400000001")]
 #[case::answer_to_a_ping("800300060000000400000002", "")]
-#[case::farewell("80030007000000080000000000000000", "")]
+#[case::goaway("80030007000000080000000000000000", "")]
 #[case::settings("800300040000000400000000", "")]
-#[case::data_of_no_stream("0000000300000005474554202f", "")]
-fn only_pings_are_answered_among_other_frames(#[case] frame: &str, #[case] answer: &str) {
+#[case::data_for_an_unknown_stream("0000000300000005474554202f", "")]
+fn only_pings_of_the_client_are_answered(#[case] frame: &str, #[case] answer: &str) {
     let found = session(8080).receive(&bytes(frame)).expect("the frames are valid SPDY");
     assert_eq!(found, bytes(answer));
 }
@@ -71,10 +71,10 @@ fn only_pings_are_answered_among_other_frames(#[case] frame: &str, #[case] answe
 #[rstest]
 #[case::another_version("800200060000000400000001")]
 #[case::a_long_control_frame("8003000100ffffff")]
-#[case::no_spdy_at_all("ffffffffffffffff")]
-#[case::no_room_for_a_number("80030006000000020000")]
+#[case::not_spdy("ffffffffffffffff")]
+#[case::ping_without_a_complete_number("80030006000000020000")]
 #[case::no_headers("80030001000000020000")]
-#[case::no_zlib("800300010000000d00000001000000000000ffffff")]
+#[case::headers_not_compressed_with_zlib("800300010000000d00000001000000000000ffffff")]
 #[case::cut_zlib_header("800300010000000b0000000100000000000078")]
 fn invalid_bytes_end_the_connection(#[case] frame: &str) {
     assert!(session(8080).receive(&bytes(frame)).is_err());

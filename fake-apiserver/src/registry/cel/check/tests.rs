@@ -102,7 +102,7 @@ fn types_of_expressions_are_inferred(#[case] text: &str, #[case] expected: &str)
 #[case("Thing{x: 1}", 8, "undefined field 'x'")]
 #[case("duration('x') == u", 10, "invalid duration argument")]
 #[case("timestamp('x') == t", 11, "invalid timestamp argument")]
-fn errors_of_expressions(#[case] text: &str, #[case] column: usize, #[case] error: &str) {
+fn invalid_expressions_have_errors_with_a_column(#[case] text: &str, #[case] column: usize, #[case] error: &str) {
     let found = output(text).expect_err("the expression has an error");
     let expected = format!("ERROR: <input>:1:{column}: {error}");
     assert!(found.starts_with(&expected), "{found}");
@@ -118,7 +118,7 @@ fn errors_are_sorted_by_position() {
 }
 
 #[test]
-fn a_type_that_grows_with_each_step_is_bounded() {
+fn type_that_doubles_with_each_step_is_bounded() {
     let steps = ".map(x, {x: x})".repeat(60);
     assert_eq!(output(&format!("[1]{steps} == []")).as_deref(), Ok("bool"));
 }

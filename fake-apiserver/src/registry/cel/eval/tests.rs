@@ -91,6 +91,6 @@ fn macros_iterate_over_lists(#[case] rule: &str, #[case] expected: u64) {
 #[case("dyn(1.0) in {1: 'a'} && dyn(1u) in {1: 'a'} && dyn(1) in {1u: 'a'}")]
 #[case("!(dyn(1.5) in {1: 'a'}) && !(dyn(-1.0) in {1u: 'a'}) && !(dyn('1') in {1: 'a'})")]
 #[case("dyn({1: 'a'}) == dyn({1u: 'a'}) && dyn({1: 'a'}) != dyn({2u: 'a'})")]
-fn numbers_find_equal_keys_of_other_types(#[case] rule: &str) {
+fn map_keys_match_equal_numbers_of_other_types(#[case] rule: &str) {
     cost(rule, &Value::Null);
 }

@@ -40,7 +40,7 @@ fn valid_expressions_are_parsed(#[case] text: &str) {
 #[case("'\\ud800'", 1, "invalid unicode code point")]
 #[case("b'\\u0041'", 1, "unable to unescape string")]
 #[case("a.`b`", 3, "unsupported syntax: '`'")]
-fn texts_with_an_error(#[case] text: &str, #[case] column: usize, #[case] error: &str) {
+fn invalid_expressions_are_refused_with_a_column(#[case] text: &str, #[case] column: usize, #[case] error: &str) {
     let found = parse(text).map(|_| ()).expect_err("the expression has an error");
     let start = format!("ERROR: <input>:1:{column}: {error}\n");
     assert!(found.starts_with(&start), "{found}");

@@ -109,7 +109,7 @@ const SCHEMA: &str = "spec.validation.openAPIV3Schema.properties";
         "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}}),
     "[spec].properties[l].items.properties[k].default: Required value: this property is in \
      x-kubernetes-list-map-keys, so it must have a default or be a required property")]
-fn o4_schema_errors(#[case] properties: Value, #[case] expected: &str) {
+fn o4_invalid_schemas_are_refused(#[case] properties: Value, #[case] expected: &str) {
     assert_eq!(errors(crd(v1(properties))), [format!("{SCHEMA}{expected}")]);
 }
 
@@ -137,7 +137,7 @@ fn o4_metadata_may_only_restrict_names() {
       "statusReplicasPath: Invalid value: \".spec.size\": should be a json path under .status"])]
 #[case(json!({"specReplicasPath": ".spec.l[0]", "statusReplicasPath": ".status.size", "labelSelectorPath": ".foo"}),
     &["labelSelectorPath: Invalid value: \".foo\": should be a json path under either .spec or .status"])]
-fn o4_scale_paths(#[case] scale: Value, #[case] expected: &[&str]) {
+fn o4_scale_paths_are_validated(#[case] scale: Value, #[case] expected: &[&str]) {
     let found = errors(crd(with(plain(), "subresources", json!({"scale": scale}))));
     let expected: Vec<String> = expected
         .iter()
@@ -171,7 +171,7 @@ fn o4_printer_columns_are_validated(#[case] column: Value, #[case] expected: &st
         {"clientConfig": {"url": "https://x.example/y"}, "conversionReviewVersions": ["v1"]}}), &[
     "webhookClientConfig: Forbidden: should not be set when strategy is not set to Webhook",
     "conversionReviewVersions: Forbidden: should not be set when strategy is not set to Webhook"])]
-fn o4_conversion(#[case] conversion: Value, #[case] expected: &[&str]) {
+fn o4_conversion_is_validated(#[case] conversion: Value, #[case] expected: &[&str]) {
     let found = errors(crd_with(json!([plain()]), json!({"conversion": conversion})));
     let expected: Vec<String> = expected.iter().map(|it| format!("spec.conversion.{it}")).collect();
     assert_eq!(found, expected);
@@ -447,18 +447,21 @@ fn o4_shared_selectable_fields_need_a_shared_schema() {
 }
 
 #[rstest::rstest]
-#[case::of_a_text(json!({"type": "string", "default": "x", "x-kubernetes-validations": [{"rule": "self != 'x'"}]}),
+#[case::rule_of_a_string(
+    json!({"type": "string", "default": "x", "x-kubernetes-validations": [{"rule": "self != 'x'"}]}),
     Some("[a].default: Invalid value: \"x\": failed rule: self != 'x'"))]
-#[case::of_a_field(json!({"type": "object", "default": {"b": 1}, "properties": {
+#[case::rule_of_a_field(json!({"type": "object", "default": {"b": 1}, "properties": {
     "b": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1", "message": "small"}]}}}),
     Some("[a].default.b: Invalid value: 1: small"))]
-#[case::of_a_change(json!({"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > oldSelf"}]}),
+#[case::transition_rule(
+    json!({"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > oldSelf"}]}),
     Some("[a].default: Invalid value: 1: failed rule: self > oldSelf"))]
-#[case::of_a_creation(json!({"type": "integer", "default": 1, "x-kubernetes-validations": [
+#[case::rule_with_optional_old_self(json!({"type": "integer", "default": 1, "x-kubernetes-validations": [
     {"rule": "oldSelf.hasValue()", "optionalOldSelf": true}]}),
     Some("[a].default: Invalid value: 1: failed rule: oldSelf.hasValue()"))]
-#[case::that_holds(json!({"type": "integer", "default": 2, "x-kubernetes-validations": [{"rule": "self > 1"}]}), None)]
-fn o8_defaults_are_held_to_the_rules_of_their_schema(#[case] property: Value, #[case] expected: Option<&str>) {
+#[case::satisfied_rule(json!({"type": "integer", "default": 2, "x-kubernetes-validations": [{"rule": "self > 1"}]}),
+    None)]
+fn o8_defaults_must_satisfy_the_rules_of_their_schema(#[case] property: Value, #[case] expected: Option<&str>) {
     let expected = expected.filter(|_| IS_EVALUATED);
     let expected = expected.map(|text| format!("{SCHEMA}[spec].properties{text}"));
     assert_eq!(errors(crd(v1(json!({"a": property})))), Vec::from_iter(expected));

@@ -84,7 +84,7 @@ fn o8_rules_are_evaluated(#[case] rule: &str, #[case] value: Value, #[case] hold
     "spec: Invalid value: \"object\": invalid data, expected string, got []interface {} evaluating rule: m")]
 #[case(json!({"rule": "self.a / 0 > 0", "message": "m"}),
     "spec: Invalid value: \"object\": division by zero evaluating rule: m")]
-fn o8_messages(#[case] rule: Value, #[case] expected: &str) {
+fn o8_violations_have_the_message_of_the_rule(#[case] rule: Value, #[case] expected: &str) {
     assert_eq!(check(rule, json!({"a": 1, "t": []}), None).0, [expected]);
 }
 
@@ -165,7 +165,7 @@ fn o9_unchanged_failures_are_warnings() {
 )]
 #[case("self.a >", "<input>:1:9: Syntax error: mismatched input '<EOF>'")]
 #[case("self.a + 1", "cel expression must evaluate to a bool")]
-fn o8_rules_that_are_refused(#[case] rule: &str, #[case] expected: &str) {
+fn o8_invalid_rules_are_refused(#[case] rule: &str, #[case] expected: &str) {
     let declared = Declared::of_node(&Cursor::document(&spec(json!({}))), false, KubernetesVersion::V1_36);
     let problem = problem_of_rule(rule, false, &declared);
     assert!(

@@ -112,7 +112,7 @@ const UNQUALIFIED: &str =
      Only one reference can have Controller set to true. Found \"true\" in references for Secret/s and Secret/t"
         .to_owned())]
 #[case(json!({"generation": -1}), "metadata.generation: Invalid value: -1: must be greater than or equal to 0".to_owned())]
-fn b23_to_b25_create(#[case] mut meta: Value, #[case] expected: String) {
+fn b23_to_b25_metadata_is_validated_on_create(#[case] mut meta: Value, #[case] expected: String) {
     meta["name"] = json!("a");
     meta["namespace"] = json!("shop");
     assert_eq!(create(meta).join("; "), expected);

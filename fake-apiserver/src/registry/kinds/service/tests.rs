@@ -197,7 +197,7 @@ async fn invalid_services_are_refused(#[case] spec: Value, #[case] expected: &st
      \"10.0.0.0/8\" or \"10.0.0.1/32\"?)"])]
 #[case(json!({"type": "ClusterIP", "clusterIP": "None", "sessionAffinity": "ClientIP"}),
     &["spec.SessionAffinity is ignored for headless services"])]
-fn warnings_name_what_is_ignored_or_odd(#[case] spec: Value, #[case] expected: &[&str]) {
+fn ignored_and_unusual_fields_cause_warnings(#[case] spec: Value, #[case] expected: &[&str]) {
     let service = object(json!({"spec": spec}));
     assert_eq!(SERVICE.warnings(&service, None), expected);
 }

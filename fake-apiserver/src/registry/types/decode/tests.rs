@@ -65,7 +65,7 @@ fn pod(spec: Value) -> Value {
     "{\"apiVersion\":\"a/b/c\",\"kind\":\"ConfigMap\"}",
     "unexpected GroupVersion string: a/b/c ({\"apiVersion\":\"a/b/c\",\"kind\":\" ...)"
 )]
-fn a15_unrecognized(#[case] raw: &str, #[case] error: &str) {
+fn a15_body_without_a_usable_kind_is_refused(#[case] raw: &str, #[case] error: &str) {
     let expected = format!("the object provided is unrecognized (must be of type ConfigMap): {error}");
     assert_eq!(refusal(CONFIG_MAP, raw), expected);
 }
@@ -92,7 +92,7 @@ fn a15_unrecognized(#[case] raw: &str, #[case] error: &str) {
     "ConfigMap",
     "no kind \"ConfigMap\" is registered for version \"example.com/v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
 )]
-fn a15_wrong_kinds(#[case] api_version: &str, #[case] kind: &str, #[case] error: &str) {
+fn a15_object_of_another_kind_is_refused(#[case] api_version: &str, #[case] kind: &str, #[case] error: &str) {
     let raw = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}).to_string();
     let expected = format!("{kind} in version \"v1\" cannot be handled as a ConfigMap: {error}");
     assert_eq!(refusal(CONFIG_MAP, &raw), expected);
@@ -291,8 +291,8 @@ fn too_deep_document_is_refused() {
 
 #[rstest]
 #[case::whole_as_float(json!({"replicas": 2.0}), Ok(json!({"replicas": 2})))]
-#[case::wraps(json!({"replicas": 4_294_967_297_i64}), Ok(json!({"replicas": 1})))]
-#[case::beyond_all(json!({"replicas": 9_223_372_036_854_775_808_u64}), Ok(json!({"replicas": 0})))]
+#[case::integer_overflow_wraps(json!({"replicas": 4_294_967_297_i64}), Ok(json!({"replicas": 1})))]
+#[case::integer_beyond_64_bits(json!({"replicas": 9_223_372_036_854_775_808_u64}), Ok(json!({"replicas": 0})))]
 #[case::fraction(json!({"replicas": 1.5}), Err("cannot convert float64 to int32"))]
 #[case::text_for_number(json!({"replicas": "2"}), Err("unrecognized type: int32"))]
 #[case::number_for_text(json!({"serviceName": 1}), Err("cannot convert int64 to string"))]
@@ -303,7 +303,7 @@ fn too_deep_document_is_refused() {
     json!({"podManagementPolicy": [], "template": 1}),
     Err("cannot restore struct from: int64")
 )]
-fn trees_are_restored_as_go_does(#[case] spec: Value, #[case] expected: Result<Value, &str>) {
+fn unstructured_values_are_converted_like_go(#[case] spec: Value, #[case] expected: Result<Value, &str>) {
     let shape = shape_of("apps", "v1", "StatefulSet").expect("StatefulSets are served");
     let mut set = Object(Map::from_iter([("spec".to_owned(), spec)]));
     let restored = restore(shape, &mut set).map(|()| set["spec"].clone());
@@ -316,11 +316,11 @@ fn trees_are_restored_as_go_does(#[case] spec: Value, #[case] expected: Result<V
     "DeploymentSpec.spec.replicas of type int32"
 )]
 #[case(r#"{"spec":{"paused":1,"replicas":"x"}}"#, "DeploymentSpec.spec.paused of type bool")]
-#[case::what_ends_decoding_comes_first(
+#[case::error_that_ends_decoding_is_reported_first(
     r#"{"spec":{"replicas":"x","strategy":{"rollingUpdate":{"maxSurge":true}}}}"#,
     "RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32"
 )]
-fn the_first_wrong_type_of_the_document_is_named(#[case] raw: &str, #[case] expected: &str) {
+fn first_wrong_type_in_the_document_is_reported(#[case] raw: &str, #[case] expected: &str) {
     let refusal = refusal(wanted("apps", "v1", "Deployment"), raw);
     assert!(refusal.ends_with(expected), "{refusal}");
 }
@@ -341,7 +341,7 @@ fn the_first_wrong_type_of_the_document_is_named(#[case] raw: &str, #[case] expe
     r#"{"spec":{"replicas":NUMBER,"paused":3}}"#,
     "DeploymentSpec.spec.replicas of type int32"
 )]
-fn a_number_is_told_as_it_is_written(#[case] wanted: Wanted<'_>, #[case] raw: &str, #[case] place: &str) {
+fn numbers_in_errors_are_printed_as_written(#[case] wanted: Wanted<'_>, #[case] raw: &str, #[case] place: &str) {
     for number in ["1e2", "99999999999999999999", "1E+10", "1.50", "-1.0"] {
         let message = refusal(wanted, &raw.replace("NUMBER", number));
         let expected = format!("json: cannot unmarshal number {number} into Go struct field {place}");

@@ -186,24 +186,24 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::nothing_known(json!([]), json!([]), None)]
+    #[case::no_command(json!([]), json!([]), None)]
     #[case::arguments_of_an_unknown_program(json!([]), json!(["true"]), None)]
     #[case::a_server(json!(["nginx"]), json!([]), None)]
-    #[case::truth(json!(["/bin/true"]), json!([]), Some((1.0, 0)))]
-    #[case::falsehood(json!(["false"]), json!([]), Some((1.0, 1)))]
-    #[case::words(json!(["echo", "hello"]), json!([]), Some((1.0, 0)))]
+    #[case::true_command(json!(["/bin/true"]), json!([]), Some((1.0, 0)))]
+    #[case::false_command(json!(["false"]), json!([]), Some((1.0, 1)))]
+    #[case::echo(json!(["echo", "hello"]), json!([]), Some((1.0, 0)))]
     #[case::sleep(json!(["sleep"]), json!(["30"]), Some((30.0, 0)))]
     #[case::a_long_sleep(json!(["sleep", "1.5h"]), json!([]), Some((5400.0, 0)))]
-    #[case::for_ever(json!(["sleep", "infinity"]), json!([]), None)]
+    #[case::endless_sleep(json!(["sleep", "infinity"]), json!([]), None)]
     #[case::an_exit(json!(["sh", "-c", "exit 3"]), json!([]), Some((1.0, 3)))]
     #[case::an_exit_as_arguments(json!(["/bin/bash", "-c"]), json!(["exit 300"]), Some((1.0, 44)))]
-    #[case::one_after_the_other(json!(["sh", "-c", "echo hi; sleep 2 && sleep 3; exit 4"]), json!([]), Some((5.0, 4)))]
-    #[case::not_reached(json!(["sh", "-c", "false && sleep 9; true"]), json!([]), Some((1.0, 0)))]
-    #[case::the_last_counts(json!(["sh", "-c", "true\nfalse"]), json!([]), Some((1.0, 1)))]
-    #[case::the_first_failure_ends(json!(["sh", "-ec", "false; sleep 9"]), json!([]), Some((1.0, 1)))]
+    #[case::sequence_of_commands(json!(["sh", "-c", "echo hi; sleep 2 && sleep 3; exit 4"]), json!([]), Some((5.0, 4)))]
+    #[case::command_after_a_failed_condition(json!(["sh", "-c", "false && sleep 9; true"]), json!([]), Some((1.0, 0)))]
+    #[case::exit_code_of_the_last_command(json!(["sh", "-c", "true\nfalse"]), json!([]), Some((1.0, 1)))]
+    #[case::first_failure_with_errexit(json!(["sh", "-ec", "false; sleep 9"]), json!([]), Some((1.0, 1)))]
     #[case::a_loop(json!(["sh", "-c", "while true; do sleep 1; done"]), json!([]), None)]
     #[case::a_variable(json!(["sh", "-c", "exit $CODE"]), json!([]), None)]
-    #[case::in_the_background(json!(["sh", "-c", "sleep 9 & true"]), json!([]), None)]
+    #[case::background_command(json!(["sh", "-c", "sleep 9 & true"]), json!([]), None)]
     #[case::a_quoted_separator(json!(["sh", "-c", "echo 'a; b' && exit 2"]), json!([]), Some((1.0, 2)))]
     #[case::an_open_quote(json!(["sh", "-c", "echo 'a"]), json!([]), None)]
     fn commands_are_recognised_by_their_words(
@@ -217,9 +217,9 @@ mod tests {
     }
 
     #[rstest]
-    #[case::no_entry_point("docker.io/library/busybox:1.36@sha256:1", true)]
-    #[case::unknown("postgres:16", false)]
-    #[case::part_of_a_name("busybox-extras", false)]
+    #[case::image_without_entrypoint("docker.io/library/busybox:1.36@sha256:1", true)]
+    #[case::unknown_image("postgres:16", false)]
+    #[case::name_with_a_known_prefix("busybox-extras", false)]
     fn args_are_the_command_if_the_image_has_no_entrypoint(#[case] image: &str, #[case] is_known: bool) {
         let container = json!({"image": image, "args": ["echo", "hi"]});
         assert_eq!(
@@ -232,8 +232,8 @@ mod tests {
     #[case::words("echo a  b", "a b\n", 4)]
     #[case::quotes("echo 'a  b' \"c;d\"", "a  b c;d\n", 9)]
     #[case::no_newline("echo -n a; echo b", "ab\n", 3)]
-    #[case::later("echo a; sleep 5; echo b", "a\nb\n", 2)]
-    #[case::skipped("false && echo a; echo b", "b\n", 2)]
+    #[case::output_after_a_sleep("echo a; sleep 5; echo b", "a\nb\n", 2)]
+    #[case::output_of_a_skipped_command("false && echo a; echo b", "b\n", 2)]
     fn echo_writes_output(#[case] script: &str, #[case] output: &str, #[case] at_once: usize) {
         let container = json!({"command": ["sh", "-c", script]});
         let found = known_run(container.as_object().expect("the value is an object")).expect("the command is known");

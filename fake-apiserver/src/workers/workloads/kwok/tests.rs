@@ -78,9 +78,10 @@ fn invalid_template_is_refused(#[case] text: &str, #[case] why: &str) {
 #[case::field(".metadata.name", json!(["web"]))]
 #[case::quoted(".metadata.labels[\"a.b/c\"]", json!(["true"]))]
 #[case::items(".spec.containers.[].name", json!(["one", "two"]))]
-#[case::item(".spec.containers[1].name", json!(["two"]))]
+#[case::item_by_index(".spec.containers[1].name", json!(["two"]))]
 #[case::select(".status.conditions.[] | select( .type == \"Ready\" ) | .status", json!(["True"]))]
-#[case::both(".status.conditions[] | select(.type == \"Other\" and .status != \"True\") | .type", json!(["Other"]))]
+#[case::two_conditions(".status.conditions[] | select(.type == \"Other\" and .status != \"True\") | .type",
+    json!(["Other"]))]
 #[case::length(".spec.containers | length", json!([2]))]
 #[case::no_items(".metadata.ownerReferences.[].kind", json!([]))]
 #[case::null(".status.phase", json!([]))]

@@ -110,8 +110,8 @@ fn costs_are_estimated_like_kube_apiserver(
 }
 
 #[rstest]
-#[case::twice("self.all(x, self.all(y, true))", 352)]
-#[case::thrice("self.all(x, self.all(y, self.all(z, true)))", 3552)]
+#[case::two_loops("self.all(x, self.all(y, true))", 352)]
+#[case::three_loops("self.all(x, self.all(y, self.all(z, true)))", 3552)]
 fn nested_loops_multiply_their_costs(#[case] rule: &str, #[case] with_ten: u64) {
     assert!(cost(rule, &array(number())) > 10_000_000);
     assert_eq!(cost(rule, &bounded(array(number()), Some(10))), with_ten);
@@ -144,8 +144,8 @@ fn rule_with_unbounded_cost_is_refused(#[case] rule: &str, #[case] least: u64) {
 }
 
 #[rstest]
-#[case::of_the_loop("self.all(ip, ip.contains('a'))", "self.all(x, x.contains('a'))")]
-#[case::of_a_loop_outside(
+#[case::variable_of_the_loop("self.all(ip, ip.contains('a'))", "self.all(x, x.contains('a'))")]
+#[case::variable_of_the_outer_loop(
     "self.all(ip, self.all(y, ip.contains('a')))",
     "self.all(x, self.all(y, x.contains('a')))"
 )]
@@ -188,8 +188,8 @@ fn error_contains_the_factor_above_the_limit(#[case] cost: u64, #[case] factor: 
 /// The cost of single rules is not limited if the same schema is already stored for the version.
 #[rstest]
 #[case::created(None, 1)]
-#[case::the_same(Some("10"), 0)]
-#[case::another(Some("11"), 1)]
+#[case::unchanged_rule(Some("10"), 0)]
+#[case::changed_rule(Some("11"), 1)]
 fn rules_of_a_stored_schema_have_no_individual_limit(#[case] old_bound: Option<&str>, #[case] count: usize) {
     let rule = "self.l.all(a, a != 'x' && a != 'y' && a != 'z' && a != 'q')";
     let spec = |bound: &str| {

@@ -23,7 +23,7 @@ use rstest::rstest;
     r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"user":"u","extra":{"k":["a","b"]}},"status":{"allowed":false}}"#,
     "azhzAAouChdhdXRob3JpemF0aW9uLms4cy5pby92MRITU3ViamVjdEFjY2Vzc1JldmlldxIwChAKABIAGgAiACoAMgA4AEIAEhIaAXUqCwoBaxIGCgFhCgFiMgAaCAgAEgAaACAAGgAiAA=="
 )]
-#[case::a_named_list_of_nothing_is_null(
+#[case::empty_named_list_is_null(
     r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"user":"u","extra":{"k":null}},"status":{"allowed":false}}"#,
     "azhzAAouChdhdXRob3JpemF0aW9uLms4cy5pby92MRITU3ViamVjdEFjY2Vzc1JldmlldxIqChAKABIAGgAiACoAMgA4AEIAEgwaAXUqBQoBaxIAMgAaCAgAEgAaACAAGgAiAA=="
 )]
@@ -31,7 +31,7 @@ use rstest::rstest;
     r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"as.b.c"},"spec":{"group":"b.c","names":{"plural":"as","kind":"A"},"scope":"Cluster","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"l":{"type":"array","default":["x"],"items":{"type":"string"}},"m":{"maximum":1.5,"additionalProperties":true}}}}}]},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}}"#,
     "azhzAAozChdhcGlleHRlbnNpb25zLms4cy5pby92MRIYQ3VzdG9tUmVzb3VyY2VEZWZpbml0aW9uEo4CChYKBmFzLmIuYxIAGgAiACoAMgA4AEIAEuUBCgNiLmMaCwoCYXMSACIBQSoAIgdDbHVzdGVyOsUBCgJ2MRABGAEiuAEKtQEKABIAIgAqBm9iamVjdDIAOgBQAGAAegCQAQDqAVoKAWwSVQoAEgAiACoFYXJyYXkyADoAQgcKBVsieCJdUABgAHoAkAEAwgEmCiQKABIAIgAqBnN0cmluZzIAOgBQAGAAegCQAQCoAgC4AgDAAgCoAgC4AgDAAgDqATEKAW0SLAoAEgAiACoAMgA6AEkAAAAAAAD4P1AAYAB6AJABAPIBAggBqAIAuAIAwAIAqAIAuAIAwAIAOABQABoMEggKABIAIgAqACAAGgAiAA=="
 )]
-fn m1_protobuf_and_json_say_the_same(#[case] json: &str, #[case] body: &str) {
+fn m1_protobuf_and_json_decode_to_the_same_object(#[case] json: &str, #[case] body: &str) {
     let object: Map = serde_json::from_str(json).expect("the text is an object");
     let raw = STANDARD.decode(body).expect("the text is base64");
     let envelope = open(&raw).expect("the text has an envelope");
