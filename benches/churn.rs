@@ -27,7 +27,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("objects") => runtime.block_on(change_objects(minutes)),
         Some("workers") => runtime.block_on(roll_out(minutes)),
-        other => panic!("churn objects or churn workers, not {other:?}"),
+        other => panic!("expected churn objects or churn workers, found {other:?}"),
     }
 }
 

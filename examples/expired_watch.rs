@@ -33,7 +33,7 @@ async fn main() {
     assert_eq!(
         lists.clone().answered(200).count(),
         2,
-        "one at the start, one after the expiry"
+        "the controller lists at the start and after the expiry"
     );
     println!("what it asked for:\n{lists}");
 }

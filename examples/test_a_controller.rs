@@ -76,7 +76,11 @@ async fn a_restart_writes_nothing() {
     cluster.settle().await;
     assert!(
         cluster.requests().client("after").writes().count() > 0,
-        "it applies what it wants again"
+        "the restarted controller applies its objects again"
     );
-    assert_eq!(cluster.server().resource_version(), revision, "and nothing changes");
+    assert_eq!(
+        cluster.server().resource_version(),
+        revision,
+        "the repeated applies change nothing"
+    );
 }

@@ -66,7 +66,7 @@ pub fn tools() -> Vec<String> {
         text.lines().next().map(str::to_owned)
     };
     let programs = ["rustc", "ldd", "valgrind"];
-    let unknown = |program: &str| format!("{program} of an unknown version");
+    let unknown = |program: &str| format!("{program} has an unknown version");
     let profile = if cfg!(debug_assertions) {
         "not optimized"
     } else {

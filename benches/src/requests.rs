@@ -107,7 +107,7 @@ impl Bench {
                 let made = self.maps.create(&params, map).await.expect("the create succeeds");
                 match watch.next().await {
                     Some(Ok(WatchEvent::Added(seen))) => assert_eq!(seen.metadata.uid, made.metadata.uid),
-                    other => panic!("no event of the object: {other:?}"),
+                    other => panic!("expected an event of the object, found {other:?}"),
                 }
             }
             cpu_time() - start

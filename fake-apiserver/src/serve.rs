@@ -605,7 +605,7 @@ mod tests {
         read.expect("the connection is not reset");
         assert_eq!(
             rest, b"0\r\n\r\n",
-            "the last chunk is the end of the stream, not of the connection alone"
+            "the stream ends with a last chunk before the connection ends"
         );
     }
 
@@ -617,7 +617,7 @@ mod tests {
         let addr = serving.addr();
         serving.shutdown().await;
         assert_eq!(stream.read(&mut [0]).await.expect("the connection ends cleanly"), 0);
-        assert!(TcpStream::connect(addr).await.is_err(), "nobody listens any more");
+        assert!(TcpStream::connect(addr).await.is_err(), "the port is closed");
     }
 
     #[tokio::test]

@@ -168,7 +168,11 @@ async fn role_binding_applies_until_it_is_deleted(#[case] subject: Value, #[case
         201
     );
     assert_eq!(dev.get(SECRETS).await.0, code);
-    assert_eq!(dev.get("/api/v1/secrets").await.0, 403, "a Role is of its namespace");
+    assert_eq!(
+        dev.get("/api/v1/secrets").await.0,
+        403,
+        "a Role only grants rights in its namespace"
+    );
     assert_eq!(admin.send("DELETE", &format!("{bindings}/r"), Value::Null).await.0, 200);
     assert_eq!(dev.get(SECRETS).await.0, 403);
 }
@@ -195,10 +199,14 @@ async fn view_aggregates_labelled_roles() {
     });
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     assert_eq!(admin.send("POST", roles, more).await.0, 201);
-    assert_eq!(dev.get(lamps).await.0, 404, "he may; there is none");
+    assert_eq!(
+        dev.get(lamps).await.0,
+        404,
+        "the user has the right, but the object does not exist"
+    );
     let (_, edit) = admin.get(&format!("{roles}/edit")).await;
     let has_lamps = |role: &Value| role["rules"].to_string().contains("lamps");
-    assert!(has_lamps(&edit), "edit gathers view");
+    assert!(has_lamps(&edit), "the role edit aggregates the role view");
     assert_eq!(
         admin.send("DELETE", &format!("{roles}/lamps"), Value::Null).await.0,
         200
@@ -315,7 +323,11 @@ async fn i5_token_authenticates_its_account_until_it_expires() {
     assert_eq!(user["groups"], groups);
 
     tokio::time::advance(Duration::from_secs(600)).await;
-    assert_eq!(whoami(&server, &token).await.0, 201, "clocks may differ by a minute");
+    assert_eq!(
+        whoami(&server, &token).await.0,
+        201,
+        "a token is valid for another minute after its expiry"
+    );
     tokio::time::advance(Duration::from_secs(62)).await;
     assert_eq!(whoami(&server, &token).await.0, 401);
 }
@@ -333,7 +345,11 @@ async fn i5_token_is_invalid_after_the_deletion_of_its_account() {
     );
     assert_eq!(whoami(&server, &token).await.0, 401);
     self::token(&server, json!({})).await;
-    assert_eq!(whoami(&server, &token).await.0, 401, "another account of the same name");
+    assert_eq!(
+        whoami(&server, &token).await.0,
+        401,
+        "a token is invalid for a new account with the same name"
+    );
 }
 
 #[tokio::test(start_paused = true)]

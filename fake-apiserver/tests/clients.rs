@@ -45,5 +45,5 @@ fn run(test: &str, script: &str, folder: &str) {
         .envs(drydock.is_file().then_some(("DRYDOCK", &drydock)))
         .status()
         .expect("bash is installed");
-    assert!(status.success(), "a client fails, see above");
+    assert!(status.success(), "the test of a client failed; see its output above");
 }

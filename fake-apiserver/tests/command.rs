@@ -270,7 +270,7 @@ fn only_kubeconfigs_written_by_the_command_are_replaced() {
     let file = folder().join("kubeconfig");
     for _ in 0..2 {
         let server = Server::start(&["--kubeconfig", path(&file)]);
-        let config = fs::read_to_string(&file).expect("it is written before the server is ready");
+        let config = fs::read_to_string(&file).expect("the kubeconfig is written before the server is ready");
         assert!(config.contains(&format!("server: {}\n", server.url)), "{config}");
     }
 

@@ -99,7 +99,7 @@ impl Client {
         loop {
             while let Some((start, flags, body)) = self.next_frame() {
                 if start[0] & 0x80 != 0 {
-                    assert_eq!(start[3], 2, "a reply to the opening of a stream");
+                    assert_eq!(start[3], 2, "the frame is the reply to an opened stream");
                     continue;
                 }
                 let at = (u32::from_be_bytes(start) - 1) / 2;

@@ -153,7 +153,11 @@ fn restart_ends_unanswered_requests() {
         .set_read_timeout(Some(Duration::from_secs(20)))
         .expect("the duration is valid");
     assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
-    assert_eq!(ask(&server, "GET", MAPS, "").head, "", "nobody is there");
+    assert_eq!(
+        ask(&server, "GET", MAPS, "").head,
+        "",
+        "the server does not answer while it is down"
+    );
 }
 
 /// The lines of a watch as they are received.
@@ -306,7 +310,7 @@ fn stale_client_is_recorded_in_the_journal() {
     "/_fake/watches",
     r#"{"do": {"fail": {"code": 500, "reason": "Expird"}}}"#,
     "HTTP/1.1 400",
-    "is not a reason of Kubernetes"
+    "is not a Kubernetes reason"
 )]
 #[case(
     "POST",
@@ -370,11 +374,14 @@ fn control_api_matches_its_openapi_document(#[case] method: &str, #[case] path: 
     let server = Server::start(&["--control", "--workers", "all"]);
     let document = control(&server, "GET", "/_fake/openapi.json", Value::Null);
     let operation = &document["paths"][path][method];
-    assert!(operation.is_object(), "the document has {method} {path}");
+    assert!(operation.is_object(), "the OpenAPI document lacks {method} {path}");
     let json = |of: &Value| of["content"]["application/json"]["schema"].clone();
     let schema = json(&operation["requestBody"]);
     if !body.is_null() {
-        assert!(fits(&body, &schema, &document), "{body} is what the document says");
+        assert!(
+            fits(&body, &schema, &document),
+            "{body} does not match the OpenAPI document"
+        );
     }
     let answer = control(&server, &method.to_uppercase(), path, body.clone());
     assert!(

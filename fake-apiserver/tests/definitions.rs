@@ -258,7 +258,7 @@ async fn the_server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
     ask(&server, "DELETE", &format!("{API_SERVICES}/v1.apps"), &Value::Null).await;
     assert!(
         registrations(&server, "apps").await.is_empty(),
-        "it is made at the start alone"
+        "APIServices of built-in groups are only created at the start"
     );
 
     let other = format!("{API_SERVICES}/v2.example.com");

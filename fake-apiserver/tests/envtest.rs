@@ -62,7 +62,7 @@ impl Running {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("stdout is text");
         let url = line.trim_end().strip_prefix("listening on ");
-        url.unwrap_or_else(|| panic!("not the line of a server that is ready: {line:?}"))
+        url.unwrap_or_else(|| panic!("the line does not report a ready server: {line:?}"))
             .to_owned()
     }
 }
@@ -145,7 +145,7 @@ fn etcd_reports_health_and_exits_on_a_signal() {
                 .try_wait()
                 .expect("the process is a child of this one")
                 .is_none(),
-            "it ended"
+            "etcd has exited too early"
         );
         match TcpStream::connect(address) {
             Ok(stream) => break stream,

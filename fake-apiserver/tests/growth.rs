@@ -155,7 +155,7 @@ async fn cost(measured: &Measured, code: u16) -> u64 {
     .await;
     assert_eq!(answered, code, "{} {}", measured.method, measured.path);
     let warnings: usize = headers.get_all("warning").iter().map(http::HeaderValue::len).sum();
-    assert!(warnings < 16 * 1024, "{warnings} bytes of warnings");
+    assert!(warnings < 16 * 1024, "the warnings are too long: {warnings} bytes");
     allocated
 }
 
@@ -268,5 +268,8 @@ async fn start(fields: usize) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn start_with_a_snapshot_does_not_depend_on_the_size_of_its_crds() {
     let (small, large) = (start(10).await, start(1_000).await);
-    assert!(large <= small * 11 / 10, "{small} and {large} bytes");
+    assert!(
+        large <= small * 11 / 10,
+        "the memory depends on the size: {small} and {large} bytes"
+    );
 }

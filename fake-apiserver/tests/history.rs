@@ -176,7 +176,9 @@ impl Model {
             || object["metadata"]["deletionTimestamp"].is_string() && object["metadata"]["finalizers"].is_null();
         let after = (!is_gone).then_some(object);
         if let Some(after) = &after {
-            require(version_of(after) == now, || format!("{after} is not of revision {now}"))?;
+            require(version_of(after) == now, || {
+                format!("{after} does not have the revision {now}")
+            })?;
             self.now.insert(name.to_owned(), after.clone());
         } else {
             self.now.remove(name);
@@ -224,19 +226,19 @@ impl Model {
             if event["type"] == "ERROR" {
                 require(event["object"]["code"] == 410, || format!("{event}"))?;
                 return require(position < self.floor, || {
-                    format!("410, but nothing after {position} was cut")
+                    format!("the answer is 410, but no change after {position} was compacted")
                 });
             }
-            let (kind, revision, object) = expected.next().ok_or_else(|| format!("too much: {event}"))?;
+            let (kind, revision, object) = expected.next().ok_or_else(|| format!("unexpected event: {event}"))?;
             let is_it = event["type"] == kind && version_of(&event["object"]) == revision;
-            require(is_it, || format!("{kind} {revision} was expected, not {event}"))?;
+            require(is_it, || format!("expected {kind} {revision}, received {event}"))?;
             let is_same = kind == "DELETED" || object.is_none_or(|object| *object == event["object"]);
-            require(is_same, || format!("{event} has not {object:?}"))?;
+            require(is_same, || format!("{event} does not contain {object:?}"))?;
             position = revision;
         }
         match expected.next() {
             None => Ok(()),
-            Some((kind, revision, _)) => Err(format!("{kind} {revision} was not told")),
+            Some((kind, revision, _)) => Err(format!("{kind} {revision} was not delivered")),
         }
     }
 }
@@ -363,7 +365,9 @@ async fn list_exact(
     let path = format!("{MAPS}?resourceVersion={wanted}&resourceVersionMatch=Exact{parameter}");
     let answer = Ask::get(&path).check(server).await?;
     if wanted < model.floor {
-        return require(answer.code == 410, || format!("{wanted} was cut, yet {}", answer.code));
+        return require(answer.code == 410, || {
+            format!("{wanted} was compacted, but the answer is {}", answer.code)
+        });
     }
     require(answer.code == 200, || format!("list at {wanted}: {}", answer.message()))?;
     let mut expected = model.at(wanted);
@@ -401,7 +405,7 @@ fn same_items(list: &Value, expected: &BTreeMap<&str, &Value>) -> Result<(), Str
     };
     let expected: Value = expected.values().map(bare).collect();
     require(list["items"] == expected, || {
-        format!("{expected} was expected, not {list}")
+        format!("expected {expected}, received {list}")
     })
 }
 
@@ -455,7 +459,7 @@ fn forks_and_snapshots_equal_the_original_state() {
             }
             ends.push(dump(server).await?);
         }
-        require(ends[0] == ends[1], || format!("what followed differs: {ends:?}"))?;
+        require(ends[0] == ends[1], || format!("the following states differ: {ends:?}"))?;
 
         server.restore(&snapshot);
         require(dump(&server).await? == then, || "a restored server differs".to_owned())?;

@@ -120,7 +120,10 @@ async fn discovery_of_1_37_contains_apis_that_became_stable(#[case] group: &str,
     let (before, after) = (server(V1_36), server(V1_37));
     for name in new {
         let (plain, aggregated) = discovered(&before, group, "v1").await;
-        assert!(!plain.iter().chain(&aggregated).any(|it| it == name), "{name} in 1.36");
+        assert!(
+            !plain.iter().chain(&aggregated).any(|it| it == name),
+            "{name} is not served in 1.36"
+        );
         let (plain, aggregated) = discovered(&after, group, "v1").await;
         assert!(plain.iter().any(|it| it == name), "{name} in {plain:?}");
         assert!(aggregated.iter().any(|it| it == name), "{name} in {aggregated:?}");

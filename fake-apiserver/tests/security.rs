@@ -56,7 +56,11 @@ fn control_api_requires_authentication(
     let server = Server::start(&[&args[..], &["--token", "s3cret=jane:devs"]].concat());
     assert_eq!(ask(&server, request, &["Host: localhost", JSON], body).0, code);
     let jane = ["Host: localhost", JSON, "Authorization: Bearer s3cret"];
-    assert_eq!(ask(&server, request, &jane, body).0, 403, "roles give no right to it");
+    assert_eq!(
+        ask(&server, request, &jane, body).0,
+        403,
+        "roles do not grant access to the control API"
+    );
     let unknown = ["Host: localhost", JSON, "Authorization: Bearer x"];
     assert_eq!(ask(&server, request, &unknown, body).0, 401);
 }
@@ -75,7 +79,7 @@ fn the_control_api_has_its_own_token_in_the_kubeconfig() {
         path,
     ];
     let server = Server::start(&args);
-    let config = std::fs::read_to_string(&file).expect("it is written before the server is ready");
+    let config = std::fs::read_to_string(&file).expect("the kubeconfig is written before the server is ready");
     let token = config
         .split("token: \"")
         .nth(1)

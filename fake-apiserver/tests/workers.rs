@@ -419,7 +419,7 @@ async fn s5_an_owner_in_another_namespace_is_ignored_with_an_event() {
     let role = server
         .get("rbac.authorization.k8s.io/v1", "ClusterRole", "", "above")
         .await;
-    assert!(role.is_ok(), "nobody can say that its owner is gone");
+    assert!(role.is_ok(), "an object is kept while its owner cannot be looked up");
     let events = server.list("v1", "Event", "").await.expect("events are served");
     let uid = parent["metadata"]["uid"].as_str().unwrap_or_default();
     let message = |namespace: &str| {
@@ -648,7 +648,7 @@ async fn r5_pods_that_do_not_stop_in_time_are_reported() {
             .filter(|(status, _)| *status == "True")
             .count()
     };
-    assert_eq!(failing(&shown), 0, "it has thirty seconds");
+    assert_eq!(failing(&shown), 0, "the Pod has thirty seconds to stop");
 
     tokio::time::sleep(Duration::from_secs(60)).await;
     let shown = namespace(&server, "shop")

@@ -29,7 +29,11 @@ pub trait Condition {
 
 impl Condition for bool {
     fn outcome(self) -> Result<(), String> {
-        if self { Ok(()) } else { Err("it is false".to_owned()) }
+        if self {
+            Ok(())
+        } else {
+            Err("the value is false".to_owned())
+        }
     }
 }
 
@@ -41,7 +45,7 @@ impl Condition for () {
 
 impl<T> Condition for Option<T> {
     fn outcome(self) -> Result<(), String> {
-        self.map(drop).ok_or_else(|| "it is None".to_owned())
+        self.map(drop).ok_or_else(|| "the value is None".to_owned())
     }
 }
 

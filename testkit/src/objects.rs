@@ -227,12 +227,12 @@ fn map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    value.as_object_mut().expect("the value was set to this type")
+    value.as_object_mut().expect("the value is an object")
 }
 
 fn push(list: &mut Value, item: Value) {
     if !list.is_array() {
         *list = Value::Array(Vec::new());
     }
-    list.as_array_mut().expect("the value was set to this type").push(item);
+    list.as_array_mut().expect("the value is a list").push(item);
 }

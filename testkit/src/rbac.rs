@@ -352,7 +352,8 @@ enum Place {
 impl Grant {
     #[track_caller]
     fn read(manifest: &str) -> Vec<Self> {
-        let objects = load::from_text(manifest).unwrap_or_else(|err| panic!("the manifest of the roles: {err}"));
+        let objects =
+            load::from_text(manifest).unwrap_or_else(|err| panic!("the manifest of the roles is invalid: {err}"));
         let objects: Vec<Value> = objects.into_iter().map(|manifest| manifest.object).collect();
         let mut grants = Vec::new();
         for role in &objects {

@@ -325,7 +325,7 @@ impl TestClusterBuilder {
     pub fn yaml(self, text: &str) -> Self {
         match load::from_text(text) {
             Ok(manifests) => self.all_of(manifests),
-            Err(err) => report::fail(&format!("the YAML of the cluster: {err}")),
+            Err(err) => report::fail(&format!("the YAML of the cluster is invalid: {err}")),
         }
     }
 
@@ -338,7 +338,7 @@ impl TestClusterBuilder {
     pub fn file(self, path: impl AsRef<Path>) -> Self {
         match load::read([path]) {
             Ok(manifests) => self.all_of(manifests),
-            Err(err) => report::fail(&format!("the objects of the cluster: {err}")),
+            Err(err) => report::fail(&format!("the objects of the cluster cannot be loaded: {err}")),
         }
     }
 

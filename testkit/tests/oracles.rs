@@ -153,7 +153,9 @@ async fn stepwise(cluster: &TestCluster) {
 #[case::skipped_step_that_others_need("restart@operator;skip=make a", "there is nothing to do")]
 fn replay_that_cannot_be_run_fails(#[case] replay: &str, #[case] said: &str) {
     let report = explore(stepwise).replay(replay).schedules(1).report();
-    let failure = report.failure().unwrap_or_else(|| panic!("it passes: {report}"));
+    let failure = report
+        .failure()
+        .unwrap_or_else(|| panic!("the exploration passes: {report}"));
     assert_eq!(failure.oracle(), "the replay can be played", "{report}");
     assert!(failure.what().contains(said), "{report}");
 }
@@ -207,7 +209,7 @@ fn failures_replay_with_any_controller_and_step_names() {
     // A shell has the string in single quotes.
     assert!(!failure.replay().contains('\''), "{report}");
     let again = explored().replay(&failure.replay()).schedules(1).report();
-    let found = again.failure().unwrap_or_else(|| panic!("it is not played: {again}"));
+    let found = again.failure().unwrap_or_else(|| panic!("the replay is run: {again}"));
     assert_eq!((found.what(), found.plan()), (failure.what(), failure.plan()));
 }
 

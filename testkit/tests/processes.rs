@@ -438,7 +438,7 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 #[case::stubs_without_a_private_network(
     "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {stubs: [{pods: {}, port: 80, http: [{}]}]}",
     "cluster.stubs",
-    "only with `network: private`"
+    "can only reach stubs with `network: private`"
 )]
 #[case::a_stub_without_a_program(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private\ncluster: {stubs: [{pods: {}, port: 80}]}",
@@ -492,7 +492,7 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
 #[case::an_invalid_wait(
     "controllers: [{name: a, command: [x]}]\nsteps: [{wait: {object: a/b, for: ready}}]",
     "line 2: steps[0]: wait.for",
-    "is none of condition=TYPE"
+    "is not one of condition=TYPE"
 )]
 #[case::an_invalid_script_of_pods(
     "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {pods: [{script: {crashes: true}}]}",

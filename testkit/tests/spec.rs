@@ -319,7 +319,7 @@ fn coverage_contains_changes_and_sequences_and_can_be_required() {
     assert!(text.contains(&lacks) && text.contains("sequences of changes"), "{text}");
     assert!(
         sequences > all,
-        "each change is taken back, and followed by another one: {report}"
+        "each change is reverted and followed by another one: {report}"
     );
 }
 

@@ -60,7 +60,7 @@ impl Object {
         if !meta.is_object() {
             *meta = Value::Object(Map::new());
         }
-        meta.as_object_mut().expect("the value was set to an object above")
+        meta.as_object_mut().expect("the value is an object")
     }
 
     /// `metadata.name`

@@ -220,8 +220,9 @@ impl Status {
     /// Returns 403 for a request over a socket with a host name that is not accepted. A web page may use a name that
     /// now resolves to this server (DNS rebinding).
     pub(crate) fn foreign_host(host: &str) -> Self {
-        let why =
-            format!("host {host:?} is not this server's: it answers to loopback names, its address and --accept-hosts");
+        let why = format!(
+            "host {host:?} is not accepted: this server accepts loopback names, its address and --accept-hosts"
+        );
         Self::new(403, "Forbidden", why)
     }
 
@@ -230,13 +231,13 @@ impl Status {
         Self::new(
             403,
             "Forbidden",
-            format!("requests of pages from another origin are refused: {origin:?}"),
+            format!("requests from pages of another origin are refused: {origin:?}"),
         )
     }
 
     /// Returns 403 for a request that a page of another origin embeds, such as an image.
     pub(crate) fn embedded() -> Self {
-        let why = "requests that a page of another origin embeds are refused";
+        let why = "requests embedded in a page of another origin are refused";
         Self::new(403, "Forbidden", why)
     }
 

@@ -47,7 +47,7 @@ pub(super) async fn restore(State(it): State<Controlled>, Order(order): Order<Re
 }
 
 pub(super) async fn diff(State(it): State<Controlled>, headers: HeaderMap, uri: Uri) -> Answered {
-    let from = number(&uri, "from")?.ok_or_else(|| Refusal::bad("from=N is missing"))?;
+    let from = number(&uri, "from")?.ok_or_else(|| Refusal::bad("the parameter from=N is missing"))?;
     let before = it.kept(from)?;
     let after = match number(&uri, "to")? {
         Some(to) => it.kept(to)?,

@@ -136,7 +136,7 @@ impl Failure {
         let known = REASONS.iter().find(|(_, reason)| *reason == self.reason);
         known
             .map(|(_, reason)| *reason)
-            .ok_or_else(|| RuleError(format!("{:?} is not a reason of Kubernetes", self.reason)))
+            .ok_or_else(|| RuleError(format!("{:?} is not a Kubernetes reason", self.reason)))
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -326,7 +326,7 @@ mod tests {
     #[case(r#"{"effect": {"status": {"code": 200}}}"#, "200 is not the code of a failure")]
     #[case(
         r#"{"effect": {"status": {"code": 500, "reason": "Bad"}}}"#,
-        "\"Bad\" is not a reason of Kubernetes"
+        "\"Bad\" is not a Kubernetes reason"
     )]
     #[case(r#"{"effect": "refuse", "probability": 2}"#, "2 is not a probability")]
     fn impossible_rule_is_refused(#[case] json: &str, #[case] why: &str) {
@@ -347,6 +347,9 @@ mod tests {
         assert_eq!(draws(7), draws(7));
         assert_ne!(draws(7), draws(8));
         let struck = draws(7).iter().filter(|it| **it).count();
-        assert!((900..1100).contains(&struck), "{struck} of 4000 at 0.25");
+        assert!(
+            (900..1100).contains(&struck),
+            "{struck} of 4000 requests failed with the probability 0.25"
+        );
     }
 }

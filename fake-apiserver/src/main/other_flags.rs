@@ -10,7 +10,7 @@ const AUDIT: &str = "audit events are written one by one, without truncation";
 const AUDIT_WEBHOOK: &str = "audit events are only written to --audit-log-path";
 const ETCD: &str = "objects are kept in memory, and etcd is not called";
 const KUBELET: &str = "kubelets are not called";
-const LOG: &str = "the log is lines of text on stderr";
+const LOG: &str = "the log is written to stderr as text";
 const MEMORY: &str = "objects are kept in memory, so nothing is encrypted at rest";
 const METRICS: &str = "/metrics is not configurable";
 const PROFILES: &str = "profiling is not supported";
@@ -122,7 +122,7 @@ const FLAGS: &[Flag] = &[
     value("etcd-healthcheck-timeout", Any, ETCD),
     value("etcd-readycheck-timeout", Any, ETCD),
     value("etcd-servers-overrides", Any, ETCD),
-    value("external-hostname", Nothing, "there is no name but the address of a request"),
+    value("external-hostname", Nothing, "the address of a request is the only name of the server"),
     value("goaway-chance", Only(&["0"]), "connections remain open until a client closes them"),
     value("http2-max-streams-per-connection", Nothing, "connections have the default number of streams"),
     value("kubelet-certificate-authority", Any, KUBELET),
@@ -228,7 +228,7 @@ impl Flag {
 
 /// Returns the lines in `--help` for the flags that are accepted without an effect.
 pub(crate) fn help() -> String {
-    let mut text = "Flags of kube-apiserver that change nothing here, and are accepted with these values:\n".to_owned();
+    let mut text = "Flags of kube-apiserver that have no effect here and are accepted with these values:\n".to_owned();
     for flag in FLAGS {
         let values = match flag.accepts {
             Any => "any".to_owned(),

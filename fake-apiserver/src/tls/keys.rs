@@ -112,7 +112,7 @@ impl ServiceAccountKeys {
         }
         match found {
             true => Ok(()),
-            false => Err(invalid("it does not contain a key")),
+            false => Err(invalid("the text does not contain a key")),
         }
     }
 

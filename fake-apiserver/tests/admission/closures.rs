@@ -120,7 +120,7 @@ async fn p1_objects_from_a_closure_are_typed_defaulted_and_checked() {
     let owned = answer.body["metadata"]["managedFields"].to_string();
     assert!(
         !owned.contains("containerPort"),
-        "nobody owns what admission wrote: {owned}"
+        "fields set by admission have no owner: {owned}"
     );
 
     let answer = post(&server, pods, pod("bad")).await;

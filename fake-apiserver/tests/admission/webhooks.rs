@@ -199,7 +199,11 @@ async fn p5_admission_configuration_is_exempt_from_admission() {
     configure(&server, "Validating", "v", &[("v.example.com", "/deny", rules)]).await;
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/v";
     assert_eq!(ask(&server, Method::DELETE, path, Value::Null).await.code, 200);
-    assert_eq!(post(&server, MAPS, map("a")).await.code, 201, "and it counts no longer");
+    assert_eq!(
+        post(&server, MAPS, map("a")).await.code,
+        201,
+        "the deleted configuration has no effect"
+    );
 }
 
 #[tokio::test(start_paused = true)]

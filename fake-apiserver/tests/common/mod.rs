@@ -51,7 +51,7 @@ impl Server {
         let url = line
             .strip_prefix("listening on ")
             .and_then(|it| it.strip_suffix('\n'))
-            .unwrap_or_else(|| panic!("not the line of a server that is ready: {line:?}"));
+            .unwrap_or_else(|| panic!("the line does not report a ready server: {line:?}"));
         let url = url.to_owned();
         Self { child, url, stdout }
     }
@@ -82,7 +82,7 @@ pub(crate) fn fits(value: &Value, schema: &Value, document: &Value) -> bool {
         "integer" => value.is_i64() || value.is_u64(),
         "number" => value.is_number(),
         "null" => value.is_null(),
-        other => panic!("{other} is no type"),
+        other => panic!("unknown type {other}"),
     };
     let of_type = match &schema["type"] {
         Value::String(name) => is(name),

@@ -55,7 +55,7 @@ impl Tally {
             (false, false) => self.complaints.push(report(&name, &scenario.about, differences)),
             (true, true) => self
                 .complaints
-                .push(format!("{name} passes: take it out of known_differences.txt\n")),
+                .push(format!("{name} passes: remove it from known_differences.txt\n")),
         }
         if is_known && std::env::var_os("CONFORMANCE_ALL").is_some() {
             say(&report(&name, &scenario.about, differences));
@@ -72,7 +72,7 @@ impl Tally {
         say(&format!("{area}: {passed} passed, {known} differ as is known"));
         assert!(
             complaints.is_empty(),
-            "{area}: {} to look at\n\n{}",
+            "{area}: {} unexpected results\n\n{}",
             complaints.len(),
             complaints.join("\n")
         );

@@ -70,7 +70,7 @@ impl<'a> Replay<'a> {
             let request = request("POST", "/api/v1/namespaces", None, Some(body), &BTreeMap::new())?;
             let answer = self.send(request).await?;
             if answer.status() != 201 {
-                return Err(format!("the namespace was not made: {answer:?}"));
+                return Err(format!("the namespace was not created: {answer:?}"));
             }
         }
         let mut answers = Vec::new();
@@ -108,14 +108,16 @@ impl<'a> Replay<'a> {
         } else if let Some(name) = &step.close {
             self.watches.remove(name).ok_or("there is no such watch")?;
         } else if let Some(line) = &step.sh {
-            let serving = self.serving.ok_or("there is no port for programs")?;
+            let serving = self
+                .serving
+                .ok_or("the server does not listen on a port for programs")?;
             let line = self.variables.fill(line);
             let stdin = self.variables.fill(step.stdin.as_deref().unwrap_or_default());
             return shell::run(serving, self.variables.get("u"), &line, &stdin, &step.mask_lines)
                 .await
                 .map(Some);
         } else {
-            return Err("the step has no known form".to_owned());
+            return Err("the form of the step is unknown".to_owned());
         }
         Ok(None)
     }
@@ -260,7 +262,8 @@ fn uri(path: &str) -> Result<Uri, String> {
         other => format!("%{other:02X}"),
     };
     let path: String = path.bytes().map(encode).collect();
-    path.parse().map_err(|why| format!("{path:?} is no URI: {why}"))
+    path.parse()
+        .map_err(|why| format!("{path:?} is not a valid URI: {why}"))
 }
 
 /// Returns the compared headers. Warnings are a sorted list, because there may be several.

@@ -82,7 +82,7 @@ pub(crate) async fn run(
         }
         if Instant::now() > deadline {
             child.kill().and_then(|()| child.wait()).map_err(text)?;
-            return Err(format!("no end after {SECONDS_MAX} s: {line}"));
+            return Err(format!("the command has not ended after {SECONDS_MAX} s: {line}"));
         }
         sleep(Duration::from_millis(5)).await;
     };

@@ -104,9 +104,9 @@ async fn audit_level_determines_bodies(#[case] level: &str, #[case] shows_reques
     .await;
     let events = log.events();
     let [created, patched, listed, deleted] = events.as_slice() else {
-        panic!("not four events: {events:?}")
+        panic!("expected four events, found {events:?}")
     };
-    assert_eq!(created["objectRef"]["name"], "a", "the body names it");
+    assert_eq!(created["objectRef"]["name"], "a", "the name is taken from the body");
     for (event, sent) in [
         (created, config_map("a")),
         (patched, patch),
@@ -220,7 +220,7 @@ async fn users_rights_and_refusals_are_recorded() {
     assert_eq!(asked(&[("authorization", "Bearer nobody")]).await.status(), 401);
     let events = log.events();
     let [forbidden, impersonated, unknown] = events.as_slice() else {
-        panic!("not three events: {events:?}")
+        panic!("expected three events, found {events:?}")
     };
     assert_eq!(forbidden["user"]["username"], "dev");
     assert_eq!(forbidden["annotations"]["authorization.k8s.io/decision"], "forbid");

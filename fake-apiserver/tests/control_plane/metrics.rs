@@ -280,7 +280,7 @@ async fn metrics_are_valid_in_the_exposition_format() {
     let kind = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
     assert_eq!(answer.headers()["content-type"], kind);
     let first = String::from_utf8_lossy(answer.body()).into_owned();
-    assert_eq!(page(&server).await, first, "reading it changes nothing");
+    assert_eq!(page(&server).await, first, "reading the metrics does not change them");
     assert!(first.ends_with('\n'));
 
     let (mut families, mut series, mut family) = (Vec::new(), BTreeSet::new(), "");
@@ -294,7 +294,7 @@ async fn metrics_are_valid_in_the_exposition_format() {
             let (name, value) = line.rsplit_once(' ').expect("a sample has a value");
             assert!(name.starts_with(family), "{line}");
             assert!(value.parse::<f64>().is_ok(), "{line}");
-            assert!(series.insert(name), "twice: {line}");
+            assert!(series.insert(name), "the series occurs twice: {line}");
         }
     }
     let mut sorted = families.clone();

@@ -177,7 +177,7 @@ async fn continue_tokens_and_exact_lists_expire_with_time(#[case] seconds: u64, 
     assert_eq!(get(&server, &exact).await.0, code);
     let now = server.resource_version();
     let exact = format!("{CONFIG_MAPS}?resourceVersion={now}&resourceVersionMatch=Exact");
-    assert_eq!(get(&server, &exact).await.0, 200, "the present is not forgotten");
+    assert_eq!(get(&server, &exact).await.0, 200, "the current version never expires");
 }
 
 #[tokio::test(start_paused = true)]

@@ -81,7 +81,7 @@ impl Recording {
         let head: Head = lines
             .next()
             .and_then(|line| serde_json::from_str(line).ok())
-            .unwrap_or_else(|| panic!("{}: the first line is no set-up", path.display()));
+            .unwrap_or_else(|| panic!("{}: the first line is not a set-up", path.display()));
         let case = |line| serde_json::from_str(line).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
         Self {
             file: head.file,

@@ -137,7 +137,7 @@ fn large_patch_is_accepted_or_refused(
     assert!(text.contains(message), "{text:.300}");
     assert!(
         answer.body.len() < 4 * 1024 * 1024,
-        "an answer of {} bytes",
+        "the answer is too long: {} bytes",
         answer.body.len()
     );
 }

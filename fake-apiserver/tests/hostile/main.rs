@@ -101,7 +101,10 @@ async fn read_back(server: &ApiServer, path: &str) -> Result<(), String> {
         let name = item["metadata"]["name"].as_str().unwrap_or_default();
         let answer = Ask::get(&format!("{path}/{name}")).check(server).await?;
         if answer.code != 200 {
-            return Err(format!("{path}/{name} is listed and not found: {}", answer.message()));
+            return Err(format!(
+                "{path}/{name} is listed, but cannot be read: {}",
+                answer.message()
+            ));
         }
     }
     Ask::get(&format!(

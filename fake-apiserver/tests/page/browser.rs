@@ -268,7 +268,7 @@ async fn snapshot_is_compared_and_restored() {
              .find((it) => it.textContent.includes(`ConfigMap ${name}`)).getAttribute('aria-level'))",
         )
         .await;
-    assert_eq!(depths, json!(["3", "4"]), "an object stands below its owner");
+    assert_eq!(depths, json!(["3", "4"]), "an object is listed below its owner");
     tab.click(
         "[...document.querySelectorAll('#tree .row')].find((it) => it.textContent.includes('~ ConfigMap owner'))",
     )
@@ -348,7 +348,7 @@ async fn page_is_usable_with_only_the_keyboard() {
     tab.press("w").await;
     tab.until("document.activeElement.textContent === 'Hold'").await;
     let ring = tab.eval("getComputedStyle(document.activeElement).outlineStyle").await;
-    assert_eq!(ring, "solid", "the focus can be seen");
+    assert_eq!(ring, "solid", "the focus is visible");
     tab.press("Enter").await;
     tab.until("document.activeElement.textContent === 'Resume'").await;
     tab.press("4").await;
@@ -535,7 +535,7 @@ async fn burst(stream: &mut Crowd, requests: usize) {
             line.clear();
             assert!(
                 read.read_line(&mut line).await.expect("the server answers") > 0,
-                "it has ended"
+                "the stream has not ended"
             );
             answered += line.matches("HTTP/1.1 404").count();
         }
@@ -586,7 +586,7 @@ async fn page_shows_a_thousand_requests_a_second() {
         let first = "document.querySelector('#entries .row').textContent";
         let (before, frames) = (tab.eval(first).await, tab.eval("frames_").await);
         tab.until(&format!("frames_ > {frames} + 20")).await;
-        assert_eq!(tab.eval(first).await, before, "a paused journal stands still");
+        assert_eq!(tab.eval(first).await, before, "a paused journal does not scroll");
         tab.picture("busy").await;
         tab.click(&id("pause")).await;
     };
@@ -600,9 +600,12 @@ async fn page_shows_a_thousand_requests_a_second() {
     let drawn = tab.eval("({frames: frames_, rows: most, steps: taken.size})").await;
     println!("{all} entries: {drawn}");
     let number = |name: &str| drawn[name].as_u64().expect("the value is a number");
-    assert!(number("rows") < 100, "only rows that can be seen exist: {drawn}");
-    assert!(number("steps") < number("frames"), "entries come in batches: {drawn}");
-    assert!(number("steps") > 30, "and all the time: {drawn}");
+    assert!(number("rows") < 100, "only visible rows exist: {drawn}");
+    assert!(
+        number("steps") < number("frames"),
+        "entries are drawn in batches: {drawn}"
+    );
+    assert!(number("steps") > 30, "entries are drawn continuously: {drawn}");
     // A selected entry remains visible while others arrive.
     tab.press("2").await;
     tab.press("ArrowUp").await;

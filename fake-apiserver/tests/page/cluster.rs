@@ -237,7 +237,11 @@ async fn an_object_is_edited_scaled_and_deleted_with_all_checks() {
     tab.click(&button("#pane", "Delete")).await;
     tab.until(&format!("{} !== undefined", button("#pane", "Delete: press again")))
         .await;
-    assert_eq!(spec(&server)["replicas"], 5, "one press deletes nothing");
+    assert_eq!(
+        spec(&server)["replicas"],
+        5,
+        "a single press does not delete the object"
+    );
     tab.click(&button("#pane", "Delete: press again")).await;
     tab.until(&format!("{} === 0", rows_with("rows", "bakery"))).await;
     assert_eq!(ask(&server, &format!("GET {SHOPS}/bakery"), &[], "").code, 404);
@@ -439,7 +443,7 @@ async fn the_cluster_fits_a_narrow_window_and_dark_colours() {
             let widest = tab.eval("document.documentElement.scrollWidth").await;
             assert!(
                 widest.as_u64() <= Some(width.into()),
-                "{widest} pixels at {width} in view {view}"
+                "an element of {widest} pixels exceeds the width of {width} in view {view}"
             );
         }
     }

@@ -137,7 +137,7 @@ fn page_is_self_contained_and_runs_only_its_own_code() {
     for foreign in ["http://", "https://", " src=", "@import", "url("] {
         assert!(
             !page.body.contains(foreign),
-            "nothing is fetched from elsewhere: {foreign}"
+            "the page fetches nothing from other sites: {foreign}"
         );
     }
     for unsafe_call in [
@@ -148,7 +148,10 @@ fn page_is_self_contained_and_runs_only_its_own_code() {
         "eval(",
         "DOMParser",
     ] {
-        assert!(!page.body.contains(unsafe_call), "text is never HTML: {unsafe_call}");
+        assert!(
+            !page.body.contains(unsafe_call),
+            "the page never renders text as HTML: {unsafe_call}"
+        );
     }
 }
 
@@ -201,7 +204,7 @@ impl Stream {
             let mut line = String::new();
             assert!(
                 self.0.read_line(&mut line).expect("the stream continues") > 0,
-                "it has ended"
+                "the stream has not ended"
             );
             if let Some(number) = line.strip_prefix("id: ") {
                 id = number.trim().parse().ok();
@@ -251,7 +254,7 @@ fn journal_stream_starts_at_the_given_entry_and_continues() {
     assert_eq!(
         streamed["body"].as_str().map(str::len),
         Some(4_096),
-        "bodies of a stream are cut"
+        "bodies in a stream are truncated"
     );
     let whole = get(&server, &format!("/_fake/journal/{}", streamed["number"]));
     assert_documented(&server, &whole, "get", "/_fake/journal/{number}");

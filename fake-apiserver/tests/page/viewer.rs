@@ -346,7 +346,7 @@ async fn a_failure_without_a_reference_has_one_column_and_its_loop_is_folded() {
     tab.until(&format!("!{}", says("columns", "reference run"))).await;
     tab.until(&says("list", "the same 2 steps ")).await;
     let height = tab.eval("document.getElementById('list').scrollHeight").await;
-    assert!(height.as_u64() < Some(4_000), "the loop takes {height} pixels");
+    assert!(height.as_u64() < Some(4_000), "the folded loop is {height} pixels high");
     // The selected step is the last one of the loop, so the loop is expanded. Collapsing it leaves one line.
     tab.press("Home").await;
     tab.press("w").await;
@@ -520,7 +520,7 @@ fn page_is_self_contained_and_works_offline() {
     }
     assert!(
         page.contains("default-src 'none'; script-src 'sha256-"),
-        "it may run only itself"
+        "the page may only run its own script"
     );
 }
 
@@ -533,7 +533,7 @@ fn text_cannot_end_the_data_of_the_page() {
     assert_eq!(
         page.to_lowercase().matches("</script>").count(),
         2,
-        "the end of the data and of the script"
+        "only the data and the script end with this tag"
     );
     assert_eq!(page.matches("<!--").count(), 0);
     let data = page

@@ -102,7 +102,7 @@ impl Watch {
             text: Vec::new(),
             ended: false,
         };
-        assert_eq!(watch.told(), Vec::<Value>::new(), "nothing has happened yet");
+        assert_eq!(watch.told(), Vec::<Value>::new(), "the watch has no events yet");
         watch
     }
 

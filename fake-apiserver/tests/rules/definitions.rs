@@ -40,7 +40,7 @@ async fn terminating_definition_refuses_new_objects() {
     assert!(definition["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(
         definition["metadata"]["generation"], 1,
-        "its deletion asks for nothing else"
+        "deleting a definition does not increment its generation"
     );
 
     let text = "foos.e.com \"new\" is forbidden: create not allowed while custom resource definition is terminating";
@@ -124,7 +124,7 @@ async fn refused(spec: &Value, version: &Value) -> Vec<String> {
     .await;
     if answer.0 == 201 {
         let schema = &answer.1["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        assert_eq!(*schema, json!({"type": "object"}), "what is empty is omitted");
+        assert_eq!(*schema, json!({"type": "object"}), "empty fields are omitted");
     }
     causes(&answer)
 }

@@ -81,7 +81,10 @@ fn keys(text: &str, depth: usize) -> Vec<String> {
 /// Returns the object at `name` in compact JSON.
 fn part<'a>(text: &'a str, name: &str) -> &'a str {
     let mark = format!("\"{name}\":");
-    let at = text.find(&mark).unwrap_or_else(|| panic!("{name} in {text}")) + mark.len();
+    let at = text
+        .find(&mark)
+        .unwrap_or_else(|| panic!("{name} is missing in {text}"))
+        + mark.len();
     let mut level = 0;
     for (offset, character) in text[at..].char_indices() {
         match character {
@@ -93,7 +96,7 @@ fn part<'a>(text: &'a str, name: &str) -> &'a str {
             return &text[at..=at + offset];
         }
     }
-    panic!("{name} ends in {text}");
+    panic!("the end of {name} is missing in {text}");
 }
 
 #[rstest]

@@ -69,7 +69,7 @@ fn kind(name: &str) -> (String, Value) {
             json!({"spec": {"template": {"spec": {"restartPolicy": "Never",
                 "containers": [{"name": "c", "image": "i"}]}}}}),
         ),
-        other => unreachable!("no kind {other}"),
+        other => unreachable!("unknown kind {other}"),
     };
     let group = prefix.trim_start_matches("/apis/").trim_start_matches("/api/");
     let version = group.trim_end_matches(NAMESPACED);

@@ -55,7 +55,7 @@ async fn stored_objects_can_be_read(#[case] method: &str, #[case] path: &str, #[
             assert_eq!((read.0, &read.1["spec"]), (200, &nested(levels)), "{levels}");
         } else if levels > 120 {
             assert!((400..500).contains(&code), "{levels}: {answer}");
-            assert_eq!(read, stored, "what is refused changes nothing");
+            assert_eq!(read, stored, "a refused write changes nothing");
         }
         if method == "POST" {
             send(

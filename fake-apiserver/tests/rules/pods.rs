@@ -303,7 +303,7 @@ async fn claims_of_stateful_sets_cause_warnings() {
     assert_eq!(
         made["spec"]["updateStrategy"]["rollingUpdate"],
         json!({"partition": 0}),
-        "behind a gate"
+        "the field of a disabled gate is dropped"
     );
     let found = warnings_of(&server, "PUT", &format!("{path}/a"), &made).await;
     assert_eq!(found, [text(".Spec")]);

@@ -218,7 +218,11 @@ async fn an_address_of_a_service_is_an_ip_address() {
     let external = json!({"spec": {"type": "ExternalName", "externalName": "a.b", "clusterIP": "", "clusterIPs": []}});
     let (code, changed) = send(&server, "PATCH", &format!("{services}/a"), MERGE, &external).await;
     assert_eq!(code, 200, "{changed}");
-    assert_eq!(get(&server, address).await.0, 404, "the type without an address");
+    assert_eq!(
+        get(&server, address).await.0,
+        404,
+        "a Service of another type releases its address"
+    );
     assert_eq!(post(&server, services, &body("b")).await.0, 201);
     assert_eq!(get(&server, address).await.1["spec"]["parentRef"]["name"], "b");
     assert_eq!(
@@ -227,7 +231,11 @@ async fn an_address_of_a_service_is_an_ip_address() {
             .0,
         200
     );
-    assert_eq!(get(&server, address).await.0, 404, "the Service is gone");
+    assert_eq!(
+        get(&server, address).await.0,
+        404,
+        "a deleted Service releases its address"
+    );
 }
 
 #[tokio::test(start_paused = true)]

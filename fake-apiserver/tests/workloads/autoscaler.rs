@@ -138,10 +138,7 @@ async fn metrics_api_returns_the_usage_of_scripts() {
     let root = "/apis/metrics.k8s.io/v1beta1";
     let (_, groups) = read(&cluster, "/apis").await;
     let mut names = groups["groups"].as_array().into_iter().flatten().map(|it| &it["name"]);
-    assert!(
-        names.any(|it| it == "metrics.k8s.io"),
-        "kubectl top looks for the group"
-    );
+    assert!(names.any(|it| it == "metrics.k8s.io"), "kubectl top requires the group");
     let (code, resources) = read(&cluster, root).await;
     assert_eq!((code, &resources["resources"][1]["kind"]), (200, &json!("PodMetrics")));
 

@@ -102,7 +102,7 @@ async fn an_update_stays_within_surge_and_unavailability() {
             .count();
         assert!(ready >= 3, "at most one of four may be missing, {ready} are ready");
         let asked: u64 = sets(&cluster).await.iter().map(|(_, size)| size).sum();
-        assert!(asked <= 5, "one more than four at the most, not {asked}");
+        assert!(asked <= 5, "at most five Pods may exist, not {asked}");
         cluster.pass(0.25).await;
         steps += 1;
         assert!(steps < 100, "the roll-out never ends");

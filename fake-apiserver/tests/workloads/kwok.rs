@@ -106,7 +106,11 @@ async fn stages_determine_the_life_of_pods() {
     let one = cluster.get("v1", "Pod", "one").await;
     assert_eq!(one["status"]["phase"], "Running");
     assert_eq!(condition(&one, "Ready")[0], "True");
-    assert_eq!(condition(&one, "PodScheduled")[0], "True", "a status is merged");
+    assert_eq!(
+        condition(&one, "PodScheduled")[0],
+        "True",
+        "the patch of a Stage is merged into the status"
+    );
     assert_eq!(
         one["status"]["containerStatuses"][0]["state"]["running"]["startedAt"],
         "2026-01-01T00:00:02Z"
@@ -235,7 +239,8 @@ async fn a_template_that_fails_is_reported() {
 }
 
 #[rstest]
-#[case::another_kind(stage("s", "Service", json!({})), "stages of v1 Service are not supported, of Pods and Nodes only")]
+#[case::another_kind(stage("s", "Service", json!({})),
+    "stages of v1 Service are not supported, only stages of Pods and Nodes")]
 #[case::cel(
     stage("s", "Pod", json!({"selector": {"matchExpressions": [{"cel": {"expression": "true"}}]}})),
     "cel expressions are not supported, use jq",

@@ -88,7 +88,11 @@ async fn pods_of_a_lost_node_are_replaced_after_five_minutes() {
     );
     set_condition(&cluster, "a", "Ready", "True").await;
     cluster.pass(60.0).await;
-    assert_eq!(cluster.pods().await.len(), 1, "the kubelet of a is back");
+    assert_eq!(
+        cluster.pods().await.len(),
+        1,
+        "Pods are kept after the kubelet of a has restarted"
+    );
 }
 
 #[rstest]
@@ -159,7 +163,7 @@ async fn stopped_node_is_lost_and_its_pods_are_evicted() {
     assert_eq!(
         cluster.events("NodeNotReady").await.len(),
         2,
-        "one of the Node, one of the Pod"
+        "the Node and the Pod have one Event each"
     );
     assert_eq!(condition(&cluster.pods().await[0], "Ready")[0], "False");
     cluster.pass(290.0).await;
@@ -232,7 +236,11 @@ async fn heartbeats_are_only_sent_on_request() {
 
     cluster.0.kubelet().send_heartbeats(false);
     cluster.pass(600.0).await;
-    assert_eq!(ready(&cluster, "a").await, KNOWN, "no heartbeats are required any more");
+    assert_eq!(
+        ready(&cluster, "a").await,
+        KNOWN,
+        "a Node without a Lease needs no heartbeats"
+    );
 }
 
 /// A Node without heartbeats is not lost. A Node is lost if its Lease was renewed and the renewals have ended.

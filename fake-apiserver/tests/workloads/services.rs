@@ -20,7 +20,7 @@ async fn endpoints_contain_the_ready_pods() {
     let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
     assert_eq!(slice["endpoints"], Value::Null);
     let owned = &slice["metadata"]["managedFields"][0]["fieldsV1"];
-    assert_eq!(owned.get("f:endpoints"), None, "an empty list is none in protobuf");
+    assert_eq!(owned.get("f:endpoints"), None, "an empty list is absent in protobuf");
     cluster.create(deployment("web", 2)).await;
     cluster.pass(3.0).await;
     let slices = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await;
@@ -56,7 +56,7 @@ async fn endpoints_contain_the_ready_pods() {
     assert_eq!(changed["ports"][0]["port"], 9090);
     assert_eq!(
         changed["metadata"]["name"], slice["metadata"]["name"],
-        "a slice is changed, not created again"
+        "an EndpointSlice is updated and not recreated"
     );
     cluster.delete("v1", "Service", "web").await;
     cluster.pass(1.0).await;

@@ -60,7 +60,11 @@ async fn volume_is_provisioned_according_to_the_binding_mode(#[case] mode: &str,
         .expect("the value is a list")
         .iter();
     let owned = owners.filter_map(|it| it["fieldsV1"].pointer("/f:spec/f:claimRef/f:name"));
-    assert_eq!(owned.count(), 1, "a claimRef is owned field by field: {volume:#}");
+    assert_eq!(
+        owned.count(),
+        1,
+        "the fields of claimRef have separate owners: {volume:#}"
+    );
     assert_eq!(
         cluster.get("v1", "PersistentVolumeClaim", "data").await["status"]["capacity"]["storage"],
         "1Gi"

@@ -272,9 +272,7 @@ impl SharedInformerFactoryBuilder {
         if let Some(options) = options {
             builder = options.change_informer(builder);
         }
-        builder
-            .build()
-            .expect("namespaces are unique, and the indexes of options were checked")
+        builder.build().expect("the namespaces and indexes have no duplicates")
     }
 }
 

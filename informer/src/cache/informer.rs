@@ -518,7 +518,7 @@ impl<K: Cacheable> SharedInformer<K> {
     fn of_shared(builder: SharedInformerBuilder<K>) -> Self {
         builder
             .build()
-            .expect("without own indexes and namespaces there are no duplicates")
+            .expect("the informer has no indexes and namespaces of its own")
     }
 }
 

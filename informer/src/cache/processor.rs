@@ -407,7 +407,7 @@ mod tests {
             };
             interleave(seed, vec![Box::new(changes), Box::new(handlers)]);
             let expected: Vec<_> = (0..6).map(|it| format!("map-{it}")).collect();
-            assert_eq!(received(&locked()), expected, "with the seed {seed}");
+            assert_eq!(received(&locked()), expected, "the results differ with seed {seed}");
         }
     }
 }

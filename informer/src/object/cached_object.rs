@@ -160,7 +160,7 @@ impl<K: Cacheable> CachedObject<K> {
         let invalid = |err| Error::decode("an object", err);
         let (header, object) = Header::read_whole(text).map_err(invalid)?;
         if !text[object.len()..].trim().is_empty() {
-            return Err(Error::refused("an object: unexpected data after it"));
+            return Err(Error::refused("unexpected data after the object"));
         }
         Self::read(header.key(), object, &header, &Keep::default())
     }

@@ -58,7 +58,7 @@ impl<'a> Header<'a> {
 
     /// Parses a text that contains the whole object.
     pub(crate) fn read_whole(text: &'a str) -> Result<(Self, &'a str), JsonError> {
-        Self::read(text.as_bytes())?.ok_or_else(|| JsonError::custom("it is incomplete"))
+        Self::read(text.as_bytes())?.ok_or_else(|| JsonError::custom("the object is incomplete"))
     }
 
     /// Parses JSON in the form that servers write.

@@ -42,7 +42,7 @@ struct Reader<'a> {
 
 impl From<Stop> for JsonError {
     fn from(_: Stop) -> Self {
-        Self::custom("it is for serde_json")
+        Self::custom("the text must be parsed by serde_json")
     }
 }
 

@@ -39,7 +39,7 @@ fn no_change_is_lost_and_no_key_has_two_workers() {
                 return false;
             };
             let other = all().working.insert(*item, worker);
-            assert_eq!(other, None, "two workers have {}, with the seed {seed}", *item);
+            assert_eq!(other, None, "two workers have the key {} with the seed {seed}", *item);
             let state = all().states.get(&item).copied().unwrap_or_default();
             all().seen.insert(*item, state);
             // Locks a mutex, so that other threads run while this one has the key.
@@ -63,7 +63,7 @@ fn no_change_is_lost_and_no_key_has_two_workers() {
         );
         while work_once(0) {}
         let left = all();
-        assert_eq!(left.seen, left.states, "with the seed {seed}");
+        assert_eq!(left.seen, left.states, "the results differ with seed {seed}");
         assert_eq!(queue.processing(), 0);
     }
 }

@@ -371,7 +371,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             id
         } else {
             self.slots.push(slot);
-            SlotId::try_from(self.slots.len() - 1).expect("four billion keys do not fit into memory")
+            SlotId::try_from(self.slots.len() - 1).expect("the number of keys fits into 32 bits")
         };
         self.ids.insert(key, id);
         id
@@ -452,10 +452,10 @@ mod tests {
                 }
             }
             let slot = last.expect("the queue has keys");
-            assert!(pending.slots.len() > IDLE_SLOTS, "in round {round}");
+            assert!(pending.slots.len() > IDLE_SLOTS, "the slots are kept in round {round}");
             pending.add(0, 0, None);
             pending.done(slot, None);
-            assert!(pending.slots.len() > IDLE_SLOTS, "a key is in line");
+            assert!(pending.slots.len() > IDLE_SLOTS, "slots are kept while a key is queued");
             let taken = pending.pop(None).expect("the key is queued");
             assert_eq!(taken.key, 0);
             pending.done(taken.slot, None);

@@ -377,7 +377,11 @@ mod tests {
         tokio::spawn(async move { sweeping.sweep().await });
         (1..=10_000_u64).for_each(|it| gate.remember(&it, write(it)));
         tokio::time::sleep(SWEEP_EVERY * 2).await;
-        assert_eq!(gate.lock().keys.len(), 10_000, "the cache has seen none of the writes");
+        assert_eq!(
+            gate.lock().keys.len(),
+            10_000,
+            "keys are kept while the cache lacks their writes"
+        );
         // The cache catches up, but no key is added or checked anymore.
         cache.0.store(9_997, Ordering::Relaxed);
         tokio::time::sleep(SWEEP_EVERY * 2).await;

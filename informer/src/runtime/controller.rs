@@ -189,7 +189,7 @@ impl<R: RequestKey> Controller<R> {
                 later.end();
                 let panic = panic.unwrap_or_default();
                 return Err(Error::refused(format!(
-                    "controller {name:?}: a source of keys: panic: {panic}"
+                    "controller {name:?}: a source of keys panicked: {panic}"
                 )));
             }
             Either::Right(((), running)) => {

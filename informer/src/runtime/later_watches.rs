@@ -147,7 +147,7 @@ impl<R: RequestKey> LaterWatches<R> {
     ) -> Result<HandlerRegistration, Error> {
         let mut added = self.later.added();
         if added.has_ended {
-            return Err(Error::refused(format!("controller {:?}: it has ended", self.name)));
+            return Err(Error::refused(format!("controller {:?} has ended", self.name)));
         }
         let registration = self.intake.watch(informer, to_keys, predicate)?;
         let (informer, watch) = (informer.clone(), registration.clone());

@@ -428,7 +428,7 @@ impl Manager {
         let runnables = {
             let mut state = self.state();
             let Phase::New(runnables) = &mut state.phase else {
-                return Err(Error::refused("manager: it was already run"));
+                return Err(Error::refused("manager: the manager was already run"));
             };
             let runnables = std::mem::take(runnables);
             state.phase = Phase::Running(added);

@@ -135,7 +135,7 @@ where
             uid: uid.clone(),
             ..OwnerReference::default()
         }),
-        _ => refused("the owner has no name or no uid: it is not stored"),
+        _ => refused("the owner has no name or no uid, because it was never stored"),
     }
 }
 

@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(
             patches.load(Ordering::Relaxed),
             counts,
-            "the second of each and the third"
+            "later occurrences are written as counts"
         );
     }
 }

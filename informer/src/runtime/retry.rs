@@ -85,5 +85,5 @@ where
         sleep(jitter.prolong(wait, policy.jitter)).await;
         wait = wait.mul_f64(policy.factor);
     }
-    Err(Error::refused("it was tried four billion times"))
+    Err(Error::refused("the conflict remained after the last attempt"))
 }

@@ -217,9 +217,6 @@ async fn unchanged_object_is_reused_after_a_relist() {
     let before = lister.list();
     tokio::time::sleep(Duration::from_secs(10)).await;
     let after = lister.list();
-    assert!(
-        before[0].ptr_eq(&after[0]),
-        "a relist takes no memory for what did not change"
-    );
+    assert!(before[0].ptr_eq(&after[0]), "a relist reuses unchanged objects");
     assert!(!before[1].ptr_eq(&after[1]));
 }

@@ -144,7 +144,8 @@ async fn reconcile(
     {
         let mut log = log.lock().expect("the lock is not poisoned");
         if !log.active.insert(request.key.clone()) {
-            log.wrong.push(format!("two worked on {} at once", request.key));
+            log.wrong
+                .push(format!("two workers reconciled {} at the same time", request.key));
         }
         log.last.insert(request.key.to_string(), version);
     }
@@ -154,7 +155,7 @@ async fn reconcile(
         .active
         .remove(&request.key);
     match request.id % 5 {
-        0 if request.failures < 3 => Err("it fails sometimes".into()),
+        0 if request.failures < 3 => Err("the reconcile fails at random".into()),
         _ => Ok(Action::await_change()),
     }
 }
@@ -327,7 +328,7 @@ fn check(
     assert_eq!(
         cached(informer),
         objects,
-        "the cache, seed {seed}, after\n{}",
+        "the cache differs with seed {seed} after\n{}",
         asked.join("\n")
     );
     for (number, handler) in handlers.iter().enumerate() {
@@ -336,13 +337,13 @@ fn check(
         assert_eq!(seen.objects, objects, "handler {number}, seed {seed}");
     }
     let worked = worked.lock().expect("the lock is not poisoned");
-    assert_eq!(worked.wrong, [""; 0], "the controller, seed {seed}");
+    assert_eq!(worked.wrong, [""; 0], "the controller missed changes with seed {seed}");
     let last: BTreeMap<String, u64> = worked
         .last
         .iter()
         .filter_map(|(key, version)| Some((key.clone(), (*version)?)))
         .collect();
-    assert_eq!(last, objects, "the last work on each key, seed {seed}");
+    assert_eq!(last, objects, "the last reconcile of each key differs with seed {seed}");
 }
 
 /// Returns the seeds to try: only the one in `SEED`, or the range in `DRYDOCK_SEEDS`, such as `5000` or `2500..5000`.

@@ -153,7 +153,7 @@ async fn object_deleted_before_its_handler_runs_does_not_block_others(cluster: T
     }
     cluster.settle().await;
     assert_eq!(slow.count(), 0);
-    assert_eq!(prompt.take().len(), 202, "a slow handler delays nobody else");
+    assert_eq!(prompt.take().len(), 202, "a slow handler does not delay others");
     assert_eq!(informer.lister().len(), 200);
 
     permits.add_permits(1000);
@@ -313,7 +313,7 @@ async fn an_informer_runs_once_and_delivers_pending_events_on_stop(cluster: Test
     informer
         .add_index(informer::cache::indexes::namespace())
         .expect_err("the informer has stopped");
-    assert_eq!(informer.lister().len(), 1, "what it had can still be read");
+    assert_eq!(informer.lister().len(), 1, "a stopped informer can still be read");
 }
 
 #[rstest]

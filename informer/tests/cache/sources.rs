@@ -30,7 +30,7 @@ async fn factory_has_one_informer_per_type(cluster: TestCluster) {
     assert_eq!(
         cluster.requests().on(Verb::Watch, "pods").count(),
         3,
-        "typed, dynamic and metadata"
+        "typed, dynamic and metadata caches have separate watches"
     );
     assert_eq!(stored(&one), stored(&other));
 
@@ -93,7 +93,7 @@ async fn several_namespaces_are_one_cache(cluster: TestCluster) {
     let mut initial = told.take();
     initial.sort();
     assert_eq!(initial, ["initial billing/a", "initial shop/a"]);
-    assert_eq!(nodes.lister().len(), 1, "what has no namespace is listed whole");
+    assert_eq!(nodes.lister().len(), 1, "a cluster-scoped type is listed completely");
 
     // A list of one namespace does not affect the other.
     cluster.delete(config_map("a").namespace("shop")).await;
@@ -193,7 +193,7 @@ async fn every_storage_returns_the_same_objects(#[case] storage: Storage) {
     assert!(typed.metadata.managed_fields.is_none());
     assert!(
         Arc::ptr_eq(&typed, &object.typed().expect("the object is a Pod")),
-        "who holds it shares it"
+        "the decoded object is shared"
     );
     assert_eq!(lister.related("owner", &object).expect("the index exists").len(), 1);
     lister.by_index("nowhere", "x").expect_err("the index does not exist");
@@ -359,7 +359,7 @@ async fn an_unseen_recreation_is_an_update() {
     source.delete_unseen("", "a");
     source.add_unseen(colored("a", "blue"));
     a_moment().await;
-    assert_eq!(told.take(), ["initial a"], "the source says nothing of it");
+    assert_eq!(told.take(), ["initial a"], "a change without an event is not delivered");
     source.reset_watches();
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert_eq!(told.take(), ["updated a"]);

@@ -32,7 +32,7 @@ async fn cache_is_empty_until_the_end_of_the_initial_events() {
     assert_eq!(
         informer.last_sync_resource_version().to_string(),
         "",
-        "initial events are in no order"
+        "initial events do not set the version"
     );
 }
 

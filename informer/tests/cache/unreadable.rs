@@ -160,7 +160,7 @@ async fn same_version_with_another_uid_is_another_object(#[values(true, false)] 
     assert_eq!(
         updates,
         ["updated a"],
-        "a restored cluster gave the version to another object"
+        "another object with the same version replaces the old one"
     );
 }
 
@@ -233,7 +233,10 @@ async fn object_with_panicking_type_is_dropped_and_others_are_kept(
     assert_eq!(stored(&informer), expected);
     source.add(serde_json::json!({"metadata": {"name": "d"}}));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(stored(&informer).contains(&"d@4".to_owned()), "it goes on");
+    assert!(
+        stored(&informer).contains(&"d@4".to_owned()),
+        "later events are still delivered"
+    );
 }
 
 /// A source that panics at its first call.

@@ -78,7 +78,10 @@ async fn metrics_require_permission_to_get_the_path(
         assert_eq!(text, body);
     }
     let reviews = api.journal().requests().len();
-    assert!(reviews <= 2, "the second is answered from memory: {reviews}");
+    assert!(
+        reviews <= 2,
+        "the next request is answered from the cache of reviews: {reviews}"
+    );
     stop.cancel();
     running
         .await

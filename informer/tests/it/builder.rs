@@ -185,7 +185,7 @@ async fn watches_are_added_while_a_controller_runs_and_end_with_it() {
     let err = watches
         .watch::<Pod>(enqueue::object())
         .expect_err("the controller has ended");
-    assert_eq!(err.to_string(), "controller \"c\": it has ended");
+    assert_eq!(err.to_string(), "controller \"c\" has ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,7 +224,7 @@ async fn type_may_have_its_own_cache_options() {
     assert_eq!(
         secrets.lister().len(),
         2,
-        "the factory's namespace holds for other types"
+        "other types use the namespaces of the factory"
     );
     let found = maps.lister().by_index("name", "c").expect("the index exists");
     assert_eq!(found[0].typed().expect("the object is a ConfigMap").data, None);
@@ -236,7 +236,10 @@ async fn inconsistent_options_are_refused() {
     let index = || IndexFn::new("name", |_: &CachedObject<ConfigMap>| Vec::<String>::new());
     let twice = ByObject::<ConfigMap>::new().informer(move |it| it.index(index()).index(index()));
     let builder = || SharedInformerFactory::builder(cluster.client());
-    assert!(builder().by_object(twice).is_err(), "one name for two indexes");
+    assert!(
+        builder().by_object(twice).is_err(),
+        "two indexes with the same name are refused"
+    );
     let builder = builder()
         .by_object(ByObject::<ConfigMap>::new())
         .expect("the type has no earlier options");
@@ -341,6 +344,6 @@ async fn rate_limiter_is_only_called_for_failed_keys() {
     assert_eq!(
         asked.load(Ordering::Relaxed),
         6,
-        "twice as often as it had failed, and to forget"
+        "the limiter is called for each failure and to reset it"
     );
 }

@@ -59,7 +59,10 @@ async fn first_read_starts_the_informer_and_later_reads_use_it() {
             .is_none()
     );
     let asked = cluster.requests().client("reader").count();
-    assert!(asked <= 2, "a list and a watch, or one stream: {asked}");
+    assert!(
+        asked <= 2,
+        "the informer sends a list and a watch, or one stream: {asked}"
+    );
     client.list::<ConfigMap>().await.expect("the read succeeds");
     assert_eq!(cluster.requests().client("reader").count(), asked);
 }
@@ -182,7 +185,7 @@ async fn read_returns_earlier_writes_of_its_client() {
             .is_none()
     );
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(!reads.is_finished(), "the cache has not seen it");
+    assert!(!reads.is_finished(), "the read waits until the cache has the write");
     cluster.watches().on("configmaps").resume();
     assert_eq!(
         reads.await.expect("the task does not panic"),

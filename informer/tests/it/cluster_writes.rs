@@ -108,7 +108,7 @@ async fn key_waits_for_its_writes_in_the_caches_of_its_cluster(#[values(false, t
     east.advance(Duration::from_secs(10)).await;
     east.watches().client("east").on("secrets").resume();
     east.advance(Duration::from_secs(10)).await;
-    assert_eq!(east.list::<Secret>().len(), 1, "it was not made once more");
+    assert_eq!(east.list::<Secret>().len(), 1, "the object was not created again");
     assert!(stale.lock().expect("the lock is not poisoned").is_empty());
 }
 

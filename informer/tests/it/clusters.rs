@@ -158,7 +158,7 @@ async fn keys_of_a_cluster_wait_until_all_its_caches_have_synced(#[values(false,
     assert_eq!(
         take(&calls),
         ["west/default/m"],
-        "nobody knows yet which Secrets are there"
+        "keys wait until the cache of Secrets has synced"
     );
     drop(refused);
     east.advance(Duration::from_secs(120)).await;
@@ -189,7 +189,10 @@ async fn incomplete_controller_of_clusters_is_refused() {
         "{}",
         faults[2]
     );
-    assert!(Clusters::new(&manager).is_err(), "there are some already");
+    assert!(
+        Clusters::new(&manager).is_err(),
+        "a manager can only have one set of clusters"
+    );
 }
 
 /// Explores faults in one of several clusters.

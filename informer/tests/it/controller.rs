@@ -101,7 +101,7 @@ async fn changes_and_deletions_enqueue_the_objects_key() {
     assert_eq!(calls.take(), ["a"]);
     cluster.delete::<ConfigMap>("a").await;
     cluster.settle().await;
-    assert_eq!(calls.take(), ["a"], "it is called for what is gone, too");
+    assert_eq!(calls.take(), ["a"], "deleted objects are reconciled, too");
 }
 
 #[tokio::test(start_paused = true)]
@@ -351,14 +351,14 @@ async fn concurrency_is_limited_and_shutdown_waits_for_reconciles(#[case] concur
     cluster.advance(Duration::from_secs(5)).await;
     stop.cancel();
     cluster.advance(Duration::from_secs(2)).await;
-    assert!(running.is_running(), "it finishes what it works on");
+    assert!(running.is_running(), "shutdown waits for running reconciles");
     cluster.advance(Duration::from_secs(10)).await;
     assert!(!running.is_running());
     let (active, most, done) = *counts.lock().expect("the lock is not poisoned");
     assert_eq!(
         (active, most, done),
         (0, concurrency, concurrency),
-        "and begins nothing new"
+        "shutdown starts no further reconciles"
     );
 }
 
@@ -448,7 +448,7 @@ async fn key_waits_until_the_cache_has_its_writes(#[case] is_gated: bool) {
         true => assert_eq!(made, 1),
         false => assert!(
             made > 1,
-            "without the gate it is made {made} times: the test shows nothing"
+            "without the gate the object must be created more than once, not {made} times"
         ),
     }
 }

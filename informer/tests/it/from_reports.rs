@@ -227,7 +227,7 @@ async fn concurrent_finalizers_are_both_added_once() {
         .get::<ConfigMap>("m")
         .metadata
         .finalizers
-        .expect("there are two");
+        .expect("there are two finalizers");
     finalizers.sort();
     assert_eq!(finalizers, [OURS, THEIRS]);
 }
@@ -282,7 +282,7 @@ async fn event_during_a_back_off_causes_one_more_call() {
     cluster.advance(seconds(1200)).await;
     let calls = calls.lock().expect("the lock is not poisoned");
     let later = calls.iter().filter(|it| **it > start).count();
-    assert_eq!(calls.len() - later, before + 2, "a call for each event");
+    assert_eq!(calls.len() - later, before + 2, "each event causes one call");
     // The delay has doubled with each call, so earlier delays do not matter.
     assert!(later <= 4, "{later} calls in 20 minutes");
 }

@@ -78,14 +78,14 @@ async fn hung_reconcile_only_blocks_its_own_key() {
     assert_eq!(
         shares["b"],
         moved.len() - held.len(),
-        "the others have changed hands: {shares:?}"
+        "the other keys have moved: {shares:?}"
     );
     let metrics = |replica: &Replica| replica.manager.metrics().render();
     let handing = format!("sharding_handing_over_keys{{name=\"maps\"}} {}", held.len());
     assert!(metrics(&a).contains(&handing), "{}", metrics(&a));
     assert!(
         a.sharding.check().is_ok() && b.sharding.check().is_ok(),
-        "it takes no longer than it may"
+        "the hand-over ends within its timeout"
     );
     let awaited = format!("sharding_awaited_keys{{name=\"maps\"}} {}", held.len());
     assert!(metrics(&b).contains(&awaited), "{}", metrics(&b));

@@ -43,7 +43,10 @@ async fn a_finalizer_is_added_first_and_removed_after_the_work() {
     })
     .await;
     assert_eq!(fails.expect_err("the work failed").to_string(), "not yet");
-    assert!(cluster.exists::<ConfigMap>("m"), "it stays until the work is done");
+    assert!(
+        cluster.exists::<ConfigMap>("m"),
+        "the object is kept until the work is done"
+    );
 
     let done = finalize(&api, FINALIZER, Arc::new(cluster.get("m")), async |_| {
         Ok(Action::await_change())
@@ -242,7 +245,7 @@ async fn expectations_are_met_by_events_or_expire() {
     expectations.expect_deletions(&key, ["a".to_owned(), "b".to_owned()]);
     expectations.deletion_observed(&key, "a");
     expectations.deletion_observed(&key, "a");
-    assert!(!expectations.are_met(&key), "one deletion seen twice is one");
+    assert!(!expectations.are_met(&key), "an observed deletion only counts once");
     expectations.deletion_observed(&key, "b");
     assert!(expectations.are_met(&key));
     expectations.expect_creations(&key, 1);
@@ -264,7 +267,7 @@ async fn expectations_are_met_by_events_or_expire() {
     "[-]db failed: reason withheld\n[+]ping ok\nreadyz check failed\n"
 )]
 #[case("/readyz", "exclude=db", 200, "ok")]
-#[case("/readyz/db", "", 500, "internal server error: it is down\n")]
+#[case("/readyz/db", "", 500, "internal server error: the service is down\n")]
 #[case("/metrics", "", 200, "")]
 #[case("/", "", 404, "404 page not found\n")]
 fn health_endpoints_match_controller_runtime(
@@ -276,7 +279,7 @@ fn health_endpoints_match_controller_runtime(
     let endpoints = Endpoints::new(&Metrics::new());
     endpoints.add_healthz("ping", ping);
     endpoints.add_readyz("ping", ping);
-    endpoints.add_readyz("db", || Err("it is down".into()));
+    endpoints.add_readyz("db", || Err("the service is down".into()));
     let answer = endpoints.answer(path, query);
     assert_eq!((answer.code, answer.body.as_str()), (code, body));
 }

@@ -136,7 +136,7 @@ async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over
         "{}",
         unconverted.0
     );
-    assert!(seen.1, "the controller says what it saw: {}", seen.0);
+    assert!(seen.1, "the reconcile has succeeded: {}", seen.0);
     assert_eq!((old.0.as_str(), new.0.as_str()), ("Guide", "Guide/en"));
     stop.cancel();
     running

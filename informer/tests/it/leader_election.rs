@@ -166,7 +166,7 @@ async fn crashed_leader_is_replaced_after_its_lease_under_any_clock(#[case] skew
     other.clock = other.clock.ahead_by(skew);
     let _b = join(&cluster, other, &acts);
     cluster.advance(seconds(20)).await;
-    assert_eq!(acts.all(), ["+a"], "nobody takes what is renewed");
+    assert_eq!(acts.all(), ["+a"], "a renewed lease is not taken over");
 
     let crashed = Instant::now();
     a.running.crash();
@@ -186,7 +186,7 @@ async fn leader_that_cannot_renew_stops_before_the_next_starts() {
     cluster.advance(seconds(10)).await;
     let broken = cluster.inject(faults::server_error().client("a"));
     cluster.advance(seconds(60)).await;
-    assert!(broken.hits() > 1, "it was tried again");
+    assert!(broken.hits() > 1, "the renewal was retried");
     assert_eq!(acts.all(), ["+a", "-a", "+b"]);
     assert_eq!(a.outcome(), Some(ElectionOutcome::Lost));
     assert!(acts.at("+b") > acts.at("-a"));
@@ -258,7 +258,7 @@ async fn lease_taken_by_another_is_lost() {
     assert_eq!(
         lease(&cluster).holder_identity.as_deref(),
         Some("thief"),
-        "what is lost is not given up"
+        "a lost lease is not released"
     );
 }
 
@@ -315,7 +315,7 @@ async fn each_new_leader_is_reported_once() {
     cluster.advance(seconds(30)).await;
     assert!(
         !leaders.has_changed().expect("the leader is published"),
-        "renewals are no news"
+        "renewals do not report a new leader"
     );
 }
 
@@ -407,7 +407,7 @@ async fn two_replicas_never_lead_at_once(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed:
         }
         assert!(acting.len() <= 1, "{acting:?} act at one time: {:?}", acts.all());
     }
-    assert!(acts.all().len() > 2, "somebody acted: {:?}", acts.all());
+    assert!(acts.all().len() > 2, "both replicas have led: {:?}", acts.all());
 }
 
 #[tokio::test(start_paused = true)]
@@ -425,7 +425,7 @@ async fn candidates_with_the_same_seed_act_at_different_times() {
             .on(Verb::Get, "leases.coordination.k8s.io");
         requests.iter().map(|it| it.started).collect::<Vec<_>>()
     });
-    assert_eq!(looks[0][0], looks[1][0], "they begin together");
+    assert_eq!(looks[0][0], looks[1][0], "both candidates begin at the same time");
     assert!(looks[0].len() > 10);
     assert!(looks[0][1..].iter().all(|it| !looks[1].contains(it)), "{looks:?}");
 }

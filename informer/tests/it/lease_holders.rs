@@ -174,7 +174,7 @@ async fn processes_with_the_same_identity_lead_in_turn() {
     assert_eq!(terms.all().len(), 1, "{:?}", terms.all());
     one.crash();
     cluster.advance(seconds(10)).await;
-    assert_eq!(terms.all().len(), 1, "the lease of the first has not ended");
+    assert_eq!(terms.all().len(), 1, "the lease of the first process has not expired");
     cluster.advance(seconds(20)).await;
     assert_eq!(terms.all().len(), 2, "{:?}", terms.all());
 }

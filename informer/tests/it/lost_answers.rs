@@ -181,7 +181,7 @@ async fn key_is_not_held_back_by_a_new_object_of_the_name_that_it_deleted() {
     assert_eq!(
         *calls.lock().expect("the lock is not poisoned"),
         1,
-        "the cache has the deleted object"
+        "the key waits while the cache has the deleted object"
     );
     watches.resume();
     cluster.advance(seconds(5)).await;

@@ -111,7 +111,7 @@ async fn always_stops_before_leader_and_the_lease_is_released_last() {
     assert_eq!(
         held(&cluster).as_deref(),
         Some("a"),
-        "it leads as long as anything of the leader runs"
+        "the lease is held while a runnable of the leader runs"
     );
     cluster.advance(Duration::from_secs(5)).await;
     assert_eq!(log.take(), ["-leader", "ended"]);
@@ -132,7 +132,11 @@ async fn a_standby_has_warm_caches_and_acts_only_as_leader() {
     start(&cluster, &second, &standby_log);
     cluster.advance(Duration::from_secs(30)).await;
     assert_eq!((log.take(), standby_log.take()), (vec!["m".to_owned()], vec![]));
-    assert_eq!(second.factory().informer::<ConfigMap>().lister().len(), 1, "it is warm");
+    assert_eq!(
+        second.factory().informer::<ConfigMap>().lister().len(),
+        1,
+        "the cache of the standby is filled"
+    );
     assert!(!second.is_leader());
     stop.cancel();
     cluster.advance(Duration::from_secs(10)).await;
@@ -225,7 +229,7 @@ async fn runnables_can_be_added_until_the_manager_stops() {
     cluster.advance(Duration::from_secs(5)).await;
     assert_eq!(log.take(), ["-always", "ended"]);
     assert!(manager.add(log.task(always, "late")).is_err());
-    assert!(manager.run(async {}).await.is_err(), "it runs once");
+    assert!(manager.run(async {}).await.is_err(), "a manager can only be run once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +242,7 @@ async fn a_second_run_of_a_manager_is_refused() {
     let (running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(1)).await;
     let err = manager.run(async {}).await.expect_err("the manager already runs");
-    assert!(err.to_string().contains("it was already run"), "{err}");
+    assert!(err.to_string().contains("the manager was already run"), "{err}");
     manager.add(log.task(always, "late")).expect("the runnable is accepted");
     cluster.advance(Duration::from_secs(5)).await;
     assert!(running.is_running());

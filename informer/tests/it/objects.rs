@@ -76,7 +76,11 @@ async fn dependent_is_created_or_patched_only_if_it_differs() {
         (Some(&owner.uid), owner.controller),
         (map.metadata.uid.as_ref(), Some(true))
     );
-    assert_eq!(requests(&cluster), 1, "a creation, and nothing for its event");
+    assert_eq!(
+        requests(&cluster),
+        1,
+        "the object is created, and its event causes no request"
+    );
 
     // Fields of other clients are kept, and the controller's own fields are restored.
     cluster
@@ -94,7 +98,7 @@ async fn dependent_is_created_or_patched_only_if_it_differs() {
     cluster.settle().await;
     let seen = seen.lock().expect("the lock is not poisoned");
     assert!(seen.iter().all(|it| it == "m true"), "{seen:?}");
-    assert_eq!(requests(&cluster), 3, "for what is gone nothing is called");
+    assert_eq!(requests(&cluster), 3, "a missing object is not reconciled");
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,13 +336,17 @@ async fn a_failed_reconcile_is_retried_with_the_newest_object() {
     cluster.advance(Duration::from_millis(1)).await;
     assert!(
         seen.lock().expect("the lock is not poisoned").is_empty(),
-        "it fails still"
+        "the reconcile still fails"
     );
     let before = requests(&cluster);
     drop(fault);
     cluster.advance(Duration::from_secs(10)).await;
     assert_eq!(cluster.get::<Secret>("m").labels()["color"], "blue");
-    assert_eq!(requests(&cluster), before + 1, "it was blue at once");
+    assert_eq!(
+        requests(&cluster),
+        before + 1,
+        "the newest object is reconciled with one request"
+    );
 }
 
 /// The example from the documentation of `ObjectReconciler`.
@@ -366,9 +374,5 @@ async fn next_reconcile_of_the_documented_example_sends_no_request() {
     cluster.patch_status::<Pod>("web", json!({"phase": "Running"})).await;
     cluster.settle().await;
     let writes = cluster.requests().client("copier").writes();
-    assert_eq!(
-        writes.count(),
-        1,
-        "the ConfigMap is made once and then is as it should be"
-    );
+    assert_eq!(writes.count(), 1, "the ConfigMap is only written once");
 }

@@ -189,7 +189,7 @@ async fn key_waits_until_the_cache_removes_an_object_that_left_it() {
     assert_eq!(
         *calls.lock().expect("the lock is not poisoned"),
         1,
-        "the cache has the object still"
+        "the key waits while the cache has the object"
     );
     cluster.watches().client("part").resume();
     cluster.advance(Duration::from_millis(5_500)).await;
@@ -288,11 +288,20 @@ async fn watch_added_later_holds_keys_only_between_sync_and_end() {
     assert!(!added.has_synced() && calls_in_ten_seconds().await >= 10);
     drop(silent);
     added.synced().await.expect("the cache syncs");
-    assert!(calls_in_ten_seconds().await >= 10, "it sees each write");
+    assert!(
+        calls_in_ten_seconds().await >= 10,
+        "the key does not wait if all caches receive its writes"
+    );
     cluster.watches().client("part").hold();
-    assert!(calls_in_ten_seconds().await <= 1, "it sees none");
+    assert!(
+        calls_in_ten_seconds().await <= 1,
+        "the key waits if a cache receives no writes"
+    );
     part.remove_handler(&added);
-    assert!(calls_in_ten_seconds().await >= 10, "it is watched no more");
+    assert!(
+        calls_in_ten_seconds().await >= 10,
+        "the key does not wait for a removed watch"
+    );
 }
 
 /// Returns the number of calls in ten seconds of a controller that calls `act` for each Namespace and requeues after a
@@ -373,7 +382,10 @@ async fn key_with_a_stuck_cache_fails_and_is_reconciled_after_the_bound() {
     let before = *calls.lock().expect("the lock is not poisoned");
     cluster.advance(Duration::from_secs(800)).await;
     let after = *calls.lock().expect("the lock is not poisoned") - before;
-    assert!((4..=6).contains(&after), "once in 150 s: {after} times");
+    assert!(
+        (4..=6).contains(&after),
+        "the key is reconciled about once in 150 s: {after} times"
+    );
     let figures = metrics.render();
     let errors = format!("controller_runtime_reconcile_errors_total{{controller=\"writer\"}} {after}");
     assert!(figures.contains(&errors), "{figures}");

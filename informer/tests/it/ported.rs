@@ -367,7 +367,11 @@ async fn role_has_the_rules_of_the_roles_it_selects() {
             .flat_map(|it| it.resources.unwrap_or_default())
             .collect::<Vec<_>>()
     };
-    assert_eq!(resources(), ["secrets", "pods"], "in the order of names, each once");
+    assert_eq!(
+        resources(),
+        ["secrets", "pods"],
+        "rules are in the order of role names, without duplicates"
+    );
     roles
         .delete("a", &DeleteParams::default())
         .await

@@ -75,7 +75,7 @@ async fn events_with_different_notes_are_one_series() {
     assert_eq!(
         count(&cluster),
         [Some(2), None],
-        "the second is written, the others are counted"
+        "the second Event is written, and later ones are counted"
     );
     let writes = cluster.requests().writes().count();
     cluster.advance(Duration::from_secs(31 * 60)).await;
@@ -147,7 +147,7 @@ async fn slow_event_delays_neither_the_caller_nor_others() {
     cluster.advance(Duration::from_secs(10)).await;
     assert_eq!(slow.hits(), 1);
     let written = cluster.list::<Event>().len();
-    assert!(written > 8, "{written} events are written beside the slow one");
+    assert!(written > 8, "{written} events are written next to the slow one");
     cluster.advance(Duration::from_secs(60)).await;
     let all = cluster.list::<Event>();
     let series: Vec<_> = all

@@ -32,7 +32,7 @@ async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) 
 fn endpoints() -> Endpoints {
     let endpoints = Endpoints::new(&Metrics::new());
     endpoints.add_healthz("ping", ping);
-    endpoints.add_readyz("database", || Err("it is down".into()));
+    endpoints.add_readyz("database", || Err("the service is down".into()));
     endpoints
 }
 

@@ -184,7 +184,7 @@ async fn idle_replicas_reconcile_nothing() {
     let calls = ledger.book().calls;
     assert!(
         calls <= OBJECTS * 2,
-        "a key comes again at most when it changes hands: {calls}"
+        "keys are only reconciled again if they move: {calls}"
     );
     cluster.advance(seconds(600)).await;
     assert_eq!(ledger.book().calls, calls);
@@ -209,7 +209,7 @@ async fn new_replica_takes_its_share_after_running_work_ends() {
         .collect();
     assert!(
         under_work.iter().any(|(key, by)| is_b(key) && by == "a"),
-        "or this shows nothing"
+        "a key of b is still under work by a"
     );
     assert_eq!(ledger.shares().keys().collect::<Vec<_>>(), ["b"]);
     cluster.advance(seconds(200)).await;
@@ -229,7 +229,7 @@ async fn keys_of_a_crashed_replica_move_when_its_lease_expires() {
     let crashed = Instant::now();
     b.running.crash();
     cluster.advance(seconds(10)).await;
-    assert_eq!(a.sharding.members(), ["a", "b"], "its lease has not ended");
+    assert_eq!(a.sharding.members(), ["a", "b"], "the lease has not expired");
     cluster.advance(seconds(20)).await;
     assert_eq!(a.sharding.members(), ["a"]);
     assert_eq!(ledger.shares(), BTreeMap::from([("a".to_owned(), OBJECTS)]));
@@ -243,7 +243,11 @@ async fn keys_of_a_crashed_replica_move_when_its_lease_expires() {
     let first = first.expect("replica b has keys") - crashed;
     assert!((seconds(13)..seconds(20)).contains(&first), "{first:?}");
     cluster.advance(seconds(30)).await;
-    assert_eq!(cluster.list::<Lease>().len(), 1, "the dead replica's is deleted");
+    assert_eq!(
+        cluster.list::<Lease>().len(),
+        1,
+        "the lease of the dead replica is deleted"
+    );
     ledger.check();
 }
 
@@ -312,7 +316,7 @@ async fn a_reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() 
     assert_eq!(sharding.lapses(), 1);
     assert!(
         outcomes.lock().expect("the lock is not poisoned").is_empty(),
-        "it was dropped where it waited"
+        "the reconcile was dropped while it waited"
     );
     assert!(!cluster.exists::<Secret>("late"));
     let text = metrics.render();
@@ -425,7 +429,11 @@ async fn unreadable_lease_stops_work_until_it_is_readable() {
     let before = Instant::now();
     touch(&cluster, "1").await;
     cluster.advance(seconds(5)).await;
-    assert_eq!(ledger.since(before), 0, "it may be at work on any of them");
+    assert_eq!(
+        ledger.since(before),
+        0,
+        "no key is reconciled while the crashed replica may hold it"
+    );
     cluster.advance(seconds(30)).await;
     assert_eq!(ledger.since(before), OBJECTS);
     ledger.check();
@@ -483,7 +491,10 @@ async fn keys_of_clusters_are_shared_and_names_are_checked() {
     }
     let config = || ShardingConfig::new("default", "maps", "a");
     Sharding::new(&manager, config()).expect("the sharding of the manager is created once");
-    assert!(Sharding::new(&manager, config()).is_err(), "one a name");
+    assert!(
+        Sharding::new(&manager, config()).is_err(),
+        "a manager has one sharding for each name"
+    );
 }
 
 /// Runs a replica that copies each ConfigMap that it owns to a Secret.

@@ -32,7 +32,10 @@ impl Process {
     /// Waits until the process prints this line.
     fn says(&mut self, what: &str) {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
-        assert!(lines.any(|line| line.ends_with(what)), "it ended without {what:?}");
+        assert!(
+            lines.any(|line| line.ends_with(what)),
+            "the process exited without the output {what:?}"
+        );
     }
 
     fn signal(&self, signal: Signal) {

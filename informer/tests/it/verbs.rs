@@ -552,12 +552,9 @@ async fn key_waits_for_its_writes_for_every_verb() {
         let cluster = world().await;
         let before = cluster.server().resource_version();
         let (held, after) = calls(&cluster, *act).await;
-        assert!(
-            cluster.server().resource_version() > before,
-            "{name}: it writes something"
-        );
-        assert_eq!(held, 1, "{name}: calls with a cache from before");
-        assert!(after > 50, "{name}: {after} calls in the ten seconds after");
+        assert!(cluster.server().resource_version() > before, "{name}: the verb writes");
+        assert_eq!(held, 1, "{name}: the key waits while the cache lacks the write");
+        assert!(after > 50, "{name}: {after} calls in the next ten seconds");
     }
 }
 
@@ -567,7 +564,11 @@ async fn key_does_not_wait_without_writes() {
         let cluster = world().await;
         let before = cluster.server().resource_version();
         let (held, after) = calls(&cluster, *act).await;
-        assert_eq!(cluster.server().resource_version(), before, "{name}: it writes nothing");
+        assert_eq!(
+            cluster.server().resource_version(),
+            before,
+            "{name}: the verb does not write"
+        );
         assert!(
             held > 50 && after > 50,
             "{name}: {held} and {after} calls in ten seconds"
@@ -590,11 +591,8 @@ async fn key_waits_for_its_writes_after_lost_answers(#[case] loss: fn() -> Fault
         }
         // Deletions of unnamed objects are only covered by bookmarks, which are sent every minute.
         let (held, after) = calls_within(&cluster, *act, Duration::from_secs(80)).await;
-        assert!(
-            cluster.server().resource_version() > before,
-            "{name}: it writes something"
-        );
-        assert_eq!(held, 1, "{name}: calls with a cache from before");
-        assert!(after > 50, "{name}: {after} calls in the time after");
+        assert!(cluster.server().resource_version() > before, "{name}: the verb writes");
+        assert_eq!(held, 1, "{name}: the key waits while the cache lacks the write");
+        assert!(after > 50, "{name}: {after} calls after the bound");
     }
 }

@@ -64,7 +64,7 @@ async fn a_silent_cache_shows_in_the_metrics_and_is_not_ready() {
             .lines()
             .find(|it| it.starts_with("informer_last_contact_seconds{"));
         let value = line.and_then(|it| it.rsplit(' ').next()?.parse::<f64>().ok());
-        value.unwrap_or_else(|| panic!("no figure in {metrics}"))
+        value.unwrap_or_else(|| panic!("the figure is missing in {metrics}"))
     };
     cluster.advance(seconds(600)).await;
     assert_eq!(ready(), 200);
@@ -78,7 +78,7 @@ async fn a_silent_cache_shows_in_the_metrics_and_is_not_ready() {
     assert!(why.contains("/api/v1/configmaps has sent nothing for"), "{why}");
     drop(broken);
     cluster.advance(seconds(120)).await;
-    assert_eq!(ready(), 200, "it has recovered by itself");
+    assert_eq!(ready(), 200, "the cache has recovered without a restart");
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,11 +123,7 @@ async fn a_shutdown_timeout_names_running_parts_and_releases_the_lease() {
     let why = "manager: these runnables have not stopped within 30s: one, other, ends, maps";
     assert_eq!(end.lock().expect("the lock is not poisoned").as_deref(), Some(why));
     let holder = cluster.get::<Lease>("lock").spec.and_then(|it| it.holder_identity);
-    assert_eq!(
-        holder.as_deref(),
-        Some(""),
-        "the next leader need not wait for the end of the lease"
-    );
+    assert_eq!(holder.as_deref(), Some(""), "the lease is released for the next leader");
 }
 
 #[rstest]
@@ -139,7 +135,7 @@ async fn a_shutdown_timeout_names_running_parts_and_releases_the_lease() {
 async fn ping_always_answers(#[case] has_checks: bool, #[case] path: &str, #[case] code: u16) {
     let manager = Manager::new(TestCluster::start().client());
     if has_checks {
-        manager.add_healthz("other", || Err("it is down".into()));
+        manager.add_healthz("other", || Err("the service is down".into()));
     }
     assert_eq!(manager.endpoints().answer(path, "").code, code);
 }

@@ -499,7 +499,7 @@ async fn a_manager_serves_webhooks_over_tls() {
         server.address().expect("the server has an address"),
         server.started_check(),
     );
-    assert!(check().is_err(), "it does not answer yet");
+    assert!(check().is_err(), "the check fails before the server answers");
     let api = ApiServer::builder()
         .webhook_address("webhooks.shop.svc", address)
         .start();
@@ -559,7 +559,10 @@ async fn a_certificate_is_read_again_when_its_files_change() {
         std::fs::write(&certificate, made.certificate_pem()).expect("the file is writable");
         std::fs::write(&key, made.key_pem()).expect("the file is writable");
     };
-    assert!(CertWatcher::new(&certificate, &key).is_err(), "there are no files");
+    assert!(
+        CertWatcher::new(&certificate, &key).is_err(),
+        "missing files are an error"
+    );
     let (first, second) = (
         SelfSigned::new(["a"]).expect("the host name is valid"),
         SelfSigned::new(["b"]).expect("the host name is valid"),
@@ -575,7 +578,7 @@ async fn a_certificate_is_read_again_when_its_files_change() {
     assert_eq!(watcher.reads(), 1);
     std::fs::write(&certificate, second.certificate_pem()).expect("the file is writable");
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(watcher.reads(), 1, "the key is still that of the first");
+    assert_eq!(watcher.reads(), 1, "a certificate without its key is not read");
     assert!(metrics.render().contains("certwatcher_read_certificate_errors_total 1"));
     write(&second);
     tokio::time::sleep(Duration::from_secs(10)).await;

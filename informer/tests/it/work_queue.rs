@@ -54,7 +54,7 @@ async fn key_added_while_processing_is_returned_again(#[case] queue: WorkQueue<&
     queue.add("a");
     let work = queue.get().await.expect("the queue is open");
     ["a", "a", "a"].into_iter().for_each(|key| queue.add(key));
-    assert!(queue.try_get().is_none(), "a worker has it");
+    assert!(queue.try_get().is_none(), "a key under work is not returned");
     assert_eq!(queue.processing(), 1);
     drop(work);
     assert_eq!(drain(&queue), ["a"]);
@@ -116,7 +116,7 @@ async fn delayed_key_is_returned_at_the_earlier_due_time() {
     assert_eq!(queue.get().await.as_deref(), Some(&"a"));
     assert_eq!(began.elapsed(), millis(100));
     advance(millis(1000)).await;
-    assert!(queue.try_get().is_none(), "it waited once");
+    assert!(queue.try_get().is_none(), "the key was only queued once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +268,7 @@ async fn shutdown_returns_remaining_keys_and_ignores_adds() {
     assert_eq!(
         queue.get().await.as_deref(),
         Some(&"a"),
-        "it was added again before the shutdown"
+        "keys added before the shutdown are returned"
     );
     advance(millis(100)).await;
     assert!(queue.get().await.is_none(), "delayed keys are dropped");
@@ -357,7 +357,7 @@ async fn bucket_refills_over_time() {
     assert_eq!((waits[99], waits[100], waits[101]), (5, 100, 200));
     advance(Duration::from_secs(3600)).await;
     let again: Vec<_> = (200..301).map(|key| limiter.when(&key).as_millis()).collect();
-    assert_eq!((again[99], again[100]), (5, 100), "it holds no more than 100");
+    assert_eq!((again[99], again[100]), (5, 100), "the bucket holds at most 100 tokens");
 }
 
 #[rstest]
@@ -395,5 +395,5 @@ async fn named_queue_has_metrics(
             .contains("workqueue_work_duration_seconds_count{name=\"q\",controller=\"q\"} 1")
     );
     drop(queue);
-    assert_eq!(metrics.render(), "", "a queue that is gone tells nothing");
+    assert_eq!(metrics.render(), "", "a dropped queue has no metrics");
 }

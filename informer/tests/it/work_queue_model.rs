@@ -286,7 +286,7 @@ proptest! {
                         let version = {
                             let mut seen = seen.lock().expect("the lock is not poisoned");
                             let state = seen.entry(*work).or_default();
-                            assert!(!std::mem::replace(&mut state.2, true), "two workers at one key");
+                            assert!(!std::mem::replace(&mut state.2, true), "two workers process one key");
                             state.0
                         };
                         tokio::time::sleep(Duration::from_millis(u64::from(*work) % 4)).await;

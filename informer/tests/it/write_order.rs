@@ -99,7 +99,10 @@ async fn read_returns_the_newest_of_two_concurrent_writes() {
         .expect("the object exists");
     let read = tokio::spawn(async move { client.get::<Secret>(&key).await });
     sleep(Duration::from_secs(1)).await;
-    assert!(!read.is_finished(), "the cache has not seen the second write");
+    assert!(
+        !read.is_finished(),
+        "the read waits while the cache lacks the newest write"
+    );
     watches.resume();
     let read = read
         .await

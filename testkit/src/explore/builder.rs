@@ -294,7 +294,7 @@ impl Explore {
         };
         let thread = std::thread::Builder::new().name("explore".to_owned()).spawn(explore);
         if let Err(err) = thread {
-            panic!("an exploration needs a thread: {err}");
+            panic!("cannot start a thread for the exploration: {err}");
         }
         loop {
             match result.recv_timeout(HEARTBEAT) {
@@ -302,7 +302,7 @@ impl Explore {
                     shown.clear();
                     return report;
                 }
-                Err(RecvTimeoutError::Disconnected) => panic!("the exploration itself panicked"),
+                Err(RecvTimeoutError::Disconnected) => panic!("the code of the exploration panicked"),
                 Err(RecvTimeoutError::Timeout) => {
                     shown.show();
                     let idle = activity.idle();

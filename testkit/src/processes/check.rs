@@ -111,13 +111,13 @@ impl Check {
             return Some("one of always, eventually and sometimes is needed".to_owned());
         }
         if self.name.trim().is_empty() {
-            return Some("name: it is missing".to_owned());
+            return Some("name: a name is needed".to_owned());
         }
         let (must, rule) = self.rule()?;
         let has_objects = self.object.is_some() || self.objects.is_some() || !self.variables.is_empty();
         let Rule::Cel(expression) = rule else {
             let others = has_objects || self.selector.is_some() || self.namespace.is_some();
-            return others.then(|| "a command reads the objects by itself: only rules have variables".to_owned());
+            return others.then(|| "only rules have objects and variables: a command reads objects itself".to_owned());
         };
         if !has_objects {
             return Some("object, objects or variables: a rule needs one of them".to_owned());
@@ -131,7 +131,7 @@ impl Check {
             ));
         }
         if self.selector.is_some() && self.objects.is_none() {
-            return Some("selector: it selects among objects, which are missing".to_owned());
+            return Some("selector: the field objects is needed, too".to_owned());
         }
         let is_name = |it: &String| {
             let is_letter = |it: char| it.is_ascii_alphanumeric() || it == '_';

@@ -384,7 +384,7 @@ mod tests {
     async fn query_is_answered_with_its_records(#[case] name: &str, #[case] code: Rcode, #[case] count: u16) {
         let name: Name<Vec<u8>> = name.parse().expect("the name is valid");
         let mut query = MessageBuilder::new_vec().question();
-        query.push((name, Rtype::A)).expect("the query fits");
+        query.push((name, Rtype::A)).expect("the query fits into the message");
         let answer = answer(&server(), query.as_slice(), |_| Ok(()))
             .await
             .expect("the query is valid");

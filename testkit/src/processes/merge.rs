@@ -25,17 +25,18 @@ impl Shards {
             let file = path.display().to_string();
             let wrong = |err: String| format!("{file}: {err}");
             let text = std::fs::read_to_string(path).map_err(|err| wrong(err.to_string()))?;
-            let report: Value = serde_json::from_str(&text).map_err(|err| wrong(format!("it is not JSON: {err}")))?;
+            let report: Value =
+                serde_json::from_str(&text).map_err(|err| wrong(format!("the report is not JSON: {err}")))?;
             let shard = report["shard"].as_str().and_then(Shard::parse);
-            let shard =
-                shard.ok_or_else(|| wrong("it is not a report of a shard, made by --shard and --json".to_owned()))?;
+            let shard = shard
+                .ok_or_else(|| wrong("the file is not a report of a shard, made by --shard and --json".to_owned()))?;
             reports.push((shard, file, report));
         }
         reports.sort_by_key(|(shard, ..)| shard.number);
         let of = reports.first().map_or(0, |(shard, ..)| shard.of);
         if let Some((shard, file, _)) = reports.iter().find(|(shard, ..)| shard.of != of) {
             return Err(format!(
-                "{file}: shard {shard} belongs to another division than the reports of shards in {of}"
+                "{file}: this is shard {shard}, but other reports divide the search into {of} shards"
             ));
         }
         for (number, pair) in (1..).zip(reports.windows(2)) {
@@ -104,9 +105,9 @@ mod tests {
     #[rstest::rstest]
     #[case::missing_shard(&["1/3", "3/3"], "the report of shard 2/3 is missing")]
     #[case::another_number_of_shards(&["1/2", "2/3"],
-        "1.json: shard 2/3 belongs to another division than the reports of shards in 2")]
+        "1.json: this is shard 2/3, but other reports divide the search into 2 shards")]
     #[case::duplicate_shard(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
-    #[case::report_without_a_shard(&["all"], "0.json: it is not a report of a shard, made by --shard and --json")]
+    #[case::report_without_a_shard(&["all"], "0.json: the file is not a report of a shard, made by --shard and --json")]
     fn incomplete_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {
         let reports: Vec<Value> = shards.iter().map(|it| json!({"shard": it})).collect();
         let name = error.replace(|it: char| !it.is_ascii_alphanumeric(), "");

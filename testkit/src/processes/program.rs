@@ -202,10 +202,12 @@ impl Host {
         let began = Instant::now();
         while TcpStream::connect(address).await.is_err() {
             if let Some(status) = running.child.try_wait().map_err(failed)? {
-                return Err(format!("it ended before it listened on port {port}: {status}"));
+                return Err(format!("the program ended before it listened on port {port}: {status}"));
             }
             if began.elapsed() > LISTENS_WITHIN {
-                return Err(format!("it does not listen on port {port} after {LISTENS_WITHIN:?}"));
+                return Err(format!(
+                    "the program does not listen on port {port} after {LISTENS_WITHIN:?}"
+                ));
             }
             sleep(TRY_AGAIN).await;
         }

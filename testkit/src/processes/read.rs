@@ -111,10 +111,10 @@ impl Scenario {
             }
         }
         if controller.webhook_port.is_some() && self.network != Network::Private {
-            return Some("webhookPort: concurrent runs share it without `network: private`".to_owned());
+            return Some("webhookPort: concurrent runs share the port without `network: private`".to_owned());
         }
         if controller.user.is_some() && !self.cluster.rbac {
-            return Some("user: it has an effect only with cluster.rbac".to_owned());
+            return Some("user: the field only has an effect with cluster.rbac".to_owned());
         }
         if controller.in_cluster && controller.insecure {
             return Some("insecure: an in-cluster configuration needs HTTPS".to_owned());
@@ -152,13 +152,13 @@ impl Scenario {
         let fields = [("pods", cluster.pods.is_empty()), ("stubs", cluster.stubs.is_empty())];
         let given = fields.into_iter().find(|(_, is_empty)| !is_empty);
         let vain = given.filter(|_| !workers.contains(&Worker::Kubelet));
-        vain.map(|(field, _)| format!("{field}: they run with the worker kubelet only"))
+        vain.map(|(field, _)| format!("{field}: Pods only run with the worker kubelet"))
     }
 
     fn wrong_stubs(&self) -> Option<String> {
         let stubs = &self.cluster.stubs;
         if !stubs.is_empty() && self.network != Network::Private {
-            return Some("stubs: controllers reach them only with `network: private`".to_owned());
+            return Some("stubs: controllers can only reach stubs with `network: private`".to_owned());
         }
         let mut stubs = stubs.iter().enumerate();
         stubs.find_map(|(at, it)| it.wrong().map(|wrong| format!("stubs[{at}]: {wrong}")))
@@ -185,7 +185,7 @@ impl Scenario {
             }
         }
         if step.user.is_some() && !self.cluster.rbac {
-            return Some("as: it has an effect only with cluster.rbac".to_owned());
+            return Some("as: the field only has an effect with cluster.rbac".to_owned());
         }
         step.wrong()
     }

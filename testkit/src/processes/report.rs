@@ -13,7 +13,7 @@ use crate::explore::{Coverage, Failure};
 const OUTPUT_SHOWN: usize = 25;
 
 /// Description of the failure of a `sometimes` check.
-const NEVER: &str = "it held in none of the runs";
+const NEVER: &str = "it did not hold in any run";
 
 /// The findings of an exploration of processes.
 #[derive(Debug)]

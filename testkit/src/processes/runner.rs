@@ -59,7 +59,7 @@ impl Runner {
     /// Runs the scenario once. Panics with the failure of a step, like a test.
     pub(crate) async fn run(&self, cluster: &TestCluster) {
         let Some(hooks) = &cluster.hooks else {
-            unreachable!("a scenario of processes is explored")
+            unreachable!("a scenario of processes only runs in an exploration")
         };
         let ending = match self.start(cluster, hooks).await {
             Ok(ending) => ending,
@@ -114,7 +114,7 @@ impl Runner {
         for process in &ending.processes {
             let restart = Arc::new(process.clone());
             let late = hooks.controller_starts(process.name(), restart);
-            debug_assert!(late.is_none(), "controllers start late only in virtual time");
+            debug_assert!(late.is_none(), "controllers only start late in virtual time");
             crate::hooks::Restart::restart(process);
         }
         for process in &ending.processes {

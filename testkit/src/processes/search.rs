@@ -76,8 +76,11 @@ impl Scenario {
         }
         let shard = match &options.shard {
             None => Shard::WHOLE,
-            Some(text) => Shard::parse(text)
-                .ok_or_else(|| wrong(format!("the shard {text:?} must have a form like 2/8, from 1")))?,
+            Some(text) => Shard::parse(text).ok_or_else(|| {
+                wrong(format!(
+                    "the shard {text:?} must have the form of 2/8, with a number from 1"
+                ))
+            })?,
         };
         let shards = match options.merge.as_slice() {
             [] => None,
@@ -97,7 +100,7 @@ impl Scenario {
         let tokens = tokens.collect::<Result<Vec<String>, _>>().map_err(io)?;
         let objects = self.objects().map_err(&wrong)?;
         let trust = Trust::new(&self, objects.iter());
-        let trust = trust.map_err(|err| wrong(format!("a certificate cannot be made: {err}")))?;
+        let trust = trust.map_err(|err| wrong(format!("cannot generate a certificate: {err}")))?;
         let unserved = self.unserved_webhooks(&objects);
         let world = self.world(&tokens, &trust).map_err(&wrong)?;
         let program = match &options.reaper {

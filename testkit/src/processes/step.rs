@@ -305,7 +305,7 @@ fn of_kubectl(text: &str) -> Result<Awaited, String> {
             Ok(Awaited::Field(field, path.to_owned(), value.map(str::to_owned)))
         }
         _ => Err(format!(
-            "{text:?} is none of condition=TYPE, jsonpath={{PATH}}=VALUE, create and delete"
+            "{text:?} is not one of condition=TYPE, jsonpath={{PATH}}=VALUE, create and delete"
         )),
     }
 }
@@ -356,7 +356,7 @@ fn has_condition(name: &str, object: &Value, kind: &str, expected: &str) -> Resu
     let observed = observed.into_iter().find_map(Value::as_i64);
     match (observed, object["metadata"]["generation"].as_i64()) {
         (Some(observed), Some(generation)) if observed < generation => Err(format!(
-            "the condition {kind} of {name} is of generation {observed}, and the object of generation {generation}"
+            "the condition {kind} of {name} has generation {observed}, but the object has generation {generation}"
         )),
         _ => Ok(()),
     }
@@ -378,7 +378,7 @@ mod tests {
     #[case::a_condition_that_is_false("for: condition=Synced", Err("the condition Synced of pods/a is False"))]
     #[case::an_old_condition(
         "condition: Old",
-        Err("the condition Old of pods/a is of generation 1, and the object of generation 2")
+        Err("the condition Old of pods/a has generation 1, but the object has generation 2")
     )]
     #[case::a_field("path: status.phase, equals: Running", Ok(()))]
     #[case::a_field_of_kubectl("for: 'jsonpath={.status.phase}=Running'", Ok(()))]
@@ -410,7 +410,7 @@ mod tests {
     #[case::two_conditions("condition: Ready, absent: true", "wait: only one of")]
     #[case::no_path("equals: 1", "wait.equals: a path is needed")]
     #[case::a_bad_path("path: '{.a[0}'", "wait.path: \"{.a[0}\": unterminated array")]
-    #[case::an_unknown_word("for: ready", "wait.for: \"ready\" is none of")]
+    #[case::an_unknown_word("for: ready", "wait.for: \"ready\" is not one of")]
     fn invalid_waits_are_refused(#[case] text: &str, #[case] error: &str) {
         let refused = wait(text).awaited().expect_err("the wait is invalid");
         assert!(refused.starts_with(error), "{refused}");

@@ -51,8 +51,14 @@ impl Step {
         let changed = self.change(scenario, access).await;
         match (changed, &self.refused) {
             (Err(why), Some(refused)) if why.contains(refused) => {}
-            (Err(why), Some(refused)) => return Err(format!("it was refused without the text {refused:?}: {why}")),
-            (Ok(()), Some(refused)) => return Err(format!("it was accepted, and not refused with {refused:?}")),
+            (Err(why), Some(refused)) => {
+                return Err(format!("the request was refused without the text {refused:?}: {why}"));
+            }
+            (Ok(()), Some(refused)) => {
+                return Err(format!(
+                    "the request was accepted instead of being refused with {refused:?}"
+                ));
+            }
             (changed, None) => changed?,
         }
         if let Some(line) = &self.run {

@@ -119,16 +119,16 @@ impl Stub {
     /// Returns an error for the first invalid value.
     pub(crate) fn wrong(&self) -> Option<String> {
         if self.port == 0 {
-            return Some("port: it must be from 1 to 65535".to_owned());
+            return Some("port: the number must be from 1 to 65535".to_owned());
         }
         if self.http.is_empty() == self.command.is_empty() {
             return Some("either http or command is needed".to_owned());
         }
         if !self.command.is_empty() && self.tls.is_some() {
-            return Some("tls: it has an effect only with http; a command must serve TLS itself".to_owned());
+            return Some("tls: the field only has an effect with http; a command must serve TLS itself".to_owned());
         }
         if self.command.is_empty() && !self.env.is_empty() {
-            return Some("env: it has an effect only with command".to_owned());
+            return Some("env: the field only has an effect with command".to_owned());
         }
         if let Err(wrong) = self.selector() {
             return Some(wrong);
@@ -144,7 +144,7 @@ impl Answer {
             return Some("body: json and body exclude each other".to_owned());
         }
         if StatusCode::from_u16(self.status).is_err() {
-            return Some(format!("status: {} is not a status of HTTP", self.status));
+            return Some(format!("status: {} is not an HTTP status", self.status));
         }
         for (name, value) in &self.headers {
             let is_valid = name.parse::<http::HeaderName>().is_ok() && value.parse::<http::HeaderValue>().is_ok();

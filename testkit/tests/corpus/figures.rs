@@ -53,7 +53,11 @@ fn search_order_is_compared_with_random_order() {
     println!("bug: schedules in order; at random, from five seeds; their middle");
     for bug in measured() {
         let found = exploration(bug, false).schedules(AT_RANDOM_MOST).report();
-        assert!(found.failure().is_some(), "{} is not found in order: {found}", bug.name);
+        assert!(
+            found.failure().is_some(),
+            "{} is not found by the ordered search: {found}",
+            bug.name
+        );
         let in_order = found.coverage().schedules;
         let mut at_random: Vec<(u64, bool)> = (0..5)
             .map(|seed| {

@@ -164,7 +164,10 @@ fn each_bug_is_found(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 
     let failure = report
         .failure()
         .unwrap_or_else(|| panic!("{} is not found: {report}", bug.name));
-    assert!(!failure.plan().is_empty(), "it fails without any fault: {report}");
+    assert!(
+        !failure.plan().is_empty(),
+        "the scenario fails without any fault: {report}"
+    );
     assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
     // The replay string finds the same failure again, and in the same way each time.
     let again = exploration(bug, false).replay(&failure.replay()).times(2).report();

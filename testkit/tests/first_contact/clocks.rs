@@ -58,7 +58,7 @@ fn controller_with_the_machines_clock_is_reported() {
     let report = stamped(true, delays()).machine_clock().report();
     assert!(
         report.to_string().starts_with("note: stamper wrote "),
-        "it is not said first: {report}"
+        "the note is not at the start of the report: {report}"
     );
     let notes = report.notes().join("\n");
     assert!(
@@ -143,7 +143,10 @@ fn replay_starts_at_the_time_of_day_of_the_failure() {
             [earlier, earlier + SignedDuration::from_secs(4_391)].contains(&now) || now >= asked,
             "{now}"
         );
-        assert!(now < asked || cluster.gone(config_map("no")), "the other reference");
+        assert!(
+            now < asked || cluster.gone(config_map("no")),
+            "the reference runs differ"
+        );
         cluster.controller("stamper", |client| stamp(client, || Timestamp::UNIX_EPOCH));
         cluster.settle().await;
     })

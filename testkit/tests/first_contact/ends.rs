@@ -115,6 +115,6 @@ fn run_that_ended_the_process_is_reported_next_time() {
     assert!(text.contains(note), "{text}");
     assert!(
         !String::from_utf8_lossy(&run("2").stderr).contains(note),
-        "it is told once"
+        "the note is only printed once"
     );
 }

@@ -94,7 +94,11 @@ async fn document_is_published_and_its_status_is_set(cluster: TestCluster) {
     let readme = cluster.get::<Document>("readme");
     assert_eq!(readme.status, Some(DocumentStatus { published: true }));
     assert_eq!(readme.finalizers(), [FINALIZER]);
-    assert_eq!(readme.metadata.generation, Some(1), "a status is no new generation");
+    assert_eq!(
+        readme.metadata.generation,
+        Some(1),
+        "a status write does not change the generation"
+    );
 
     cluster
         .edit::<Document>("readme", |it| it.spec.title = "Read me first".into())

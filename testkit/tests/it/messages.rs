@@ -108,7 +108,7 @@ async fn a_failed_condition_shows_its_reads(cluster: TestCluster) {
 
     let message = failure(cluster.eventually(|c| c.exists(config_map("b")))).await;
     assert!(
-        message.contains("it is false\nConfigMap default/b does not exist"),
+        message.contains("the value is false\nConfigMap default/b does not exist"),
         "{message}"
     );
 }
@@ -177,7 +177,7 @@ async fn failure_has_the_line_of_the_call(cluster: TestCluster) {
                 _ => cluster.assert_idle(Duration::from_secs(1)).await,
             }
         }
-        other => panic!("no failure is called {other}"),
+        other => panic!("unknown failure {other}"),
     }
 }
 

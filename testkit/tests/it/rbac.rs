@@ -115,6 +115,6 @@ async fn requests_of_workers_are_excluded_from_roles() {
     cluster.server().load([orphan]).expect("the objects are valid");
     cluster.settle().await;
     let left = cluster.server().list("v1", "ConfigMap", "default").await;
-    assert_eq!(left.map(|it| it.len()), Ok(0), "the worker has written");
+    assert_eq!(left.map(|it| it.len()), Ok(0), "the worker has deleted the object");
     assert_eq!(cluster.observed_rbac(), ObservedRbac::default());
 }

@@ -167,7 +167,7 @@ async fn skewed_clock_moves_the_times_of_leases(
         .create(&Default::default(), &lease)
         .await
         .expect("the object is created");
-    assert_eq!(renewed(&created), TIME, "by its own clock it is right");
+    assert_eq!(renewed(&created), TIME, "the client reads the time that it wrote");
     assert_eq!(
         renewed(&others.get("leader").await.expect("the object exists")),
         seen_by_others

@@ -340,7 +340,11 @@ fn files_are_short_and_begin_with_a_sentence() {
         };
         let length = source.code.iter().filter(|line| !line.trim().is_empty()).count();
         if length > bound {
-            faults.add(&source, 1, &format!("{length} lines of code, {bound} are the most"));
+            faults.add(
+                &source,
+                1,
+                &format!("{length} lines of code exceed the maximum of {bound}"),
+            );
         }
         for (index, line) in source.text.lines().enumerate() {
             if line.chars().count() > LINE_CHARS && !line.contains('"') {

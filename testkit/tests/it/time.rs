@@ -147,7 +147,10 @@ async fn heartbeat_that_changes_objects_is_reported(cluster: TestCluster) {
         message.contains("PATCH /api/v1/namespaces/default/configmaps/a by \"heart\": 200"),
         "{message}"
     );
-    assert!(message.contains("time.rs:"), "the place is that of the test: {message}");
+    assert!(
+        message.contains("time.rs:"),
+        "the message names the line of the test: {message}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,7 +184,7 @@ async fn writes_without_effect_next_to_a_change_of_another_object_do_not_count(c
         sleep(Duration::from_secs(1)).await;
         let patch = Patch::Merge(json!({"metadata": {"name": "b"}, "data": {"once": "1"}}));
         let applied = maps.patch("b", &PatchParams::default(), &patch).await;
-        applied.expect("it exists");
+        applied.expect("the object exists");
         std::future::pending::<()>().await;
     });
     cluster.create(config_map("b")).await;

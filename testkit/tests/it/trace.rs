@@ -50,7 +50,10 @@ async fn failing_assertion_describes_reactions_to_the_last_event(cluster: TestCl
                 request since";
     assert!(message.contains(idle), "{message}");
     let message = failure(cluster.eventually(|c| c.get(pod("web-0")).label("seen") == Some("no"))).await;
-    assert!(message.contains(written), "a condition shows it as well: {message}");
+    assert!(
+        message.contains(written),
+        "the failure of a condition shows the write as well: {message}"
+    );
 }
 
 #[rstest]
@@ -164,7 +167,7 @@ fn a_failing_test_writes_its_trace() {
     assert_eq!(
         page.matches("</script>").count(),
         2,
-        "no text of an object ends a script"
+        "text of an object cannot end a script"
     );
     let document: Value = serde_json::from_str(&document).expect("the text is valid JSON");
     let failure = &document["failures"][0];

@@ -45,7 +45,7 @@ async fn requests_of_workers_are_attributed_to_them() {
     cluster.settle().await;
 
     assert!(cluster.gone(pod("web-0").namespace("shop")));
-    assert_eq!(spared.hits(), 0, "the fault is for the controller under test");
+    assert_eq!(spared.hits(), 0, "the fault only affects the controller under test");
     assert_eq!(cluster.requests().count(), 0);
     assert_eq!(cluster.journal().count(Verb::Delete, "pods"), 0);
 }

@@ -141,7 +141,7 @@ fn command_line(name: &str) -> String {
 )]
 #[case::a_command("eventually: {run: 'echo not yet; exit 3'}", "failed (exit status: 3): not yet")]
 #[case::a_command_that_always_runs("always: {run: COMMAND missing}", "missing is missing")]
-#[case::an_event_that_never_happens("sometimes: object != null\n    object: cm/missing", "it held in none of the runs")]
+#[case::an_event_that_never_happens("sometimes: object != null\n    object: cm/missing", "it did not hold in any run")]
 fn violated_checks_fail_with_a_description(#[case] check: &str, #[case] message: &str) {
     let check = check.replace("COMMAND missing", &Value::from(command_line("missing")).to_string());
     let fields = format!("{WEB}checks:\n  - name: it\n    {check}\n");

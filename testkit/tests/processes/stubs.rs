@@ -176,7 +176,7 @@ fn command_that_does_not_listen_is_named_in_the_report() {
     let (code, report) = run("GET http://db:8080/", stub, "{'0': never}");
     assert_eq!(code, Some(1), "{report}");
     if is_permitted() {
-        let text = "stub db-0:8080: cannot be started: it ended before it listened on port";
+        let text = "stub db-0:8080: cannot be started: the program ended before it listened on port";
         assert!(report.contains(text), "{report}");
         assert!(report.contains("no database"), "{report}");
     }

@@ -119,7 +119,7 @@ fn overlaps_can_be_excluded_from_the_faults() {
     assert_eq!(
         explored(variants() | overlaps),
         explored(variants()),
-        "they do not last"
+        "variants are not overlapping faults"
     );
 }
 

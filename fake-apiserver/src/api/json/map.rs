@@ -249,7 +249,7 @@ impl<V: Clone> SortedMap<V> {
         match &mut self.entries {
             Entries::Few(few) => ViewMut::Few(few),
             Entries::Many(many) => ViewMut::Many(many),
-            Entries::Text(_) => unreachable!("it was opened"),
+            Entries::Text(_) => unreachable!("the text was opened above"),
         }
     }
 
@@ -364,7 +364,7 @@ impl<'a, V: Clone> Entry<'a, V> {
         if !self.map.contains_key(&self.key) {
             self.map.insert(self.key.clone(), make());
         }
-        self.map.get_mut(&self.key).expect("the value was inserted above")
+        self.map.get_mut(&self.key).expect("the value was just inserted")
     }
 }
 

@@ -586,7 +586,7 @@ mod tests {
             for name in &names {
                 value = [(name.as_str(), value)].into_iter().collect();
             }
-            let Value::Object(map) = value else { unreachable!("there is a name") };
+            let Value::Object(map) = value else { unreachable!("there is at least one name") };
             for way in [way, names.iter().rev().cloned().collect::<Vec<_>>().join(".")] {
                 let way = way.trim_end_matches('.');
                 let found = way.split('.').try_fold(None, |at: Option<&Value>, step| {

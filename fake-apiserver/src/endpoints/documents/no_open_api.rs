@@ -3,7 +3,7 @@
 use super::{Answer, Asked};
 use crate::api::status::Status;
 
-const REFUSED: &str = "documents of OpenAPI need the feature \"serve\" of the crate fake-apiserver";
+const REFUSED: &str = "OpenAPI documents need the feature \"serve\" of the crate fake-apiserver";
 
 impl Asked<'_> {
     /// Refuses `/openapi/v2`.

@@ -63,10 +63,10 @@ mod tests {
         };
         assert_eq!(next().await, (0, 1, 1));
         ask(3).await;
-        assert_eq!(next().await, (1, 3, 4), "one page for what came");
-        assert_eq!(next().await, (4, 0, 4), "a sign of life");
+        assert_eq!(next().await, (1, 3, 4), "new entries are sent as one page");
+        assert_eq!(next().await, (4, 0, 4), "an empty page shows that the stream is alive");
         ask(1_600).await;
-        assert_eq!(next().await, (104, 1_000, 1_604), "a hundred are gone");
+        assert_eq!(next().await, (104, 1_000, 1_604), "a hundred entries were dropped");
         assert_eq!(next().await, (1_104, 500, 1_604));
     }
 }

@@ -167,7 +167,9 @@ fn parameters_have_gos_descriptions() {
             let mut all = place["parameters"].as_array().into_iter().flatten();
             let found = all.find(|it| it["name"] == name);
             let found = found.and_then(|it| it["description"].as_str());
-            found.unwrap_or_else(|| panic!("{name} in {place}")).to_owned()
+            found
+                .unwrap_or_else(|| panic!("{name} is missing in {place}"))
+                .to_owned()
         };
         let item = &apps["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
         assert_eq!(described(item, "name"), "name of the Deployment");
@@ -214,7 +216,10 @@ fn parameters_have_gos_descriptions() {
 fn v2_shared_parameters_have_gos_names(#[case] name: &str, #[case] path: &str) {
     with_builtins(|api| {
         let document: Value = serde_json::from_slice(&v2(&api, "", "").body).expect("the text is valid JSON");
-        assert!(document["parameters"][name].is_object(), "{name} is shared");
+        assert!(
+            document["parameters"][name].is_object(),
+            "the parameter {name} is shared"
+        );
         let item = document["paths"][path].to_string();
         assert!(item.contains(&format!("\"#/parameters/{name}\"")), "{item}");
     });
@@ -339,7 +344,7 @@ fn n6_v2_document_contains_all_definitions() {
     let document: Value = serde_json::from_slice(&answer.body).expect("the text is valid JSON");
     let text = document.to_string();
     for word in ["#/components/", "requestBody", "\"allOf\":[", "\"oneOf\":["] {
-        assert!(!text.contains(word), "{word} is no word of v2");
+        assert!(!text.contains(word), "OpenAPI v2 does not have the keyword {word}");
     }
     let definitions = document["definitions"].as_object().expect("the value is an object");
     let lost: Vec<&str> = text

@@ -112,7 +112,12 @@ async fn objects_are_created_like_a_real_server() {
             )),
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} answers differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 /// Returns the errors of an update of one object to another.
@@ -225,7 +230,7 @@ fn every_supported_field_label_has_a_value() {
     ] {
         let strategy = strategy(group, resource);
         let labels = strategy.facts().fields.own();
-        assert!(!labels.is_empty(), "{resource} has no labels of its own");
+        assert!(!labels.is_empty(), "{resource} has no field labels");
         let values = strategy.selectable_fields(&Object::default());
         let found: Vec<&str> = values.iter().map(|(label, _)| label.as_ref()).collect();
         if resource == "events" {

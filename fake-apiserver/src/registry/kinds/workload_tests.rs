@@ -250,7 +250,7 @@ fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
         strategy.default(&mut new);
         let once = new.clone();
         strategy.default(&mut new);
-        assert_eq!(once, new, "defaults are filled in once");
+        assert_eq!(once, new, "filling in defaults again changes nothing");
         let _ = strategy.admit(&mut new.clone(), None, &context);
         let _ = strategy.admit(&mut new.clone(), Some(old), &context);
         let mut created = new.clone();

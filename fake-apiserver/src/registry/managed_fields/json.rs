@@ -438,7 +438,7 @@ mod tests {
             decode(Some(&one)).expect("the fields can be decoded"),
             decode(Some(&other)).expect("the fields can be decoded"),
         );
-        let left = subtract(map(&fields), &[&one, &other]).expect("the fields change");
+        let left = subtract(map(&fields), &[&one, &other]).expect("the fields can be changed");
         assert_eq!(Value::Object(left).to_string(), "{\"f:c\":{}}");
     }
 }

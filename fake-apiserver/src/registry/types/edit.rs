@@ -26,7 +26,7 @@ pub(crate) fn ensure_object<'a>(map: &'a mut Map, field: &str) -> &'a mut Map {
         map.insert(field.into(), Value::Object(Map::new()));
     }
     let value = map.get_mut(field).and_then(Value::as_object_mut);
-    value.expect("the value was set to an object above")
+    value.expect("the value is an object")
 }
 
 /// Keeps the entries for which `keeps` returns `true`, as `Map::retain` does. It is several times as fast if all

@@ -122,10 +122,10 @@ impl ListReader {
     pub(crate) fn finish(mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<ListEnd, Error> {
         self.read(true, item)?;
         let fault = match self.place {
-            Place::End if self.buffer.peek().is_some() => "unexpected data after its end",
+            Place::End if self.buffer.peek().is_some() => "unexpected data after the end of the list",
             Place::End if !self.is_list => "not a list",
             Place::End => return Ok(self.end),
-            Place::Begin | Place::Name | Place::Value(_) | Place::Items | Place::AfterValue => "it is incomplete",
+            Place::Begin | Place::Name | Place::Value(_) | Place::Items | Place::AfterValue => "the list is incomplete",
         };
         Err(Error::decode("a list", JsonError::custom(fault)))
     }
@@ -161,7 +161,7 @@ impl ListReader {
                 let blank = after.iter().take_while(|it| it.is_ascii_whitespace()).count();
                 match after.get(blank) {
                     Some(b':') => (Place::Value(Field::of(&name.0)), length + blank + 1),
-                    Some(_) => return Err(JsonError::custom("a field without a value")),
+                    Some(_) => return Err(JsonError::custom("a field has no value")),
                     None => return Ok(false),
                 }
             }
@@ -279,7 +279,7 @@ pub(crate) struct WatchLine<'a> {
 impl<'a> WatchLine<'a> {
     /// Parses a line as a watch event.
     pub(crate) fn read(line: &'a [u8]) -> Result<Self, JsonError> {
-        let missing = || JsonError::custom("not a watch event");
+        let missing = || JsonError::custom("the line is not a watch event");
         let mut rest = line.trim_ascii_start().strip_prefix(b"{").ok_or_else(missing)?;
         let (mut kind, mut object) = (None, None);
         loop {
@@ -348,7 +348,7 @@ mod tests {
     fn list_may_arrive_in_chunks_of_any_size() {
         for size in 1..LIST.len() {
             let (names, end) = read(&mut LIST.as_bytes().chunks(size)).expect("the list can be read");
-            assert_eq!(names, ["ä", "b"], "in pieces of {size}");
+            assert_eq!(names, ["ä", "b"], "the list arrives in chunks of {size} bytes");
             assert_eq!(end.resource_version, ResourceVersion::from("9"));
             assert_eq!(end.continue_token, "ab\"c");
         }
@@ -383,7 +383,11 @@ mod tests {
                     seen.push(format!("{} {}", event.kind, event.header.key()));
                 }
             }
-            assert_eq!(seen, ["ADDED a", "DELETED b"], "in pieces of {size}");
+            assert_eq!(
+                seen,
+                ["ADDED a", "DELETED b"],
+                "the list arrives in chunks of {size} bytes"
+            );
         }
     }
 }

@@ -205,7 +205,7 @@ mod tests {
                     let has_received = || cache.at.load(Ordering::Relaxed) as u64 >= version;
                     assert!(
                         holds_back(Some(&key(1))) || has_received(),
-                        "{version}, with the seed {seed}"
+                        "the read at {version} misses a write with seed {seed}"
                     );
                 }
             };
@@ -220,9 +220,9 @@ mod tests {
                 seed,
                 vec![Box::new(|| writer(one)), Box::new(|| writer(other)), Box::new(reader)],
             );
-            assert!(holds_back(None), "with the seed {seed}");
+            assert!(holds_back(None), "lists are not held back with seed {seed}");
             receive(16);
-            assert!(!holds_back(None), "with the seed {seed}");
+            assert!(!holds_back(None), "lists are still held back with seed {seed}");
             assert!(unseen.lock().is_empty());
         }
     }

@@ -220,7 +220,7 @@ mod tests {
             return false;
         };
         if let Some(stay) = keys.begin(&item) {
-            assert!(all().working.insert(*item), "two workers at {}", *item);
+            assert!(all().working.insert(*item), "two workers process the key {}", *item);
             all().working.remove(&*item);
             all().done.insert(*item);
             drop(stay);
@@ -257,7 +257,7 @@ mod tests {
             );
             while work_once(&keys, &work) {}
             let done = work.lock().unwrap_or_else(PoisonError::into_inner).done.clone();
-            assert_eq!(done, (0..6).collect(), "with the seed {seed}");
+            assert_eq!(done, (0..6).collect(), "the results differ with seed {seed}");
         }
     }
 }

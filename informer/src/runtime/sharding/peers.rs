@@ -167,7 +167,11 @@ mod tests {
         let members = r#"{"informer.drydock.dev/members":"v1:[]"}"#;
         let mut peers = Peers::new(Duration::from_secs(15));
         peers.observe(&leases(1, unreadable, "{}"), &own, None);
-        assert_eq!(seen(&peers), (Vec::new(), 1), "its name is not known");
+        assert_eq!(
+            seen(&peers),
+            (Vec::new(), 1),
+            "the holder of an unreadable Lease is not a member"
+        );
         peers.observe(&leases(2, readable, members), &own, None);
         assert_eq!(seen(&peers), (vec!["web-0".into()], 0));
         // Each new version shows that the holder is alive.
@@ -177,7 +181,7 @@ mod tests {
             assert_eq!(seen(&peers), (vec!["web-0".into()], 1));
         }
         tokio::time::advance(Duration::from_secs(16)).await;
-        assert_eq!(seen(&peers), (Vec::new(), 0), "it has ended");
+        assert_eq!(seen(&peers), (Vec::new(), 0), "an expired Lease has no effect");
     }
 
     #[tokio::test(start_paused = true)]

@@ -62,7 +62,7 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
     // Each run has its own thread, which resets thread-local state such as the keys of hash maps.
     let outcome = thread::scope(|scope| {
         let run = thread::Builder::new().name(name.clone()).spawn_scoped(scope, here);
-        let run = run.unwrap_or_else(|err| panic!("a run needs a thread: {err}"));
+        let run = run.unwrap_or_else(|err| panic!("cannot start a thread for a run: {err}"));
         run.join().unwrap_or_else(|payload| resume_unwind(payload))
     });
     lock(&config.current).remove(&name);
@@ -85,7 +85,7 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(err) => panic!("an exploration needs tokio runtimes: {err}"),
+        Err(err) => panic!("cannot create a tokio runtime for the exploration: {err}"),
     };
     let _hushed = hush();
     runtime.block_on(async {

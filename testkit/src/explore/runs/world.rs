@@ -52,7 +52,7 @@ impl TestClusterBuilder {
             .enable_all()
             .start_paused(true)
             .build();
-        let runtime = runtime.unwrap_or_else(|err| panic!("an exploration needs tokio runtimes: {err}"));
+        let runtime = runtime.unwrap_or_else(|err| panic!("cannot create a tokio runtime for the exploration: {err}"));
         runtime.block_on(async { self.begun(set.is_some()) })
     }
 

@@ -53,7 +53,7 @@ impl Runs<'_> {
                 };
                 let thread = thread::Builder::new().name(format!("explore {number}"));
                 if let Err(err) = thread.spawn_scoped(scope, worker) {
-                    assert!(number > 0, "an exploration needs threads: {err}");
+                    assert!(number > 0, "cannot start a thread for the exploration: {err}");
                 }
             }
             let (mut begun, mut early, mut count) = (VecDeque::new(), BTreeMap::new(), 0);
@@ -92,7 +92,7 @@ fn wait_for(
         }
         match results.recv() {
             Ok((at, outcome)) => drop(early.insert(at, outcome)),
-            Err(err) => panic!("the threads of the exploration are gone: {err}"),
+            Err(err) => panic!("the threads of the exploration have ended: {err}"),
         }
     }
 }

@@ -60,7 +60,7 @@ fn conflict_fault_changes_the_version_of_the_object() {
         })
         .schedules(1)
         .run();
-    assert!(report.notes().is_empty(), "it strikes nothing: {report}");
+    assert!(report.notes().is_empty(), "the fault has an effect: {report}");
 }
 
 /// Keeps as many Secrets with generated names as the custom resource requests.

@@ -94,9 +94,7 @@ fn check(name: &str, listed: &[&[&str]]) {
             .push(format!("{} files that name each other: {arrows}", circle.len()));
     }
     for circle in listed.iter().filter(|it| !found.contains(it)) {
-        faults
-            .0
-            .push(format!("no longer a circle, so not to be listed: {circle:?}"));
+        faults.0.push(format!("the listed circle no longer exists: {circle:?}"));
     }
     for circle in listed.iter().filter(|it| it.len() > LARGEST) {
         faults.0.push(format!(

@@ -241,9 +241,9 @@ impl Parser<'_> {
             false => match self.number()? {
                 Query::Literal(value) => {
                     let at = value.as_u64().and_then(|it| usize::try_from(it).ok());
-                    Place::Item(at.ok_or("an index must be a number from 0")?)
+                    Place::Item(at.ok_or("an index must be a non-negative number")?)
                 }
-                _ => return Err("an index must be a number from 0".to_owned()),
+                _ => return Err("an index must be a non-negative number".to_owned()),
             },
         };
         self.expect("]")?;
@@ -265,10 +265,10 @@ impl Parser<'_> {
             is_escaped = *letter == '\\' && !is_escaped;
             ends
         });
-        let (end, _) = end.ok_or("a string has no end")?;
+        let (end, _) = end.ok_or("a string is not terminated")?;
         let (quoted, after) = rest.split_at(end + 1);
         self.rest = after;
-        serde_json::from_str(quoted).map_err(|_| format!("{quoted} is no string"))
+        serde_json::from_str(quoted).map_err(|_| format!("{quoted} is not a string"))
     }
 
     fn number(&mut self) -> Result<Query, String> {

@@ -117,7 +117,7 @@ fn string(text: &str) -> Result<(Token, &str), String> {
     });
     let (end, _) = end.ok_or("unterminated quoted string")?;
     let (quoted, after) = text.split_at(end + 1);
-    let value: String = serde_json::from_str(quoted).map_err(|_| format!("{quoted} has an escape that is not read"))?;
+    let value: String = serde_json::from_str(quoted).map_err(|_| format!("{quoted} has an unsupported escape"))?;
     Ok((Token::Literal(value.into()), after))
 }
 

@@ -76,7 +76,7 @@ impl Stage {
             ("v1" | "", "Node") => Resource::Node,
             (group, kind) => {
                 return Err(failed(format!(
-                    "stages of {group} {kind} are not supported, of Pods and Nodes only"
+                    "stages of {group} {kind} are not supported, only stages of Pods and Nodes"
                 )));
             }
         };

@@ -18,7 +18,8 @@ fn expressions_have_the_warnings_of_kube_controller_manager() {
         let policy = json!({"metadata": {"name": "p"}, "spec": row["policy"]});
         let policy = Object(policy.as_object().expect("the policy is an object").clone());
         let found = type_warnings(&policy, &Scheme::default());
-        let expected: Vec<(String, String)> = serde_json::from_value(row["warnings"].clone().into()).expect("pairs");
+        let expected: Vec<(String, String)> =
+            serde_json::from_value(row["warnings"].clone().into()).expect("the warnings are pairs of texts");
         for pair in found.iter().filter(|it| !expected.contains(it)) {
             differences.push(format!("+ {} {}", pair.0, pair.1));
         }
