@@ -37,7 +37,7 @@ mod serve;
 mod sharding;
 mod hand_over;
 mod sharding_leases;
-#[cfg(feature = "signals")]
+#[cfg(all(unix, feature = "signals"))]
 mod signals;
 #[cfg(all(feature = "webhooks", feature = "self-signed"))]
 mod webhooks;
