@@ -312,7 +312,7 @@ items:
     #[rstest]
     #[case::no_kind("apiVersion: v1\n", "f.yaml: `kind` is missing")]
     #[case::kind_of_the_wrong_type("apiVersion: v1\nkind: [a]\n", "f.yaml: `kind` must be a string, not a list")]
-    #[case::no_object("- a\n", "f.yaml: expected an object, found a list")]
+    #[case::not_an_object("- a\n", "f.yaml: expected an object, found a list")]
     #[case::second_document(
         "kind: A\napiVersion: v1\n---\nhello\n",
         "f.yaml, document 2: expected an object, found a string"

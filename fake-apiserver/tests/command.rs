@@ -227,7 +227,7 @@ fn loaded_objects_keep_uid_and_status() {
 }
 
 #[test]
-fn manifest_of_another_kind_than_stage_is_refused() {
+fn manifest_that_is_not_a_stage_is_refused() {
     let file = folder().join("stages.yaml");
     fs::write(&file, "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n").expect("the directory exists");
     let output = run(&["--stages", path(&file)]);

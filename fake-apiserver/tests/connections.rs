@@ -397,7 +397,7 @@ async fn a_port_is_forwarded_in_spdy_within_a_websocket() {
 }
 
 #[rstest]
-#[case::as_kubectl_asks("X-Stream-Protocol-Version: portforward.k8s.io\r\n", "101")]
+#[case::header_of_kubectl("X-Stream-Protocol-Version: portforward.k8s.io\r\n", "101")]
 #[case::without_a_version("", "101")]
 #[case::another_version("X-Stream-Protocol-Version: v4.channel.k8s.io\r\n", "403")]
 #[tokio::test]
@@ -433,7 +433,7 @@ async fn a_port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) 
 #[case::binary("binary.k8s.io", "binary.k8s.io", &[b"".as_slice(), b"ready\n"])]
 #[case::base64("base64.binary.k8s.io, binary.k8s.io", "base64.binary.k8s.io", &[b"".as_slice(), b"cmVhZHkK"])]
 #[tokio::test]
-async fn logs_are_sent_over_a_web_socket(#[case] asked: &str, #[case] protocol: &str, #[case] want: &[&[u8]]) {
+async fn logs_are_sent_over_a_websocket(#[case] asked: &str, #[case] protocol: &str, #[case] want: &[&[u8]]) {
     let serving = serve(&scripted()).await;
     let path = "/api/v1/namespaces/default/pods/db/log";
     let (mut socket, got) = connect(&serving, path, asked)

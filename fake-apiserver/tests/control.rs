@@ -330,7 +330,7 @@ fn stale_client_is_recorded_in_the_journal() {
 #[case("GET", "/_fake/nothing", "", "HTTP/1.1 404", "there is no GET /_fake/nothing")]
 #[case("PUT", "/_fake/faults", "", "HTTP/1.1 405", "faults does not support PUT")]
 #[case("PUT", "/_fake/watches", "", "HTTP/1.1 405", "watches does not support PUT")]
-fn invalid_commands_are_refused_by_name(
+fn invalid_control_requests_are_refused(
     #[case] method: &str,
     #[case] path: &str,
     #[case] body: &str,

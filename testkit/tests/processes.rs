@@ -219,7 +219,7 @@ fn controller() {
 }
 
 #[test]
-fn a_crash_between_two_writes_is_found_replayed_and_absent_after_the_fix() {
+fn crash_between_two_writes_is_found_and_replayed_and_the_fix_passes() {
     let directory = Directory::new();
     let buggy = scenario(&directory, "buggy").display().to_string();
     let (json, junit) = (directory.0.join("report.json"), directory.0.join("report.xml"));
@@ -362,7 +362,7 @@ fn stale_list_after_a_crash_is_found_after_few_plans() {
 /// With private networks, concurrent runs listen on the same port. If that is not permitted, the reason is reported.
 #[cfg(target_os = "linux")]
 #[test]
-fn runs_with_private_networks_share_no_ports() {
+fn runs_with_private_networks_do_not_share_ports() {
     let directory = Directory::new();
     let path = scenario(&directory, "listening");
     let yaml = fs::read_to_string(&path).expect("the file exists");

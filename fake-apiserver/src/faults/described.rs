@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_follow_from_the_seed() {
+    fn same_seed_selects_the_same_requests() {
         let rule = FaultRule {
             probability: Some(0.25),
             ..FaultRule::new(Effect::Refuse)

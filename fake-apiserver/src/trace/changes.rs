@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_object_shows_its_fields_without_its_identity() {
+    fn new_object_is_shown_without_name_and_uid() {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"},
             "metadata": {

@@ -78,7 +78,7 @@ async fn p4_invalid_answers_fail_the_call(
 #[case::patch_without_type("Mutating", json!({"patch": "W10="}), "webhook returned response.patch but not")]
 #[case::type_without_patch("Mutating", json!({"patchType": "JSONPatch"}), "webhook returned response.patchType but not")]
 #[case::empty_type("Mutating", json!({"patchType": "", "patch": "W10="}), "webhook returned invalid response.patchType")]
-#[case::no_base64("Mutating", json!({"patchType": "JSONPatch", "patch": "!"}), "illegal base64 data")]
+#[case::not_base64("Mutating", json!({"patchType": "JSONPatch", "patch": "!"}), "illegal base64 data")]
 #[case::other_type("Mutating", json!({"patchType": "Magic", "patch": "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2RhdGEifV0="}), "unsupported patch type \"Magic\"")]
 #[case::validating_patch("Validating", json!({"patchType": "JSONPatch", "patch": "W10="}), "may not return response.patch")]
 #[tokio::test(start_paused = true)]

@@ -390,7 +390,7 @@ async fn every_control_has_a_name_and_every_key_is_listed() {
 }
 
 #[tokio::test]
-async fn values_accepted_by_a_field_can_be_decoded() {
+async fn placeholders_are_not_cut_off() {
     let Some((_server, mut tab)) = open(&[]).await else {
         return;
     };

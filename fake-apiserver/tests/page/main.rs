@@ -172,7 +172,7 @@ fn only_the_page_is_served_without_a_token(#[case] request: &str, #[case] header
 }
 
 #[test]
-fn there_is_no_page_without_the_control_api() {
+fn page_requires_the_control_api() {
     assert_eq!(ask(&Server::start(&[]), "GET /_fake/", &[], "").code, 404);
 }
 

@@ -234,7 +234,7 @@ async fn available_condition_is_set_by_calling_the_server() {
 #[case::address_without_a_route("/apis/lost.example.com/v1/things", 503, "service unavailable\n")]
 #[case::missing_api_service("/apis/nothing.example.com/v1/things", 404, "404 page not found\n")]
 #[tokio::test(start_paused = true)]
-async fn error_is_passed_on(#[case] path: &str, #[case] code: u16, #[case] start: &str) {
+async fn errors_of_aggregated_requests_are_returned(#[case] path: &str, #[case] code: u16, #[case] start: &str) {
     let (server, _) = with_wardle().await;
     assert_eq!(
         post(&server, API_SERVICES, &api_service("lost.example.com", "lost"))

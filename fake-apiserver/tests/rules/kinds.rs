@@ -268,7 +268,7 @@ async fn prefix_of_a_replication_controller_is_not_checked() {
 }
 
 #[tokio::test]
-async fn autoscaler_read_in_the_old_version_is_shown_as_stored() {
+async fn autoscaler_read_in_v1_is_shown_as_stored() {
     let server = ApiServer::start();
     let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
     let metric = json!({"type": "Resource", "resource": {"name": "memory",

@@ -117,7 +117,7 @@ async fn watch_continues_while_its_definition_is_terminating() {
 
 /// If managed fields contain a field that their version lacks, updates drop them and applies fail.
 #[tokio::test]
-async fn owners_in_a_version_without_a_field_are_dropped_by_updates_and_stop_applies() {
+async fn managed_fields_with_undeclared_fields_are_dropped_by_updates_and_refused_by_applies() {
     let text = json!({"type": "string"});
     let server = server(&json!([
         version("v1", true, &json!({"a": text, "b": {"type": "string", "default": "x"}})),

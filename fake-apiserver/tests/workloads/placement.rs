@@ -76,7 +76,7 @@ async fn affinity_is_followed(#[case] spec: Value, #[case] node: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn anti_affinity_holds_for_both_and_ends_with_the_pod() {
+async fn anti_affinity_is_symmetric_and_ends_with_the_pod() {
     let cluster = zones().await;
     let alone = required("podAntiAffinity", term("web", "zone"));
     let mut pinned = alone.clone();

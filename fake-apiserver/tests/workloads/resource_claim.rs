@@ -78,7 +78,7 @@ async fn pod_gets_a_claim_from_its_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_template_is_an_event_until_it_exists() {
+async fn missing_template_is_reported_and_awaited() {
     let cluster = Cluster::start();
     pod(&cluster, "p", json!({"name": "gpu", "resourceClaimTemplateName": "t"})).await;
     cluster.pass(1.0).await;

@@ -225,7 +225,7 @@ async fn read_fails_if_the_cache_lacks_a_write_for_thirty_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_written_whole_in_part_or_applied() {
+async fn objects_can_be_updated_patched_or_applied() {
     let cluster = TestCluster::builder().object(pod("p")).object(config_map("m")).start();
     let client = running(&cluster).await;
     let before = client.get::<ConfigMap>(&key("m")).await.unwrap().unwrap();

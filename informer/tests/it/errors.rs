@@ -219,7 +219,7 @@ fn plain() -> Result<(), TerminalError> {
     anyhow::Error::from_boxed(ReconcileError::terminal("no image").into_inner()).context("web").into(),
     "terminal error: web: no image"
 )]
-fn terminal_survives_wrappers(#[case] err: ReconcileError, #[case] text: &str) {
+fn terminal_error_survives_wrapping(#[case] err: ReconcileError, #[case] text: &str) {
     assert!(err.is_terminal(), "{err:?}");
     assert_eq!(err.to_string(), text);
 }

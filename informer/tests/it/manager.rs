@@ -91,7 +91,7 @@ fn counting(manager: &Manager, log: &Log) -> Controller {
 }
 
 #[tokio::test(start_paused = true)]
-async fn always_stops_before_leader_and_the_lease_is_released_last() {
+async fn always_group_stops_before_leader_group_and_the_lease_is_released_last() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = electing(&cluster, "a");
     manager

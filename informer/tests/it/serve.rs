@@ -81,7 +81,7 @@ async fn health_readiness_and_metrics_are_served(
 }
 
 #[tokio::test]
-async fn used_address_is_refused_by_name() {
+async fn error_names_an_address_that_is_in_use() {
     let first = Server::bind(endpoints(), ANY).await.expect("a port is free");
     let taken = first.address().expect("the server has an address");
     let err = Server::bind(endpoints(), taken)

@@ -213,7 +213,7 @@ async fn panics_and_timeouts_are_within_the_span(#[case] panics: bool) {
 
 #[rstest]
 #[tokio::test]
-async fn keys_of_other_types_and_clusters_are_fields() {
+async fn span_has_fields_for_custom_keys_and_clusters() {
     let (lines, _guard) = Lines::start();
     let cluster = TestCluster::start();
     cluster
@@ -345,7 +345,7 @@ async fn runnables_elector_and_caches_have_separate_spans() {
     "admission{path=\"/validate--v1-configmap\" uid=UID operation=Create group=\"\" version=\"v1\" \
                         resource=\"configmaps\" namespace=\"shop\" name=\"a\" user=USER dry_run=false}: validating"
 )]
-#[case::own(true, "mine{name=\"a\"}: validating")]
+#[case::custom(true, "mine{name=\"a\"}: validating")]
 #[tokio::test]
 async fn webhooks_name_the_request(#[case] is_own: bool, #[case] expected: &str) {
     use informer::webhook::{AdmissionRequest, Denial, Webhooks};

@@ -206,7 +206,7 @@ async fn higher_priority_is_first_and_a_raised_key_is_last_of_its_priority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_due_while_processing_is_first_afterwards() {
+async fn key_added_while_processing_precedes_later_keys() {
     let queue = by_priority();
     queue.add("a");
     let work = queue.try_get();

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn name_of_a_service_is_its_address_and_its_ports() {
+    async fn service_name_resolves_to_its_address_and_ports() {
         let expected = found(&["10.0.0.7"]).map(|it| Found { ports: vec![80], ..it });
         assert_eq!(resolve(&server(), "db.shop.svc.cluster.local").await, expected);
     }

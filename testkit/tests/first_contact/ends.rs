@@ -45,7 +45,7 @@ async fn ended_controller_is_restarted_after_a_back_off(#[case] panics: bool) {
 }
 
 #[test]
-fn restarts_permits_a_controller_to_end() {
+fn controller_with_restarts_may_end_by_itself() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("settings").data("mode", "fast")).await;
         cluster.controller("operator", copy_or_panic).restarts();

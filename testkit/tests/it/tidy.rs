@@ -356,7 +356,7 @@ fn files_are_short_and_begin_with_a_sentence() {
 }
 
 #[test]
-fn documentation_and_comments_begin_with_the_thing_or_the_verb() {
+fn comments_do_not_begin_with_a_question_word() {
     let mut faults = Faults::default();
     let mut files = Vec::new();
     find_files(&root(), &["rs"], &mut files);

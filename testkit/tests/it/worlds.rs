@@ -309,7 +309,7 @@ async fn conditions_and_events_are_checked(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn random_numbers_follow_from_the_seed(_cluster: TestCluster) {
+async fn same_seed_selects_the_same_requests(_cluster: TestCluster) {
     async fn struck(seed: u64) -> Vec<bool> {
         let cluster = TestCluster::builder().seed(seed).start();
         cluster

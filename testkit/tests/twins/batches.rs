@@ -11,7 +11,7 @@ use crate::support::{Error, OPERATOR, again, annotation, done, field, plain};
 
 twins! {
     plain();
-    batch_is_evaluated_as_a_whole: "end state", "secrets default/web-";
+    all_objects_of_a_batch_are_checked: "end state", "secrets default/web-";
     generated_child_is_found_again: "end state", "secrets default/web-*";
     step_is_recorded_after_it_is_done: "end state", "secrets default/web-";
     refused_eviction_is_retried: "end state", "pods default/web";
@@ -28,7 +28,7 @@ async fn made(cluster: &TestCluster) {
 }
 
 /// Creates three Secrets; the bug only checks for the first one.
-async fn batch_is_evaluated_as_a_whole(cluster: &TestCluster, is_healthy: bool) {
+async fn all_objects_of_a_batch_are_checked(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = |nth: u32| format!("{}-{nth}", parent.name_any());
         if !is_healthy && cx.get::<Secret>(&name(0)).await?.is_some() {

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn time_zones_are_known() {
+    fn time_zone_names_are_recognised() {
         assert!(is_time_zone("Europe/Berlin") && is_time_zone("UTC"));
         assert!(!is_time_zone("Mars/Base") && !is_time_zone("europe/berlin") && !is_time_zone(""));
     }

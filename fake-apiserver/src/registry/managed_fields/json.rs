@@ -396,11 +396,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::no_object(json!([]))]
+    #[case::not_an_object(json!([]))]
     #[case::a_number(json!({"f:a": 1}))]
     #[case::unknown_prefix(json!({"a": {}}))]
     #[case::a_bad_index(json!({"i:x": {}}))]
-    fn other_values_are_not_sets(#[case] fields: Value) {
+    fn invalid_field_sets_are_refused(#[case] fields: Value) {
         assert!(decode(Some(&fields)).is_err());
     }
 

@@ -72,7 +72,7 @@ fn h6_entry_has_all_fields() {
 }
 
 #[test]
-fn h9_identity_is_not_owned() {
+fn h9_identity_and_server_fields_are_not_owned() {
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
         "name": "a", "namespace": "n", "generateName": "g-", "labels": {"x": "y"}, "annotations": {"a": "b"},
         "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1, "resourceVersion": "1", "selfLink": "/"}});

@@ -33,7 +33,7 @@ fn config_map() -> Value {
     json!({"k": "v", "m": "moved", "x": null}))]
 #[case::true_test(json!([{"op": "test", "path": "/data/k", "value": "v"}, {"op": "remove", "path": "/data/m"}]),
     json!({"k": "v"}))]
-#[case::missing_value_tests_as_null(json!([{"op": "test", "path": "/data/none"}]), json!({"k": "v", "m": "moved"}))]
+#[case::missing_field_is_tested_as_null(json!([{"op": "test", "path": "/data/none"}]), json!({"k": "v", "m": "moved"}))]
 #[case::whole_document(json!([{"op": "replace", "path": "", "value": {"data": {"z": "1"}}}]), json!({"z": "1"}))]
 #[case::escapes(json!([{"op": "add", "path": "/data/a~1b~0c", "value": 1}, {"op": "remove", "path": "/data/m"}]),
     json!({"k": "v", "a/b~c": 1}))]
@@ -186,7 +186,7 @@ fn patch_pod_spec(spec: Value, patch: Value) -> Result<Value, (u16, String)> {
     json!([{"name": "c", "image": "1", "args": ["a", "b"]}]))]
 #[case::replace(json!({"containers": [{"name": "only", "image": "5"}, {"$patch": "replace"}]}),
     json!([{"name": "only", "image": "5"}]))]
-#[case::new_items_go_first(json!({"containers": [{"name": "n"}, {"name": "e", "image": "3"}]}),
+#[case::new_items_are_first(json!({"containers": [{"name": "n"}, {"name": "e", "image": "3"}]}),
     json!([{"name": "n"}, {"name": "c", "image": "1", "args": ["a", "b"]}, {"name": "e", "image": "3"}]))]
 #[case::set_order(json!({"$setElementOrder/containers": [{"name": "e"}, {"name": "c"}], "containers": []}),
     json!([{"name": "e", "image": "2"}, {"name": "c", "image": "1", "args": ["a", "b"]}]))]

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_runs_begin_than_the_budget_permits() {
+    fn runs_do_not_exceed_the_budget() {
         let work = explored("1", 2, LONG);
         assert_eq!(work.handled, ["1", "0"]);
     }

@@ -274,7 +274,7 @@ fn planted_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &
 }
 
 #[test]
-fn value_of_an_ignored_field_may_return() {
+fn ignored_field_may_return_to_an_earlier_value() {
     let report = exploration(scenario(rolled_back, false)).ignore("data.size").report();
     assert!(report.is_success(), "{report}");
 }

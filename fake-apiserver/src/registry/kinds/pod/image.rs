@@ -129,7 +129,7 @@ mod tests {
     #[case::no_tag("nginx", "Always")]
     #[case::latest("img:latest", "Always")]
     #[case::tag("img:1", "IfNotPresent")]
-    #[case::port_is_no_tag("reg.example.com:5000/img", "Always")]
+    #[case::port_is_not_a_tag("reg.example.com:5000/img", "Always")]
     #[case::port_and_tag("localhost:5000/a/b:v1", "IfNotPresent")]
     #[case::digest(
         "img@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
