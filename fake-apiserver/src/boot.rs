@@ -349,7 +349,7 @@ mod tests {
             ("rbac.authorization.k8s.io/v1", "ClusterRole"),
         ] {
             let of_one = one.list(api_version, kind, "").await.unwrap();
-            assert!(!of_one.is_empty(), "no {kind}");
+            assert!(!of_one.is_empty(), "the server has no {kind}");
             assert_eq!(of_one, two.list(api_version, kind, "").await.unwrap(), "{kind}");
         }
         let uid =

@@ -114,10 +114,7 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
     );
 
     kill_process(Pid::from_child(&server.child), signal).expect("the process runs");
-    assert_eq!(
-        server.child.wait().expect("the process is a child of this one").code(),
-        Some(0)
-    );
+    assert_eq!(server.child.wait().expect("the process ends").code(), Some(0));
     let mut rest = String::new();
     server.stdout.read_to_string(&mut rest).expect("stdout is text");
     assert_eq!(rest, "", "the ready line is the only one");

@@ -317,7 +317,7 @@ fn stale_client_is_recorded_in_the_journal() {
     "/_fake/watches",
     r#"{"do": {"fail": {"code": 200}}}"#,
     "HTTP/1.1 400",
-    "200 is not the code of a failure"
+    "200 is not an HTTP error code"
 )]
 #[case("POST", "/_fake/restart", r#"{"log": "some"}"#, "HTTP/1.1 400", "some")]
 #[case(

@@ -143,7 +143,7 @@ fn etcd_reports_health_and_exits_on_a_signal() {
         assert!(
             etcd.child
                 .try_wait()
-                .expect("the process is a child of this one")
+                .expect("the state of the process is readable")
                 .is_none(),
             "etcd has exited too early"
         );
@@ -161,10 +161,7 @@ fn etcd_reports_health_and_exits_on_a_signal() {
     assert!(answer.ends_with(r#"{"health":"true","reason":""}"#), "{answer}");
 
     kill_process(Pid::from_child(&etcd.child), Signal::TERM).expect("the process runs");
-    assert_eq!(
-        etcd.child.wait().expect("the process is a child of this one").code(),
-        Some(0)
-    );
+    assert_eq!(etcd.child.wait().expect("the process ends").code(), Some(0));
 }
 
 /// envtest discards the output of the programs that it starts, and reports a timeout when they end.
@@ -213,7 +210,7 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
 #[case::a_gate_that_cannot_be_disabled(&["--kubernetes-version=1.37", "--feature-gates=HPAScaleToZero=false"],
     "feature gate HPAScaleToZero cannot be turned off here: this server only supports its default, true")]
 #[case::a_gate_of_a_later_version(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
-#[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta would change gates")]
+#[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta=false is not supported here")]
 #[case::an_unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"], "--runtime-config: resource.k8s.io/v1alpha9 is")]
 #[case::a_retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the retired APIs")]
 #[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
@@ -261,7 +258,7 @@ fn suites_of_published_operators_pass_unchanged(#[case] module: &str, #[case] su
     let output = Command::new("go")
         .args(["mod", "download", "-json", module])
         .output()
-        .expect("the program was started before");
+        .expect("Go is installed");
     let downloaded: Value = serde_json::from_slice(&output.stdout).expect("go prints JSON");
     let folder = downloaded["Dir"].as_str();
     let folder = folder.unwrap_or_else(|| panic!("{module} cannot be fetched: {output:?}"));
@@ -275,7 +272,7 @@ fn go_test(module: &Path, packages: &str) {
         .current_dir(module)
         .env("KUBEBUILDER_ASSETS", assets())
         .output()
-        .expect("the program was started before");
+        .expect("Go is installed");
     assert!(
         output.status.success(),
         "go test {packages}: {}\n{}{}",

@@ -36,7 +36,7 @@ fn go_clients_accept_the_server(#[case] more: &[&str]) {
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go"))
         .env("KUBECONFIG", &config)
         .output()
-        .expect("the program was started before");
+        .expect("Go is installed");
     assert!(
         output.status.success(),
         "go test: {}\n{}{}",

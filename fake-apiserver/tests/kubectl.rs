@@ -98,7 +98,7 @@ impl Kubectl {
 
     /// Starts a command that runs in the background.
     fn spawn(&self, line: &str) -> Child {
-        self.command(&words(line)).spawn().expect("kubectl was started before")
+        self.command(&words(line)).spawn().expect("kubectl can be started")
     }
 
     fn output(&self, step: &Step<'_>) -> Output {
@@ -106,7 +106,7 @@ impl Kubectl {
         let mut stdin = child.stdin.take().expect("stdin is piped");
         stdin.write_all(step.stdin.as_bytes()).expect("kubectl reads its input");
         drop(stdin);
-        let mut output = child.wait_with_output().expect("the process is a child of this one");
+        let mut output = child.wait_with_output().expect("the process ends");
         // The editor is a test that prints its result, which is removed here.
         while let Some(rest) = output.stdout.strip_prefix(b"\nrunning 1 test\n") {
             output.stdout = rest.to_vec();
@@ -634,7 +634,7 @@ $ get configmap kept
 ! Error from server (NotFound): configmaps "kept" not found
 "#,
     );
-    let waited = waiting.wait_with_output().expect("the process is a child of this one");
+    let waited = waiting.wait_with_output().expect("the process ends");
     let stdout = String::from_utf8_lossy(&waited.stdout);
     assert!(
         matches("pod/web-0 condition met", stdout.trim()) || stdout.is_empty(),
@@ -976,7 +976,7 @@ configmap \"one\" deleted*
     expect("MODIFIED one 0 *s b");
     expect("DELETED one 0 *s b");
     watching.kill().expect("the process runs");
-    watching.wait().expect("the process is a child of this one");
+    watching.wait().expect("the process ends");
 }
 
 #[rstest]

@@ -36,12 +36,12 @@ fn run(program: &Path, config: &Path, args: &[&str], stdin: &str, over_web_socke
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("kubectl was started before");
+        .expect("kubectl can be started");
     let mut input = child.stdin.take().expect("stdin is piped");
     // The command may have closed its input without reading it.
     let _ = input.write_all(stdin.as_bytes());
     drop(input);
-    child.wait_with_output().expect("the process is a child of this one")
+    child.wait_with_output().expect("the process ends")
 }
 
 /// Sends the script to the control API.
@@ -68,7 +68,7 @@ fn forwarded(program: &Path, config: &Path) -> String {
         .env("HOME", config.parent().expect("the kubeconfig has a directory"))
         .stdout(Stdio::piped())
         .spawn()
-        .expect("kubectl was started before");
+        .expect("kubectl can be started");
     let mut line = String::new();
     let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped"));
     lines.read_line(&mut line).expect("the output is UTF-8");
@@ -91,7 +91,7 @@ fn forwarded(program: &Path, config: &Path) -> String {
             .expect("the answer has a body")
     });
     child.kill().expect("the process runs");
-    child.wait().expect("the process is a child of this one");
+    child.wait().expect("the process ends");
     assert_eq!(bodies[0], bodies[1]);
     bodies[0].clone()
 }

@@ -125,8 +125,8 @@ async fn discovery_of_1_37_contains_apis_that_became_stable(#[case] group: &str,
             "{name} is not served in 1.36"
         );
         let (plain, aggregated) = discovered(&after, group, "v1").await;
-        assert!(plain.iter().any(|it| it == name), "{name} in {plain:?}");
-        assert!(aggregated.iter().any(|it| it == name), "{name} in {aggregated:?}");
+        assert!(plain.iter().any(|it| it == name), "{plain:?} lacks {name}");
+        assert!(aggregated.iter().any(|it| it == name), "{aggregated:?} lacks {name}");
     }
 }
 

@@ -233,8 +233,8 @@ fn crash_between_two_writes_is_found_and_replayed_and_the_fix_passes() {
     ]);
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
-    let read: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the file exists"))
-        .expect("the value can be serialized");
+    let read: Value =
+        serde_json::from_str(&fs::read_to_string(&json).expect("the file exists")).expect("the text is valid JSON");
     let failure = &read["failures"][0];
     assert_eq!(failure["oracle"], "end state", "{report}");
     let replay = failure["replay"].as_str().expect("the failure has a replay string");
@@ -342,8 +342,8 @@ fn stale_list_after_a_crash_is_found_after_few_plans() {
     let output = drydock(&["explore", &path, "--json", &json.display().to_string()]);
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
-    let read: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the file exists"))
-        .expect("the value can be serialized");
+    let read: Value =
+        serde_json::from_str(&fs::read_to_string(&json).expect("the file exists")).expect("the text is valid JSON");
     let replay = read["failures"][0]["replay"]
         .as_str()
         .expect("the failure has a replay string");
@@ -418,12 +418,12 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 #[case::a_check_without_a_rule(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, object: pods/a}",
     "line 4: checks[0]",
-    "one of always, eventually and sometimes is needed"
+    "one of always, eventually and sometimes is required"
 )]
 #[case::a_rule_without_objects(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: 'true'}",
     "line 4: checks[0]",
-    "a rule needs one of them"
+    "a rule requires one of them"
 )]
 #[case::an_invalid_rule(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: obj == 1, object: pods/a}",
@@ -443,7 +443,7 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 #[case::a_stub_without_a_program(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private\ncluster: {stubs: [{pods: {}, port: 80}]}",
     "cluster.stubs[0]",
-    "either http or command is needed"
+    "either http or command is required"
 )]
 #[case::an_answer_with_an_unknown_placeholder(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private

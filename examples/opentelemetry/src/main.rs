@@ -100,7 +100,7 @@ mod tests {
         let exporter = InMemorySpanExporter::default();
         let _guard = tracing::subscriber::set_default(subscriber(&exporter));
         let cluster = TestCluster::builder().object(config_map("settings").data("a", "b")).start();
-        run(&cluster).await.expect("the controller is complete");
+        run(&cluster).await.expect("the run succeeds");
 
         let spans = finished(&exporter);
         let of_informer = |span: &&SpanData| span.name == "reconcile" || span.name == "publish";

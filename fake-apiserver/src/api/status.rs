@@ -246,7 +246,7 @@ impl Status {
         Self::new(
             415,
             "UnsupportedMediaType",
-            "a request with a body must name its type in Content-Type",
+            "a request with a body requires a Content-Type header",
         )
     }
 

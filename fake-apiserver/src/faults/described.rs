@@ -124,7 +124,7 @@ impl Failure {
         self.reason()?;
         match self.code {
             400..600 => Ok(()),
-            code => Err(RuleError(format!("{code} is not the code of a failure"))),
+            code => Err(RuleError(format!("{code} is not an HTTP error code"))),
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case(r#"{"effect": {"status": {"code": 200}}}"#, "200 is not the code of a failure")]
+    #[case(r#"{"effect": {"status": {"code": 200}}}"#, "200 is not an HTTP error code")]
     #[case(
         r#"{"effect": {"status": {"code": 500, "reason": "Bad"}}}"#,
         "\"Bad\" is not a Kubernetes reason"

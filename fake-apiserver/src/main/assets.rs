@@ -25,7 +25,7 @@ pub(crate) fn install(folder: &Path) -> Result<(), String> {
         Some(found) => link(&found, &path).map_err(|err| fail(&path, err))?,
         None if path.exists() => {}
         None => report(format_args!(
-            "kubectl was not found on the path, so it is missing in {}",
+            "kubectl was not found in PATH, so it is missing from {}",
             folder.display()
         )),
     }

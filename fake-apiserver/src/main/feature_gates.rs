@@ -57,7 +57,7 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), Str
                 Ok((name, value))
             }
             (_, false) => Err(format!(
-                "{name} would change gates, which always have their defaults here"
+                "{name}=false is not supported here: it would disable gates that always have their defaults"
             )),
         };
     }

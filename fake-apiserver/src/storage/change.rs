@@ -25,7 +25,7 @@ impl Change {
         self.current
             .as_ref()
             .or(self.previous.as_ref())
-            .expect("a change has a state before or after it")
+            .expect("a change has a previous or current object")
     }
 
     /// Returns the maximum number of bytes retained for the change: the previous state and the encoded watch event,

@@ -144,7 +144,7 @@ impl<C: Controller> Lane for Runner<C> {
             match self.controller.sync(key.clone(), &mut context).await {
                 Ok(()) => self.queue.forget(&key),
                 Err(failure) => {
-                    tracing::debug!(worker = self.identity.worker, ?key, %failure, "will try again");
+                    tracing::debug!(worker = self.identity.worker, ?key, %failure, "a sync failed and will be retried");
                     self.queue.retry(key);
                 }
             }

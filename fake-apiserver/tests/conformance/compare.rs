@@ -62,7 +62,7 @@ fn differ(recorded: &Value, got: &Value, place: &str, found: &mut Vec<Difference
         }
         (Value::Array(left), Value::Array(right)) => {
             if left.len() != right.len() {
-                found.push(Difference::new(format!("{place}: length"), left.len(), right.len()));
+                found.push(Difference::new(format!("length of {place}"), left.len(), right.len()));
             }
             for (at, (left, right)) in left.iter().zip(right).enumerate() {
                 differ(left, right, &format!("{place}[{at}]"), found);

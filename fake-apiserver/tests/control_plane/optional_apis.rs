@@ -96,9 +96,9 @@ async fn apis_off_by_default_equal_those_of_kube_apiserver(
     };
     assert!(list(minor).all(|it| !by_default.contains(&it.name())));
     let (_, all) = discovered(&with_all(minor).start()).await;
-    assert_eq!(all, listed(false), "without gates");
+    assert_eq!(all, listed(false), "APIs without enabled gates");
     let (order, all) = discovered(&with_gates(minor).start()).await;
-    assert_eq!(all, listed(true), "with gates");
+    assert_eq!(all, listed(true), "APIs with enabled gates");
     let expected = LIST
         .lines()
         .find_map(|line| line.strip_prefix(&format!("order {minor} ")));

@@ -97,7 +97,7 @@ impl Stored {
             false => stored.object == made,
         };
         if !is_read_back {
-            stored.fail("read back", &format!("{made}\n  became {}", stored.object));
+            stored.fail("create and read", &format!("{made}\n  became {}", stored.object));
         }
         if stored.object["kind"] == "PersistentVolumeClaim" {
             stored.complete().await;

@@ -76,12 +76,12 @@ impl Recording {
         let mut text = String::new();
         GzDecoder::new(file)
             .read_to_string(&mut text)
-            .expect("recordings are gzipped text");
+            .expect("the recording is gzipped text");
         let mut lines = text.lines();
         let head: Head = lines
             .next()
             .and_then(|line| serde_json::from_str(line).ok())
-            .unwrap_or_else(|| panic!("{}: the first line is not a set-up", path.display()));
+            .unwrap_or_else(|| panic!("{}: the first line is not a list of setup requests", path.display()));
         let case = |line| serde_json::from_str(line).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
         Self {
             file: head.file,

@@ -223,7 +223,7 @@ async fn a_fault_is_injected_counted_and_ended() {
     .await;
     tab.click(&id("inject")).await;
     tab.until(&format!(
-        "{}.textContent.includes('200 is not the code of a failure')",
+        "{}.textContent.includes('200 is not an HTTP error code')",
         id("said")
     ))
     .await;

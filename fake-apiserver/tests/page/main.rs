@@ -388,7 +388,7 @@ fn uid_of(server: &Server, kind: &str, name: &str) -> String {
     let objects = get(server, "/_fake/objects");
     let mut objects = objects.as_array().into_iter().flatten();
     let found = objects.find(|it| it["kind"] == kind && it["name"] == name);
-    let found = found.unwrap_or_else(|| panic!("no {kind} {name}"));
+    let found = found.unwrap_or_else(|| panic!("the {kind} {name} is not listed"));
     found["uid"].as_str().expect("the uid is a string").to_owned()
 }
 

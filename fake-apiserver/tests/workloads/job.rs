@@ -56,7 +56,7 @@ async fn job_completes_after_its_pods_succeed(#[case] spec: Value, #[case] after
         .into_iter()
         .filter(|it| it["metadata"].get("finalizers").is_some())
         .count();
-    assert_eq!(held, 0, "Pods that are counted are let go");
+    assert_eq!(held, 0, "counted Pods have no finalizer");
     assert_eq!(cluster.events("Completed").await, ["Job completed"]);
 }
 

@@ -516,9 +516,7 @@ impl<K: Cacheable> SharedInformer<K> {
     }
 
     fn of_shared(builder: SharedInformerBuilder<K>) -> Self {
-        builder
-            .build()
-            .expect("the informer has no indexes and namespaces of its own")
+        builder.build().expect("the default options contain no duplicates")
     }
 }
 

@@ -266,14 +266,14 @@ impl Write {
         let has_not_seen = format!("the cache of {collection} is at version {at} and has not received");
         match &self.what {
             Written::Version(version) | Written::Terminating { version, .. } => {
-                format!("{has_not_seen} version {version} of {key}, our write")
+                format!("{has_not_seen} version {version} of {key}, which this process wrote")
             }
             Written::Gone { .. } | Written::Absent { .. } => format!("{has_not_seen} that {key} is gone"),
             Written::Deleted { .. } => format!("{has_not_seen} that {key} was deleted"),
             Written::Unknown(_) => {
                 format!(
-                    "the answer to our write to {collection} {key} was lost, and the server has not returned its \
-                     current version"
+                    "the answer to a write of this process to {collection} {key} was lost, and the server has not \
+                     returned its current version"
                 )
             }
         }

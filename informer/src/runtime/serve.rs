@@ -47,7 +47,7 @@ impl Server {
     /// Fails if the server cannot listen on the address.
     pub async fn bind(endpoints: Endpoints, address: SocketAddr) -> Result<Self, Error> {
         let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|err| Error::refused(format!("listening on {address}: {err}")))?;
+        let listener = listener.map_err(|err| Error::refused(format!("cannot listen on {address}: {err}")))?;
         Ok(Self {
             endpoints,
             listener,

@@ -119,7 +119,7 @@ impl Endpoint {
             Err(Denial::errored(format!("panic: {panic} [recovered]")))
         });
         if let Err(denial) = &decided {
-            tracing::debug!(%denial, "a webhook refused");
+            tracing::debug!(%denial, "a webhook refused a request");
         }
         decided
     }

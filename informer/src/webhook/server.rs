@@ -57,7 +57,7 @@ impl WebhookServer {
         certificates: impl Into<CertWatcher>,
     ) -> Result<Self, Error> {
         let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|err| Error::refused(format!("listening on {address}: {err}")))?;
+        let listener = listener.map_err(|err| Error::refused(format!("cannot listen on {address}: {err}")))?;
         Ok(Self {
             listener,
             service: webhooks.service(),

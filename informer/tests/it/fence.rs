@@ -72,6 +72,6 @@ async fn requests_of_a_manager_are_counted_by_code_and_method() {
         "rest_client_requests_total{code=\"<error>\",method=\"GET\"} 1",
         "rest_client_request_duration_seconds_count{verb=\"GET\"} 2",
     ] {
-        assert!(text.contains(line), "{line} in {text}");
+        assert!(text.contains(line), "{line} is not in\n{text}");
     }
 }

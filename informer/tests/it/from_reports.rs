@@ -329,7 +329,7 @@ async fn keys_of_the_first_list_are_reconciled_under_load() {
     });
     for number in 0..20 {
         let key = informer::ObjectKey::new("default", &format!("busy-{number}"));
-        keys.try_send(key).expect("the channel has room");
+        keys.try_send(key).expect("the channel is not full");
     }
     cluster.run(
         controller

@@ -50,7 +50,7 @@ impl Acts {
         all.iter()
             .find(|it| it.1 == what)
             .map(|it| it.0)
-            .unwrap_or_else(|| panic!("no {what} in {all:?}"))
+            .unwrap_or_else(|| panic!("the log has no entry {what}: {all:?}"))
     }
 }
 
@@ -357,7 +357,7 @@ async fn inconsistent_times_are_refused(#[case] lease: u64, #[case] renew: u64, 
         ..LeaderElectionConfig::new("a")
     };
     let refused = LeaderElector::new(LeaseLock::new(cluster.client(), "default", "lock"), config);
-    let err = refused.expect_err("the key has the wrong scope").to_string();
+    let err = refused.expect_err("the durations are inconsistent").to_string();
     assert!(err.contains(why), "{err}");
 }
 

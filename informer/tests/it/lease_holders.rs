@@ -160,7 +160,7 @@ async fn invalid_margins_are_refused(#[case] lease: u64, #[case] renew: u64) {
         ..config(&cluster, "a", 1)
     };
     let refused = LeaderElector::new(LeaseLock::new(cluster.client(), "default", "lock"), config);
-    let err = refused.expect_err("the key has the wrong scope").to_string();
+    let err = refused.expect_err("the margin is too short").to_string();
     assert!(err.contains("longer than the renew deadline by a second"), "{err}");
 }
 

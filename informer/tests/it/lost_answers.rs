@@ -102,7 +102,7 @@ async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before
     watches.resume();
     cluster.advance(seconds(60)).await;
     assert_eq!(lost.hits(), 1);
-    assert_eq!(cluster.list::<Secret>().len(), 1, "it was not made once more");
+    assert_eq!(cluster.list::<Secret>().len(), 1, "the object was not created again");
 }
 
 /// The server does not answer reads either, at first or forever.

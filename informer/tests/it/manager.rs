@@ -165,7 +165,7 @@ async fn runnable_that_fails_stops_the_manager() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
-        .expect("the manager has no options");
+        .expect("a manager without leader election can be built");
     manager
         .add(log.task(always, "always"))
         .expect("the runnable is accepted");
@@ -184,7 +184,7 @@ async fn shutdown_waits_at_most_thirty_seconds() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
-        .expect("the manager has no options");
+        .expect("a manager without leader election can be built");
     let hangs = run_always("hangs", |_| futures::future::pending());
     manager.add(hangs).expect("the runnable is accepted");
     let (running, stop) = start(&cluster, &manager, &log);
@@ -204,7 +204,7 @@ async fn runnables_can_be_added_until_the_manager_stops() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
-        .expect("the manager has no options");
+        .expect("a manager without leader election can be built");
     let (_running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(1)).await;
     cluster.create(config_map("m")).await;

@@ -72,7 +72,7 @@ async fn keys_do_not_wait_for_versions_before_a_restore() {
     let after = *calls.lock().expect("the lock is not poisoned");
     assert!(
         before > 5 && after >= 9,
-        "{before} calls, and {after} in ten seconds after"
+        "{before} calls at first, and {after} in the next ten seconds"
     );
 }
 

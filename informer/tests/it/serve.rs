@@ -87,7 +87,10 @@ async fn error_names_an_address_that_is_in_use() {
     let err = Server::bind(endpoints(), taken)
         .await
         .expect_err("the address is in use");
-    assert!(err.to_string().starts_with(&format!("listening on {taken}: ")), "{err}");
+    assert!(
+        err.to_string().starts_with(&format!("cannot listen on {taken}: ")),
+        "{err}"
+    );
 }
 
 /// Returns a client of a server that never answers.

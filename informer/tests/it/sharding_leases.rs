@@ -26,7 +26,7 @@ fn replica(cluster: &TestCluster) -> (Sharding, Ended) {
     cluster.run(async move {
         let result = manager.run(std::future::pending()).await;
         *noted.lock().expect("the lock is not poisoned") =
-            Some(result.expect_err("the manager stops without an error").to_string());
+            Some(result.expect_err("the manager stops with an error").to_string());
     });
     (sharding, ended)
 }

@@ -43,7 +43,7 @@ impl Process {
     }
 
     fn ended(mut self) -> ExitStatus {
-        self.child.wait().expect("the process is a child of this one")
+        self.child.wait().expect("the process ends")
     }
 }
 

@@ -265,7 +265,7 @@ impl Step {
                     Outcome::Unseen => String::new(),
                 };
                 match request.is_of_another {
-                    true => format!("{outcome}, another object than in its view"),
+                    true => format!("{outcome}, but the object was replaced since the client read it"),
                     false => outcome,
                 }
             }

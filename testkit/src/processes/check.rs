@@ -108,10 +108,10 @@ impl Check {
     pub(crate) fn wrong(&self) -> Option<String> {
         let given = [&self.always, &self.eventually, &self.sometimes];
         if given.into_iter().flatten().count() != 1 {
-            return Some("one of always, eventually and sometimes is needed".to_owned());
+            return Some("one of always, eventually and sometimes is required".to_owned());
         }
         if self.name.trim().is_empty() {
-            return Some("name: a name is needed".to_owned());
+            return Some("name: a name is required".to_owned());
         }
         let (must, rule) = self.rule()?;
         let has_objects = self.object.is_some() || self.objects.is_some() || !self.variables.is_empty();
@@ -120,7 +120,7 @@ impl Check {
             return others.then(|| "only rules have objects and variables: a command reads objects itself".to_owned());
         };
         if !has_objects {
-            return Some("object, objects or variables: a rule needs one of them".to_owned());
+            return Some("object, objects or variables: a rule requires one of them".to_owned());
         }
         if let Some(object) = self.object.as_ref().filter(|it| !it.contains('/')) {
             return Some(format!("object: {object:?} is not of the form RESOURCE/NAME"));
@@ -131,7 +131,7 @@ impl Check {
             ));
         }
         if self.selector.is_some() && self.objects.is_none() {
-            return Some("selector: the field objects is needed, too".to_owned());
+            return Some("selector: the field objects is required as well".to_owned());
         }
         let is_name = |it: &String| {
             let is_letter = |it: char| it.is_ascii_alphanumeric() || it == '_';

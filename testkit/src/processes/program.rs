@@ -206,7 +206,7 @@ impl Host {
             }
             if began.elapsed() > LISTENS_WITHIN {
                 return Err(format!(
-                    "the program does not listen on port {port} after {LISTENS_WITHIN:?}"
+                    "the program did not listen on port {port} within {LISTENS_WITHIN:?}"
                 ));
             }
             sleep(TRY_AGAIN).await;

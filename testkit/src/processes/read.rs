@@ -57,7 +57,7 @@ impl Scenario {
     /// Returns an error for the first invalid value.
     fn wrong(&self) -> Option<String> {
         if self.controllers.is_empty() {
-            return Some("controllers: at least one is needed".to_owned());
+            return Some("controllers: at least one is required".to_owned());
         }
         let mut names = BTreeSet::new();
         for (at, controller) in self.controllers.iter().enumerate() {
@@ -93,13 +93,13 @@ impl Scenario {
 
     fn wrong_controller(&self, controller: &Controller) -> Option<String> {
         if controller.name.is_empty() || controller.name.contains(char::is_whitespace) {
-            return Some("name: a name without spaces is needed".to_owned());
+            return Some("name: a name without spaces is required".to_owned());
         }
         if controller.command.is_empty() {
             return Some("command: the program is missing".to_owned());
         }
         if controller.replicas == 0 {
-            return Some("replicas: at least one is needed".to_owned());
+            return Some("replicas: at least one is required".to_owned());
         }
         if let Some(ready) = &controller.ready {
             match (&ready.url, &ready.log) {
@@ -107,7 +107,7 @@ impl Scenario {
                     return Some("ready.url: only http:// URLs can be checked".to_owned());
                 }
                 (Some(_), None) | (None, Some(_)) => {}
-                (Some(_), Some(_)) | (None, None) => return Some("ready: either url or log is needed".to_owned()),
+                (Some(_), Some(_)) | (None, None) => return Some("ready: either url or log is required".to_owned()),
             }
         }
         if controller.webhook_port.is_some() && self.network != Network::Private {

@@ -204,7 +204,7 @@ impl Step {
             self.pause.is_some(),
         ];
         match actions.iter().filter(|it| **it).count() {
-            0 if self.wait.is_none() => return Some("an action or wait is needed".to_owned()),
+            0 if self.wait.is_none() => return Some("an action or wait is required".to_owned()),
             0 | 1 => {}
             _ => return Some("only one action is possible: use a step for each".to_owned()),
         }
@@ -227,11 +227,11 @@ impl Step {
         }
         let patch = self.patch.as_ref().filter(|it| it.kinds() != 1);
         if patch.is_some() {
-            return Some("patch: one of merge, json, strategic and apply is needed".to_owned());
+            return Some("patch: one of merge, json, strategic and apply is required".to_owned());
         }
         let edit = self.edit.as_ref().filter(|it| it.run.is_some() == it.json.is_some());
         if edit.is_some() {
-            return Some("edit: either run or json is needed".to_owned());
+            return Some("edit: either run or json is required".to_owned());
         }
         self.wait.as_ref()?.awaited().err()
     }
@@ -269,7 +269,7 @@ impl Wait {
             return Err("wait: only one of for, condition, path and absent is possible".to_owned());
         }
         if self.equals.is_some() && self.path.is_none() {
-            return Err("wait.equals: a path is needed".to_owned());
+            return Err("wait.equals: a path is required".to_owned());
         }
         if let Some(text) = &self.kubectl {
             return of_kubectl(text).map_err(|err| format!("wait.for: {err}"));
@@ -408,7 +408,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::two_conditions("condition: Ready, absent: true", "wait: only one of")]
-    #[case::no_path("equals: 1", "wait.equals: a path is needed")]
+    #[case::no_path("equals: 1", "wait.equals: a path is required")]
     #[case::a_bad_path("path: '{.a[0}'", "wait.path: \"{.a[0}\": unterminated array")]
     #[case::an_unknown_word("for: ready", "wait.for: \"ready\" is not one of")]
     fn invalid_waits_are_refused(#[case] text: &str, #[case] error: &str) {

@@ -122,7 +122,7 @@ impl Stub {
             return Some("port: the number must be from 1 to 65535".to_owned());
         }
         if self.http.is_empty() == self.command.is_empty() {
-            return Some("either http or command is needed".to_owned());
+            return Some("either http or command is required".to_owned());
         }
         if !self.command.is_empty() && self.tls.is_some() {
             return Some("tls: the field only has an effect with http; a command must serve TLS itself".to_owned());

@@ -116,7 +116,9 @@ fn failure_of_a_shard_is_reproduced() {
 fn schedules(report: &str) -> u64 {
     let before = report.split(" schedules;").next().unwrap_or_default();
     let number = before.rsplit('(').next().unwrap_or_default().replace(',', "");
-    number.parse().unwrap_or_else(|_| panic!("no schedules in {report}"))
+    number
+        .parse()
+        .unwrap_or_else(|_| panic!("the report has no number of schedules: {report}"))
 }
 
 #[test]

@@ -210,7 +210,9 @@ fn panic_has_the_line_of_the_test(
         .lines()
         .filter_map(|it| it.split_once("panicked at ")?.1.strip_suffix(':'));
     // The panic of a controller is printed first.
-    let place = places.next_back().unwrap_or_else(|| panic!("no panic in {text}"));
+    let place = places
+        .next_back()
+        .unwrap_or_else(|| panic!("the output has no panic: {text}"));
     let (file, line) = place.split_once(':').expect("the location has a line");
     assert!(file.ends_with("tests/it/messages.rs"), "{place}");
     let line: usize = line

@@ -84,7 +84,7 @@ def test_a_container_fails_and_answers_commands(drydock):
 
 
 def test_what_cannot_be_is_said(drydock):
-    with pytest.raises(Refused, match="no code of a failure"):
+    with pytest.raises(Refused, match="not an HTTP error code"):
         drydock.inject_fault({"status": {"code": 200}})
     with pytest.raises(RuntimeError, match="--no-such-flag"):
         start("--no-such-flag")

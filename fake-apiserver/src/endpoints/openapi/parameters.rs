@@ -132,7 +132,7 @@ fn query_parameter(name: &str, kind: &str, about: &str) -> Value {
 
 fn descriptions() -> &'static BTreeMap<String, BTreeMap<String, String>> {
     static ALL: OnceLock<BTreeMap<String, BTreeMap<String, String>>> = OnceLock::new();
-    ALL.get_or_init(|| serde_json::from_str(DESCRIPTIONS).expect("the file is part of the crate"))
+    ALL.get_or_init(|| serde_json::from_str(DESCRIPTIONS).expect("the descriptions are valid JSON"))
 }
 
 /// Returns a path parameter with its description.

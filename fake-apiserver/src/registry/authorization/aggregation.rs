@@ -28,7 +28,7 @@ impl Authorization {
                 return;
             }
         }
-        tracing::debug!("aggregated ClusterRoles do not come to rest after a write of {cause}");
+        tracing::debug!("aggregated ClusterRoles still change after a write of {cause}");
     }
 
     /// Updates each aggregated ClusterRole once; returns `true` if one has changed.

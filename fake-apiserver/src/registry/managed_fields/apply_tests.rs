@@ -336,7 +336,7 @@ fn h_ownership_equals_the_recordings() {
         .replace("${ns}", "$ns")
         .replace("${u}", "$u")
         .replace("${uid}", "uid1");
-    let recorded: Vec<Map> = serde_json::from_str(&text).expect("recordings are JSON");
+    let recorded: Vec<Map> = serde_json::from_str(&text).expect("the recordings are valid JSON");
     assert!(recorded.len() > 50);
     for recording in recorded {
         let name = recording["name"].as_str().unwrap_or_default();

@@ -91,7 +91,7 @@ mod tests {
             [800, 1600, 3200, 6400, 12_800, 25_600, 30_000]
         );
         tokio::time::advance(Duration::from_secs(120)).await;
-        assert_eq!(next(), 30_000, "two minutes are not more than two minutes");
+        assert_eq!(next(), 30_000, "exactly two minutes do not reset the delay");
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(next(), 800);
     }

@@ -360,7 +360,7 @@ impl Stream {
                 return Poll::Ready(match piece {
                     Some(Ok(bytes)) => Piece::Bytes(bytes),
                     Some(Err(err)) => {
-                        tracing::debug!(%err, "the watch broke");
+                        tracing::debug!(%err, "the connection of the watch broke");
                         Piece::End
                     }
                     None => Piece::End,

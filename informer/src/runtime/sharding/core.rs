@@ -162,7 +162,9 @@ impl Core {
         for active in state.active.values() {
             if let Some(since) = active.moved.filter(|it| is_late(*it)) {
                 let (key, since) = (&active.text, since.elapsed());
-                late.push(format!("{me:?} still works on {key}, which moved away {since:.0?} ago"));
+                late.push(format!(
+                    "{me:?} still works on {key}, which moved to another replica {since:.0?} ago"
+                ));
             }
         }
         late.sort();

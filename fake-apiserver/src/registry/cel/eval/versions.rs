@@ -246,7 +246,7 @@ mod tests {
             "1.0.0",
             "1.0.1-a",
         ];
-        let versions = texts.map(|it| parse(it).expect("the version is a number"));
+        let versions = texts.map(|it| parse(it).expect("the version is valid"));
         assert!(versions.is_sorted_by(|one, other| one.order(other).is_lt()));
     }
 }

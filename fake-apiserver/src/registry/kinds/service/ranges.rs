@@ -36,11 +36,13 @@ impl std::str::FromStr for ClusterRange {
 
     /// Parses a range as kube-apiserver does in `--service-cluster-ip-range`; only IPv4.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (address, prefix) = text.split_once('/').ok_or("there is no prefix length")?;
+        let (address, prefix) = text.split_once('/').ok_or("the prefix length is missing")?;
         let address: Ipv4Addr = address
             .parse()
             .map_err(|_| format!("{address:?} is not an IPv4 address"))?;
-        let prefix: u32 = prefix.parse().map_err(|_| format!("{prefix:?} is no prefix length"))?;
+        let prefix: u32 = prefix
+            .parse()
+            .map_err(|_| format!("{prefix:?} is not a prefix length"))?;
         // These are sizes that kube-apiserver accepts, with at least two usable addresses.
         if !(12..=30).contains(&prefix) {
             return Err(format!("the prefix length must be from 12 to 30, not {prefix}"));

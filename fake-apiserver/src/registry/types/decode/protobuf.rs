@@ -69,7 +69,7 @@ pub(crate) fn open(raw: &[u8]) -> Result<Envelope<'_>, String> {
 pub(crate) fn decode(shape: &'static Shape, message: &[u8]) -> Result<Map, String> {
     let structure = shape
         .structure()
-        .ok_or_else(|| format!("{} is no message", shape.go_type()))?;
+        .ok_or_else(|| format!("{} is not a message type", shape.go_type()))?;
     let mut map = Map::new();
     read_struct(structure, message, 0, &mut map, 0)?;
     Ok(map)

@@ -283,7 +283,7 @@ fn too_deep_document_is_refused() {
     }
     let value = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}});
     let Value::Object(mut object) = value else {
-        unreachable!("it was set to an object above")
+        unreachable!("the value is an object")
     };
     let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("the kind is built in");
     assert_eq!(convert(shape, &mut object), Err("exceeded max depth".to_owned()));
