@@ -19,7 +19,7 @@ async fn main() {
     println!("Deployments: {:?}", cluster.list::<Deployment>().len());
     println!("Services: {:?}", cluster.list::<Service>().len());
 
-    // No kubelet runs the Pods here, so the example reports them as running.
+    // No kubelet runs the Pods in this cluster, so the example reports them as running.
     cluster
         .patch_status::<Deployment>("shop", serde_json::json!({"replicas": 2, "readyReplicas": 2}))
         .await;

@@ -14,7 +14,8 @@ async fn main() {
     cluster.settle().await;
     assert_eq!(cluster.requests().on(Verb::List, "documents").count(), 1);
 
-    // The server forgets its history, and twice it is too busy to watch again; during this time objects change.
+    // The server drops its history, so the watch expires, and refuses the next two lists with 429. Meanwhile, objects
+    // change.
     cluster.expire_watches();
     let busy = cluster.inject(faults::too_many_requests(1).on(Verb::List, "documents").times(2));
     cluster.create(document("licence", "Who may copy it")).await;

@@ -1,4 +1,4 @@
-//! A plain informer that prints the events of the ConfigMaps in a cluster: here of a server in the same process.
+//! A plain informer that prints the events of the ConfigMaps in a cluster. The server runs in the same process.
 //!
 //! `cargo run --example informer`
 
@@ -12,7 +12,7 @@ use testkit::objects::config_map;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // In a program: kube::Client::try_default().await?
+    // A real program uses `kube::Client::try_default().await?`.
     let cluster = TestCluster::builder()
         .object(config_map("settings").data("color", "red"))
         .start();

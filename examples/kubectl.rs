@@ -25,7 +25,7 @@ const COMMANDS: [&str; 6] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The server runs on this runtime's own thread; kubectl is waited for on this one.
+    // The server runs on the runtime's own thread; this thread waits for kubectl.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -63,7 +63,7 @@ fn is_there(kubectl: &str) -> bool {
 fn run(kubectl: &str, serving: &Serving, arguments: &str) -> Result<(), Box<dyn Error>> {
     println!("$ kubectl {arguments}");
     let mut command = Command::new(kubectl);
-    // No kubeconfig of the machine may lead it elsewhere.
+    // kubectl must not use a kubeconfig of this machine.
     command
         .env("KUBECONFIG", "")
         .args(["--server", &serving.url()])

@@ -1,4 +1,5 @@
-//! Two replicas of a controller with leader election: when the leader ends, the other one takes over with warm caches.
+//! Two replicas of a controller with leader election: when the leader ends, the other one takes over, with caches that
+//! are already filled.
 //!
 //! `cargo run --example leader_election`. A minute of waiting takes a moment, because the cluster's clock is virtual.
 

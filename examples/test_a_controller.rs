@@ -1,6 +1,7 @@
 //! An unchanged kube-rs controller under test: a custom resource with a finalizer, an owned ConfigMap and a status.
 //!
-//! `cargo run --example test_a_controller`. The controller is in `src/document.rs`; each function here would be a test:
+//! `cargo run --example test_a_controller`. The controller is in `src/document.rs`; each function of this file would be
+//! a test:
 //!
 //! ```text
 //! #[rstest]

@@ -1,7 +1,7 @@
 //! An operator with webhooks, called in process: a mailbox of an older version is converted, defaulted, validated and
-//! worked on.
+//! reconciled.
 //!
-//! `cargo run --example webhooks`. `examples::mailbox::run` is the same behind TLS, as a program runs it.
+//! `cargo run --example webhooks`. `examples::mailbox::run` serves the same webhooks over TLS, as in a real program.
 
 use examples::mailbox::{self, v1alpha1};
 use informer::runtime::Manager;

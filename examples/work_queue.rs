@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use testkit::TestCluster;
 use testkit::objects::pod;
 
-/// A key that failed more often is given up until something changes.
+/// Number of retries after which a failed key is dropped until its object changes.
 const MAX_RETRIES: u32 = 5;
 
 #[tokio::main(flavor = "current_thread")]
@@ -30,7 +30,7 @@ async fn main() -> Result<(), informer::Error> {
     let handler = enqueue::into::<Pod, _>(enqueue::object(), move |enqueued| sink.add(enqueued.key));
     let registration = pods.add_handler(handler)?;
     factory.start();
-    // Nothing is worked on before the first list is in the cache: an object that is not there yet looks deleted.
+    // Waits for the first list, because an object that is not in the cache yet looks deleted.
     registration.synced().await?;
     for _ in 0..2 {
         cluster.run(work(queue.clone(), pods.lister()));

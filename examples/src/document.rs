@@ -38,7 +38,7 @@ pub struct DocumentStatus {
     pub published: bool,
 }
 
-/// Keeps a deleted Document until its entry in the register is removed.
+/// Finalizer that keeps a deleted Document until its entry in the register is removed.
 pub const FINALIZER: &str = "example.com/register";
 
 /// The ConfigMap with an entry for each published Document.
@@ -100,7 +100,7 @@ async fn publish(document: &Document, documents: &Api<Document>, maps: &Api<Conf
     Ok(Action::requeue(Duration::from_secs(3600)))
 }
 
-/// The garbage collector deletes the owned ConfigMap; only this controller removes the entry from the register.
+/// Removes the entry of a deleted Document from the register. The garbage collector deletes the owned ConfigMap.
 async fn withdraw(document: &Document, maps: &Api<ConfigMap>) -> Result<Action, Error> {
     enter(&document.name_any(), None, maps).await?;
     Ok(Action::await_change())
@@ -128,7 +128,7 @@ async fn enter(name: &str, title: Option<&str>, maps: &Api<ConfigMap>) -> Result
     Ok(())
 }
 
-/// A Document, for the examples.
+/// Returns a Document, for the examples.
 #[must_use]
 pub fn document(name: &str, title: &str) -> Document {
     Document::new(

@@ -14,7 +14,7 @@ use kube::{Client, CustomResource, CustomResourceExt, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A mailbox. This version is stored, and the controller works on it.
+/// A mailbox, in the version that is stored and that the controller uses.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Mailbox", namespaced)]
 #[serde(rename_all = "camelCase")]
@@ -42,7 +42,7 @@ pub mod v1alpha1 {
     }
 }
 
-/// The default size limit of a mailbox, and the largest one, in MiB.
+/// The default and the maximum size limit of a mailbox, in MiB.
 const QUOTAS: (u32, u32) = (512, 10_240);
 
 /// Runs the manager with the webhooks until the process ends. The definition of the type must be installed, and
@@ -50,7 +50,7 @@ const QUOTAS: (u32, u32) = (512, 10_240);
 ///
 /// # Errors
 ///
-/// If the address is in use or the files do not contain a certificate, or as [`Manager::run`].
+/// Fails if the address is in use, if the files do not contain a certificate, or if [`Manager::run`] fails.
 pub async fn run(client: Client, address: SocketAddr) -> Result<(), informer::Error> {
     let manager = Manager::new(client);
     let certificates = CertWatcher::new("certs/tls.crt", "certs/tls.key")?.metrics(&manager.metrics());
@@ -62,20 +62,20 @@ pub async fn run(client: Client, address: SocketAddr) -> Result<(), informer::Er
     manager.run(std::future::pending()).await
 }
 
-/// The definition of both versions.
+/// Returns the definition of both versions.
 ///
 /// # Errors
 ///
-/// If the versions cannot be merged.
+/// Fails if the versions cannot be merged.
 pub fn definition() -> Result<CustomResourceDefinition, MergeError> {
     merge_crds(vec![Mailbox::crd(), v1alpha1::Mailbox::crd()], "v1")
 }
 
-/// The webhooks. A test calls their service in process.
+/// Returns the webhooks. A test calls their service in process.
 ///
 /// # Errors
 ///
-/// If a type has two webhooks of the same kind.
+/// Fails if a type has two webhooks of the same kind.
 pub fn webhooks() -> Result<Webhooks, informer::Error> {
     let webhooks = Webhooks::new()
         .mutate::<Mailbox>(with_quota)?
@@ -83,13 +83,13 @@ pub fn webhooks() -> Result<Webhooks, informer::Error> {
     Ok(webhooks.convert(Conversion::to_hub::<Mailbox>().spoke(to_v1, to_v1alpha1)))
 }
 
-/// The defaulter.
+/// Defaulting webhook: sets the default size limit.
 fn with_quota(mailbox: &mut Mailbox, _: &AdmissionRequest) -> Result<(), Denial> {
     mailbox.spec.quota_mib.get_or_insert(QUOTAS.0);
     Ok(())
 }
 
-/// The validator.
+/// Validating webhook.
 struct Rules;
 
 impl Validator<Mailbox> for Rules {
@@ -105,7 +105,7 @@ impl Validator<Mailbox> for Rules {
     }
 }
 
-/// Returns warnings.
+/// Checks the size limit; returns warnings.
 fn check_quota(mailbox: &Mailbox) -> Result<Vec<String>, Denial> {
     match mailbox.spec.quota_mib {
         Some(quota) if quota > QUOTAS.1 => {
@@ -141,7 +141,7 @@ fn to_v1alpha1(new: Mailbox) -> Result<v1alpha1::Mailbox, String> {
 ///
 /// # Errors
 ///
-/// If the manager has a controller of this name, or has stopped.
+/// Fails if the manager already has a controller of this name, or has stopped.
 pub fn add_controller(manager: &Manager) -> Result<(), informer::Error> {
     let settings = Settings(manager.dependents());
     let mailboxes = as_reconciler(manager.lister(), settings);

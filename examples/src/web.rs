@@ -38,7 +38,7 @@ pub struct WebStatus {
     /// Number of replicas that are ready.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// `Ready`: all replicas are ready.
+    /// The condition `Ready`, which is true if all replicas are ready.
     #[serde(default)]
     #[schemars(schema_with = "any_objects")]
     pub conditions: Vec<Condition>,
@@ -110,7 +110,7 @@ async fn reconcile(web: Arc<Web>, manager: Manager) -> Result<Action, ReconcileE
     Ok(Action::await_change())
 }
 
-/// A Web, for the examples and tests.
+/// Returns a Web, for the examples and tests.
 #[must_use]
 pub fn web(name: &str, replicas: i32) -> Web {
     let spec = WebSpec {

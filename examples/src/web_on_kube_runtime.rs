@@ -4,11 +4,11 @@
 //! | | on `informer` | on kube-runtime |
 //! |---|---|---|
 //! | lines of code from `run` on | 57 | 59 |
-//! | how objects are made as they should be | compared with the cache, patched | server-side apply each time |
+//! | how objects get their desired state | compared with the cache, patched | server-side apply each time |
 //! | requests of a reconcile without work | 0 | 2 writes that change nothing |
-//! | children are read from | the cache, never older than the last write | the answer to the apply |
-//! | keys at a time | 1, by default | without bound, by default |
-//! | a key that fails | waits 5 ms, then twice as long each time | waits 5 s each time |
+//! | children are read from | the cache, never older than the last write | the response to the apply |
+//! | keys at a time | 1, by default | unlimited, by default |
+//! | retry of a key that fails | after 5 ms, then twice as long each time | after 5 s each time |
 
 use std::sync::Arc;
 use std::time::Duration;

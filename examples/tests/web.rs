@@ -9,7 +9,7 @@ use rstest::rstest;
 use serde_json::json;
 use testkit::{Running, TestCluster, Verb, faults};
 
-/// The library that the operator is written with.
+/// The library on which the operator is based.
 #[derive(Clone, Copy, Debug)]
 enum On {
     Informer,

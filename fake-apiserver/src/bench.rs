@@ -59,7 +59,7 @@ impl From<serde_json::Value> for Document {
     }
 }
 
-/// Applies and tracks writes of Pods with the field manager, without the rest of the server.
+/// Applies and tracks writes of Pods with the field manager, without the other parts of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldManager<'a> {
     /// Field manager of the writes.

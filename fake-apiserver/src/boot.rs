@@ -1,9 +1,9 @@
 //! Initial state of a server (rule R1): namespaces, PriorityClasses, Roles if RBAC is on, and the ServiceAccounts and
-//! ConfigMaps of each namespace if their worker runs (rule R6). On request also the Service `kubernetes` and the other
+//! ConfigMaps of each namespace if their worker runs (rule R6). Optionally also the Service `kubernetes` and the other
 //! initial objects of a cluster, including Roles.
 //!
 //! The initial state, including uids, is the same for all servers that start in the same second, with any seed. It is
-//! therefore created once per process, and shared until a server writes to it.
+//! therefore cached in the process, and shared until a server writes to it.
 
 mod flow_control;
 
@@ -25,11 +25,11 @@ use crate::server::ApiServer;
 use crate::storage::World;
 use crate::workers::{self, Kubelet, Worker};
 
-/// The seed of the uids of initial objects. It is fixed, so that servers with any seed can share the objects, and an
-/// unlikely choice for a user, so that a server does not draw the same uids again.
+/// The seed of the uids of initial objects. It is fixed, so that servers with any seed can share the objects. Users are
+/// unlikely to choose the same seed, with which a server would generate the same uids again.
 const SEED: u64 = 0x6472_7964_6f63_6b5f;
 
-/// Maximum number of boot worlds that a process caches; the cache is cleared when it is full.
+/// Maximum number of initial states that a process caches; the cache is cleared when it is full.
 const WORLDS_MAX: usize = 16;
 
 /// Field managers of the objects that kube-apiserver creates, and of the objects that the ServiceAccount controller
@@ -39,7 +39,7 @@ const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Options that change the initial objects.
+/// Options that determine the initial objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     rbac: bool,
@@ -48,7 +48,8 @@ struct Kind {
     enablement: Enablement,
     /// IP range and endpoint of the Service `kubernetes`, if it is created.
     kubernetes_service: Option<(ClusterRange, SocketAddr)>,
-    /// Objects that a worker creates in each namespace. They exist from the start, as in a running cluster.
+    /// Set if the objects that workers create for the ServiceAccounts of each namespace exist from the start, as in a
+    /// running cluster.
     service_accounts: bool,
     /// Start time of the server, in seconds.
     second: i64,
@@ -292,8 +293,8 @@ fn system_config_maps(now: Timestamp) -> [Value; 2] {
     ]
 }
 
-/// Components of a control plane, with the port of each health check. Only the store is always healthy; connections to
-/// the other ports are reported as refused.
+/// Components of a control plane, with the port of each health check. Only etcd is always reported as healthy;
+/// connections to the ports of the others are reported as refused.
 const COMPONENTS: [(&str, u16); 3] = [("controller-manager", 10_257), ("etcd-0", 0), ("scheduler", 10_259)];
 
 fn component_status((name, port): (&str, u16)) -> Value {

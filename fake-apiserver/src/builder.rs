@@ -49,7 +49,7 @@ impl ApiServer {
 }
 
 impl ApiServerBuilder {
-    /// Sets the seed of all random numbers: uids, generated names, the length of watches. Default 0. Initial objects
+    /// Sets the seed of all random values: uids, generated names, the durations of watches. Default 0. Initial objects
     /// have the same uids with every seed, except [nodes](Self::nodes).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -58,7 +58,7 @@ impl ApiServerBuilder {
 
     /// Sets the time of day at the start; from then on the clock follows tokio's. Default: the machine's time, to the
     /// second, so that the server's clock agrees with the system's as long as virtual time does not jump. Servers that
-    /// a process starts within a minute have the same default. Set it in a test that expects certain times.
+    /// a process starts within a minute have the same default. Set it in tests that expect specific times.
     pub fn start_time(mut self, time: Timestamp) -> Self {
         self.start_time = Some(time);
         self
@@ -70,7 +70,7 @@ impl ApiServerBuilder {
     }
 
     /// Sets the number of changes that the log of each resource keeps, within [`history_bytes`](Self::history_bytes). A
-    /// watch or a continue token from an earlier version is answered 410 Expired. Default 16,384, at least 1.
+    /// watch or a continue token from an earlier version fails with 410 Expired. Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
         self.options.logs.changes = changes;
         self
@@ -78,7 +78,7 @@ impl ApiServerBuilder {
 
     /// Sets the maximum size of the logs of all resources together, in bytes of earlier states of objects and of watch
     /// events. Above this size the oldest changes of any resource are dropped, and a watch or a continue token from an
-    /// earlier version is answered 410 Expired. Default 32 MiB; the newest change is always kept.
+    /// earlier version fails with 410 Expired. Default 32 MiB; the newest change is always kept.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -114,11 +114,11 @@ impl ApiServerBuilder {
     }
 
     /// Creates the Service `default/kubernetes` at the start, with its Endpoints, its EndpointSlice and the ServiceCIDR
-    /// `kubernetes`, as kube-apiserver does: cluster IP 10.0.0.1, port 443, and the unused address 192.0.2.1. It also
-    /// creates the ConfigMaps of `kube-system` that publish the server's authorities and the tracking of tokens, and
-    /// maintains the APIServices of all served groups, including groups of CRDs, and the IPAddresses of cluster IPs.
-    /// Off by default, so that a test that lists Services finds only its own; the command `fake-apiserver` turns it on.
-    /// The Service is not recreated after a delete.
+    /// `kubernetes`, as kube-apiserver does. Its cluster IP is 10.0.0.1, its port 443, and its endpoint the unused
+    /// address 192.0.2.1. This option also creates the ConfigMaps of `kube-system` that publish the server's
+    /// authorities and the tracking of tokens, and maintains the APIServices of all served groups, including groups of
+    /// CRDs, and the IPAddresses of cluster IPs. Off by default, so that a test that lists Services finds only its own;
+    /// the command `fake-apiserver` turns it on. The Service is not recreated after a delete.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self
@@ -184,8 +184,8 @@ impl ApiServerBuilder {
 
     /// Sets the time between the two writes that delete a Pod without a grace period: the first one sets the deletion
     /// timestamp (`MODIFIED`), the next one removes the Pod (`DELETED`). Default zero: no request is handled between
-    /// them. The command waits 5 ms, about the time of a write to etcd, so that controllers which react to the first
-    /// write find the Pod in their caches, as in a cluster.
+    /// them. The command `fake-apiserver` uses 5 ms, about the time of a write to etcd, so that controllers which react
+    /// to the first write find the Pod in their caches, as in a cluster.
     ///
     /// ```
     /// use std::time::Duration;
@@ -226,8 +226,8 @@ impl ApiServerBuilder {
 
     /// Enables feature gates that APIs need, such as `ClusterTrustBundle`, `PodCertificateRequest` and
     /// `GenericWorkload`, or `MutatingAdmissionPolicy` to apply the policies of 1.33 to 1.35. The APIs themselves are
-    /// enabled with [`runtime_config`](Self::runtime_config). Fields of other APIs behind these gates stay off. Fails
-    /// with the first gate that no API needs.
+    /// enabled with [`runtime_config`](Self::runtime_config). Fields of other APIs that need these gates stay disabled.
+    /// Fails with the first gate that no API needs.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -260,7 +260,7 @@ impl ApiServerBuilder {
     /// Serves API versions that Kubernetes no longer serves, for old controllers: `autoscaling/v2beta2`,
     /// `batch/v1beta1` and `policy/v1beta1`. They return the objects of the stable versions with the semantics of the
     /// stable versions: for example, an empty selector of a PodDisruptionBudget selects all Pods. Fails with the first
-    /// other version in the list.
+    /// version in the list that is not one of these three.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -297,8 +297,8 @@ impl ApiServerBuilder {
     }
 
     /// Limits the number of concurrent reads and the number of concurrent writes; 0 means no limit, the default.
-    /// Watches and connections do not count. Requests above the limit are answered 429 with `Retry-After`, unless the
-    /// user is in `system:masters`. These are `--max-requests-inflight` and `--max-mutating-requests-inflight` of
+    /// Watches and connections do not count. Requests above the limit fail with 429 and `Retry-After`, unless the user
+    /// is in `system:masters`. These are `--max-requests-inflight` and `--max-mutating-requests-inflight` of
     /// kube-apiserver without priority and fairness.
     ///
     /// ```
@@ -421,7 +421,7 @@ impl ApiServerBuilder {
     }
 
     /// Sets the keys of ServiceAccount tokens. Default: an HMAC key derived from the seed, so that runs with the same
-    /// seed are equal; then anyone who has the seed can create tokens, and `/openid/v1/jwks` is 404.
+    /// seed are equal. With this default, anyone who has the seed can create tokens, and `/openid/v1/jwks` returns 404.
     #[cfg(feature = "tls")]
     pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
         self.options.tokens.signer = Some(Arc::new(keys));
@@ -458,7 +458,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets a lower bound of the revision of the server's first write. Default: the revision of the initial state.
+    /// Sets a lower bound for the revision of the server's first write. Default: the revision of the initial state.
     /// Revisions of real servers can exceed 32 bits.
     pub fn revision(mut self, revision: u64) -> Self {
         self.revision = revision;
@@ -466,12 +466,12 @@ impl ApiServerBuilder {
     }
 
     /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
-    /// `kube-public` and `kube-node-lease`, the system's PriorityClasses, and under RBAC its ClusterRoles. They are
-    /// created once per process and shared, so the first start takes longer than later ones.
+    /// `kube-public` and `kube-node-lease`, the system's PriorityClasses, and under RBAC its ClusterRoles. The servers
+    /// of a process share these objects, so the first start takes longer than later ones.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, if it has [workers](Self::workers).
+    /// If it is called outside of a tokio runtime although [workers](Self::workers) are configured.
     pub fn start(self) -> ApiServer {
         let start_time = self.start_time.unwrap_or_else(time_of_day);
         let entropy = Entropy::new(self.seed, start_time);

@@ -66,9 +66,9 @@ impl ApiServer {
         kube::Client::new(self.client_service(user_agent).of_user(user), "default")
     }
 
-    /// Returns a client that sends its requests to `remote`, through this server's faults and journal. A test can
-    /// thereby inject faults between a controller and a real API server. Faults apply to requests for resources that
-    /// this server also serves; watches cannot be controlled.
+    /// Returns a client that sends its requests to `remote`, through this server's faults and journal, so that a test
+    /// can inject faults between a controller and a real API server. Faults apply to requests for resources that this
+    /// server also serves; watches cannot be controlled.
     pub fn relay(&self, remote: &kube::Client, name: &str) -> kube::Client {
         let (server, remote, name) = (self.clone(), remote.clone(), Arc::<str>::from(name));
         let namespace = remote.default_namespace().to_owned();

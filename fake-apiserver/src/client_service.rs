@@ -103,7 +103,7 @@ where
                 let answer = serve::converse(request, connection, &tasks).await?;
                 return Ok(answer.map(ResponseBody));
             }
-            // The workers run as long as the server has clients.
+            // Keeps the workers running as long as the server has clients.
             let _ = &tasks;
             connection.call(request).await.map(|it| it.map(ResponseBody))
         })

@@ -26,8 +26,8 @@ use crate::server::ApiServer;
 #[cfg(feature = "serve")]
 impl ApiServer {
     /// Listens for HTTP; port 0 selects a free port. Tokio's clock must not be paused, because sockets use real time.
-    /// The `Host` of requests must be loopback or the address, and requests from pages of another origin are refused;
-    /// see [`ServeOptions::accept_hosts`].
+    /// The `Host` of requests must be loopback or the address, and requests from pages of a different origin are
+    /// refused; see [`ServeOptions::accept_hosts`].
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
         self.serve_with(addr, &ServeOptions::http()).await
     }
@@ -75,7 +75,7 @@ impl ApiServer {
             .as_ref()
             .map(|it| control::router(self.clone(), Arc::clone(it)));
         tower::service_fn(move |request: Request<Body>| {
-            // The workers run as long as the server has clients.
+            // Keeps the workers running as long as the server has clients.
             let _ = &tasks;
             let endpoints = Arc::clone(&endpoints);
             #[cfg(feature = "serve")]

@@ -1,4 +1,4 @@
-//! `Entropy`: the server's only clock and its only source of random numbers, which depend on one seed.
+//! `Entropy`: the server's only clock, and its only source of random numbers, which are generated from one seed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Entropy {
         }
     }
 
-    /// Returns the seed of all numbers.
+    /// Returns the seed of the random numbers.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }

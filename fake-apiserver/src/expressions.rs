@@ -32,8 +32,8 @@ impl ObjectRule {
     ///
     /// # Errors
     ///
-    /// Returns the error of the evaluation, such as a missing field, an exceeded cost limit, or a result of another
-    /// type.
+    /// Returns the error of the evaluation, such as a missing field, an exceeded cost limit, or a result that is not a
+    /// boolean.
     pub fn evaluate<'a>(&self, variables: impl IntoIterator<Item = (&'a str, Value)>) -> Result<bool, String> {
         let values: Vec<(&str, json::Value)> = variables.into_iter().map(|(name, it)| (name, it.into())).collect();
         let values: Vec<(&str, &json::Value)> = values.iter().map(|(name, it)| (*name, it)).collect();

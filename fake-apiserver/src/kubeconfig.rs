@@ -14,7 +14,7 @@ pub(crate) struct Credentials {
     pub(crate) ca: String,
     /// A certificate of the same authority for the administrator.
     pub(crate) certificate: String,
-    /// Its private key.
+    /// The private key of the certificate.
     pub(crate) key: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Debug for Credentials {
 
 /// Returns a kubeconfig for the server at `url`, with credentials if the server uses TLS.
 ///
-/// `other` is the name of another user and context, and its token.
+/// `other` is the name of an additional user and context, with the user's token.
 ///
 /// Over TLS the user needs a certificate: without one, kubectl prompts for a name and a password.
 pub(crate) fn kubeconfig(url: &str, credentials: Option<&Credentials>, other: Option<(&str, &str)>) -> String {

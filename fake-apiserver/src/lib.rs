@@ -50,8 +50,8 @@
 //! - The controllers of a cluster only run on request ([`Worker`]). Without them Deployments create no Pods, Pods do
 //!   not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Probes of
 //!   containers succeed unless a [`PodScript`] makes them fail.
-//! - `exec` and `port-forward` are answered by a [`PodScript`], over WebSockets and SPDY; `attach` does not need one.
-//!   `proxy` answers that the Pod or Service is unreachable.
+//! - A [`PodScript`] implements `exec` and `port-forward`, over WebSockets and SPDY; `attach` works without a script.
+//!   `proxy` responds that the Pod or Service is unreachable.
 //! - Authorization is off by default ([`Authorization`]): every client is an administrator.
 //! - CBOR is not supported.
 //! - Rarely used fields of built-in kinds are not checked in depth.
@@ -68,8 +68,8 @@
 //! | `cel` | the rules of CRDs (`x-kubernetes-validations`); without it they are named in a warning |
 //! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
 //!
-//! Without `serve`, requests for WebSockets, Tables and OpenAPI are answered 501, and webhooks at addresses fail; the
-//! errors name the feature.
+//! Without `serve`, requests for WebSockets, Tables and OpenAPI fail with 501, and calls of webhooks at addresses fail;
+//! the errors name the feature.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

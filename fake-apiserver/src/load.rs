@@ -31,7 +31,7 @@ pub struct Manifest {
     pub object: Value,
 }
 
-/// Error for a file that cannot be read, or that contains values other than objects. The text names the file, the
+/// Error for a file that cannot be read, or that contains values other than objects. The message names the file, the
 /// document and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
@@ -225,7 +225,7 @@ fn flatten(place: &str, document: Value, depth: usize, manifests: &mut Vec<Manif
     Ok(())
 }
 
-/// Adds the type to an item of a typed list such as `PodList`: kube-apiserver's answers omit it.
+/// Adds the type to an item of a typed list such as `PodList`, because kube-apiserver omits it there.
 fn inherit_type(list: &Map<String, Value>, item: &mut Map<String, Value>) {
     let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
     let (Some(item_kind), Some(api_version)) = (kind.strip_suffix("List"), list.get("apiVersion")) else {

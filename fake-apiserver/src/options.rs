@@ -1,4 +1,4 @@
-//! `ServerOptions`: the options of a server that its forks share.
+//! `ServerOptions`: the options that a server shares with its forks.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -11,11 +11,13 @@ use crate::watch::Position;
 /// | request | answer of a replica that is behind |
 /// |---|---|
 /// | get and list with `resourceVersion=0` | its own state, however old |
-/// | get and list not older than `N` | its own state if it has reached `N`; otherwise it waits up to 3 s, then 504 |
+/// | get and list not older than `N` | its own state if it has reached `N`; otherwise it waits up to 3 s, and then
+/// fails with 504 |
 /// | get and list without a resourceVersion, or exactly at one; pages | the newest state, from etcd |
 /// | watch from `N` | the changes after `N` that it has received; nothing while `N` is ahead of it |
 /// | watch from `0` with the initial state | its own state, then the changes that it receives |
-/// | watch with an initial state and no resourceVersion | waits up to 3 s until it has reached etcd's state, then 504 |
+/// | watch with an initial state and no resourceVersion | waits up to 3 s to reach etcd's state, and then fails with
+/// 504 |
 /// | writes | are checked against the newest state, in etcd |
 ///
 /// The log limits the lag: if the log begins later, the replica shows the state at the beginning of the log.
@@ -81,7 +83,8 @@ impl Replica {
     }
 
     /// Stops the view at this resourceVersion. If the client has already read later versions, open watches deliver
-    /// nothing, and a list with `resourceVersion=0` returns an older state, as after a reconnection to another server.
+    /// nothing, and a list with `resourceVersion=0` returns an older state, as after a reconnection to a different
+    /// server.
     pub fn freeze_at(&self, resource_version: u64) {
         self.set(Some(Position::Frozen(resource_version)));
     }

@@ -56,10 +56,11 @@ const IDLE_BOUND: Duration = Duration::from_secs(90);
 /// Pause after an accept that failed for lack of file descriptors or memory.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Maximum size of a request's headers, as in kube-apiserver; larger ones are answered 431.
+/// Maximum size of a request's headers, as in kube-apiserver; requests with larger headers fail with 431.
 const HEADER_BYTES: u32 = 1 << 20;
 
-/// Maximum number of headers of a request; more are answered 431. kube-apiserver only limits their total size.
+/// Maximum number of headers of a request; requests with more headers fail with 431. kube-apiserver only limits their
+/// total size.
 const HEADERS_MAX: usize = 2000;
 
 /// Maximum number of concurrent requests (mostly watches) on an HTTP/2 connection; further ones wait until one ends.
@@ -119,7 +120,7 @@ impl Serving {
     }
 }
 
-/// A service for requests; each connection is served by a clone. An error breaks the connection.
+/// A service that handles requests; each connection uses a clone of it. An error breaks the connection.
 pub(crate) trait HttpService:
     Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {
@@ -326,8 +327,8 @@ async fn speak(
     tasks.finished().await;
 }
 
-/// Sends a request over an in-memory connection. An answer of 101 needs a connection for the protocol that follows. The
-/// extensions of the request reach the service.
+/// Sends a request over an in-memory connection, because a protocol upgrade (101) requires a connection. The extensions
+/// of the request are passed to the service.
 pub(crate) async fn converse(
     request: Request<Body>,
     service: impl HttpService,
@@ -352,7 +353,7 @@ pub(crate) async fn converse(
         .await
         .map_err(io::Error::other)?;
     tasks.spawn(async move {
-        // The client receives the error.
+        // The sender of the request receives the error.
         let _ = connection.with_upgrades().await;
     });
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
@@ -484,7 +485,7 @@ where
 /// A body that ends regularly when the server stops and no further data is ready. Watches end this way.
 struct StoppableBody {
     body: Body,
-    /// `None` for a body of known size, which does not wait.
+    /// `None` for a body of known size, which does not wait for data.
     stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 

@@ -210,7 +210,7 @@ impl ApiServer {
 
     /// Simulates a restart: ends all watches and breaks pending requests. All connections are refused for the duration
     /// `down`, except connections of `spared` clients. Stored objects are kept. If the log is lost, a watch that
-    /// resumes from an earlier version is answered 410 Expired and its client must list again, as after a real server
+    /// resumes from an earlier version fails with 410 Expired and its client must list again, as after a real server
     /// has rebuilt its watch cache.
     pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
         if log == RestartLog::Lost {
@@ -225,7 +225,7 @@ impl ApiServer {
     }
 
     /// Removes the history of all resources up to now, as etcd's compaction does: a watch that resumes from an earlier
-    /// version is answered 410 Expired. Open watches continue.
+    /// version fails with 410 Expired. Open watches continue.
     pub fn compact(&self) {
         self.endpoints.registry.writer.compact(self.resource_version());
     }
@@ -248,8 +248,9 @@ impl ApiServer {
         self.options.routes.resolve(host, address);
     }
 
-    /// Installs a gate for every call of a webhook at an address, for the testkit. It receives the host, the path and
-    /// the call, which it may await. An error fails the call with this text.
+    /// Sets a function, for the testkit, that may delay or refuse calls of webhooks at configured addresses. It
+    /// receives the host and the path of the call, and the call itself as a future, which it may await. If it returns
+    /// an error, the call fails with this message.
     #[doc(hidden)]
     pub fn gate_webhooks(
         &self,
@@ -271,7 +272,7 @@ impl ApiServer {
     }
 
     /// Returns the whole state after the write with a revision; `None` if a later change is no longer in the
-    /// [history](crate::ApiServerBuilder::history). For a future revision it is the current state.
+    /// [history](crate::ApiServerBuilder::history). For a future revision, returns the current state.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -309,8 +310,8 @@ impl ApiServer {
         self.endpoints.registry.restore(snapshot.world.clone());
     }
 
-    /// Returns another server with the same state, clock and future random numbers. The two are independent afterwards.
-    /// The copy has its own journal and workers, and starts without faults and watches.
+    /// Returns a separate server with the same state, clock and future random numbers. The two are independent
+    /// afterwards. The copy has its own journal and workers, and starts without faults and watches.
     ///
     /// # Panics
     ///
@@ -345,7 +346,7 @@ impl ApiServer {
     + 'static {
         let (endpoints, tasks) = (Arc::clone(&self.endpoints), self.tasks.clone());
         tower::service_fn(move |request: Request<Body>| {
-            // The workers run as long as the server has clients.
+            // Keeps the workers running as long as the server has clients.
             let _ = &tasks;
             let endpoints = Arc::clone(&endpoints);
             async move { Ok(endpoints.handle(request).await) }

@@ -31,13 +31,13 @@ impl From<World> for Snapshot {
 /// The states saved by the control API, by number.
 #[derive(Debug, Default)]
 pub(crate) struct KeptSnapshots {
-    /// Guards the states by their numbers, and the last number.
+    /// The states by their numbers, and the number that was assigned last.
     kept: Mutex<(u64, BTreeMap<u64, KeptSnapshot>)>,
     /// The newest revision of the initial objects.
     started_at: OnceLock<Revision>,
 }
 
-/// A saved state.
+/// A state saved by the control API.
 #[derive(Clone, Debug)]
 pub(crate) struct KeptSnapshot {
     pub(crate) state: Snapshot,

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 /// A task must not hold a clone of its own group: it would keep itself alive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskGroup {
-    /// Guards the list of tasks, because tasks on several threads may start further tasks.
+    /// The tasks of the group, behind a lock because tasks on several threads may start further tasks.
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 

@@ -158,7 +158,7 @@ pub fn random_token() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns the certificates in a PEM file; an error if the file does not contain any.
+/// Returns the certificates in a PEM file. Fails if the file does not contain any.
 fn certificates(pem: &[u8]) -> io::Result<Vec<CertificateDer<'static>>> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match certificates {
@@ -172,7 +172,7 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Adds the authorities of a PEM file; an error if the file does not contain any.
+/// Adds the authorities of a PEM file. Fails if the file does not contain any.
 fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> io::Result<()> {
     match roots.add_parsable_certificates(certificates(pem)?) {
         (0, _) => Err(invalid("the PEM text does not contain a valid certificate authority")),

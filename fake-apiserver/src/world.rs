@@ -1,5 +1,5 @@
-//! Worlds (complete states) as objects, as YAML, and as the difference from another state; and changes without a
-//! request.
+//! Worlds (complete states of a server): their objects, their YAML, and the differences between two of them. Also
+//! changes of the state without a request.
 
 #[cfg(feature = "serve")]
 mod table;
@@ -33,8 +33,9 @@ pub struct LoadReport {
     pub skipped: Vec<String>,
 }
 
-/// Differences between two worlds, from [`ApiServer::diff`]. Its text is similar to a patch: `+` and `-` objects, `~`
-/// objects with their changed fields. `metadata.resourceVersion` and `metadata.managedFields` are ignored.
+/// Differences between two worlds, from [`ApiServer::diff`]. The text form is similar to a patch: `+` marks added
+/// objects, `-` removed objects, and `~` changed objects with their changed fields. `metadata.resourceVersion` and
+/// `metadata.managedFields` are ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct WorldDiff {
@@ -115,8 +116,8 @@ impl StoredObject {
     }
 
     /// Returns the object as JSON without its beginning: `kind`, `apiVersion`, the opening of `metadata` and
-    /// `resourceVersion`. The rest is `"name":"web-0",…},"spec":{…}}` in one line, with the keys of each object in a
-    /// fixed order.
+    /// `resourceVersion`. The remaining text is `"name":"web-0",…},"spec":{…}}` in one line, with the keys of each
+    /// object in a fixed order.
     pub fn stored_bytes(&self) -> &[u8] {
         &self.stored.body.bytes
     }
@@ -246,8 +247,8 @@ impl ApiServer {
         found.collect()
     }
 
-    /// Returns a function that finds the row for a resource's name in storage. Consecutive writes often belong to one
-    /// resource.
+    /// Returns a function that finds the row for a resource's name in storage. It caches rows, because many writes
+    /// belong to the same resource.
     fn rows_by_storage(&self) -> impl FnMut(&str) -> Option<Arc<Row>> {
         let scheme = self.endpoints.registry.reader.scheme();
         let mut found: BTreeMap<Arc<str>, Arc<Row>> = BTreeMap::new();
@@ -299,7 +300,7 @@ impl ApiServer {
         self.endpoints.registry.touch(&object.row, &object.stored)
     }
 
-    /// Returns all objects of a state: CustomResourceDefinitions first, then Namespaces, then the rest by group and
+    /// Returns all objects of a state: CustomResourceDefinitions first, then Namespaces, then all others by group and
     /// resource, in the order of keys. They can be [loaded](ApiServer::load) again.
     ///
     /// ```

@@ -1,8 +1,8 @@
-//! Reconciles as traces: the spans of informer, and the user's own within them, exported by OpenTelemetry.
+//! Reconciles as traces: the spans of informer, and the program's own spans within them, exported by OpenTelemetry.
 //!
-//! `cargo run --manifest-path examples/opentelemetry/Cargo.toml`. Here the exporter keeps the spans in memory, and they
-//! are printed; a real program uses an exporter of `opentelemetry-otlp`. It is a separate workspace, so that only its
-//! own lock file contains the crates of OpenTelemetry, which break with each of their releases.
+//! `cargo run --manifest-path examples/opentelemetry/Cargo.toml`. The example keeps the spans in memory and prints
+//! them; a real program uses an exporter of `opentelemetry-otlp`. The example is a separate workspace, so that only its
+//! own lock file contains the crates of OpenTelemetry, which make breaking changes in each release.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ async fn main() -> Result<(), informer::Error> {
     Ok(())
 }
 
-/// Exports each reconcile as a separate trace. The spans of parts that last as long as the process are left out: they
-/// would be exported when it ends, and would keep every event until then.
+/// Exports each reconcile as a separate trace. Spans that last as long as the process are left out: they would only be
+/// exported at its end, and would keep every event until then.
 fn subscriber(exporter: &InMemorySpanExporter) -> impl Subscriber + Send + Sync + use<> {
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
     let exported = Targets::new()
@@ -71,12 +71,12 @@ async fn publish(_keys: usize, failures: u32) -> Result<(), ReconcileError> {
     }
 }
 
-/// The spans that have ended, in the order of their ends.
+/// Returns the spans that have ended, in the order in which they ended.
 fn finished(exporter: &InMemorySpanExporter) -> Vec<SpanData> {
     exporter.get_finished_spans().unwrap_or_default()
 }
 
-/// `reconcile (root) Unset namespace=default name=settings`
+/// Formats a span like `reconcile (root) Unset namespace=default name=settings`.
 fn text(span: &SpanData) -> String {
     let place = match span.parent_span_id {
         SpanId::INVALID => "root",

@@ -1,11 +1,11 @@
-//! The request of an `AdmissionReview` (`admission.k8s.io/v1`) and the response of a closure. Also [`Operation`], the
-//! kind of change that a request makes.
+//! The request of an `AdmissionReview` (`admission.k8s.io/v1`), and the response of an admission closure. Also
+//! [`Operation`], the kind of request.
 
 use serde_json::{Map, Value, json};
 
 use super::user::UserInfo;
 
-/// Operation of a request, with the names of webhook rules.
+/// Operation of a request, named as in webhook rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// Creation of an object, or a POST to a subresource.
@@ -82,7 +82,7 @@ impl GroupVersionResource {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// Identifies this call; the response repeats it.
+    /// Identifier of this call, which the response repeats.
     pub uid: String,
     /// Operation of the request.
     pub operation: Operation,
@@ -168,7 +168,7 @@ pub(crate) fn user_value(user: &UserInfo) -> Value {
     Value::Object(map)
 }
 
-/// Response of a closure. A denial has the same text as a denial by a webhook with the closure's name.
+/// Response of an admission closure. A denial has the same message as a denial by a webhook with the closure's name.
 ///
 /// ```
 /// use fake_apiserver::api::admission::AdmissionResponse;
@@ -254,14 +254,14 @@ impl From<()> for AdmissionResponse {
     }
 }
 
-/// An error denies the request with its text.
+/// `Ok` allows the request; an error denies it with the error's text as the message.
 impl<E: std::fmt::Display> From<Result<(), E>> for AdmissionResponse {
     fn from(result: Result<(), E>) -> Self {
         result.map_or_else(|error| Self::deny(error.to_string()), |()| Self::allow())
     }
 }
 
-/// `Ok` contains the changed object; an error denies the request with its text.
+/// `Ok` contains the changed object; an error denies the request with the error's text as the message.
 impl<E: std::fmt::Display> From<Result<Value, E>> for AdmissionResponse {
     fn from(result: Result<Value, E>) -> Self {
         result.map_or_else(|error| Self::deny(error.to_string()), Self::patched)

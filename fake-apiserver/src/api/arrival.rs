@@ -1,8 +1,9 @@
-//! `Arrival`: properties of a request that was received over a socket, and `Hosts`, the host names it may use.
+//! `Arrival`: properties of a request that was received over a socket, and `Hosts`, the host names that requests may
+//! use.
 //!
-//! A web page in a browser on the developer's machine can also reach loopback. Its requests are recognised by two
-//! headers that a page cannot change: `Host`, the name from which the page was loaded even after DNS rebinding, and
-//! `Origin`.
+//! A web page in a browser on the developer's machine can also send requests to loopback addresses. Such requests are
+//! recognised by two headers that a page cannot change: `Host`, the name from which the page was loaded even after DNS
+//! rebinding, and `Origin`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub(crate) struct Arrival {
     pub(crate) peer: IpAddr,
     /// The accepted hosts.
     pub(crate) hosts: Arc<Hosts>,
-    /// Set if the request has a body, which requires a Content-Type.
+    /// Set if the request has a body and therefore requires a Content-Type.
     pub(crate) has_body: bool,
 }
 
@@ -40,7 +41,7 @@ impl Hosts {
         let host = host_of(authority).to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
         match host.parse::<IpAddr>() {
-            // DNS rebinding needs a name, so a server that listens on all addresses accepts every address.
+            // DNS rebinding requires a host name, so a server that listens on all addresses accepts any IP address.
             Ok(address) if self.address.is_unspecified() => !address.is_unspecified() || self.names_host(host),
             Ok(address) => address.is_loopback() || address == self.address || self.names_host(host),
             Err(_) => host == "localhost" || host.ends_with(".localhost") || self.names_host(host),

@@ -25,7 +25,7 @@ pub(crate) fn text(duration: Duration) -> String {
     }
 }
 
-/// Writes nanoseconds in a unit that is a power of ten.
+/// Writes nanoseconds as a decimal fraction of `unit`, which is a power of ten.
 fn decimal(nanos: u128, unit: u128, name: &str) -> String {
     let digits = unit.ilog10() as usize;
     let fraction = format!("{:0digits$}", nanos % unit);
@@ -34,7 +34,7 @@ fn decimal(nanos: u128, unit: u128, name: &str) -> String {
     format!("{}{point}{fraction}{name}", nanos / unit)
 }
 
-/// Reads a duration as Go's `time.ParseDuration`, with its errors.
+/// Parses a duration like Go's `time.ParseDuration`, with its errors.
 pub(crate) fn parse(text: &str) -> Result<SignedDuration, String> {
     let invalid = || format!("time: invalid duration {}", quote(text));
     let magnitude = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -101,7 +101,7 @@ pub(crate) fn parse(text: &str) -> Result<SignedDuration, String> {
     }))
 }
 
-/// Splits a text after its leading digits.
+/// Splits a string after its leading digits.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len()))
 }

@@ -1,4 +1,4 @@
-//! Field paths and validation errors, with the texts of Go's `field.Error` (rule A10).
+//! Field paths and validation errors, with the messages of Go's `field.Error` (rule A10).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -98,7 +98,7 @@ pub(crate) struct FieldError {
     pub(crate) kind: FieldErrorKind,
     /// The offending value, if the text includes it.
     pub(crate) value: Option<Value>,
-    /// The rest of the text; may be empty.
+    /// The text after the value; may be empty.
     pub(crate) detail: String,
 }
 

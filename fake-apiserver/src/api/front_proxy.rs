@@ -24,7 +24,7 @@ pub struct FrontProxy {
     pub uid_headers: Vec<String>,
     /// Headers with the groups of the user; all of them are used.
     pub group_headers: Vec<String>,
-    /// Prefixes of headers with extra fields of the user; the rest of the header's name is the field's key.
+    /// Prefixes of headers with extra fields of the user; the remaining part of the header's name is the field's key.
     pub extra_headers_prefix: Vec<String>,
     /// Unused. End literals with `..`, because fields may be added.
     #[doc(hidden)]

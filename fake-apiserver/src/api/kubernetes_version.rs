@@ -48,17 +48,19 @@ impl KubernetesVersion {
         self.minor() - 1
     }
 
-    /// Returns the default of the gate `WatchList` (streaming lists), which was disabled again only in 1.33.
+    /// Returns the default of the feature gate `WatchList` (streaming lists), which is only off in 1.33.
     pub(crate) fn has_watch_list(self) -> bool {
         self >= Self::V1_34
     }
 
-    /// Gate `DRAConsumableCapacity`: selectors may use `device.allowMultipleAllocations`.
+    /// Returns `true` if the feature gate `DRAConsumableCapacity` is on by default: selectors may then use
+    /// `device.allowMultipleAllocations`.
     pub(crate) fn has_consumable_capacity(self) -> bool {
         self >= Self::V1_36
     }
 
-    /// Gate `RelaxedServiceNameValidation`: names of Services may start with a digit.
+    /// Returns `true` if the feature gate `RelaxedServiceNameValidation` is on by default: names of Services may then
+    /// start with a digit.
     pub(crate) fn has_relaxed_service_names(self) -> bool {
         self >= Self::V1_36
     }

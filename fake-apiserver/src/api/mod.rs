@@ -1,4 +1,4 @@
-//! Types shared by all layers: data only, without clocks, locks or HTTP. This layer depends on no other.
+//! Types shared by all layers: data only, without clocks, locks or HTTP. This layer does not depend on any other layer.
 
 pub mod kubernetes_version;
 pub mod resource;

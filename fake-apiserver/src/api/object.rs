@@ -24,7 +24,7 @@ impl DerefMut for Object {
     }
 }
 
-/// Reads the fields of a map in ascending order, while another map with the same order is traversed.
+/// Looks up fields of a map in ascending order, while another sorted map is traversed.
 #[derive(Debug)]
 pub(crate) struct Beside<'a>(Peekable<Iter<'a>>);
 

@@ -97,9 +97,9 @@ fn refuse(kind: &'static str, errors: &FieldErrors) -> Result<(), Status> {
 /// `resourceVersionMatch`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionMatch {
-    /// The state must be at least as new.
+    /// The state must be at least as new as `resourceVersion`.
     NotOlderThan,
-    /// The state must be exactly that version.
+    /// The state must be exactly the state at `resourceVersion`.
     Exact,
 }
 
@@ -245,18 +245,18 @@ impl ListOptions {
     }
 }
 
-/// Maximum length of the name of a manager, in bytes.
+/// Maximum length of the name of a field manager, in bytes.
 const MANAGER_BYTES_MAX: usize = 128;
 
 /// `fieldValidation`: the treatment of unknown and duplicate fields (rules L1 to L5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Such fields are dropped silently.
+    /// Unknown and duplicate fields are dropped silently.
     Ignore,
-    /// Such fields are dropped with a `Warning` header; the default.
+    /// Unknown and duplicate fields are dropped, and reported in `Warning` headers; the default.
     #[default]
     Warn,
-    /// The request is refused.
+    /// Requests with unknown or duplicate fields are refused.
     Strict,
 }
 
@@ -274,14 +274,14 @@ pub struct WriteOptions {
     pub force: Option<bool>,
 }
 
-/// Kind of write to which options belong; each has its own name in errors.
+/// Kind of the write request that has the options; errors contain the name of its options type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     /// POST
     Create,
     /// PUT
     Update,
-    /// PATCH, and whether it is server-side apply.
+    /// PATCH; `apply` is set for server-side apply.
     Patch {
         /// `application/apply-patch+yaml`
         apply: bool,

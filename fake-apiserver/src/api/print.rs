@@ -7,12 +7,12 @@ use serde_json::Number;
 
 use crate::api::json::{Map, Value, plain_len};
 
-/// Maximum size of the buffer that a thread keeps between two texts, in bytes.
+/// Maximum size of the print buffer that a thread keeps for the next text, in bytes.
 const ROOM_MAX: usize = 64 * 1024;
 
 thread_local! {
-    /// Buffer of the thread for printing. The finished text is copied once; a new buffer would be copied each time it
-    /// grows.
+    /// Print buffer of the thread. Only the finished text is copied, once. A new buffer for each text would also be
+    /// copied each time it grows.
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -38,7 +38,7 @@ impl Printer {
     /// Returns a printer for a value at this depth of nesting.
     pub(crate) fn new(level: usize) -> Self {
         Self {
-            // The buffer is already gone while the thread exits.
+            // The buffer no longer exists while the thread exits.
             out: ROOM.try_with(Cell::take).unwrap_or_default(),
             level,
             deepest: level,

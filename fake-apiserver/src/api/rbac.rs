@@ -171,7 +171,7 @@ impl PolicyRule {
             && self.resources.iter().any(|rule| resource_matches(rule, request))
     }
 
-    /// Returns `true` if the rule includes `part`, which must have one item per field.
+    /// Returns `true` if the rule grants everything that `part` grants; `part` must have one item per field.
     fn covers(&self, part: &Self) -> bool {
         let names = self.resource_names.is_empty()
             || (!part.resource_names.is_empty() && part.resource_names.iter().all(|it| has(&self.resource_names, it)));
@@ -223,8 +223,8 @@ impl PolicyRule {
             .collect()
     }
 
-    /// Merges rules for the same single resource into one with all their verbs. Other rules are returned unchanged,
-    /// before the merged ones.
+    /// Merges all rules for the same single resource into one rule with all of their verbs. Other rules are returned
+    /// unchanged, before the merged ones.
     pub fn compact(rules: Vec<Self>) -> Vec<Self> {
         let mut simple: Vec<Self> = Vec::new();
         let mut compact = Vec::new();

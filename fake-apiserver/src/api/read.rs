@@ -15,17 +15,17 @@ const TO_ENCODED: [(usize, &str); 3] = [(1, "metadata"), (2, "managedFields"), (
 /// A parsed value.
 #[derive(Debug)]
 pub(crate) struct Read {
-    /// The value. If a key occurs twice, the last one is kept.
+    /// The value. If a key occurs twice, the last value is kept.
     pub(crate) value: Value,
     /// Set if an object has a duplicate key.
     pub(crate) repeats_key: bool,
-    /// Levels of lists and objects.
+    /// Nesting depth of lists and objects.
     pub(crate) levels: usize,
     /// Set if a number has a fraction or an exponent.
     pub(crate) has_fraction: bool,
 }
 
-/// Parses a text like serde_json, but replaces an unpaired surrogate by U+FFFD, as Go does. Returns `None` for other
+/// Parses JSON text like serde_json, but replaces an unpaired surrogate by U+FFFD, as Go does. Returns `None` for other
 /// malformed input; the caller then gets the error from serde_json.
 pub(crate) fn read(text: &str) -> Option<Read> {
     let (entries, items) = ROOM.try_with(Cell::take).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(crate) fn read(text: &str) -> Option<Read> {
     if entries.capacity().max(items.capacity()) <= ROOM_MAX {
         entries.clear();
         items.clear();
-        // The buffers are already gone while the thread exits.
+        // The buffers no longer exist while the thread exits.
         let _ = ROOM.try_with(|room| room.set((entries, items)));
     }
     Some(Read {
@@ -67,7 +67,7 @@ pub(crate) fn encoded(text: &str, levels: usize) -> Map {
     Map::from(Encoded::new(text, levels, map))
 }
 
-/// Maximum capacity that a thread keeps between two texts, in entries and items.
+/// Maximum capacity of the buffers that a thread keeps for the next text, in entries and items.
 const ROOM_MAX: usize = 1024;
 
 /// Buffers for entries and items during parsing.
@@ -277,7 +277,7 @@ fn with_whole_pairs(quoted: &str) -> String {
     whole
 }
 
-/// Parses the UTF-16 unit of the escape at the start of a text.
+/// Parses the UTF-16 code unit of the escape at the start of a string.
 fn unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let are_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());

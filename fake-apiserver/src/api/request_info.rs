@@ -125,11 +125,11 @@ impl<'a> ResourcePath<'a> {
         let mut namespace = "";
         if let Some(inside) = rest.strip_prefix("namespaces/")
             && let Some((name, below)) = inside.split_once('/')
-            // A Namespace only has these two subresources (rule A26).
+            // Below a Namespace, only these two names are subresources (rule A26).
             && !matches!(below, "status" | "finalize")
         {
             (namespace, rest) = (name, below);
-            // Without a name it is a collection across namespaces.
+            // Without a name, the path is a collection across namespaces.
             if namespace.is_empty() && rest.contains('/') {
                 return None;
             }

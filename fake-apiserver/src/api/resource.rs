@@ -92,7 +92,7 @@ pub struct SubresourceInfo {
     /// Group of the kind that it accepts and returns, if it differs from the resource's group (`autoscaling` for
     /// `scale`).
     pub group: Text,
-    /// Version of that kind.
+    /// Version of the kind that it accepts and returns.
     pub version: Text,
     /// Kind that it accepts and returns.
     pub kind: Text,

@@ -1,4 +1,4 @@
-//! `Status`: the errors that clients can receive, with Kubernetes' texts.
+//! `Status`: the errors that clients can receive, with Kubernetes' messages.
 
 use std::borrow::Cow;
 
@@ -226,7 +226,7 @@ impl Status {
         Self::new(403, "Forbidden", why)
     }
 
-    /// Returns 403 for a request from a web page of another origin.
+    /// Returns 403 for a request from a web page of a different origin.
     pub(crate) fn foreign_origin(origin: &str) -> Self {
         Self::new(
             403,
@@ -235,7 +235,7 @@ impl Status {
         )
     }
 
-    /// Returns 403 for a request that a page of another origin embeds, such as an image.
+    /// Returns 403 for a request that a page of a different origin embeds, such as an image.
     pub(crate) fn embedded() -> Self {
         let why = "requests embedded in a page of another origin are refused";
         Self::new(403, "Forbidden", why)
@@ -280,7 +280,8 @@ impl Status {
             .with_retry_after(1)
     }
 
-    /// Returns the same error as etcd reports it: without `Retry-After`, because etcd does not wait.
+    /// Returns [`too_large_resource_version`](Self::too_large_resource_version) as etcd reports it: without
+    /// `Retry-After`, because etcd does not wait for the revision.
     pub fn too_large_resource_version_of_etcd(wanted: u64, current: u64) -> Self {
         Self::too_large_resource_version(wanted, current).with_retry_after(0)
     }
@@ -323,7 +324,7 @@ impl Status {
     }
 }
 
-/// Serializes in the order of Go's struct, as in recorded answers.
+/// Serializes the fields in the order of Go's struct, like kube-apiserver.
 impl Serialize for Status {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

@@ -46,7 +46,7 @@ pub enum Anonymous {
     Admin,
     /// `system:anonymous` in the group `system:unauthenticated`, as in kube-apiserver.
     Allowed,
-    /// Such requests are refused with 401.
+    /// Requests without credentials are refused with 401.
     Refused,
 }
 
@@ -87,7 +87,7 @@ impl UserInfo {
         Self::new("system:admin", [MASTERS])
     }
 
-    /// Returns the API server's user for its own writes.
+    /// Returns the user of the writes that the API server makes itself.
     pub(crate) fn api_server() -> &'static Self {
         static API_SERVER: LazyLock<UserInfo> = LazyLock::new(|| UserInfo::new("system:apiserver", [MASTERS]));
         &API_SERVER

@@ -1,4 +1,4 @@
-//! Priority levels and FlowSchemas that exist from the start: the mandatory and the suggested ones of
+//! Priority levels and FlowSchemas that exist from the start: the mandatory and the suggested objects of
 //! `k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap`.
 
 use serde_json::{Value, json};

@@ -14,9 +14,9 @@ use crate::registry::admission::hooks::Hook;
 
 impl ApiServerBuilder {
     /// Adds a closure that may change or refuse each written object, like a mutating webhook of this name. Closures are
-    /// called in the given order: after the server's own plugins, before the policies and webhooks of configuration
-    /// objects. The returned object is decoded and defaulted like the response of a webhook. The closure is called for
-    /// every write except writes of `admissionregistration.k8s.io`.
+    /// called in the order in which they were added: after the server's own plugins, before policies and webhooks from
+    /// configuration objects. The returned object is decoded and defaulted like the response of a webhook. The closure
+    /// is called for every write except writes of `admissionregistration.k8s.io`.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -106,11 +106,11 @@ impl ApiServerBuilder {
     /// Such calls do not open sockets or check certificates, and their time-outs use tokio's clock. Conversion webhooks
     /// of CRDs are called the same way.
     ///
-    /// The service also answers requests for the groups of APIServices that refer to this Service. They arrive with the
-    /// user in the headers `X-Remote-User`, `X-Remote-Group`, `X-Remote-Uid` and `X-Remote-Extra-…`. Discovery
-    /// documents contain the group, and the condition `Available` is the result of a call of `/apis/GROUP/VERSION`. The
-    /// Service itself does not have to exist. Requests for a group that the server itself serves, and upgrades of
-    /// connections, are not passed on.
+    /// If `host` names a Service, `service` also handles requests for the groups of APIServices that refer to that
+    /// Service. The requests contain the user in the headers `X-Remote-User`, `X-Remote-Group`, `X-Remote-Uid` and
+    /// `X-Remote-Extra-…`. Discovery documents contain the group, and the condition `Available` is the result of a call
+    /// of `/apis/GROUP/VERSION`. The Service object does not have to exist. Requests for a group that this server
+    /// serves itself, and upgrades of connections, are not passed on.
     pub fn webhook<S>(self, host: &str, service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -145,7 +145,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Disables admission plugins that are enabled by default, by their names in Kubernetes. The error is the name of a
+    /// Disables admission plugins that are enabled by default, by their names in Kubernetes. Fails with the name of a
     /// plugin that is unknown or cannot be disabled.
     ///
     /// ```

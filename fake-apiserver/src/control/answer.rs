@@ -107,7 +107,7 @@ pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     })
 }
 
-/// A decoded request body; an empty body sets all defaults.
+/// A decoded request body; with an empty body, all fields have their defaults.
 pub(super) struct Order<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Order<T> {

@@ -11,10 +11,10 @@ use crate::world::{StoredChange, StoredObject};
 /// The successful writes of a journal.
 #[derive(Debug)]
 pub(super) struct Authors {
-    /// Writes by number.
+    /// The writes by their number in the journal.
     writes: BTreeMap<u64, RecordedRequest>,
-    /// The numbers of writes by the revision of the returned object. A later answer may return the same revision, so
-    /// the first request counts.
+    /// The numbers of writes by the revision of the returned object. Later requests may return the same revision, so
+    /// the first one counts.
     by_revision: BTreeMap<u64, u64>,
 }
 
@@ -54,8 +54,8 @@ impl Authors {
         })
     }
 
-    /// Returns the request that removed an object: the first one for it after its last write. Requests that returned
-    /// the object unchanged are skipped.
+    /// Returns the request that removed an object: the first request for the object after the object's last write.
+    /// Skips requests that returned the object unchanged.
     fn remover_of(&self, object: &StoredObject) -> Option<u64> {
         let before = self.by_revision.range(..=object.revision()).next_back();
         let mut later = self.writes.range(before.map_or(0, |(_, number)| number + 1)..);

@@ -16,13 +16,13 @@ pub(super) struct Controlled {
 }
 
 impl Controlled {
-    /// Returns a saved state; an error if the number is unknown.
+    /// Returns a saved state. Fails if the number is unknown.
     pub(super) fn kept(&self, number: u64) -> Result<Snapshot, Refusal> {
         let kept = self.kept.get(number);
         kept.ok_or_else(|| Refusal::absent(&format!("snapshot {number}")))
     }
 
-    /// Returns the state after the write with a revision; an error if the history does not reach back to it.
+    /// Returns the state after the write with a revision. Fails if the history does not reach back to it.
     pub(super) fn at(&self, revision: u64) -> Result<Snapshot, Refusal> {
         self.server.snapshot_at(revision).ok_or_else(|| {
             let oldest = self.server.oldest_revision();

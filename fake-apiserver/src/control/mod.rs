@@ -26,14 +26,15 @@
 //! | `GET /_fake/snapshot` | saved states, and the newest resourceVersion |
 //! | `POST /_fake/restore` | restores a state: `{"snapshot": 1}` |
 //! | `GET /_fake/diff?from=N[&to=N]` | changes since a state was saved, as text |
-//! | … with `Accept: application/json` | the same for programs |
+//! … with `Accept: application/json` | the same as JSON |
 //! | `GET /_fake/world` | all objects, as YAML that can be loaded again |
-//! | `GET /_fake/kinds` | kinds that have objects, with their numbers in each namespace |
+//! | `GET /_fake/kinds` | kinds that have objects, with the number of objects in each namespace |
 //! | `GET /_fake/table?resource=deployments.apps[&namespace=N]` | objects as `kubectl get` shows them |
 //! | `GET /_fake/changes?since=REVISION` | writes that are still in the history |
 //! | `GET /_fake/objects` | all objects with their owners |
 //! | `GET /_fake/objects/UID` | one object |
-//! | … with `?snapshot=N` or `?at=REVISION` | the preceding four in a saved state, or after a write |
+//! | … with `?snapshot=N` or `?at=REVISION` | kinds, tables, objects and related objects in a saved state, or after a
+//! write |
 //! | `GET /_fake/objects/UID/history` | its revisions: the fields that each write changed, and its author |
 //! | `GET /_fake/objects/UID/related` | its owners, the objects that it owns, and Events about it |
 //! | `POST /_fake/objects` | stores objects unchanged, from YAML or JSON |

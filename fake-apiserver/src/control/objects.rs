@@ -1,4 +1,5 @@
-//! Lists objects with their owners, and shows a single object, in the current or another state.
+//! Lists objects with their owners, and shows a single object: in the current state, a saved state, or the state after
+//! a write.
 
 use axum::extract::{Path, State};
 use http::Uri;

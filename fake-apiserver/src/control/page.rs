@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use super::PREFIX;
 use super::answer::{accepts, refuse};
 
-/// The document, with an empty style and an empty script.
+/// The HTML document, in which the style and the script are still empty.
 const DOCUMENT: &str = include_str!("page/page.html");
 
 const STYLE: &str = include_str!("page/page.css");
@@ -107,7 +107,7 @@ fn whole() -> &'static Page {
     })
 }
 
-/// Returns the hash of a text in the syntax of a Content-Security-Policy.
+/// Returns the hash of a script or style in the syntax of a Content-Security-Policy.
 fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(text)))
 }

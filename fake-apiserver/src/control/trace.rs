@@ -9,7 +9,8 @@ use super::answer::{Answer, accepts};
 use super::controlled::Controlled;
 use crate::trace::{Marks, Run, Trace};
 
-/// Header with the only directive that must be in a header: the self-contained page includes the rest of its policy.
+/// Value of the header `Content-Security-Policy`. The page contains the rest of its policy itself; this directive only
+/// works in a header.
 const POLICY: &str = "frame-ancestors 'none'";
 
 pub(super) async fn read(State(it): State<Controlled>, headers: HeaderMap) -> Response {

@@ -1,4 +1,4 @@
-//! Saves, restores, compares and changes states.
+//! Saves, restores, compares and changes states of the server.
 
 use axum::body::Bytes;
 use axum::extract::State;
@@ -108,7 +108,7 @@ pub(super) async fn script_pods(State(it): State<Controlled>, Order(order): Orde
     Ok(Answer::Json(json!({})))
 }
 
-/// Stops or starts the kubelet of a node.
+/// Request body that stops or starts the kubelet of a node.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KubeletOrder {

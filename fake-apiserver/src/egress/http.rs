@@ -22,7 +22,7 @@ use super::reply::reply;
 use super::trust::Trust;
 use crate::registry::webhook::transport::Reply;
 
-/// Address to connect to.
+/// Server to connect to.
 pub(super) struct Place<'a> {
     /// The name in the server's certificate.
     pub(super) host: &'a str,
@@ -51,7 +51,7 @@ async fn open(place: &Place<'_>, trust: &Trust<'_>, _: &str) -> Result<TlsStream
     super::https::secure(connect(place).await?, place.host, trust).await
 }
 
-/// Connects, then fails because the feature `tls` is missing. `called` is the kind of server in the error.
+/// Connects, and then fails because TLS requires the feature `tls`. `called` is the kind of server, for the error.
 #[cfg(not(feature = "tls"))]
 async fn open(place: &Place<'_>, _: &Trust<'_>, called: &str) -> Result<TcpStream, String> {
     connect(place).await?;
@@ -72,7 +72,7 @@ async fn connect(place: &Place<'_>) -> Result<TcpStream, String> {
     })
 }
 
-/// Returns Go's text for a connection error.
+/// Returns Go's message for a connection error.
 fn shown(error: hyper::Error) -> String {
     match error.is_incomplete_message() {
         true => "EOF".to_owned(),

@@ -20,7 +20,7 @@ use super::trust::Trust;
 
 const UNKNOWN_AUTHORITY: &str = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
 
-/// Performs the handshake. Errors have Go's text, if Go has an equivalent one.
+/// Performs the handshake. Errors have Go's message, if Go has an equivalent error.
 pub(super) async fn secure(stream: TcpStream, host: &str, trust: &Trust<'_>) -> Result<TlsStream<TcpStream>, String> {
     let config = config(trust)?;
     let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("invalid server name {host:?}"))?;
@@ -29,7 +29,7 @@ pub(super) async fn secure(stream: TcpStream, host: &str, trust: &Trust<'_>) -> 
         let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
         match inner {
             Some(Error::InvalidCertificate(why)) => match why {
-                // An authority with the same name but another key counts as unknown, too.
+                // An authority with the same name but a different key counts as unknown, too.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => UNKNOWN_AUTHORITY.to_owned(),
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                     "tls: failed to verify certificate: x509: certificate has expired or is not yet valid".to_owned()

@@ -1,4 +1,4 @@
-//! The answer of a webhook.
+//! Reads the answer of a webhook.
 
 use http::{Response, header};
 use http_body_util::{BodyExt as _, Limited};

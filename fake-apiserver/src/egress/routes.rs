@@ -26,8 +26,8 @@ const REDIRECTS_MAX: usize = 10;
 /// The host whose address applies to all services without their own address.
 const ANY_SERVICE: &str = "*";
 
-/// Decides on a call. It receives the host, the path and the call, which it may await; an error fails the call with
-/// this text.
+/// Function that may delay or refuse a call. It receives the host and the path of the call, and the call itself as a
+/// future, which it may await. If it returns an error, the call fails with this message.
 pub(crate) type Gate =
     dyn for<'a> Fn(&'a str, &'a str, BoxFuture<'a, ()>) -> BoxFuture<'a, Result<(), String>> + Send + Sync;
 
@@ -78,7 +78,7 @@ struct Tables {
     /// The certificate with which this server authenticates to aggregated API servers.
     #[cfg(feature = "serve")]
     identity: Option<Arc<Identity>>,
-    /// Delays or refuses calls of webhooks at addresses, for explorations of processes.
+    /// Function that may delay or refuse calls of webhooks at configured addresses. Used by explorations of processes.
     gate: Option<Arc<Gate>>,
 }
 
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Tables {
 enum Route {
     /// A service in this process.
     Handler(Handler),
-    /// An address.
+    /// An address at which the host is called.
     Address(SocketAddr),
 }
 
@@ -135,18 +135,18 @@ impl Routes {
         Self(Arc::new(Mutex::new(tables)))
     }
 
-    /// Routes calls of `host` to a service.
+    /// Routes calls to `host` to a service in this process.
     pub(crate) fn answer(&self, host: &str, handler: Handler) {
         let host = host.trim_end_matches(":443").to_owned();
         self.tables().handlers.insert(host, handler);
     }
 
-    /// Answers calls to `host` with a service of the server itself, unless the test has set another route.
+    /// Answers calls to `host` with a service of the server itself, unless the test has set a route.
     pub(crate) fn answer_itself(&self, host: &str, handler: Handler) {
         self.tables().own.insert(host.to_owned(), handler);
     }
 
-    /// Installs a gate for every call of a webhook at an address.
+    /// Sets the function that may delay or refuse calls of webhooks at configured addresses.
     pub(crate) fn gate(&self, gate: Arc<Gate>) {
         self.tables().gate = Some(gate);
     }
@@ -174,7 +174,7 @@ impl Routes {
     }
 
     /// Passes a request on to the host of an endpoint, which must have a route. The body of the answer is read as it
-    /// arrives. Errors have the text of Go's client.
+    /// arrives. Errors have the messages of Go's client.
     pub(crate) async fn forward(
         &self,
         endpoint: &Endpoint,

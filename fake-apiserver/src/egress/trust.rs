@@ -16,7 +16,7 @@ pub(crate) struct Identity {
 pub(super) struct Trust<'a> {
     /// The authorities of the server's certificate, in PEM.
     pub(super) ca_bundle: &'a [u8],
-    /// Set if any certificate of the server is accepted.
+    /// Set if every certificate of the server is accepted without verification.
     pub(super) skips_checks: bool,
     /// The client certificate.
     pub(super) identity: Option<&'a Identity>,

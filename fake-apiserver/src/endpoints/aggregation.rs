@@ -1,5 +1,5 @@
-//! Passes requests on to aggregated API servers, like `proxyHandler` of kube-aggregator: with the user in the headers
-//! of a front proxy. Also adds their groups to this server's discovery documents.
+//! Passes requests on to aggregated API servers, like `proxyHandler` of kube-aggregator, with the user in the headers
+//! of a front proxy. Also adds the groups of these servers to this server's discovery documents.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -49,7 +49,7 @@ const EXTRA: &str = "x-remote-extra-";
 
 /// Passes requests on to aggregated API servers.
 pub(crate) trait Forward: fmt::Debug + Send + Sync {
-    /// Returns the answer, with a body that is read as it arrives. Errors have the text of Go's client.
+    /// Returns the answer, with a body that is read as it arrives. Errors have the messages of Go's client.
     fn forward<'a>(
         &'a self,
         remote: &'a RemoteServer,
@@ -69,7 +69,7 @@ pub(super) fn server_of(server: &Endpoints, path: &str) -> Option<RemoteServer> 
     reader.remote_server(group, version)
 }
 
-/// Passes a request on, after its faults.
+/// Passes a request on, after applying the faults that match it.
 pub(super) async fn answer(
     server: &Arc<Endpoints>,
     call: &mut Call,
@@ -231,7 +231,7 @@ fn url_of(remote: &RemoteServer) -> String {
     format!("{}/apis/{}/{}", remote.endpoint.url, remote.group, remote.version)
 }
 
-/// Requests a document with the aggregator's own user. Errors have the text of Go's client.
+/// Requests a document with the aggregator's own user. Errors have the messages of Go's client.
 async fn get(server: &Endpoints, remote: &RemoteServer, path: &str, accept: &str) -> Result<Response<Bytes>, String> {
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::GET;

@@ -45,8 +45,8 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     }
     audit::begin(server, call, &path, &request);
     if call.parts.extensions.get::<SentBy>().is_some() {
-        // The server's own workers have all permissions, because the ClusterRoles of Kubernetes' controllers do not
-        // exist here.
+        // The server's own workers have all permissions, because this server does not have the ClusterRoles of
+        // Kubernetes' controllers.
         call.is_admitted = true;
         return Ok(());
     }
@@ -76,7 +76,7 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     Ok(())
 }
 
-/// Admits a user with all permissions. This is the case for every user if authorization is off.
+/// Admits a user with all permissions. If authorization is off, all users have all permissions.
 fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>) -> Result<(), Refused> {
     if let Some(user) = user {
         call.user = user;
@@ -91,9 +91,9 @@ fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>)
 /// Reason why a request is not admitted.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// 400, 401 or 403.
+    /// The request is refused with 400, 401 or 403.
     Status(Box<Status>),
-    /// Too many requests are in progress.
+    /// The request is refused because too many requests are in progress.
     TooMany,
 }
 
@@ -144,7 +144,7 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     if let Some(user) = parts.extensions.get::<UserInfo>() {
         return Ok(Some(Arc::new(user.clone())));
     }
-    // Without authorization, an expired token is also accepted as a token of the administrator.
+    // Without authorization, unknown and expired tokens are accepted as tokens of the administrator.
     let unknown = || match authentication.is_strict() {
         true => Err(Status::unauthorized()),
         false => Ok(None),

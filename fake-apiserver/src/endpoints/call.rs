@@ -38,7 +38,8 @@ pub(crate) struct Call {
     pub(crate) info: Option<RequestInfo>,
     /// Warning for a deprecated kind (rules O13, U5).
     pub(crate) deprecation: Option<String>,
-    /// Set for built-in kinds: requests without a route then get no warnings.
+    /// Set for built-in kinds. If the path of such a request lacks a route, the answer does not contain a deprecation
+    /// warning.
     pub(crate) has_routes: bool,
     /// User that sent the request.
     pub(crate) user: Arc<UserInfo>,
@@ -155,7 +156,7 @@ impl Call {
     }
 }
 
-/// Returns `true` for watches, logs and connections. After `BasicLongRunningRequestCheck` of k8s.io/apiserver.
+/// Returns `true` for watches, logs and connections, like `BasicLongRunningRequestCheck` of k8s.io/apiserver.
 fn is_long_running(method: &Method, path: &str, query: &Query) -> bool {
     ResourcePath::parse(path).is_some_and(|it| {
         let connection = it
@@ -176,7 +177,7 @@ pub(super) fn selected_name(query: &Query) -> String {
         .unwrap_or_default()
 }
 
-/// The complete answer, kept for the journal.
+/// The complete answer, which the journal records.
 #[derive(Clone, Debug)]
 pub(crate) enum KeptAnswer {
     /// The whole body of the answer.

@@ -18,7 +18,7 @@ use crate::registry::scheme::body::{self, Decoded};
 use crate::registry::types::decode::{self, Text, protobuf};
 use crate::registry::types::schema::builtin::shape_of;
 
-/// Returns the negotiation rules of a row.
+/// Returns the kind of handler that serves the resource of a row, for negotiation.
 pub(crate) fn served(row: &Row) -> Served {
     if row.is_custom() {
         Served::Custom
@@ -30,7 +30,7 @@ pub(crate) fn served(row: &Row) -> Served {
 /// A decoded body, before its conversion to a type.
 #[derive(Debug, Default)]
 pub(crate) struct Sent<'a> {
-    /// The object.
+    /// The decoded object.
     pub(crate) object: Object,
     /// The JSON text of the body, for details that are lost in the object; may be empty.
     pub(crate) text: Cow<'a, [u8]>,
@@ -38,7 +38,7 @@ pub(crate) struct Sent<'a> {
     pub(crate) repeats_key: bool,
     /// Error of strict decoding for the duplicate keys of a YAML body.
     yaml_error: Option<String>,
-    /// Warnings for the same duplicate keys.
+    /// Warnings for the duplicate keys of a YAML body.
     yaml_warnings: Vec<String>,
 }
 

@@ -141,7 +141,7 @@ pub(crate) fn resource_list(rows: &[&ResourceInfo], group: &str, version: &str) 
         resources.extend(subresources(row).into_iter().map(|sub| describe_subresource(row, sub)));
     }
     let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
-    // The core group omits its version, because it is older than the field.
+    // The list of the core group omits `apiVersion`, because this list is older than the field.
     if !group.is_empty() {
         list["apiVersion"] = json!("v1");
     }
@@ -335,7 +335,7 @@ fn verbs<'a>(row: &ResourceInfo, verbs: &'a [Text]) -> Vec<&'a str> {
     out
 }
 
-/// Returns subresources by name; `status` precedes `scale` for custom resources.
+/// Returns subresources sorted by name; `status` precedes `scale` for custom resources.
 fn subresources(row: &ResourceInfo) -> Vec<&SubresourceInfo> {
     let mut out: Vec<&SubresourceInfo> = row.subresources.iter().collect();
     if is_custom(row) {

@@ -66,7 +66,7 @@ impl Endpoints {
         }
     }
 
-    /// Handles a request for a resource, after applying its faults.
+    /// Handles a request for a resource, after applying the faults that match it.
     async fn handle_struck(
         self: &Arc<Self>,
         call: &Call,
@@ -78,7 +78,7 @@ impl Endpoints {
         self.answer_struck(call, info, struck, handle).await
     }
 
-    /// Answers with the result of `handle`, after applying the faults of the request.
+    /// Answers with the result of `handle`, after applying the faults that match the request.
     pub(super) async fn answer_struck<F>(
         &self,
         call: &Call,

@@ -1,5 +1,5 @@
-//! Documents that do not depend on objects: discovery, OpenAPI, version, health and the list of paths. Requests for
-//! resources are handled elsewhere.
+//! Documents that do not depend on objects: discovery, OpenAPI, version, health and the list of paths. This module does
+//! not handle requests for resources.
 
 #[cfg_attr(not(feature = "serve"), path = "documents/no_open_api.rs")]
 mod open_api;
@@ -33,7 +33,7 @@ const KEY_SET: &str = "application/jwk-set+json";
 /// The address that `/api` reports; clients do not use it.
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
 
-/// A request for a document, with details that were determined earlier.
+/// A request for a document, with the data that all documents use.
 #[derive(Debug)]
 struct Asked<'a> {
     server: &'a Arc<Endpoints>,
@@ -54,7 +54,7 @@ struct Asked<'a> {
 /// Answer to a request for a document.
 type Answer = Result<Response<Body>, Status>;
 
-/// Answers a path that does not name a resource.
+/// Answers a request with a path that does not name a resource.
 pub(crate) fn answer(server: &Arc<Endpoints>, scheme: Arc<Scheme>, call: &Call, remote: &[RemoteVersion]) -> Answer {
     let authority = call.parts.uri.authority().map(http::uri::Authority::as_str);
     let asked = Asked {
@@ -91,7 +91,7 @@ fn without_slashes(path: &str) -> &str {
 struct Document {
     value: Value,
     served: Served,
-    /// Set if there is an aggregated form; `true` for the core group.
+    /// Set if the document has an aggregated form: `true` for the core group, `false` for all other groups.
     aggregated: Option<bool>,
 }
 
@@ -220,7 +220,8 @@ impl Asked<'_> {
         })
     }
 
-    /// Answers `/apis/G`, `/api/v1` and `/apis/G/V`. Unserved groups and versions are answered 404 for every method.
+    /// Answers `/apis/G`, `/api/v1` and `/apis/G/V`. Groups and versions that are not served return 404 for every
+    /// method.
     fn group_document(&self, group: &str, version: Option<&str>) -> Answer {
         let rows = self.rows();
         let value = match version {
@@ -241,7 +242,7 @@ impl Asked<'_> {
     }
 }
 
-/// Returns the negotiation rules of a group.
+/// Returns the kind of handler that serves the resources of a group, for negotiation.
 fn served(scheme: &Scheme, group: &str) -> Served {
     let mut rows = scheme.rows().filter(|row| row.info.group == group).peekable();
     let is_custom = rows.peek().is_some() && rows.all(|row| row.is_custom());

@@ -124,7 +124,7 @@ fn view(
     })
 }
 
-/// Source of the columns of an object's Table. A subresource may return an object of another kind.
+/// Source of the columns of an object's Table. A subresource may return an object of a different kind.
 pub(crate) enum RowColumns {
     /// The columns of a built-in kind.
     Builtin(String, String),
@@ -368,7 +368,7 @@ pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::AnswerForm, va
     let bytes = match form.encoding {
         Encoding::Protobuf => match protobuf::encode_value(&value) {
             Some(bytes) => return whole(call, code, Encoding::Protobuf, bytes.into()),
-            // The value does not have a protobuf form here, so it is sent as JSON.
+            // This value does not have a protobuf form, so it is sent as JSON.
             None => return whole(call, code, Encoding::Json, json_line(&AsGoPrints(&value))),
         },
         Encoding::Yaml => yaml::to_string(&value).into(),
@@ -437,7 +437,7 @@ const WARNINGS_MAX: usize = 4 * 1024;
 const WARNING_MAX: usize = 256;
 
 /// Limits warnings like `recorder` of k8s.io/apiserver: without duplicates and control characters. Above the maximum
-/// total length, each warning is truncated and the rest is dropped.
+/// total length, each warning is truncated, and warnings that still do not fit are dropped.
 fn bounded(warnings: &[String]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let is_shown = |text: &&str| !text.is_empty() && !text.chars().any(char::is_control);

@@ -137,7 +137,7 @@ pub(super) fn refuse(server: &Endpoints, call: &Call, refused: Refused) -> Resul
     }
 }
 
-/// Refuses a request above the limit, without a Status. After `tooManyRequests` of k8s.io/apiserver.
+/// Refuses a request above the limit, without a Status, like `tooManyRequests` of k8s.io/apiserver.
 fn too_many(server: &Endpoints, call: &Call) -> Response<Body> {
     let labels = call
         .info

@@ -7,7 +7,7 @@ pub(super) fn failure(exit_code: i32) -> String {
     format!("command terminated with non-zero exit code: exit status {exit_code}")
 }
 
-/// Returns the Status that ends a command in version 4 and later versions of the protocol.
+/// Returns the Status that reports the end of a command in versions 4 and later of the streaming protocol.
 pub(super) fn status(exit_code: i32) -> String {
     let status = match exit_code {
         0 => json!({"metadata": {}, "status": "Success"}),

@@ -1,4 +1,4 @@
-//! Filters before routing and after answering, which apply to every request.
+//! Filters that apply to every request, before routing and after the answer has been built.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -71,8 +71,8 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns `true` if a page of another origin loads the answer as a script, an image, a frame or similar. Such requests
-/// lack an `Origin`, and the page can detect whether they succeed. Following a link is not such a request.
+/// Returns `true` if a page of a different origin loads the answer as a script, an image, a frame or similar. Such
+/// requests lack an `Origin`, and the page can detect whether they succeed. Following a link is not such a request.
 fn is_embedded_elsewhere(parts: &Parts) -> bool {
     let says = |name: &'static str, value: &str| text(&parts.headers, &HeaderName::from_static(name)) == Some(value);
     let is_followed =
@@ -114,8 +114,8 @@ pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status
     }
 }
 
-/// Checks that `?timeout=` is a duration (rule A24). It is not enforced, because requests take no significant time
-/// here.
+/// Checks that `?timeout=` is a duration (rule A24). The time-out is not enforced, because this server handles requests
+/// in almost no time.
 pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
     let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
         return Ok(());

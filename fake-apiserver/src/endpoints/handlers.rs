@@ -298,7 +298,7 @@ async fn other_subresource(
     answer(server, call, row, &form, written)
 }
 
-/// Handles the POST of a virtual resource, which is answered without storing anything.
+/// Handles the POST of a virtual resource, without storing anything.
 async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     form.refuse_table()?;

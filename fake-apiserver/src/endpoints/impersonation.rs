@@ -1,9 +1,10 @@
-//! `Impersonate-User` and related headers: the request acts as another user, if its own user has the permission to
-//! impersonate that user (rule Q1).
+//! `Impersonate-User` and related headers: the request acts as the user in these headers, if the authenticated user has
+//! the permission to impersonate that user (rule Q1).
 //!
 //! As in Kubernetes 1.36, the permission can be granted in two ways. Constrained impersonation requires the verb
-//! `impersonate:<mode>` on the other user and `impersonate-on:<mode>:<verb>` on the request's target; legacy
-//! impersonation only requires `impersonate`. Constrained impersonation is checked first, and its error is returned.
+//! `impersonate:<mode>` on the impersonated user and `impersonate-on:<mode>:<verb>` on the request's target; legacy
+//! impersonation only requires `impersonate`. Constrained impersonation is checked first; if both checks fail, its
+//! error is returned.
 
 use http::HeaderMap;
 
@@ -167,7 +168,7 @@ impl Mode {
     }
 }
 
-/// The check of a mode.
+/// Permission check for one mode of impersonation.
 struct Check<'a> {
     registry: &'a Registry,
     requestor: &'a UserInfo,
@@ -176,7 +177,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Runs the check. Returns the groups of the other user, except `system:authenticated`.
+    /// Runs the check. Returns the groups of the impersonated user, except `system:authenticated`.
     fn run(&self, request: &Attributes<'_>) -> Result<Vec<String>, Status> {
         let mut verb = "impersonate".to_owned();
         if self.mode != Mode::Legacy {

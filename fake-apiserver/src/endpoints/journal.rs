@@ -66,7 +66,7 @@ pub struct RecordedRequest {
     pub code: u16,
     /// Uncompressed answer; `None` if it was streamed, as for watches and long lists.
     pub answer: Option<Bytes>,
-    /// The answer if it is a stored object, which is usual. It is encoded on demand.
+    /// The answer if it is a stored object, as for most requests. It is encoded on demand.
     pub(crate) stored: Option<StoredAnswer>,
     /// Set if the body and the answer were dropped because of the [size limit](crate::ApiServerBuilder::journal_bytes)
     /// of the journal.
@@ -78,7 +78,7 @@ pub struct RecordedRequest {
 pub(crate) struct StoredAnswer {
     /// The text of the answer before the stored bytes.
     pub(crate) head: Arc<str>,
-    /// The object.
+    /// The stored object of the answer.
     pub(crate) object: Arc<Stored>,
 }
 
@@ -146,7 +146,7 @@ impl Entry {
         }
     }
 
-    /// Drops the body, answer or line.
+    /// Drops the body, answer or event line of the entry.
     fn cut(&mut self) {
         match self {
             Entry::Request(it) => {
@@ -229,7 +229,7 @@ impl JournalPage {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Journal {
-    /// Guards the entries.
+    /// The recorded entries, shared by all clones.
     entries: Arc<Mutex<Entries>>,
     bounds: JournalBounds,
 }
@@ -237,9 +237,9 @@ pub struct Journal {
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<Entry>,
-    /// Number of oldest entries that have been cut.
+    /// Number of oldest entries that have lost their contents.
     cut: usize,
-    /// Total size of the uncut entries, in bytes.
+    /// Total size of the contents that are still kept, in bytes.
     size: usize,
     /// Number of entries ever recorded.
     total: u64,

@@ -1,5 +1,5 @@
-//! `ListBody`: the body of a list, sent in chunks that are read from a snapshot on demand. It contains one chunk at a
-//! time, regardless of the length of the list.
+//! `ListBody`: the body of a list, sent in chunks that are read from a snapshot on demand. Only one chunk is in memory
+//! at a time, regardless of the length of the list.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 128 * 1024;
 pub(crate) struct ListBody {
     items: Items,
     form: ItemForm,
-    /// Text after the items.
+    /// Text after the items of the list.
     tail: String,
     /// The next chunk, as far as it has been written; initially the head of the list.
     chunk: Vec<u8>,
@@ -38,12 +38,12 @@ pub(crate) enum ItemForm {
     Bare,
     /// Complete objects of a custom resource, with this prefix.
     Whole(Arc<str>),
-    /// Only the metadata, with this prefix.
+    /// Only the metadata of each object, after this prefix.
     Metadata(String),
 }
 
 impl ItemForm {
-    /// Returns the form of complete objects.
+    /// Returns the encoding of complete objects of the row.
     pub(crate) fn of(row: &Row) -> Self {
         match row.is_custom() {
             true => Self::Whole(Arc::clone(&row.head)),

@@ -102,7 +102,7 @@ impl Endpoints {
             *response.body_mut() = Body::empty();
         }
         if let Some(NoAnswer(Broken::Silent)) = response.extensions().get() {
-            // Only a restart of the server ends the wait.
+            // The client gets no response; its connection stays open until the server restarts.
             self.faults.downtime.begins().await;
         }
         response

@@ -17,7 +17,7 @@ const STREAMS: [&str; 2] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// Kind of handler behind a resource.
+/// Kind of the handler that serves a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     /// A built-in resource: the router checks media types first.

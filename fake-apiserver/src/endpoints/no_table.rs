@@ -8,7 +8,8 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
 
-/// A column of a custom resource. Columns are not parsed here.
+/// Placeholder for `table::PrinterColumn`. It cannot have a value, because columns are only parsed with the feature
+/// `serve`.
 #[derive(Debug)]
 pub(crate) enum PrinterColumn {}
 

@@ -82,7 +82,7 @@ pub(crate) struct CustomSchema<'a> {
     pub(crate) schema: &'a OpenApiSchema,
 }
 
-/// The input for all OpenAPI documents.
+/// The input from which all OpenAPI documents are built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenApi<'a> {
     /// The served version of Kubernetes.
@@ -93,7 +93,7 @@ pub(crate) struct OpenApi<'a> {
     pub(crate) custom: &'a [CustomSchema<'a>],
 }
 
-/// Headers of a request for a document.
+/// The relevant parts of a request for a document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     /// The path below `/openapi/v3/`, such as `apis/apps/v1`.
@@ -269,8 +269,8 @@ impl OpenApi<'_> {
         (paths, schemas)
     }
 
-    /// Returns the operations of the selected resources, the definitions of the custom ones, and the names of the other
-    /// definitions that they refer to.
+    /// Returns the operations of the selected resources, the definitions of the selected custom resources, and the
+    /// names of other definitions that both refer to.
     fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions, Vec<String>) {
         let (mut paths, mut schemas, mut wanted) = (Map::new(), Definitions::new(), Vec::new());
         for row in self.builtins.iter().filter(|row| concerns(row)) {

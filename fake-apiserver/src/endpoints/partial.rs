@@ -37,8 +37,8 @@ pub(crate) fn list_head(metadata: Option<&Map>, version: MetaVersion) -> String 
     format!("{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
 }
 
-/// Removes the annotation with the template generation of a DaemonSet: metadata is taken from the internal form of an
-/// object, in which it is a separate field.
+/// Removes the annotation with the template generation of a DaemonSet, because metadata is taken from the internal form
+/// of an object, in which the template generation is a separate field.
 fn drop_template_generation(metadata: &mut Map) {
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
         return;
@@ -73,7 +73,7 @@ pub(crate) fn list<'o>(
     fields.into_iter().collect()
 }
 
-/// Returns the metadata of a list in typed form: without the empty `continue` that lists of custom resources have.
+/// Returns the metadata of a list without the empty `continue` that lists of custom resources have.
 pub(super) fn list_metadata(metadata: Option<&Map>) -> Value {
     let known = ["resourceVersion", "continue", "remainingItemCount"];
     let fields = metadata.into_iter().flatten();

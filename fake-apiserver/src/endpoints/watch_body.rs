@@ -37,11 +37,11 @@ pub(crate) struct WatchBody {
     view: View,
     encoding: Encoding,
     include: IncludeObject,
-    /// Set once the columns of a Table have been sent, which only the first event contains (rule E19).
+    /// Set once the column definitions of a Table have been sent. Only the first event contains them (rule E19).
     columns_sent: bool,
     open: OpenWatch,
     state: State,
-    /// Output from injected faults, which is sent first.
+    /// Output caused by injected faults; it is sent before all other output.
     left: VecDeque<io::Result<Bytes>>,
     is_flushed: bool,
     /// The bookmark at the end of the initial state, if a test withholds it.
@@ -111,11 +111,11 @@ impl WatchBody {
         }
     }
 
-    /// Polls for the next line, unless a test holds it.
+    /// Polls for the next line, unless a test holds the watch.
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             match self.left.pop_front() {
-                // Gives the output before the break time to be sent.
+                // Lets the output before the break be sent first.
                 Some(Err(err)) if !std::mem::replace(&mut self.is_flushed, true) => {
                     self.left.push_front(Err(err));
                     cx.waker().wake_by_ref();

@@ -35,7 +35,7 @@ const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum number of bytes sent in one message.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Maximum size of a part of a text that is sent in one message.
+/// Maximum number of bytes of a plain text, such as a log, that are sent in one message.
 const TEXT_CHUNK_BYTES: usize = 2048;
 
 /// Channels of `exec` and `attach`.
@@ -123,10 +123,10 @@ pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body
     Ok(switched)
 }
 
-/// The protocols for texts, newest first. The empty name is for clients that do not request a protocol.
+/// The protocols for plain texts, newest first. The empty name is for clients that do not request a protocol.
 const TEXT_PROTOCOLS: [&str; 3] = ["", "base64.binary.k8s.io", "binary.k8s.io"];
 
-/// Answers with a text over a WebSocket, after an empty message that keeps the connection alive.
+/// Answers with a plain text over a WebSocket, after an empty message that keeps the connection alive.
 pub(super) fn text(call: &Call, text: String) -> Result<Response<Body>, Status> {
     let protocol = negotiate(call, &TEXT_PROTOCOLS)?;
     switch(call, protocol, move |mut socket| {
@@ -323,7 +323,7 @@ pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Bo
     switch(call, protocol, move |socket| {
         Box::pin(async move {
             let mut channels = Channels { socket, protocol };
-            // If the client has disconnected, the rest is dropped.
+            // If the client has disconnected, the remaining output is dropped.
             let _ = match connection {
                 Connection::Exec(handler, command, streams) => exec(&mut channels, &handler, &command, streams).await,
                 Connection::Attach(text, streams) => attach(&mut channels, text, streams).await,

@@ -113,7 +113,7 @@ const REASONS: &[(u16, &str)] = &[
     (504, "Timeout"),
 ];
 
-/// Error for an invalid rule. The text explains the reason.
+/// Error for an invalid rule, with the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RuleError(String);

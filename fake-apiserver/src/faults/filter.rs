@@ -1,4 +1,4 @@
-//! `RequestFilter`: selects requests; described as data.
+//! `RequestFilter`: a serializable filter for requests.
 
 use std::fmt;
 

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::{HeldEvent, Injected};
 
-/// Delivery of events.
+/// Setting of a watch that determines which events are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// Delivers events immediately.
@@ -17,7 +17,7 @@ pub(crate) enum Flow {
     Silent,
 }
 
-/// Treatment of a kind of bookmarks.
+/// Setting that determines whether bookmarks of one kind are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bookmarks {
     /// Bookmarks are sent.
@@ -61,9 +61,9 @@ pub(crate) struct Gate {
     pub(crate) duplicates: u64,
     /// Number of bytes after which the next event is cut off.
     pub(crate) cut_inside: Option<usize>,
-    /// Treatment of bookmarks.
+    /// Setting for bookmarks.
     pub(crate) bookmarks: Bookmarks,
-    /// Treatment of the bookmark that ends the initial state.
+    /// Setting for the bookmark that ends the initial state.
     pub(crate) initial_end: Bookmarks,
     /// Pending events while the watch is held.
     pub(crate) held: Vec<HeldEvent>,
@@ -78,7 +78,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Returns the next step.
+    /// Returns the next step of the watch.
     pub(crate) fn step(&mut self) -> GateStep {
         if self.flow == Flow::Silent {
             return GateStep::Silent;

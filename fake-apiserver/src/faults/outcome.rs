@@ -3,7 +3,7 @@
 use super::{Faults, Held, Seen, Verdict, When};
 use crate::api::status::Status;
 
-/// Failure of a connection.
+/// Way in which a connection fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// The connection is refused.

@@ -49,8 +49,8 @@ pub trait Fault: Send {
         let _ = watch;
     }
 
-    /// Returns `true` if the rule will not affect any further requests, for example after its maximum number. Shown by
-    /// the control API.
+    /// Returns `true` if the rule will not affect any further requests, for example because it has reached its maximum
+    /// number. The control API shows this.
     fn is_spent(&self) -> bool {
         false
     }

@@ -43,7 +43,7 @@ impl RequestFilter {
     ///
     /// # Errors
     ///
-    /// If it is not served. The text suggests similar resources.
+    /// Fails if the resource is not served; the message suggests similar resources.
     pub fn check_served(&self, served: &[ResourceInfo]) -> Result<(), Unserved> {
         let Some(name) = &self.resource else { return Ok(()) };
         let (resource, subresource) = match name.split_once('/') {
@@ -110,8 +110,8 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
     names
 }
 
-/// Returns the resources that were probably intended: with this kind or short name, in another group, or with a similar
-/// name.
+/// Returns the resources that were probably intended: with this kind or short name, in a different group, or with a
+/// similar name.
 fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<String> {
     let wanted = plural.to_lowercase();
     let distance = |it: &ResourceInfo| {

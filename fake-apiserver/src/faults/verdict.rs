@@ -32,8 +32,8 @@ pub enum Verdict {
     Lose(Box<Status>),
     /// The request is handled after this time on the server's clock, as over a slow network.
     Delay(Duration),
-    /// The request is handled immediately, and the response is sent after this time. It has the state from before the
-    /// delay, like a long list that takes time to send.
+    /// The request is handled immediately, and the response is sent after this time. The response contains the state
+    /// before the delay, like a long list that takes time to send.
     DelayAnswer(Duration),
     /// The request is not handled: the connection is refused, as if no server were listening.
     Refuse,
@@ -44,9 +44,9 @@ pub enum Verdict {
     /// The request is handled, and the connection breaks after this number of bytes of the response body. For a watch,
     /// this is the number of bytes of all its events.
     Truncate(usize),
-    /// The request waits for another verdict before it is handled. See [`Verdict::held`].
+    /// The request waits for a later verdict before it is handled. See [`Verdict::held`].
     Held(Held),
-    /// The request is handled, and its response waits for another verdict. The [`When`] of that verdict is ignored. See
+    /// The request is handled, and its response waits for a later verdict. The [`When`] of that verdict is ignored. See
     /// [`Verdict::held_answer`].
     HeldAnswer(Held),
 }
@@ -55,7 +55,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Held(oneshot::Receiver<Verdict>);
 
-/// Decides about a held request. If this is dropped, the request passes.
+/// Decides about a held request. If the `Decision` is dropped, the request passes.
 #[derive(Debug)]
 pub struct Decision(oneshot::Sender<Verdict>);
 

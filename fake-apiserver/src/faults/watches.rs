@@ -116,7 +116,7 @@ impl OpenWatch {
         self.shared.gate().sends(revision)
     }
 
-    /// Counts an event injected by a test.
+    /// Counts an injected event as delivered.
     pub(crate) fn counts(&self, revision: u64) {
         let mut gate = self.shared.gate();
         gate.delivered += 1;

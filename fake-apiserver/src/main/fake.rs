@@ -144,7 +144,7 @@ Examples:
 When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM; on Windows on Ctrl-C,
 Ctrl-Break, and when its console closes.";
 
-/// Runs the server until it ends. The error text is for users.
+/// Runs the server until it ends. Fails with a message for users.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     if let Some(Command::Assets { folder }) = &args.command {

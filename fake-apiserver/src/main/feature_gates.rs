@@ -8,11 +8,11 @@ use fake_apiserver::{ApiServerBuilder, KubernetesVersion};
 use crate::report;
 
 /// Generated list of feature gates: for each name, the default and the stage since a version, followed by `locked` if
-/// kube-apiserver refuses another value; or `gone` if the gate was removed.
+/// kube-apiserver refuses any other value; or `gone` if the gate was removed.
 const GATES: &str = include_str!("feature_gates.txt");
 
-/// Checks `name=value` pairs, and returns the enabled feature gates of APIs. If kube-apiserver refuses a pair, too, the
-/// error is the same.
+/// Checks `name=value` pairs, and returns the enabled feature gates of APIs. If kube-apiserver would refuse a pair,
+/// too, this fails with kube-apiserver's message.
 pub(crate) fn of_apis(version: KubernetesVersion, pairs: &[String]) -> Result<Vec<&'static str>, String> {
     let known = ApiServerBuilder::api_feature_gates();
     let of_version = known.into_iter().filter_map(|name| Some((name, gate(version, name)?)));

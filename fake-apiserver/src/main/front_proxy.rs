@@ -38,7 +38,7 @@ pub(crate) struct FrontProxyArgs {
 /// The option on which the others depend.
 const CA: &str = "requestheader_client_ca_file";
 
-/// Applies the options.
+/// Applies the options for authenticating proxies.
 pub(crate) fn apply(args: &FrontProxyArgs, options: ServeOptions) -> Result<ServeOptions, String> {
     let Some(proxy) = proxy(args)? else { return Ok(options) };
     Ok(options.front_proxy(proxy))

@@ -21,7 +21,7 @@ use crate::{feature_gates, log, other_flags, report};
 /// Default port of kube-apiserver.
 const SECURE_PORT: u16 = 6443;
 
-/// Admission plugins of kube-apiserver that are not implemented here, so disabling them does not change anything.
+/// Admission plugins of kube-apiserver that this server does not implement, so disabling them does not change anything.
 const ABSENT_PLUGINS: [&str; 17] = [
     "AlwaysAdmit",
     "AlwaysDeny",
@@ -249,7 +249,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
     Args::from_arg_matches(&matches)
 }
 
-/// Runs the server until it ends. The error text is for users.
+/// Runs the server until it ends. Fails with a message for users.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     log::start(args.v >= 4)?;

@@ -183,8 +183,8 @@ const FLAGS: &[Flag] = &[
     value("watch-cache-sizes", Any, "every watch reads the log of --history-bytes"),
 ];
 
-/// Removes the flags without an effect from the arguments. The error contains a flag with an unsupported value, and the
-/// reason.
+/// Removes the flags without an effect from the arguments. Fails with a message that contains the first flag with an
+/// unsupported value, and the reason.
 pub(crate) fn take_out(args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut left = Vec::new();
     let mut args = args.into_iter();

@@ -17,7 +17,7 @@ mod system {
             Ok(Self(parent_id()))
         }
 
-        /// Returns `true` if the process has ended, because its children then have another parent.
+        /// Returns `true` if the process has ended, because its children then have a different parent.
         pub(crate) fn has_ended(&self) -> bool {
             parent_id() != self.0
         }

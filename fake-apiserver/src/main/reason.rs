@@ -1,7 +1,7 @@
-//! Reports the reason for a failed start through the parent process if the parent discards this program's output.
-//! envtest does so, and only reports a timeout itself.
+//! Reports the reason for a failed start on the stderr of the parent process, if the parent discards this program's
+//! output. envtest does so, and itself only reports a timeout.
 
-/// Writes a text to the stderr of the parent process, if this program's stderr is `/dev/null`. Does nothing without
+/// Writes a message to the stderr of the parent process, if this program's stderr is `/dev/null`. Does nothing without
 /// `/proc`.
 #[cfg(unix)]
 pub(crate) fn tell_parent(text: &str) {
@@ -14,7 +14,7 @@ pub(crate) fn tell_parent(text: &str) {
     let parent = format!("/proc/{}/fd/2", parent_id());
     if let (true, Ok(mut stderr)) = (is_dropped, OpenOptions::new().append(true).open(parent)) {
         let program = std::env::args().next().unwrap_or_default();
-        // The program also prints the text on its own stderr.
+        // The program also prints the message on its own stderr.
         let _ = stderr.write_all(format!("{program}: {text}").as_bytes());
     }
 }

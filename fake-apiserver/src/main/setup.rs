@@ -1,4 +1,4 @@
-//! A server as a process: builds it from the options, loads objects, prints its address, and ends it on a signal.
+//! Runs a server as a process: builds it from the options, loads objects, prints its address, and ends it on a signal.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -28,7 +28,8 @@ const CONTROL_USER: &str = "fake-apiserver-control";
 /// First line of a kubeconfig that this command has written and may therefore replace.
 const KUBECONFIG_MARK: &str = "# Written by fake-apiserver, which replaces it at its next start.\n";
 
-/// Time between the two writes of a Pod's deletion (its mark and its removal), similar to the time of a write to etcd.
+/// Time between the two writes that delete a Pod (the deletion timestamp and the removal), similar to the time of a
+/// write to etcd.
 const REMOVAL_DELAY: Duration = Duration::from_millis(5);
 
 /// A server to be started, with its options.
@@ -96,7 +97,7 @@ fn first_revision() -> u64 {
 }
 
 impl Setup {
-    /// Serves until a signal arrives or the parent process ends. The error text is for users.
+    /// Serves until a signal arrives or the parent process ends. Fails with a message for users.
     pub(crate) async fn serve(self) -> Result<(), String> {
         let interrupted = interruption(self.exit_with_parent)?;
         let server = self.builder.start();
@@ -131,7 +132,7 @@ impl Setup {
     }
 }
 
-/// Creates a Node, unless one was loaded. The kubelet completes it.
+/// Creates a Node, unless one was loaded. The kubelet sets its status.
 async fn ensure_node(server: &ApiServer) -> Result<(), String> {
     let nodes = server.list("v1", "Node", "").await;
     if nodes.is_ok_and(|it| !it.is_empty()) {

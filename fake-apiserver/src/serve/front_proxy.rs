@@ -1,4 +1,4 @@
-//! The user in the headers of a front proxy, after `requestHeaderAuthRequestHandler` of k8s.io/apiserver.
+//! The user in the headers of a front proxy, modelled on `requestHeaderAuthRequestHandler` of k8s.io/apiserver.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn extra(proxy: &FrontProxy, headers: &HeaderMap) -> BTreeMap<String, Vec<String
     extra
 }
 
-/// Returns the rest of a header name after the prefix of extra fields. Header names are in lower case.
+/// Returns the part of a header name after the prefix of extra fields. Header names are in lower case.
 fn fact<'a>(proxy: &FrontProxy, header: &'a HeaderName) -> Option<&'a str> {
     let mut prefixes = proxy.extra_headers_prefix.iter();
     prefixes.find_map(|it| header.as_str().strip_prefix(it.to_ascii_lowercase().as_str()))

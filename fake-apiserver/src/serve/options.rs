@@ -80,8 +80,8 @@ impl ServeOptions {
     /// Accepts requests with one of these values of `Host`, in addition to loopback names and the address that the
     /// server listens on. A name that begins with `*.` matches all subdomains, `*` every host. Other requests are
     /// refused with 403, because a web page could otherwise reach a server on its user's machine through a DNS name of
-    /// its own (DNS rebinding). A server that listens on all addresses accepts every address, since DNS rebinding needs
-    /// a name.
+    /// its own (DNS rebinding). A server that listens on all addresses accepts every IP address, since DNS rebinding
+    /// requires a host name.
     pub fn accept_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hosts.extend(hosts.into_iter().map(Into::into));
         self

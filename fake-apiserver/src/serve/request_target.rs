@@ -32,7 +32,7 @@ impl<S> EscapedTargets<S> {
         }
     }
 
-    /// Moves bytes of the rest into a buffer, and frees the rest when it is empty.
+    /// Moves bytes from `rest` into a buffer, and frees `rest` when it is empty.
     fn fill(&mut self, buffer: &mut ReadBuf<'_>) {
         let count = self.rest.len().min(buffer.remaining());
         buffer.put_slice(&self.rest[..count]);

@@ -19,7 +19,7 @@ use crate::tasks::TaskGroup;
 /// Time limit of a call that checks a server, as in `AvailableConditionController`.
 const CALL_BOUND: Duration = Duration::from_secs(5);
 
-/// First and last interval between two calls of an unavailable server; it doubles with each call.
+/// First and last interval between two calls of an unavailable server; the interval doubles with each call.
 const RETRIES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
 
 /// Aggregated API servers that have a route.
@@ -36,8 +36,8 @@ impl Forward for Backends {
     }
 }
 
-/// Keeps the condition `Available` of APIServices up to date. The task is started with the first APIService for a
-/// server with a route, in the runtime in which it is written. It has a timer only while a server at an address is
+/// Keeps the condition `Available` of APIServices up to date. The task starts when the first APIService for a server
+/// with a route is written, in the runtime of that write. It has a timer only while a server at an address is
 /// unavailable.
 pub(super) fn check_remote(endpoints: &Arc<Endpoints>, routes: &Routes, group: &TaskGroup) {
     let (weak, group, routes) = (Arc::downgrade(endpoints), group.downgrade(), routes.clone());
@@ -51,7 +51,7 @@ pub(super) fn check_remote(endpoints: &Arc<Endpoints>, routes: &Routes, group: &
     });
 }
 
-/// Held by the task while it runs. When its runtime ends, the next APIService starts another task.
+/// Guard that the task holds while it runs. If the runtime of the task ends, the next APIService starts a new task.
 struct Running(Arc<AtomicBool>);
 
 impl Drop for Running {

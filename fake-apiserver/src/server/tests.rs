@@ -1,4 +1,4 @@
-//! Objects in storage that cannot be decoded. Only a bug in the server could cause them.
+//! Tests with stored objects that cannot be decoded, which only a bug in the server could cause.
 
 use bytes::Bytes;
 use http::Request;

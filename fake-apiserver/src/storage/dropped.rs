@@ -13,9 +13,9 @@ const REMEMBERED_MAX: usize = 65_536;
 /// The part of a resource that a reader observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ResourcePart<'a> {
-    /// All objects.
+    /// All objects of the resource.
     All,
-    /// One namespace.
+    /// The objects of one namespace.
     Namespace(&'a str),
     /// One object.
     Object(&'a Key),

@@ -20,7 +20,7 @@ pub(crate) struct History {
     changes: VecDeque<Arc<Change>>,
     /// The oldest revision from which a watch may start: all later changes are in `changes`.
     floor: Revision,
-    /// Total size of the changes.
+    /// Total size of the changes, in bytes.
     size: usize,
     /// The newest dropped changes, shared with copies in snapshots.
     dropped: Arc<Dropped>,

@@ -15,7 +15,7 @@ use crate::api::resource::Text;
 pub(crate) struct Body {
     /// The encoded object.
     pub(crate) bytes: Bytes,
-    /// Position in the bytes at which `metadata.resourceVersion` is inserted, before another field.
+    /// Position in the bytes at which `metadata.resourceVersion` is inserted, before the field that follows it.
     pub(crate) version_at: usize,
     /// Length of the metadata in bytes, including its closing brace.
     pub(crate) metadata_len: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Body {
     /// `metadata.labels`, sorted by key.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
     /// Non-empty values of the kind's field labels. The names of the labels are shared by all objects and take no
-    /// memory here.
+    /// memory in this one.
     pub(crate) fields: Box<[(Text, Box<str>)]>,
 }
 

@@ -31,9 +31,9 @@ struct Table {
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     revision: Revision,
-    /// Lower bound for the start of every log.
+    /// Earliest revision at which any log may start.
     compacted: Revision,
-    /// Total size of all logs.
+    /// Total size of all logs, in bytes.
     logged: usize,
     tables: BTreeMap<Arc<str>, Table>,
 }
@@ -62,7 +62,7 @@ struct State {
     epoch: u64,
 }
 
-/// Changes after a cursor, for a watcher.
+/// Changes after a cursor, as a watcher reads them.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// The changes, oldest first.
@@ -71,12 +71,12 @@ pub(crate) struct Fresh {
     pub(crate) revision: Revision,
 }
 
-/// Changes after a cursor, for a reader of all resources.
+/// Changes after a cursor, as a reader of all resources reads them.
 #[derive(Debug)]
 pub(crate) struct FreshOfAll {
     /// The changes with their resources, ordered by revision.
     pub(crate) changes: Vec<(Arc<str>, Arc<Change>)>,
-    /// The next cursor.
+    /// The cursor for the next read.
     pub(crate) revision: Revision,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Everything {
 }
 
 impl Fresh {
-    /// Drops the changes after a revision.
+    /// Drops the changes after `revision`.
     pub(crate) fn end_at(&mut self, revision: Revision) {
         self.changes.retain(|it| it.revision <= revision);
         self.revision = self.revision.min(revision);

@@ -89,7 +89,7 @@ pub(super) fn verifier(
 }
 
 /// Accepts any certificate in the handshake, like Go's `tls.RequestClientCert`. A request with a certificate that is
-/// expired or from another authority is answered 401, unless a token authenticates it.
+/// expired or from an unknown authority fails with 401, unless a token authenticates it.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) Arc<dyn ClientCertVerifier>);
 

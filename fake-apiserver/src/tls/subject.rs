@@ -45,7 +45,7 @@ pub(super) fn public_key(certificate: &[u8]) -> Option<&[u8]> {
     Some(&key[..key.len() - rest.len()])
 }
 
-/// Returns the rest of `tbsCertificate` from `subject` on (RFC 5280, 4.1).
+/// Returns the part of `tbsCertificate` that begins at `subject` (RFC 5280, 4.1).
 fn from_subject(certificate: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = element(certificate, SEQUENCE)?;
     let (mut fields, _) = element(certificate, SEQUENCE)?;

@@ -1,4 +1,4 @@
-//! The parts of the trace document.
+//! The types of the trace document.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub struct Failure {
     pub headline: String,
     /// Check that failed, such as `end state`.
     pub oracle: String,
-    /// The full text of the failure.
+    /// The full description of the failure.
     pub what: String,
     /// Descriptions of the injected faults.
     pub plan: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Failure {
     pub replay: Option<String>,
     /// Command that replays the run, if it can be replayed.
     pub command: Option<String>,
-    /// Index of the run without faults; `None` without another run to compare with.
+    /// Index of the run without faults, for comparison; `None` if it was not performed.
     pub reference: Option<usize>,
     /// Index of the failing run.
     pub failing: usize,
@@ -100,7 +100,7 @@ pub enum StepKind {
     Event,
     /// A call of an external system.
     Call,
-    /// Another event, such as a crash.
+    /// Any other event, such as a crash.
     Note,
 }
 
@@ -149,7 +149,7 @@ pub struct Step {
     /// Set for bookmarks, Events, Leases and watch requests.
     #[serde(skip_serializing_if = "is_false")]
     pub is_quiet: bool,
-    /// Set if a worker of the server performed it.
+    /// Set if a worker of the server performed the step.
     #[serde(skip_serializing_if = "is_false")]
     pub is_worker: bool,
     /// Set if an injected fault affects this step.

@@ -15,24 +15,25 @@ use crate::server::ApiServer;
 /// Maximum number of steps of a run; only the last ones are kept.
 const STEPS: usize = 20_000;
 
-/// Maximum number of characters of a body.
+/// Maximum number of characters of a request or response body.
 const BODY_CHARS: usize = 4_096;
 
 /// Idle time of a client after which its next request starts a new group.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Reconciles and tracing output of a run, with their positions (`place`) in the journal or in another list of steps.
+/// Reconciles and tracing output of a run, with their positions (`place`) in the journal or in a different list of
+/// steps.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// The starts, resumptions and pauses of reconciles, oldest first.
     pub marks: Vec<Mark>,
     /// Tracing output. [`Log::step`] is the position, and [`Log::group`] the index of a reconcile.
     pub logs: Vec<Log>,
-    /// The reconciles.
+    /// The reconciles of the run.
     pub reconciles: Vec<Group>,
 }
 
-/// Marks the following steps as part of another reconcile, or of no reconcile.
+/// Assigns the following steps to a reconcile, or marks them as outside of any reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Number of steps before the mark.

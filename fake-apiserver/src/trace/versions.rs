@@ -7,7 +7,7 @@ use super::{Run, Version};
 use crate::server::ApiServer;
 use crate::world::{StoredChange, StoredObject};
 
-/// Number of complete versions of an object that are kept in a run: of the first ones, and of the last ones.
+/// Numbers of complete versions of an object that a run keeps: the first ones, and the last ones.
 const FIRST: usize = 50;
 const LAST: usize = 150;
 
@@ -42,7 +42,7 @@ impl Writes {
         self.0.contains_key(&revision)
     }
 
-    /// Returns the write with this revision.
+    /// Returns the write with this revision, and the fields that it changed.
     pub fn get(&self, revision: u64) -> Option<Written> {
         let change = self.0.get(&revision)?;
         Some(Written {

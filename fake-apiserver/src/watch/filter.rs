@@ -63,7 +63,7 @@ impl WatchScope {
         }
     }
 
-    /// Returns the same scope, to check whether a reader has missed changes.
+    /// Returns the scope as a [`ResourcePart`], to check whether a reader has missed changes.
     pub(crate) fn part(&self) -> ResourcePart<'_> {
         match self {
             Self::All => ResourcePart::All,

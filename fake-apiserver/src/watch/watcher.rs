@@ -220,8 +220,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the next changes of the resource. Changes dropped from the log are not missed if they are outside of the
-    /// watcher's scope.
+    /// Returns the next changes of the resource. Changes that were dropped from the log only make the read fail if they
+    /// are in the watcher's scope.
     fn read_batch(&self) -> Result<Fresh, CursorLost> {
         let (store, start) = (&self.store, &self.start);
         match self.is_caught_up {

@@ -20,10 +20,10 @@ pub(crate) trait Controller: Send + 'static {
     /// Key of an object to sync; a key is synced at most once at a time.
     type Key: Clone + Ord + fmt::Debug + Send + Sync + 'static;
 
-    /// Returns the user and the client name of its requests.
+    /// Returns the user and the client name of the controller's requests.
     fn identity(&self) -> Identity;
 
-    /// Returns the resources that it observes.
+    /// Returns the resources that the controller observes.
     fn follows(&self) -> Follows;
 
     /// Clears the memory. Afterwards all objects are observed again as if they were new.

@@ -27,7 +27,8 @@ pub(crate) fn expire_events(host: &Arc<dyn Host>, group: &TaskGroup) {
     });
 }
 
-/// Held by the task while it removes Events. When its runtime ends, the next Event starts another task.
+/// Guard that the task holds while it removes Events. If the runtime of the task ends, the next Event starts a new
+/// task.
 struct Kept(Arc<AtomicBool>);
 
 impl Drop for Kept {

@@ -11,7 +11,7 @@ pub(crate) struct Identity {
     pub(crate) worker: &'static str,
     /// The user of the requests.
     pub(crate) user: Arc<UserInfo>,
-    /// `User-Agent`; the part before the first slash is the manager of the written fields.
+    /// `User-Agent`; the part before the first slash is the field manager of the controller's writes.
     pub(crate) user_agent: String,
 }
 
@@ -26,8 +26,8 @@ impl Identity {
         }
     }
 
-    /// Returns the identity of another component, such as `kubelet` with the user `system:node:node-1` in the group
-    /// `system:nodes`.
+    /// Returns the identity of a component outside of kube-controller-manager, such as `kubelet` with the user
+    /// `system:node:node-1` in the group `system:nodes`.
     pub(crate) fn component(name: &'static str, user: impl Into<String>, groups: &[&str]) -> Self {
         Self {
             worker: name,

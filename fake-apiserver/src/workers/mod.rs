@@ -1,5 +1,5 @@
-//! Controllers of kube-controller-manager that run on request. They read storage like informers, and write through
-//! requests. Apart from requests, they do not depend on HTTP.
+//! Workers: controllers of kube-controller-manager, the scheduler and the kubelets, which only run if they are enabled.
+//! They read storage like informers, and write through requests. Apart from requests, they do not depend on HTTP.
 //!
 //! # How it works
 //!
@@ -11,7 +11,8 @@
 //!
 //! To be called again later, a worker adds a delayed key to its [`WorkQueue`]; a failed key is retried after 5 ms, 10
 //! ms and so on up to 1000 s. The memory of a worker must be derivable from the objects: after `ApiServer::restore`, in
-//! a fork, and after the log was cut, the worker is [reset](Controller::reset) and observes every object as a new one.
+//! a fork, and after changes were dropped from the log, the worker is [reset](Controller::reset) and observes every
+//! object as a new one.
 //!
 //! # A controller
 //!

@@ -1,5 +1,5 @@
-//! The controller of the status of ValidatingAdmissionPolicies, after `pkg/controller/validatingadmissionpolicystatus`:
-//! checks the types of their expressions.
+//! The controller that checks the types of the expressions in ValidatingAdmissionPolicies and writes the result into
+//! their status. Modelled on `pkg/controller/validatingadmissionpolicystatus`.
 
 use http::Method;
 
@@ -14,7 +14,7 @@ pub(super) const ROW: WorkerRow = WorkerRow::alone::<PolicyStatus>("validatingad
 /// The resource of the policies in storage.
 const POLICIES: &str = "admissionregistration.k8s.io/validatingadmissionpolicies";
 
-/// The name of the controller, its service account, and the manager of the fields that it applies.
+/// The name of the controller, its service account, and its field manager.
 const NAME: &str = "validatingadmissionpolicy-status-controller";
 
 /// Checks each policy once per generation. A change of the kinds that a policy matches does not repeat the check.

@@ -14,7 +14,7 @@ const RETRY_MOST: Duration = Duration::from_secs(1000);
 /// Queue of keys. A waiting key that is added again keeps its place; a key that is added while it is being processed is
 /// processed again. The queue has at most one entry for each key, so its size is limited by the number of objects.
 ///
-/// Delays use tokio's clock. The timer is off while the queue is empty.
+/// Delays use tokio's clock. No timer runs while the queue is empty.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<K> {
     ready: VecDeque<K>,

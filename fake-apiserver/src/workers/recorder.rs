@@ -43,7 +43,8 @@ impl Api<'_> {
         }
         let event = json!({
             "kind": "Event", "apiVersion": "v1",
-            // Named as in client-go, but with a random number instead of the time, which may repeat here.
+            // Named as in client-go, but with a random number instead of the time, because Events may have the same
+            // virtual time.
             "metadata": {"name": format!("{}.{:016x}", key.name(), self.entropy().next_u64()), "namespace": namespace},
             "involvedObject": object, "reason": reason, "message": message, "type": "Warning", "count": 1,
             "firstTimestamp": now, "lastTimestamp": now,

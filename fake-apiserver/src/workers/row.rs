@@ -11,11 +11,11 @@ pub(crate) struct WorkerRow {
 
 /// The way in which a worker is run.
 pub(crate) enum Runs {
-    /// By the registry as part of each write; nothing is started.
+    /// The registry runs the worker as part of each write, without a task.
     InWrites,
-    /// As a [`Controller`] with its own queue.
+    /// The worker is a [`Controller`] with its own queue.
     Alone(fn() -> Box<dyn Lane>),
-    /// As controllers of workloads that share a queue and a view of the cluster.
+    /// The worker consists of controllers of workloads, which share a queue and a view of the cluster.
     Workloads(&'static [WorkloadController]),
 }
 

@@ -6,10 +6,10 @@ use super::row::{Runs, WorkerRow};
 use super::workloads::WorkloadController;
 use super::{garbage_collector, namespace, policy_status, workloads};
 
-/// Quotas are counted by the admission plugin.
+/// Row of the quota controller: the admission plugin counts the usage with each write.
 const RESOURCE_QUOTA: WorkerRow = WorkerRow::in_writes("resourcequota");
 
-/// ClusterRoles are aggregated by the authorizer.
+/// Row of the ClusterRole aggregation, which the authorizer performs with each write.
 const CLUSTER_ROLE_AGGREGATION: WorkerRow = WorkerRow::in_writes("clusterrole");
 
 /// Generates the enum, the list of its values and the access to their rows from a single list.
@@ -34,7 +34,7 @@ macro_rules! workers {
 }
 
 workers! {
-/// A controller or another active component of a cluster; enabled by `ApiServerBuilder::workers`.
+/// A controller or other active component of a cluster; enabled by `ApiServerBuilder::workers`.
 ///
 /// ```
 /// use fake_apiserver::Worker;
@@ -48,8 +48,8 @@ workers! {
 /// # }
 /// ```
 pub enum Worker {
-    /// Deletes objects after their owners were deleted, and keeps owners that wait for the deletion of their
-    /// dependents.
+    /// Deletes objects after their owners were deleted, and finishes the deletion of owners once their dependents are
+    /// gone.
     GarbageCollector => garbage_collector::ROW,
     /// Deletes the content of terminating namespaces, and then the namespaces.
     Namespace => namespace::ROW,
@@ -69,7 +69,7 @@ pub enum Worker {
     Deployment => workloads::deployment::ROW,
     /// Maintains the number of Pods that ReplicaSets and ReplicationControllers specify.
     ReplicaSet => workloads::replica_set::ROW,
-    /// Creates and deletes the Pods and claims of StatefulSets in their order.
+    /// Maintains the Pods and claims of StatefulSets: in order, unless `podManagementPolicy` is `Parallel`.
     StatefulSet => workloads::stateful_set::ROW,
     /// Maintains one Pod of each DaemonSet on each suitable Node.
     DaemonSet => workloads::daemon_set::ROW,
@@ -138,7 +138,7 @@ impl Worker {
         self.row().word
     }
 
-    /// Parses a list such as `gc,namespace`. `workloads` means all of [`Worker::WORKLOADS`], and `all` for every
+    /// Parses a list such as `gc,namespace`. `workloads` means all of [`Worker::WORKLOADS`], and `all` means every
     /// worker.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Worker {
         Ok(found)
     }
 
-    /// Returns all names, for error messages.
+    /// Returns the names of all workers, for error messages.
     fn words() -> String {
         let own = Self::ALL.iter().map(|it| it.as_str());
         own.chain(["workloads", "all"]).collect::<Vec<_>>().join(", ")

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use super::plain::plain_len;
 
-/// JSON text of an object that contains only objects, such as `fieldsV1` in `managedFields`. `fieldsV1` has about half
-/// of an object's keys, and most writes only copy, compare and print it.
+/// JSON text of an object that contains only objects, such as `fieldsV1` in `managedFields`. `fieldsV1` contains about
+/// half of an object's keys, and most writes only copy, compare and print it.
 ///
 /// The text has the server's format, so that equal objects have equal texts.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ struct Scan<'a> {
     at: usize,
 }
 
-/// State of an open container.
+/// State of a list or object that is not closed yet.
 enum Open {
     Array,
     Object,

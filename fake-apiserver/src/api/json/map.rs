@@ -8,11 +8,11 @@ use smol_str::SmolStr;
 
 use super::encoded::Encoded;
 
-/// Maps with more entries are trees, so that many inserts in any order stay fast.
+/// Maximum number of entries in a sorted slice. Larger maps are trees, so that many inserts in any order stay fast.
 const FEW_MAX: usize = 128;
 
-/// Maps with at most this many entries are searched linearly: comparing lengths and bytes of short names is faster than
-/// a binary search.
+/// Maximum number of entries of a map that is searched linearly: comparing lengths and bytes of short names is faster
+/// than a binary search.
 const SCANNED_MAX: usize = 16;
 
 /// The fields of a JSON object, always sorted by name, regardless of serde_json's features.
@@ -25,8 +25,8 @@ const SCANNED_MAX: usize = 16;
 /// order to change it.
 #[derive(Clone)]
 pub(crate) struct SortedMap<V> {
-    /// A bit for each key that is or was in the map. Rules look up ten times as many fields as an object has; the bit
-    /// reveals absent keys without a search.
+    /// Bits of the keys that are or were in the map. An unset bit proves that a key is absent, which saves a search:
+    /// rules look up ten times as many fields as an object has.
     marks: u64,
     entries: Entries<V>,
 }
@@ -39,17 +39,17 @@ pub(crate) struct SortedMap<V> {
 enum Entries<V> {
     Few(Vec<(SmolStr, V)>),
     Many(Box<BTreeMap<SmolStr, V>>),
-    /// The JSON text of a map that was not changed.
+    /// The JSON text of a map that has not been modified yet.
     Text(Arc<Encoded<SortedMap<V>>>),
 }
 
-/// Borrowed entries.
+/// The borrowed entries of a map.
 enum View<'a, V> {
     Few(&'a [(SmolStr, V)]),
     Many(&'a BTreeMap<SmolStr, V>),
 }
 
-/// Mutably borrowed entries.
+/// The mutably borrowed entries of a map.
 enum ViewMut<'a, V> {
     Few(&'a mut Vec<(SmolStr, V)>),
     Many(&'a mut BTreeMap<SmolStr, V>),
@@ -86,7 +86,7 @@ fn mark(way: &str) -> u64 {
     let head = u32::from_le_bytes(head);
     let head = match dots(head.into()) {
         0 => head,
-        // The bits below the first dot.
+        // Keep the bits below the first dot.
         dots => head & (((dots & dots.wrapping_neg()) >> 7) as u32).wrapping_sub(1),
     };
     let spread = u64::from(head).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -100,8 +100,8 @@ fn dots(word: u64) -> u64 {
     others.wrapping_sub(ONES) & !others & (ONES << 7)
 }
 
-/// Splits a dotted path into its first step and the rest. Usually a path is one step of about twelve bytes, so eight
-/// bytes are compared at once.
+/// Splits a dotted path into its first step and the remaining path. Usually a path is one step of about twelve bytes,
+/// so eight bytes are compared at once.
 pub(super) fn next_step(way: &str) -> (&str, &str) {
     let bytes = way.as_bytes();
     let first_in = |word: &[u8; 8]| match dots(u64::from_le_bytes(*word)) {
@@ -354,12 +354,12 @@ pub(crate) struct Entry<'a, V> {
 }
 
 impl<'a, V: Clone> Entry<'a, V> {
-    /// Returns the value, after inserting this one if the key is absent.
+    /// Returns the value of the key, after inserting `value` if the key is absent.
     pub(crate) fn or_insert(self, value: V) -> &'a mut V {
         self.or_insert_with(|| value)
     }
 
-    /// Returns the value, after inserting the result of `make` if the key is absent.
+    /// Returns the value of the key, after inserting the result of `make` if the key is absent.
     pub(crate) fn or_insert_with(self, make: impl FnOnce() -> V) -> &'a mut V {
         if !self.map.contains_key(&self.key) {
             self.map.insert(self.key.clone(), make());
@@ -518,7 +518,7 @@ mod tests {
 
     use super::*;
 
-    /// A change of a map.
+    /// A change to a map.
     #[derive(Clone, Debug)]
     enum Change {
         Insert(String, u64),

@@ -10,9 +10,9 @@ use smol_str::SmolStr;
 
 use super::map::{self, SortedMap};
 
-/// A JSON value with the interface of `serde_json::Value` and another memory layout: strings of up to 23 bytes and the
-/// names of fields are stored inline, and copies share longer strings. An object of 5 KB contains a thousand of them,
-/// and each write creates, copies and frees it several times.
+/// A JSON value with the interface of `serde_json::Value` but a different memory layout: strings and field names of up
+/// to 23 bytes are stored inline, and copies share longer strings. An object of 5 KB contains a thousand strings and
+/// names, and each write creates, copies and frees it several times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Value {
     /// `null`
@@ -40,42 +40,42 @@ pub(crate) type Iter<'a> = map::Iter<'a, Value>;
 static NULL: Value = Value::Null;
 
 impl Value {
-    /// Returns `true` if it is `null`.
+    /// Returns `true` if the value is `null`.
     pub(crate) fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// Returns `true` if it is a boolean.
+    /// Returns `true` if the value is a boolean.
     pub(crate) fn is_boolean(&self) -> bool {
         matches!(self, Self::Bool(_))
     }
 
-    /// Returns `true` if it is a number.
+    /// Returns `true` if the value is a number.
     pub(crate) fn is_number(&self) -> bool {
         matches!(self, Self::Number(_))
     }
 
-    /// Returns `true` if it is an integer that fits an `i64`.
+    /// Returns `true` if the value is an integer that fits an `i64`.
     pub(crate) fn is_i64(&self) -> bool {
         matches!(self, Self::Number(number) if number.is_i64())
     }
 
-    /// Returns `true` if it is an integer that is not negative.
+    /// Returns `true` if the value is an integer that is not negative.
     pub(crate) fn is_u64(&self) -> bool {
         matches!(self, Self::Number(number) if number.is_u64())
     }
 
-    /// Returns `true` if it is a string.
+    /// Returns `true` if the value is a string.
     pub(crate) fn is_string(&self) -> bool {
         matches!(self, Self::String(_))
     }
 
-    /// Returns `true` if it is a list.
+    /// Returns `true` if the value is a list.
     pub(crate) fn is_array(&self) -> bool {
         matches!(self, Self::Array(_))
     }
 
-    /// Returns `true` if it is an object.
+    /// Returns `true` if the value is an object.
     pub(crate) fn is_object(&self) -> bool {
         matches!(self, Self::Object(_))
     }
@@ -88,7 +88,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as an integer; `None` for other types, and if it does not fit.
+    /// Returns the value as an integer; `None` for other types, and for numbers that do not fit an `i64`.
     pub(crate) fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Number(number) => number.as_i64(),
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as a number; `None` for other types.
+    /// Returns the number as a float; `None` for other types.
     pub(crate) fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Number(number) => number.as_f64(),
@@ -221,7 +221,7 @@ impl IndexMut<&str> for Map {
     }
 }
 
-/// Splits a JSON pointer into steps; `None` if the text is not a pointer.
+/// Splits a JSON pointer into steps; `None` if the text is not a JSON pointer.
 fn steps(pointer: &str) -> Option<impl Iterator<Item = String>> {
     (pointer.is_empty() || pointer.starts_with('/')).then(|| {
         let steps = pointer.split('/').skip(1);

@@ -43,10 +43,10 @@ pub enum FieldOperator {
 }
 
 impl FieldSelector {
-    /// Reads a `fieldSelector` parameter. Empty terms are skipped; the error is the message of a 400.
+    /// Parses a `fieldSelector` parameter; skips empty terms. Fails with the message of a 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = split_terms(text);
-        // Sorted, so that the first of several errors or names does not depend on the order in the request.
+        // Sorted, so that the reported error and the required name do not depend on the order in the request.
         parts.sort_unstable();
         let mut terms = Vec::with_capacity(parts.len());
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -85,13 +85,13 @@ impl FieldSelector {
             .map(|term| term.value.as_str())
     }
 
-    /// Returns the only name that an object may have: `metadata.name=x` turns a list into the read of one object (rule
-    /// D16).
+    /// Returns the name that the selector requires, if there is one. `metadata.name=x` turns a list into the read of
+    /// one object (rule D16).
     pub fn requires_name(&self) -> Option<&str> {
         self.requires("metadata.name")
     }
 
-    /// Returns the only namespace that an object may be in.
+    /// Returns the namespace that the selector requires, if there is one.
     pub fn requires_namespace(&self) -> Option<&str> {
         self.requires("metadata.namespace")
     }
@@ -115,7 +115,7 @@ impl FieldTerm {
     }
 }
 
-/// Splits a text at commas that are not escaped with a backslash.
+/// Splits a string at commas that are not escaped with a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;

@@ -209,7 +209,8 @@ impl LabelRequirement {
         &self.values
     }
 
-    /// Returns `true` if the requirement matches a label with this value; `None` if the object lacks the label.
+    /// Returns `true` if the requirement matches a label with this value; `value` is `None` if the object lacks the
+    /// label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         use LabelOperator as Op;
         let listed = |value: &str| self.values.iter().any(|it| it == value);

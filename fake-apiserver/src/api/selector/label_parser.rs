@@ -1,11 +1,11 @@
-//! The grammar of the parameter `labelSelector`, with Go's error texts (rule F2).
+//! The grammar of the parameter `labelSelector`, with Go's error messages (rule F2).
 
 use super::label::{LabelOperator, LabelRequirement, LabelSelector};
 use super::syntax::key_error;
 use crate::api::field::quote;
 
 impl LabelSelector {
-    /// Parses a `labelSelector` parameter. The error is the message of a 400.
+    /// Parses a `labelSelector` parameter. Fails with the message of a 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         parse(text).map(Self::sorted)
     }

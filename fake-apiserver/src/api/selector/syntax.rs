@@ -1,4 +1,4 @@
-//! The syntax of label keys and values, with the error texts of Go's validation (rule B25).
+//! The syntax of label keys and values, with the error messages of Go's validation (rule B25).
 
 const KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -71,7 +71,7 @@ fn is_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// Labels of lower-case letters, digits and inner dashes, with dots between them.
+/// Returns `true` if the name consists of lower-case letters, digits and inner dashes, in parts separated by dots.
 fn is_subdomain(name: &str) -> bool {
     let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.split('.').all(|label| {

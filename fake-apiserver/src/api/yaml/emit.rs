@@ -99,7 +99,7 @@ fn key_order(a: &str, b: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero counts only after other digits of the same number.
+    // A zero is only significant if it follows other digits of the same number.
     let is_inside_number = (l == '0' || r == '0')
         && left[..at]
             .iter()

@@ -1,8 +1,8 @@
-//! YAML syntax errors with libyaml's texts, as Go prints them.
+//! YAML syntax errors with libyaml's messages, as Go prints them.
 
 use granit_parser::{ErrorKind, ScanError};
 
-/// The component of libyaml that finds an error; the two count lines differently.
+/// The component of libyaml that finds an error. The scanner and the parser count lines differently.
 enum Finder {
     Scanner,
     Parser,
@@ -18,7 +18,7 @@ pub(super) fn message(error: &ScanError, text: &str) -> String {
             problem(&ErrorKind::UnclosedQuotedScalar, text)
         }
         ErrorKind::MismatchedFlowCollectionEnd { open, .. } => {
-            // The text depends on the token before the bracket.
+            // The message depends on the token before the bracket.
             let before = error
                 .marker()
                 .byte_offset()
@@ -30,13 +30,13 @@ pub(super) fn message(error: &ScanError, text: &str) -> String {
     };
     let mut line = error.marker().line().saturating_sub(1);
     if let ErrorKind::TabInPlainScalar = error.kind() {
-        // The marker is at the start of the scalar.
+        // The error's marker is at the start of the scalar, not at the tab.
         let is_abuse =
             |it: &str| it.len() > it.trim_start().len() && it[..it.len() - it.trim_start().len()].contains('\t');
         line += text.lines().skip(line).position(is_abuse).unwrap_or_default();
     }
     let last = text.matches('\n').count();
-    // libyaml reports a missing end one line after the last one.
+    // libyaml reports a missing end one line after the last line.
     let behind_last = if text.ends_with('\n') { last } else { last + 1 };
     if let ErrorKind::SimpleKeyExpected = error.kind() {
         // libyaml reports a missing colon at the next token.
@@ -130,7 +130,7 @@ fn problem(kind: &ErrorKind, text: &str) -> (Finder, String) {
         ErrorKind::DuplicateVersionDirective => (Parser, "found duplicate %YAML directive"),
         ErrorKind::UnsupportedYamlMajorVersion => (Parser, "found incompatible YAML document"),
         other => {
-            // Usually the text is libyaml's, prefixed by a context and a comma.
+            // Usually the message is libyaml's, prefixed by a context and a comma.
             let text = other.to_string();
             let finder = if text.starts_with("while parsing a block") || text.starts_with("while parsing a node") {
                 Parser

@@ -23,14 +23,15 @@ const EXCESSIVE_ALIASING: &str = "yaml: document contains excessive aliasing";
 /// A document, and its duplicate keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Parsed {
-    /// The value; of duplicate keys, the last one is kept.
+    /// The value. If a key occurs twice, the last value is kept.
     pub(crate) value: Value,
     /// One `line 7: key "k" already set in map` for each duplicate key.
     pub(crate) duplicates: Vec<String>,
 }
 
 impl Parsed {
-    /// Returns the error of strict decoding for duplicates: `yaml: unmarshal errors:`, followed by one line for each.
+    /// Returns the error of strict decoding for the duplicate keys: `yaml: unmarshal errors:`, followed by one line for
+    /// each.
     pub(crate) fn strict_error(&self) -> Option<String> {
         let mut text = "yaml: unmarshal errors:".to_owned();
         for duplicate in &self.duplicates {
@@ -41,9 +42,9 @@ impl Parsed {
     }
 }
 
-/// Parses the first document of a request's body; an empty body is `null`. The error begins with `yaml: `.
+/// Parses the first document of a request's body; an empty body is `null`. Errors begin with `yaml: `.
 pub(crate) fn parse(body: &[u8]) -> Result<Parsed, String> {
-    // Fast path: most YAML bodies are JSON, because clients send apply patches that way.
+    // Fast path: most YAML bodies are JSON, because clients send apply patches as JSON.
     if let Some(value) = plain_json(body) {
         let duplicates = Vec::new();
         return Ok(Parsed { value, duplicates });
@@ -144,7 +145,7 @@ struct Node {
     /// Nesting depth of lists and maps.
     depth: usize,
     size: Size,
-    /// Set for a plain `<<`.
+    /// Set for an unquoted `<<`, the merge key.
     is_merge: bool,
 }
 
@@ -252,7 +253,7 @@ impl<'a> Documents<'a> {
 
     fn alias(&mut self, anchor: usize, depth: usize, line: usize) -> Result<Node, String> {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            // An alias is only unknown here inside its own anchor.
+            // The parser has already refused undefined aliases, so this alias is inside the value of its own anchor.
             return Err("yaml: anchor value contains itself".to_owned());
         };
         let (depth_below, size) = (anchored.depth, anchored.size);
@@ -269,7 +270,7 @@ impl<'a> Documents<'a> {
         })
     }
 
-    /// Counts a copy of a value against the limits before it is made.
+    /// Counts a copy of a value against the limits, before the copy is made.
     fn copy(&mut self, size: Size) -> Result<(), String> {
         self.copied.add(size);
         if self.copied.values > COPIED_VALUES_MAX || self.copied.bytes > COPIED_BYTES_MAX {
@@ -342,7 +343,7 @@ fn merge(value: Value, into: &mut Map) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts a key to a string, because JSON does not have other keys.
+/// Converts a key to a string, because keys in JSON are strings.
 fn key_text(key: Value) -> Result<String, String> {
     match key {
         Value::String(text) => Ok(text.into()),

@@ -1,4 +1,4 @@
-//! Decoding of YAML bodies.
+//! Tests of decoding YAML bodies.
 
 use rstest::rstest;
 

@@ -61,8 +61,8 @@ pub(super) fn resolve(text: &str) -> Resolved {
     }
 }
 
-/// Returns `true` if `text` looks like a YAML 1.1 sexagesimal number, such as `1:30`. go-yaml quotes them, but does not
-/// parse them.
+/// Returns `true` if `text` looks like a YAML 1.1 sexagesimal number, such as `1:30`. go-yaml quotes such strings when
+/// it writes them, but does not parse them as numbers.
 pub(super) fn is_base_60(text: &str) -> bool {
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     let rest = rest.split_once('.').map_or(rest, |(whole, part)| {
@@ -120,7 +120,7 @@ fn is_float(text: &str) -> bool {
     (!whole.is_empty() || !fraction.is_empty()) && all_digits(whole) && all_digits(fraction) && exponent_fits
 }
 
-/// Parses a float. Without a fraction it becomes an integer, as after a round trip through Go's JSON.
+/// Parses a float. A float without a fraction becomes an integer, as after a round trip through Go's JSON.
 fn float(text: &str) -> Resolved {
     match text.parse::<f64>() {
         Ok(it) => number(it).map_or(Resolved::String, Resolved::Number),
@@ -128,8 +128,8 @@ fn float(text: &str) -> Resolved {
     }
 }
 
-/// Converts a float to a JSON number: to an integer if it is one in the range of `i64`. Returns `None` for NaN and
-/// infinities.
+/// Converts a float to a JSON number, which is an integer if the float is integral and in the range of `i64`. Returns
+/// `None` for NaN and infinities.
 pub(super) fn number(it: f64) -> Option<Number> {
     let whole = it as i64;
     if whole as f64 == it && whole != i64::MAX {

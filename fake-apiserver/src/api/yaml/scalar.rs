@@ -42,7 +42,7 @@ fn style(text: &str, is_key: bool) -> Style {
     }
 }
 
-/// The styles that libyaml's emitter permits for a text.
+/// The styles that libyaml's emitter permits for a string.
 struct Form {
     plain_allowed: bool,
     single_quoted_allowed: bool,

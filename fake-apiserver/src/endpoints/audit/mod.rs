@@ -1,5 +1,5 @@
-//! Audit: records the requests that a policy selects as events of `audit.k8s.io/v1`, and sends the lines to the
-//! configured sink.
+//! Audit: records the requests that a policy selects as events of `audit.k8s.io/v1`, and sends each event as a line to
+//! the configured sink.
 
 use std::fmt;
 use std::sync::Arc;

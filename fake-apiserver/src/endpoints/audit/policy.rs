@@ -1,4 +1,4 @@
-//! `AuditPolicy`: the level of each request, after `policyRuleEvaluator` of k8s.io/apiserver/pkg/audit/policy.
+//! `AuditPolicy`: the level of each request, modelled on `policyRuleEvaluator` of k8s.io/apiserver/pkg/audit/policy.
 
 use std::fmt;
 
@@ -89,7 +89,7 @@ pub(super) enum Level {
     RequestResponse,
 }
 
-/// Stage of a request.
+/// Stage of a request at which an event is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     RequestReceived,

@@ -1,4 +1,4 @@
-//! `Record`: the event of a request, extended at each stage, after `WithAudit` of k8s.io/apiserver.
+//! `Record`: the event of a request, extended at each stage, modelled on `WithAudit` of k8s.io/apiserver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::registry::request::{Annotations, Latencies};
 /// Duration above which the event of a request gets an annotation with its latency.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// The event of a request.
+/// The audit event of a request, which is extended at each stage.
 pub(crate) struct Record {
     pub(super) event: AuditEvent,
     pub(super) extent: Extent,
@@ -59,7 +59,7 @@ impl Record {
         self.latencies = annotations.take_latencies();
     }
 
-    /// Records that the requested API is deprecated. After `MonitorRequest` of k8s.io/apiserver.
+    /// Records that the requested API is deprecated, like `MonitorRequest` of k8s.io/apiserver.
     pub(crate) fn deprecated(&mut self) {
         let annotations = &mut self.event.annotations;
         annotations.insert("k8s.io/deprecated".into(), "true".to_owned());
@@ -169,7 +169,7 @@ impl Record {
         self.emit(Stage::ResponseComplete, now);
     }
 
-    /// Annotates a slow request with its duration, and with the durations of slow layers. After
+    /// Annotates a slow request with its duration, and with the durations of slow layers, like
     /// `writeLatencyToAnnotation`.
     fn took(&mut self, total: Duration) {
         if total <= SLOW {

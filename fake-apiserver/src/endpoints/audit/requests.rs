@@ -37,7 +37,7 @@ pub(crate) fn begin(server: &Endpoints, call: &mut Call, path: &str, request: &A
     }
 }
 
-/// Records an unauthenticated request, which has only one stage. After `WithFailedAuthenticationAudit`.
+/// Records an unauthenticated request, which has only one stage. Modelled on `WithFailedAuthenticationAudit`.
 pub(crate) fn unauthenticated(server: &Endpoints, call: &Call, path: &str, request: &Attributes<'_>, refused: &Status) {
     let Some(audit) = &server.audit else { return };
     let Some(mut record) = record(server, audit, call, path, request, None) else {

@@ -49,7 +49,7 @@ pub(super) fn merge(local: &mut Vec<Value>, remote: Vec<(i64, Value)>, name: imp
     }
 }
 
-/// Returns `groupPriorityMinimum` of a group: the highest of its versions.
+/// Returns `groupPriorityMinimum` of a group: the highest value of its versions.
 pub(super) fn priority(versions: &[&RemoteVersion]) -> i64 {
     versions.iter().map(|it| it.group_priority).max().unwrap_or(0)
 }

@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// Streams the entries from the number `since` on, followed by new ones. The stream is a cursor without a buffer: if
 /// its reader is slow, dropped entries are missing, which is visible in the number of the next page's first entry.
 pub(crate) fn pages(journal: Journal, since: u64) -> impl Stream<Item = JournalPage> + Send {
-    // A number from a previous server may exceed the total; then the stream starts at the end.
+    // A number from a previous run of the server may exceed the total; then the stream starts at the end.
     let since = since.min(journal.total());
     let begin = (journal, since, false);
     unfold(begin, |(journal, next, has_begun)| async move {

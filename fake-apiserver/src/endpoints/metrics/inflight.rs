@@ -1,4 +1,4 @@
-//! `Inflight`: requests in progress, and their limits, after `WithMaxInFlightLimit` of k8s.io/apiserver.
+//! `Inflight`: requests in progress, and their limits, modelled on `WithMaxInFlightLimit` of k8s.io/apiserver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,11 +16,11 @@ pub(crate) struct InflightLimits {
 #[derive(Debug, Default)]
 pub(super) struct Inflight {
     limits: InflightLimits,
-    /// Guards the counts of read and write requests.
+    /// Counts of read requests and of write requests.
     levels: Mutex<[Level; 2]>,
 }
 
-/// A count, with its maximum in the current and in the last second.
+/// A count, with its maximum in the current and in the previous second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     now: usize,

@@ -1,4 +1,4 @@
-//! `Labels`: the metric labels of a request, after `MonitorRequest` of k8s.io/apiserver.
+//! `Labels`: the metric labels of a request, modelled on `MonitorRequest` of k8s.io/apiserver.
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -63,8 +63,9 @@ impl Labels {
         }
     }
 
-    /// Returns the labels of a watch or a connection while it is open, after `RecordLongRunning`. They differ from the
-    /// labels of its answer if the path contains `/watch/`, and if the field selector selects one object by name.
+    /// Returns the labels of a watch or a connection while it is open, like `RecordLongRunning` of k8s.io/apiserver.
+    /// They differ from the labels of its answer if the path contains `/watch/`, and if the field selector selects one
+    /// object by name.
     pub(crate) fn of_long_running(&self, parts: &Parts, query: &Query) -> Self {
         let is_of_one = self.verb == "WATCH" && !selected_name(query).is_empty();
         let scope = if is_of_one { "resource" } else { self.scope };
@@ -98,7 +99,8 @@ impl Labels {
         })
     }
 
-    /// Returns the labels of any other request, which is only counted if it is refused because of the limit.
+    /// Returns the labels of any other request, which is only counted if it is refused because of the limit on
+    /// concurrent requests.
     pub(crate) fn bare(component: &'static str, method: &Method) -> Self {
         const KNOWN: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
         let verb = match method.as_str() {

@@ -26,7 +26,7 @@ const BUCKETS: [f64; 23] = [
 /// Counters of a server. Their size grows with the number of distinct labels, not with the number of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// Guards all counters except the counters of events.
+    /// All counters except the counters of events.
     counters: Mutex<Counters>,
     /// Requests in progress.
     inflight: Arc<Inflight>,
@@ -34,9 +34,9 @@ pub(crate) struct Metrics {
 
 #[derive(Debug, Default)]
 struct Counters {
-    /// Answered requests.
+    /// Counters of answered requests, by their labels.
     answered: BTreeMap<Labels, Answered>,
-    /// Open watches and connections.
+    /// Numbers of open watches and connections, by their labels.
     long_running: BTreeMap<Labels, u64>,
     /// Events sent to watchers, by group, version and resource.
     events: BTreeMap<[String; 3], Arc<AtomicU64>>,
@@ -69,7 +69,7 @@ impl Durations {
 }
 
 impl Metrics {
-    /// Creates metrics with these limits of concurrent requests.
+    /// Creates metrics with these limits on the number of concurrent requests.
     pub(crate) fn new(limits: InflightLimits) -> Self {
         Self {
             inflight: Arc::new(Inflight::new(limits)),
@@ -90,7 +90,7 @@ impl Metrics {
         answered.durations.observe(took);
     }
 
-    /// Counts a request that was refused because of the limit, without a duration.
+    /// Counts a request that was refused because of the limit on concurrent requests. Its duration is not recorded.
     pub(crate) fn count_dropped(&self, labels: Labels, code: u16) {
         let mut counters = self.lock();
         let answered = counters.answered.entry(labels).or_default();

@@ -37,7 +37,7 @@ pub(crate) fn answer(metrics: &Metrics, registry: &Registry, method: &Method) ->
     encode::respond_whole(200, CONTENT_TYPE, page(metrics, registry).into())
 }
 
-/// Builds the page. Families and samples are sorted, so that equal states result in equal texts.
+/// Builds the page. Families and samples are sorted, so that equal states result in equal pages.
 fn page(metrics: &Metrics, registry: &Registry) -> String {
     let now = registry.reader.entropy.elapsed();
     let mut page = Exposition::default();

@@ -6,7 +6,7 @@ use super::operations::{group_title, lower_first, title};
 use super::{META, OpenApi, REF};
 use crate::api::json::{Map, Value, json};
 
-/// The definition of `/version`.
+/// Name of the definition of the response of `/version`.
 const VERSION: &str = "io.k8s.apimachinery.pkg.version.Info";
 /// The media types of discovery.
 const DISCOVERY: [&str; 3] = [
@@ -84,7 +84,8 @@ impl OpenApi<'_> {
     }
 }
 
-/// Returns the operations of a document without resources, and adds the definitions that they refer to to `wanted`.
+/// Returns the operations of a document without resources, and adds the definitions that these operations use to
+/// `wanted`.
 pub(super) fn operations(document: &str, wanted: &mut Vec<String>) -> Map {
     let mut paths = Map::new();
     if document == "logs" {

@@ -1,5 +1,4 @@
-//! The operations of a resource in an OpenAPI document. Their names are equal to kube-apiserver's, as far as clients
-//! use them.
+//! The operations of a resource in an OpenAPI document. Names that clients use are equal to kube-apiserver's.
 
 use super::parameters::{self, DELETE, LIST, PATCH, WRITE, in_query};
 use super::{META, REF};
@@ -80,7 +79,7 @@ struct Writer<'a> {
     wanted: &'a mut Vec<String>,
 }
 
-/// Adds the paths of a resource, and adds the definitions that they refer to to `wanted`.
+/// Adds the paths of a resource, and adds the definitions that these paths use to `wanted`.
 pub(super) fn add(paths: &mut Map, row: &ResourceInfo, of: Definitions<'_>, wanted: &mut Vec<String>) {
     let mut writer = Writer {
         row,

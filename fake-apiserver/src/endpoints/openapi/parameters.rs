@@ -23,7 +23,7 @@ pub(super) const LIST: [(&str, &str); 11] = [
     ("timeoutSeconds", "integer"),
     ("watch", "boolean"),
 ];
-/// Parameters of deletes.
+/// Query parameters of deletes.
 pub(super) const DELETE: [(&str, &str); 5] = [
     ("dryRun", "string"),
     ("gracePeriodSeconds", "integer"),
@@ -31,7 +31,7 @@ pub(super) const DELETE: [(&str, &str); 5] = [
     ("orphanDependents", "boolean"),
     ("propagationPolicy", "string"),
 ];
-/// Parameters of creates and updates.
+/// Query parameters of creates and updates.
 pub(super) const WRITE: [(&str, &str); 3] = [
     ("dryRun", "string"),
     ("fieldManager", "string"),
@@ -58,7 +58,7 @@ const LOG: [(&str, &str); 9] = [
     ("tailLines", "integer"),
     ("timestamps", "boolean"),
 ];
-/// Parameters of patches.
+/// Query parameters of patches.
 pub(super) const PATCH: [(&str, &str); 4] = [
     ("dryRun", "string"),
     ("fieldManager", "string"),

@@ -25,8 +25,8 @@ enum Form {
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Maximum number of documents that a process caches by their hash: they have several megabytes, and clients request
-/// the same document repeatedly. The oldest one is replaced.
+/// Maximum number of documents that a process caches by their hash: each has several megabytes, and clients request the
+/// same document repeatedly. A new document replaces the oldest one.
 const KEPT_MAX: usize = 2;
 
 static KEPT: Mutex<VecDeque<(String, Form, Bytes)>> = Mutex::new(VecDeque::new());
@@ -114,7 +114,7 @@ impl OpenApi<'_> {
         serde_json::to_vec(&document).unwrap_or_default()
     }
 
-    /// Returns the part for the built-in resources, which almost never changes.
+    /// Returns the part of the document for the built-in resources, which almost never changes.
     fn builtin_parts(&self) -> Arc<OpenApiParts> {
         static KEPT: Mutex<Option<(String, Arc<OpenApiParts>)>> = Mutex::new(None);
         let builtins = OpenApi { custom: &[], ..*self };
@@ -135,7 +135,7 @@ impl OpenApi<'_> {
     }
 }
 
-/// Returns the part for one version of a custom resource.
+/// Returns the part of the document for one version of a custom resource.
 fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
     let only = OpenApi {
         version: KubernetesVersion::default(),
@@ -150,7 +150,7 @@ fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
 }
 
 impl OpenApiParts {
-    /// Converts parts of v3 to v2.
+    /// Converts operations and definitions of v3 to v2.
     fn of_v3(paths: &Map, schemas: &Definitions, wanted: Vec<String>) -> Self {
         let raw = |value: &Value| serde_json::value::to_raw_value(value).ok();
         let mut shared = Shared::new();

@@ -11,7 +11,7 @@ pub(super) struct Column {
     /// `name` for the object's name, else empty.
     pub(super) format: &'static str,
     pub(super) description: &'static str,
-    /// 1 for columns that are only shown in wide output.
+    /// 1 for columns that are only shown in wide output, else 0.
     pub(super) priority: i64,
 }
 

@@ -111,7 +111,7 @@ impl PrinterColumn {
         })
     }
 
-    /// Returns the cell of an object; null if the path does not exist or its value has another type.
+    /// Returns the cell of an object; null if the path does not exist or its value has a different type.
     fn cell(&self, object: &Object, now: Timestamp) -> Value {
         let Some(value) = self.json_path.first_of(object) else {
             return Value::Null;

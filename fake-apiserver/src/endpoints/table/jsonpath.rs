@@ -115,8 +115,8 @@ fn first<'a>(steps: &[Step], value: &'a Value, visits: &mut usize) -> Option<&'a
     found
 }
 
-/// Calls `take` with the values that `steps` select, in depth-first order, until it returns `true`; returns `true`
-/// then. `visits` limits the search: a path with many `..` would try every combination of positions.
+/// Calls `take` with the values that `steps` select, in depth-first order, until `take` returns `true`. Returns `true`
+/// in this case. `visits` limits the search, because a path with many `..` would try every combination of positions.
 fn follow<'a>(steps: &[Step], value: &'a Value, visits: &mut usize, take: &mut dyn FnMut(&'a Value) -> bool) -> bool {
     let Some(left) = visits.checked_sub(1) else {
         return false;

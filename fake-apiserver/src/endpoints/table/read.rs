@@ -1,4 +1,4 @@
-//! Typed access to the fields of an object; fields of unexpected types have fallbacks.
+//! Typed access to the fields of an object, with fallbacks for fields of unexpected types.
 
 use jiff::Timestamp;
 
@@ -28,12 +28,12 @@ impl<'a> TableRow<'a> {
         rest.map_or(field, |rest| field.at(rest))
     }
 
-    /// Returns the cell with the name.
+    /// Returns the cell with the object's name.
     pub(super) fn name(self) -> Value {
         self.object.name().into()
     }
 
-    /// Returns the cell with the age.
+    /// Returns the cell with the object's age.
     pub(super) fn age(self) -> Value {
         self.since(self.at("metadata.creationTimestamp")).into()
     }

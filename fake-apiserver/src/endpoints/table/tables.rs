@@ -63,8 +63,8 @@ impl IncludeObject {
 pub(crate) struct Tables<'a> {
     /// The columns of the kind.
     pub(crate) columns: Columns<'a>,
-    /// The row of objects that are requested in a version other than the stored one, if their cells and metadata are
-    /// taken from the stored version.
+    /// Row of the requested version, if it is not the stored version and the cells and metadata are taken from the
+    /// stored version.
     pub(crate) converted: Option<&'a Row>,
     /// The requested version of Table.
     pub(crate) version: MetaVersion,
@@ -84,8 +84,8 @@ impl Tables<'_> {
         self.one_row(object, self.column_definitions())
     }
 
-    /// Returns the Table of a watch event's object; only the first one defines the columns. A bookmark also has a row,
-    /// with its annotations in the metadata. The Status of an error is returned unchanged.
+    /// Returns the Table of a watch event's object; only the Table of the first event contains the column definitions.
+    /// A bookmark also has a row, with its annotations in the metadata. The Status of an error is returned unchanged.
     pub(crate) fn of_event(&self, object: &Object, is_first: bool) -> Value {
         if is_first {
             self.of_object(object)

@@ -1,4 +1,4 @@
-//! Tables recorded from kube-apiserver 1.36.
+//! Compares Tables with responses recorded from kube-apiserver 1.36.
 
 use rstest::rstest;
 

@@ -41,7 +41,7 @@ const CHUNK_BYTES: usize = 32 * 1024;
 #[derive(Debug)]
 pub(super) struct Gone;
 
-/// The service behind the streams.
+/// The service to which the streams are connected.
 pub(super) enum Service {
     /// Ports of a Pod.
     Ports(Listening),

@@ -1,4 +1,4 @@
-//! Decides about an object: to delete it, to remove owners, or to remove its finalizer.
+//! Processes an object: deletes it, removes owners from it, or removes its finalizer.
 
 use super::graph::{Node, NodeId};
 use super::{FOREGROUND, GarbageCollector, Item, ORPHAN};
@@ -40,7 +40,7 @@ impl GarbageCollector {
             return Ok(());
         };
         if node.is_deleted && !node.awaits_dependents {
-            // Its dependents are processed after it has been removed.
+            // The dependents of the object are processed after it has been removed.
             return Ok(());
         }
         let Some(latest) = latest(api, node) else {
@@ -186,7 +186,7 @@ impl GarbageCollector {
     }
 }
 
-/// Returns the stored object of a node; `None` if it was deleted, or replaced by another object with the same name.
+/// Returns the stored object of a node; `None` if it was deleted, or replaced by a different object with the same name.
 fn latest(api: Api<'_>, node: &Node) -> Option<std::sync::Arc<Stored>> {
     api.stored(&node.resource, &node.key)
         .filter(|it| it.body.uid == node.uid)
@@ -250,7 +250,7 @@ async fn unblock_owners(api: Api<'_>, node: &Node, latest: &Stored) -> Result<()
     ignore_missing(api.patch(&node.resource, "", &node.key, kind, &patch).await)
 }
 
-/// Returns a merge patch that sets the owners of an object, if the object is unchanged.
+/// Returns a merge patch that sets the owners of an object, with the resourceVersion as a precondition.
 fn owners_patch(latest: &Stored, owners: Vec<Value>) -> Value {
     let owners = if owners.is_empty() { Value::Null } else { owners.into() };
     json!({"metadata": {"resourceVersion": latest.revision.to_string(), "ownerReferences": owners}})

@@ -41,7 +41,7 @@ pub(super) struct Node {
     awaits_orphans: bool,
 }
 
-/// Dependents of an owner.
+/// Dependents of an owner that may already be deleted.
 #[derive(Debug, Default)]
 struct Owned {
     dependents: BTreeSet<NodeId>,
@@ -96,12 +96,12 @@ impl Graph {
         })
     }
 
-    /// Records an object with an owner of an unserved kind. It is processed again when other kinds are served.
+    /// Records an object with an owner of an unserved kind. It is processed again when the served kinds change.
     pub(super) fn note_unknown(&mut self, id: NodeId) {
         self.unknown.insert(id);
     }
 
-    /// Enqueues the objects with owners of unserved kinds again. Called when other kinds are served.
+    /// Enqueues the objects with owners of unserved kinds again. Called when the served kinds change.
     pub(super) fn retry_unknown(&mut self, queue: &mut WorkQueue<Item>) {
         for id in std::mem::take(&mut self.unknown) {
             queue.add(Item::Delete(id));
@@ -140,7 +140,7 @@ impl Graph {
         }
     }
 
-    /// Adds an object. Enqueues dependents with a reference to it that contains a different name or kind.
+    /// Adds an object. Enqueues its dependents if their owner references contain a different name or kind.
     fn insert(&mut self, resource: &Arc<str>, kind: &str, stored: &Stored, queue: &mut WorkQueue<Item>) -> NodeId {
         self.last_id += 1;
         let id = self.last_id;

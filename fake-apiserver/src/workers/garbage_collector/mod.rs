@@ -1,5 +1,5 @@
-//! The garbage collector: deletes objects without remaining owners, and removes owners that wait for their dependents
-//! after these dependents (rules S1 to S6). It reads and writes the cluster through `Api`.
+//! The garbage collector: deletes objects without remaining owners, and lets the deletion of an owner finish once the
+//! dependents for which it waits are gone (rules S1 to S6). It reads and writes the cluster through `Api`.
 
 mod graph;
 mod collect;

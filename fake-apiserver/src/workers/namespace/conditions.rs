@@ -34,7 +34,7 @@ const ALL_WELL: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// A condition with the status `True`.
+/// A problem of the deletion, reported as a condition with the status `True`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     kind: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Returns the condition for failed deletions, with a text for each resource.
+    /// Returns the condition for failed deletions, with a message for each resource.
     pub(super) fn failures(errors: &[String]) -> Option<Self> {
         let mut sorted = errors.to_vec();
         sorted.sort_unstable();
@@ -79,7 +79,7 @@ impl Trouble {
     }
 }
 
-/// Returns the sorted texts of all counts; `None` if the map is empty.
+/// Returns the sorted messages for all counts; `None` if the map is empty.
 fn texts(counts: &BTreeMap<String, usize>, text: impl Fn(&str, usize) -> String) -> Option<String> {
     let mut texts: Vec<String> = counts.iter().map(|(name, count)| text(name, *count)).collect();
     texts.sort_unstable();

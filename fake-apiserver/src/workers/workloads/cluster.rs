@@ -1,5 +1,5 @@
-//! `Cluster`: the objects that controllers read, with indexes by owner and by label, so that controllers do not need
-//! lists.
+//! `Cluster`: the objects that controllers read, with indexes by owner and by label, so that controllers do not have to
+//! list objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -17,13 +17,14 @@ pub(crate) struct WorkloadController {
     pub(crate) sync: Sync,
     /// Plans the work after an object was removed.
     pub(crate) gone: fn(&Key, &Sees<'_>) -> Plan,
-    /// Enqueues the keys that a change of another resource affects.
+    /// Enqueues the keys that are affected by a change of an object of a different resource.
     pub(crate) concerns: fn(&Changed<'_>, &Cluster, &mut dyn FnMut(Key)),
-    /// Set if its objects own other objects as their controller. Every change of an owned object triggers a sync.
+    /// Set if the synced objects own other objects as their controller. Every change of an owned object triggers a
+    /// sync.
     pub(crate) owns: bool,
-    /// The resource of orphans that it adopts if they match its selector.
+    /// Resource of the orphans that a synced object adopts if they match its selector.
     pub(crate) adopts: Option<Resource>,
-    /// Set if it writes a status even after the server has refused to create an object.
+    /// Set if the status is written even after the server has refused to create an object.
     pub(crate) reports_refusals: bool,
 }
 

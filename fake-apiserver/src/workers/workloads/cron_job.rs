@@ -28,7 +28,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Maximum number of missed start times. Above it a CronJob gets an Event about possible clock skew.
+/// Maximum number of missed start times. If it is exceeded, the CronJob gets an Event about possible clock skew.
 const MISSED_MOST: usize = 100;
 
 /// Plans the work for a CronJob.

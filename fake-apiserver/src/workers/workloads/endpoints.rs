@@ -207,7 +207,7 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
         (ports, endpoints, own)
     });
     for (ports, endpoints, mut own) in with_own.collect::<Vec<(_, _, Vec<&Arc<Object>>)>>() {
-        // A slice with other ports is reused, instead of deleting it and creating another.
+        // A slice with different ports is reused, instead of deleting it and creating a new one.
         if own.is_empty() && !slices.is_empty() {
             own.push(slices.remove(0));
         }
@@ -218,7 +218,8 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
     }
 }
 
-/// Keeps endpoints in their slices, adds new ones to slices that are not full, and creates slices for the rest.
+/// Keeps endpoints in their slices, adds new ones to slices that are not full, and creates slices for the remaining
+/// ones.
 fn fill_slices(
     service: &Object,
     slices: &[&Arc<Object>],
@@ -288,7 +289,7 @@ fn fill_slices(
     }
 }
 
-/// Returns a list, or null if it is empty, like Go's empty lists after an encoding as protobuf.
+/// Returns a list, or null if it is empty, like an empty list in Go after it was encoded as protobuf.
 fn or_null(list: &[Value]) -> Value {
     if list.is_empty() { Value::Null } else { list.into() }
 }

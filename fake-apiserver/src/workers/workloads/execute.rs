@@ -257,7 +257,7 @@ fn failed(told: Told, why: &str) -> Note {
     }
 }
 
-/// Applies a JSON merge patch.
+/// Applies a JSON merge patch to a value.
 fn merge_into(value: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *value = patch.clone();

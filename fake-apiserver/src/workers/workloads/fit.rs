@@ -16,7 +16,7 @@ pub(crate) type Amounts = BTreeMap<String, Quantity>;
 pub(crate) struct Load {
     /// Number of active Pods on the Node.
     pub(crate) pods: usize,
-    /// Sum of their requests.
+    /// Sum of the requests of these Pods.
     asked: Amounts,
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn requests(pod: &Object) -> Amounts {
     sum
 }
 
-/// Returns the resources that a Node has too little of for a Pod, with the scheduler's messages. A Node without
-/// `allocatable` accepts every Pod.
+/// Returns the scheduler's message for each resource of a Node that does not suffice for the requests of a Pod. A Node
+/// without `allocatable` accepts every Pod.
 pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Vec<String> {
     let room = allocatable(node);
     if room.is_empty() {

@@ -66,7 +66,7 @@ impl Heartbeats {
         renewed.or_else(|| self.stopped.get(node).copied())
     }
 
-    /// Records whether the kubelet of a Node sends heartbeats. If it has stopped sending them, they are not required.
+    /// Records whether the kubelet of a Node sends heartbeats. If it no longer sends any, they are not required.
     pub(super) fn note_sending(&mut self, node: &str, sends: bool) {
         if sends {
             self.sent.insert(node.to_owned());

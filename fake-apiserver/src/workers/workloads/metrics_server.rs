@@ -23,7 +23,7 @@ const RESOURCES: [&str; 2] = ["cpu", "memory"];
 /// Period over which usage is measured. Usage in scripts is constant.
 const WINDOW: &str = "15s";
 
-/// Answers a GET of a path below the group's version. A failure is a Status with the same code.
+/// Returns the status code and the body of the answer to a GET of a path. The body of a failure is a Status.
 pub(crate) fn answer(registry: &Registry, kubelet: &Kubelet, path: &str, query: Option<&str>) -> (u16, Value) {
     let root = format!("/apis/{GROUP}/{VERSION}");
     let Some(rest) = path.strip_prefix(&root) else {

@@ -2,7 +2,7 @@
 //! not tolerate the taints (`node_lifecycle_controller.go` and the taint eviction controller).
 //!
 //! A Node is lost if its condition `Ready` is `Unknown`; its kubelet is then inactive, too. The worker only writes this
-//! condition if the Lease of the Node has been renewed, or if its kubelet was stopped.
+//! condition if the Lease of the Node was renewed before, or if its kubelet was stopped.
 
 use jiff::Timestamp;
 
@@ -140,7 +140,7 @@ fn is_unknown(node: &Object, kind: &str) -> bool {
     find_condition(status(node), kind).is_some_and(|it| Cursor::root(it).text("status") == "Unknown")
 }
 
-/// Plans the conditions of a Node without heartbeats.
+/// Plans to set the conditions of a Node to `Unknown`, because its heartbeats have stopped.
 fn lose(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let mut list = conditions(status(node));
     for kind in LOST {

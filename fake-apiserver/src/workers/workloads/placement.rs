@@ -19,7 +19,7 @@ const REPELLED: &str = "node(s) didn't satisfy existing pods anti-affinity rules
 const NO_SPREAD: &str = "node(s) didn't match pod topology spread constraints";
 const NO_SPREAD_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// Refusal of a node.
+/// Reason why a node is not allowed.
 pub(crate) struct Refused {
     pub(crate) why: &'static str,
     /// Set if the node may become allowed when another Pod is removed.
@@ -39,7 +39,7 @@ pub(crate) struct Placement<'a> {
     preferences: Vec<(i64, Term)>,
 }
 
-/// The values of a node label, each with the number of Pods that a term selects.
+/// The values of a node label, each with the number of Pods that an affinity term or a spread constraint selects.
 struct Term {
     topology: String,
     counts: BTreeMap<String, i64>,
@@ -50,7 +50,7 @@ struct Spread {
     term: Term,
     is_required: bool,
     max_skew: i64,
-    /// The lowest number of Pods for any value.
+    /// The lowest number of Pods for any value of the label.
     minimum: i64,
     /// 1 if the Pod itself is selected, otherwise 0.
     own: i64,

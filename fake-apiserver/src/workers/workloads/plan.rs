@@ -36,7 +36,7 @@ pub(crate) enum Write {
     },
     /// Replaces the whole status.
     Status { at: Target, status: Value },
-    /// Deletes the object, unless another object has taken its name.
+    /// Deletes the object, unless it was replaced by a different object with the same name.
     Delete {
         at: Target,
         grace: Option<i64>,

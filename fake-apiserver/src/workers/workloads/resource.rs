@@ -87,7 +87,7 @@ impl Resource {
 pub(crate) struct Target {
     pub(crate) resource: Resource,
     pub(crate) key: Key,
-    /// The uid of the object; another object with the same name must not be changed.
+    /// The uid of the object; a different object with the same name must not be changed.
     pub(crate) uid: String,
 }
 

@@ -1,5 +1,5 @@
 //! ResourceClaims: creates the claims of Pods from their templates, reserves allocated claims for scheduled Pods, and
-//! releases claims that are not used by any Pod. After `pkg/controller/resourceclaim`.
+//! releases claims that are not used by any Pod. Modelled on `pkg/controller/resourceclaim`.
 
 use std::sync::Arc;
 
@@ -43,7 +43,8 @@ const BASE_MAX: usize = 57;
 /// Maximum number of users of a claim.
 const USERS_MAX: usize = 256;
 
-/// Returns the name of the claim for an entry of a Pod; `None` if it was not created yet, or is not needed.
+/// Returns the name of the claim for an entry of `spec.resourceClaims`; `None` if it was not created yet, or is not
+/// needed.
 fn claim_name<'a>(pod: &'a Object, entry: &Cursor<'a>) -> Option<&'a str> {
     let own = entry.text("resourceClaimName");
     if !own.is_empty() {
@@ -166,7 +167,7 @@ fn generate(pod: &Object, entry: &Cursor<'_>, sees: &Sees<'_>, plan: &mut Plan) 
     plan.create(Resource::ResourceClaim, claim);
 }
 
-/// Returns the base of a generated name. Both names are shortened in proportion to their lengths.
+/// Returns the base of a generated name: the names of the Pod and the claim, shortened in proportion to their lengths.
 fn base(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
     if whole.len() <= BASE_MAX {

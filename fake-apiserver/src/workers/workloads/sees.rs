@@ -150,7 +150,7 @@ pub(crate) fn find_condition<'a>(status: &'a Map, kind: &str) -> Option<&'a Map>
         .find(|it| Cursor::root(it).text("type") == kind)
 }
 
-/// Returns the selector of a Service or a ReplicationController, which is a map; an empty one selects nothing.
+/// Returns the selector of a Service or a ReplicationController: a map of labels. An empty map selects nothing.
 pub(crate) fn service_selector(service: &Object) -> Option<LabelSelector> {
     let labels = Cursor::root(service).map("spec.selector").filter(|it| !it.is_empty())?;
     LabelSelector::from_object(&json!({"matchLabels": labels}))

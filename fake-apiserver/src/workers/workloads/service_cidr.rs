@@ -1,5 +1,5 @@
 //! ServiceCIDRs: sets their condition `Ready` and their finalizer, and releases deleted ones that no IPAddress needs.
-//! After `pkg/controller/servicecidrs`.
+//! Modelled on `pkg/controller/servicecidrs`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const GRACE: i64 = 10;
 const IN_USE: &str = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new \
                       ServiceCIDR";
 
-/// A range of addresses.
+/// A range of IP addresses.
 #[derive(Clone, Copy)]
 struct Range {
     first: u128,

@@ -1,4 +1,5 @@
-//! StatefulSets: Pods with stable names, created one after the other, each with its claims.
+//! StatefulSets: Pods with stable names, each with its claims; created one after the other, or at once if
+//! `podManagementPolicy` is `Parallel`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ struct Set<'a> {
     set: &'a Object,
     sees: &'a Sees<'a>,
     pods: BTreeMap<i64, &'a Arc<Object>>,
-    /// The revision label and the template before the current rollout.
+    /// The label value of the revision before the current rollout, followed by its template.
     current: String,
     current_template: Map,
     update: &'a Object,

@@ -16,7 +16,7 @@ use crate::registry::types::cursor::Cursor;
 /// Placeholder for the certificate of the cluster's authority.
 pub(crate) const CA_BUNDLE: &str = "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n";
 
-/// Another controller of the worker [`service_account`](super::service_account).
+/// An additional controller of the worker [`service_account`](super::service_account).
 pub(crate) const CONTROLLER: WorkloadController = WorkloadController {
     concerns: |change, cluster, add| {
         if change.resource == Resource::ServiceAccount {

@@ -1,4 +1,4 @@
-//! Webhook configurations and admission policies.
+//! Printers of webhook configurations and admission policies.
 
 use super::super::columns::{AGE, Column, NAME};
 use super::super::read::{Field, TableRow};

@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers and the scale subresource.
+//! Printers of HorizontalPodAutoscalers and of the scale subresource.
 
 use super::super::columns::{AGE, Column, NAME, NAME_DOC};
 use super::super::read::{Field, TableRow};

@@ -1,4 +1,4 @@
-//! Jobs and CronJobs.
+//! Printers of Jobs and CronJobs.
 
 use super::super::columns::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use super::super::duration;

@@ -1,4 +1,4 @@
-//! Certificate requests and trust bundles.
+//! Printers of certificate requests and trust bundles.
 
 use super::super::columns::{AGE, Column, NAME};
 use super::super::duration;

@@ -1,4 +1,4 @@
-//! Configuration, namespaces, quotas and leases.
+//! Printers of ConfigMaps, Secrets, namespaces, quotas, Leases and similar kinds.
 
 use super::super::columns::{AGE, Column, NAME};
 use super::Printer;

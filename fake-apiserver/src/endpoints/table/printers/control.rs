@@ -1,4 +1,4 @@
-//! The kinds that configure kube-apiserver: flow control, storage versions, aggregated APIs.
+//! Printers of the kinds that configure kube-apiserver: flow control, storage versions, aggregated APIs.
 
 use super::super::columns::{AGE, Column, NAME, NAME_DOC};
 use super::super::read::{TableRow, with_more};

@@ -1,4 +1,4 @@
-//! ResourceClaims and ResourceSlices.
+//! Printers of ResourceClaims and ResourceSlices.
 
 use super::super::columns::{AGE, Column, NAME};
 use super::Printer;

@@ -1,4 +1,4 @@
-//! Events, with the field names of the core group and of events.k8s.io.
+//! Printer of Events, with the field names of the core group and of events.k8s.io.
 
 use super::super::columns::{Column, NAME};
 use super::super::read::{Field, TableRow};

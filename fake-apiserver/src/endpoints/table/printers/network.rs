@@ -1,4 +1,4 @@
-//! Services, Endpoints, Ingresses, network policies, and addresses.
+//! Printers of Services, Endpoints, Ingresses, network policies, and addresses.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Nodes, RuntimeClasses and PriorityClasses.
+//! Printers of Nodes, RuntimeClasses and PriorityClasses.
 
 use std::collections::BTreeSet;
 

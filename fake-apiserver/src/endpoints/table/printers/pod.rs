@@ -1,4 +1,4 @@
-//! Pods: the columns Status and Restarts summarize the states of the containers.
+//! Printer of Pods: the columns Status and Restarts summarize the states of the containers.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! Role bindings.
+//! Printers of role bindings.
 
 use super::super::columns::{AGE, Column, NAME};
 use super::super::read::TableRow;

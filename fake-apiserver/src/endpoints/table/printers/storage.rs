@@ -1,4 +1,4 @@
-//! Volumes, claims and the drivers that provide them.
+//! Printers of volumes, claims and the drivers that provide volumes.
 
 use super::super::columns::{AGE, Column, NAME};
 use super::super::read::{Field, TableRow, or_none};

@@ -1,4 +1,4 @@
-//! Workload controllers and disruption budgets.
+//! Printers of workload controllers and disruption budgets.
 
 use super::super::columns::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use super::super::read::{Field, TableRow};

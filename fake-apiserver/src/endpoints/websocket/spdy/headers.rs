@@ -94,7 +94,7 @@ fn text(rest: &mut &[u8]) -> Result<String, Gone> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Returns a block without headers, which is used in all answers: zlib stores it uncompressed.
+/// Returns a header block without headers, which all replies use. zlib stores it uncompressed.
 pub(super) fn no_headers(is_first: bool) -> Vec<u8> {
     const ZLIB: &[u8] = &[0x78, 0x01];
     /// A stored, non-final zlib block of four bytes: its length, the complement of the length, and the number 0. An

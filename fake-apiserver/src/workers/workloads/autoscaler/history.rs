@@ -9,7 +9,7 @@ const KEPT_SECONDS: i64 = 3_600;
 /// Memory of an autoscaler.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Time of the next check.
+    /// Time of the next evaluation of the autoscaler.
     pub(super) next: Option<Timestamp>,
     /// Numbers of replicas recommended by the metrics, oldest first.
     recommended: Vec<(Timestamp, i64)>,
@@ -27,7 +27,7 @@ impl History {
         self.recommended.push((now, replicas));
     }
 
-    /// Adds a change.
+    /// Adds a change of the number of replicas.
     pub(super) fn scaled(&mut self, now: Timestamp, change: i64) {
         self.changes.retain(|(at, _)| is_within(*at, now, KEPT_SECONDS));
         self.changes.push((now, change));

@@ -15,7 +15,7 @@ use crate::workers::workloads::sees::{Sees, selector_of, service_selector};
 /// Maximum deviation of the ratio from 1 that causes no change, in thousandths.
 const TOLERANCE: i64 = 100;
 
-/// The recommendation of a metric.
+/// Number of replicas that a metric recommends, with the name and the status of the metric.
 pub(super) struct Measured {
     pub(super) replicas: i64,
     /// The name of the metric in events and conditions.
@@ -24,7 +24,7 @@ pub(super) struct Measured {
     pub(super) status: Value,
 }
 
-/// A metric without a value.
+/// Error for a metric without a value.
 pub(super) struct Failure {
     pub(super) reason: &'static str,
     pub(super) message: String,

@@ -108,7 +108,7 @@ impl<'a> Rollout<'a> {
         if number < wanted {
             next.insert(REVISION.into(), wanted.to_string().into());
             if number > 0 {
-                // A ReplicaSet that becomes current again keeps its earlier revision numbers in an annotation.
+                // A ReplicaSet that becomes current again records its earlier revision numbers in an annotation.
                 let history = next.get(REVISION_HISTORY).and_then(Value::as_str).unwrap_or_default();
                 let mut parts: Vec<&str> = history.split(',').filter(|it| !it.is_empty()).collect();
                 parts.push(&old);
@@ -134,7 +134,7 @@ impl<'a> Rollout<'a> {
             .find(Resource::ReplicaSet, deployment.namespace(), &name)
             .is_some()
         {
-            // A ReplicaSet with another template has the same hash. The next attempt uses another hash.
+            // A ReplicaSet with a different template has the same hash, so the next attempt uses a different hash.
             let mut next = status(deployment).clone();
             next.insert("collisionCount".into(), (collisions.unwrap_or(0) + 1).into());
             return plan.status(Resource::Deployment, deployment, next);

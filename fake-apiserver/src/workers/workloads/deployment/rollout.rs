@@ -215,8 +215,8 @@ fn round_half_away(number: i64, by: i64) -> i64 {
     (2 * number + by) / (2 * by)
 }
 
-/// Enqueues the Deployment of a removed Pod: with the strategy Recreate, it waits until all Pods of its old ReplicaSets
-/// are gone.
+/// Enqueues the Deployment of a removed Pod: with the strategy Recreate, the Deployment waits until all Pods of its old
+/// ReplicaSets are gone.
 pub(super) fn waiting_for_last_pod(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource != Resource::Pod || change.new.is_some() {
         return;

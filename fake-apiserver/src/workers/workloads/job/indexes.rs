@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::api::object::Object;
 use crate::workers::workloads::pods::annotation;
 
-/// Maximum number of indexes in a text, equal to the maximum of a Job.
+/// Maximum number of indexes that are parsed from a string, equal to the maximum of a Job.
 const MOST: i64 = 100_000;
 
 /// Parses a set; invalid numbers are skipped.

@@ -49,7 +49,7 @@ enum Verdict {
 }
 
 impl<'a> Run<'a> {
-    /// Updates the counts of a status from the Pods.
+    /// Updates the counts in `next` from the Pods.
     pub(super) fn count(&self, next: &mut Map) -> Counted<'a> {
         let mut it = Counted {
             succeeded: Cursor::root(next).integer("succeeded").unwrap_or(0),

@@ -11,10 +11,10 @@ use crate::workers::workloads::ports::{self, NO_FREE_PORTS};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::Sees;
 
-/// Reason and message of a refused Pod.
+/// Reason and message for refusing a Pod.
 pub(super) type Rejection = (String, String);
 
-/// Returns the reason why the kubelet of a Pod's Node refuses it. Pods that it has admitted stay admitted.
+/// Returns the reason why the kubelet of a Node refuses a Pod. Pods that the kubelet has admitted stay admitted.
 pub(super) fn rejection(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<Rejection> {
     if is_admitted(pod) || is_finished(pod) || pod.is_terminating() {
         return None;
@@ -38,9 +38,10 @@ fn is_admitted(pod: &Object) -> bool {
     Cursor::root(status(pod)).is_set("startTime")
 }
 
-/// Returns the first resource that the Node has too little of, in addition to the admitted Pods.
+/// Returns the first resource of the Node that does not suffice for the Pod in addition to the admitted Pods.
 fn lack(pod: &Object, node: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<Rejection> {
-    // Also counts this Pod and Pods that were not admitted yet. If all of them fit, the Pods need not be examined.
+    // `load` also includes this Pod and Pods that were not admitted yet. If all of them fit, the Pods need not be
+    // examined one by one.
     let room = allocatable(node);
     let most = load?;
     let is_full = room.get("pods").is_some_and(|it| Quantity::from_int(count(most)) > *it);

@@ -31,7 +31,7 @@ pub(super) fn known_run(container: &Map) -> Option<KnownRun> {
     let mut words = words("command");
     let image = container.get("image").and_then(|it| it.as_str()).unwrap_or_default();
     if words.is_empty() && !runs_arguments(image) {
-        // The command of the image is unknown.
+        // The command of the image is not available to the server.
         return None;
     }
     let args = container.get("args").and_then(|it| it.as_array());
@@ -45,7 +45,7 @@ pub(super) fn known_run(container: &Map) -> Option<KnownRun> {
     }
     run.time = run.time.max(AT_ONCE);
     if words.iter().any(|it| it.contains("$(")) {
-        // The kubelet expands variables, but their values are unknown here.
+        // The kubelet expands variables, but the simulation does not have their values.
         (run.output, run.at_once) = (String::new(), 0);
     }
     Some(run)
@@ -139,7 +139,7 @@ fn sleep(text: &str) -> Option<Duration> {
 #[derive(Default)]
 struct Command {
     words: Vec<String>,
-    /// Set if `&&` follows.
+    /// Set if the command is followed by `&&`.
     ends_with_and: bool,
 }
 

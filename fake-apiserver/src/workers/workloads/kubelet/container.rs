@@ -161,7 +161,8 @@ impl Look<'_> {
         }
     }
 
-    /// Returns the status of a container with an invalid configuration. It starts once the configuration is valid.
+    /// Returns the status of a container with an invalid configuration. The container starts once the configuration is
+    /// valid.
     fn fail_config(&mut self, container: &Container<'_>, name: &str, old: &Map, why: &str) -> Map {
         if Cursor::root(old).text("state.waiting.message") != why {
             self.note(container.list, name, "Failed", format!("Error: {why}"), true);

@@ -31,7 +31,7 @@ pub struct ScriptOrder {
     /// The selected Pods; all Pods by default.
     #[serde(default)]
     pods: Pods,
-    /// The script.
+    /// The script of the selected Pods.
     script: Script,
 }
 

@@ -9,7 +9,7 @@ use crate::workers::workloads::pods::{annotation, label};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::Sees;
 
-/// Variables by their names; the value is `None` if it is unknown here.
+/// Variables by their names; the value is `None` if it cannot be determined.
 type Variables = BTreeMap<String, Option<String>>;
 
 /// Returns the reason why the path of a mount within its volume is invalid.
@@ -35,8 +35,8 @@ pub(super) fn sub_path_error(pod: &Object, container: &Map, sees: &Sees<'_>) -> 
     })
 }
 
-/// Replaces `$(NAME)` with values, and `$$` with a dollar sign. Returns `None` if a value is unknown here; the error
-/// lists the variables without a value.
+/// Replaces `$(NAME)` with values, and `$$` with a dollar sign. Returns `None` if a value cannot be determined. Fails
+/// with the names of the variables without a value.
 fn expand(expression: &str, variables: &Variables) -> Result<Option<String>, String> {
     let (mut text, mut missing, mut is_known) = (String::new(), Vec::new(), true);
     let mut rest = expression;

@@ -16,7 +16,7 @@ use super::script::{Kubelet, PodScript};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The memory of all nodes.
+/// The memory of the scheduler and the kubelets about all nodes.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     pub(crate) kubelet: Kubelet,
@@ -36,7 +36,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Creates a memory without Pods.
+    /// Creates a memory that contains no Pods.
     pub(crate) fn new(kubelet: Kubelet) -> Self {
         Self {
             scripts: kubelet.version(),

@@ -128,8 +128,8 @@ impl Ticks {
         self.first.saturating_add(Duration::from_secs(seconds))
     }
 
-    /// Returns the changes of the probe's state: it changes after as many equal results as the threshold for failures
-    /// or successes.
+    /// Returns the changes of the probe's state. The state changes when as many equal results in a row have occurred as
+    /// the threshold for failures or successes.
     pub(super) fn changes(
         &self,
         stretches: &[(Option<Duration>, bool)],

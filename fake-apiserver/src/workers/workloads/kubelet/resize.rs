@@ -1,4 +1,4 @@
-//! Resources of running containers, and their resize in place (KEP 1287). It takes effect at once if the Node has
+//! Resources of running containers, and their resize in place (KEP 1287). A resize takes effect at once if the Node has
 //! enough resources; otherwise the Pod gets the condition `PodResizePending`.
 
 use super::look::Look;

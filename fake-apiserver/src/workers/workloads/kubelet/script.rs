@@ -28,11 +28,11 @@ const SCRIPTS_MAX: usize = 1024;
 /// If `restartPolicy` is `Never` or `OnFailure`, a container ends if its script has an exit code, or if the end of its
 /// command is predictable: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and `exit
 /// N`, separated by `;`, `&&` or newlines. A command that would end immediately runs for a second. A container without
-/// a command runs the command of its image, which is unknown here, so it runs forever, with two exceptions: in a Pod of
-/// a Job it succeeds after a second, so that Jobs complete ([`runs_forever`](Self::runs_forever) keeps them active),
-/// and so does a container with `stdinOnce`, as created by `kubectl run -i`. The arguments of the images `alpine`,
-/// `busybox`, `debian` and `ubuntu` are commands, because these images lack an entry point. Init containers run their
-/// command if it is predictable, or succeed after a second.
+/// a command runs the command of its image, which the server does not have, so it runs forever, with two exceptions: in
+/// a Pod of a Job it succeeds after a second, so that Jobs complete ([`runs_forever`](Self::runs_forever) keeps them
+/// active), and so does a container with `stdinOnce`, as created by `kubectl run -i`. The arguments of the images
+/// `alpine`, `busybox`, `debian` and `ubuntu` are commands, because these images lack an entry point. Init containers
+/// run their command if it is predictable, or succeed after a second.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,11 +47,11 @@ pub struct PodScript {
     pub(super) starts_after: Duration,
     pub(super) ready_after: Option<Duration>,
     pub(super) runs: Runs,
-    /// Exit code; if `None`, the predictable exit code of the container's command, or 0.
+    /// Exit code of the containers; if `None`, the predictable exit code of the container's command, or 0.
     pub(super) exit_code: Option<i32>,
-    /// Runtime; if `None`, the predictable runtime of the container's command, or a second.
+    /// Runtime of each init container; if `None`, the predictable runtime of its command, or a second.
     pub(super) init_runs_for: Option<Duration>,
-    /// Exit code; if `None`, the predictable exit code of the container's command, or 0.
+    /// Exit code of each init container; if `None`, the predictable exit code of its command, or 0.
     pub(super) init_exit_code: Option<i32>,
     /// Exit codes of individual containers.
     pub(super) exit_codes: BTreeMap<String, i32>,
@@ -402,7 +402,7 @@ struct Scripts {
     stopped: BTreeSet<String>,
     /// Set if kubelets renew the Leases of their Nodes.
     sends_heartbeats: bool,
-    /// Number of changes, with which the worker detects them.
+    /// Number of changes so far, which the worker compares in order to detect changes.
     version: u64,
 }
 
@@ -443,8 +443,8 @@ impl Kubelet {
 
     /// Replaces the Stages of [KWOK](https://kwok.sigs.k8s.io/docs/user/stages-configuration/), given as manifests of
     /// `kwok.x-k8s.io/v1alpha1`. Stages of Pods apply to all Pods on a node that do not have a script, and Stages of
-    /// Nodes apply to all Nodes; they replace the default behaviour. Without Stages for Pods or for Nodes, the default
-    /// behaviour applies to them.
+    /// Nodes apply to all Nodes; they replace the default behaviour. Without Stages for Pods, the default behaviour
+    /// applies to Pods, and without Stages for Nodes, it applies to Nodes.
     ///
     /// Templates may use Go's actions other than `define`, `template` and `block`, KWOK's functions, and the most
     /// common functions of sprig. Queries may use paths, `.[]`, `|`, `select`, comparisons, `and`, `or`, `not` and
@@ -544,7 +544,7 @@ impl Kubelet {
         rule.map(|(_, script)| script.clone()).unwrap_or_default()
     }
 
-    /// Returns another kubelet with the same scripts, for a fork of the server.
+    /// Returns a separate kubelet with the same scripts, for a fork of the server.
     pub(crate) fn fork(&self, changed: Arc<Notify>) -> Self {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Self {

@@ -44,7 +44,7 @@ impl Look<'_> {
         plan
     }
 
-    /// Returns the last status of a Pod.
+    /// Returns the status of a Pod after its containers have stopped.
     fn stopped_status(&self, code: i32) -> Map {
         let mut next = status(self.pod).clone();
         let mut all_fine = true;

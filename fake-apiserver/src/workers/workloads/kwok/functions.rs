@@ -170,7 +170,7 @@ pub(super) fn call(name: &str, arguments: &[Value], facts: &Facts) -> Result<Val
     })
 }
 
-/// Calls a function that returns one of the facts.
+/// Calls a function that returns one of the [`Facts`].
 fn fact(name: &str, arguments: &[Value], facts: &Facts) -> Option<Value> {
     Some(match name {
         "NodeConditions" => node_conditions(),

@@ -43,7 +43,7 @@ pub(super) struct Spec {
     pub(super) weight_from: Option<From>,
     pub(super) delay: Option<Delay>,
     pub(super) next: Option<Next>,
-    /// Accepted without effect, because here every change is observed at once.
+    /// Accepted without effect, because this server observes every change at once.
     #[serde(rename = "immediateNextStage")]
     _immediate_next_stage: Option<bool>,
     #[serde(default)]
@@ -206,7 +206,7 @@ impl Expression {
 }
 
 impl From {
-    /// Returns the text of the query.
+    /// Returns the text of the jq query.
     pub(super) fn text(self) -> Result<String, String> {
         match (self.cel, self.jq) {
             (Some(_), _) => Err("cel expressions are not supported, use jq".to_owned()),
@@ -216,7 +216,7 @@ impl From {
     }
 }
 
-/// Returns the steps of `next`, followed by `steps`.
+/// Returns the steps of `next`, followed by the steps in `more`.
 pub(super) fn steps(next: Option<Next>, more: Vec<OneStep>) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     if let Some(next) = next {

@@ -11,7 +11,7 @@ use crate::workers::workloads::plan::{Note, Plan, Regarding, Write};
 use crate::workers::workloads::resource::{Resource, Target};
 use crate::workers::workloads::sees::Sees;
 
-/// The source component of Events.
+/// The source component of Events about Stages.
 const COMPONENT: &str = "kwok";
 
 /// The Stage that an object waits for.

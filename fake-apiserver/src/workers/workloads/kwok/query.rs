@@ -13,9 +13,9 @@ const VALUES_MAX: usize = 10_000;
 pub(super) enum Query {
     Identity,
     Literal(Value),
-    /// The field or item of each value.
+    /// The field or the item at `Place` of each value of the query.
     At(Box<Query>, Place),
-    /// All items of each value.
+    /// All items of each value of the query.
     Items(Box<Query>),
     Pipe(Box<Query>, Box<Query>),
     Select(Box<Query>),

@@ -1,4 +1,4 @@
-//! Renders templates.
+//! Renders templates of Stages.
 
 use super::functions::{Facts, call, holds, print};
 use super::template::{Node, Operand, Pipeline, Template};
@@ -9,7 +9,7 @@ const STEPS_MAX: usize = 100_000;
 /// Maximum size of the rendered text, in bytes.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Control flow after a node.
+/// Continuation after a node: with the next node, or with a `break` or `continue` of the enclosing loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,

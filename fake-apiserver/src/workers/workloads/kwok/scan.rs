@@ -84,13 +84,13 @@ pub(super) fn scan(text: &str) -> Result<(Vec<Token>, &str, bool), String> {
     }
 }
 
-/// Splits off the word at the start of a text.
+/// Splits off the word at the start of a string.
 fn word(text: &str) -> (&str, &str) {
     let end = text.find(|it: char| !it.is_alphanumeric() && it != '_');
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// Splits off `.a.b`. Without names it is the dot.
+/// Splits off fields such as `.a.b`. Returns no names for a single `.`, which is the current value.
 fn fields(text: &str) -> (Vec<String>, &str) {
     let (mut names, mut rest) = (Vec::new(), text);
     while let Some(after) = rest.strip_prefix('.') {

@@ -173,7 +173,7 @@ impl Stage {
     }
 }
 
-/// Returns a pseudo-random number that depends on the version of an object and on a purpose.
+/// Returns a pseudo-random number that depends on the version of an object and on `purpose`.
 pub(super) fn chance(object: &Object, purpose: &str) -> u64 {
     let hex = long_hex(&[object.uid(), object.meta_str("resourceVersion"), purpose]);
     u64::from_str_radix(&hex[..15], 16).unwrap_or_default()
@@ -228,7 +228,7 @@ impl Step {
     }
 }
 
-/// Wraps a patch in a field.
+/// Nests a patch below the field `root`.
 pub(super) fn below(root: &str, kind: PatchKind, mut patch: Value) -> Value {
     if root.is_empty() {
         return patch;

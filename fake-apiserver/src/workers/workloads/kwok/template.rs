@@ -24,7 +24,8 @@ pub(super) enum Node {
     Continue,
 }
 
-/// Commands that pass on their results, and the variables to which the last result is assigned.
+/// A chain of commands, in which each passes its result to the next, and the variables to which the last result is
+/// assigned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pipeline {
     pub(super) variables: Vec<String>,
