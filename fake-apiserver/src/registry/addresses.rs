@@ -32,7 +32,7 @@ impl Registry {
         let (before, after) = (ips(old), ips(new.as_deref()));
         for ip in before.iter().filter(|it| !after.contains(it)) {
             let found = self.reader.store.get(&addresses.storage, &Key::new("", ip));
-            // On a conflict, a client has changed the object, and keeps it.
+            // If a client has changed the object in the meantime, the removal fails and the object is kept.
             if let Some(stored) = found.filter(|it| is_of(&codec::decode(&addresses, it), key)) {
                 let _ = self.remove(&addresses, &stored);
             }

@@ -1,4 +1,4 @@
-//! The result of a write.
+//! The responses to writes.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use crate::api::status::Status;
 use crate::api::streams::Connection;
 use crate::storage::Stored;
 
-/// Answer of a write.
+/// Response to a write.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// An object as it is stored.
+    /// An object that is returned as it is stored.
     Stored(Arc<Stored>),
     /// An object that is not stored (after a dry run or a deletion, or a Scale), in the requested version, with its
     /// kind.
     Object(Object),
-    /// A Status of success.
+    /// A Status that reports success.
     Status(Box<SuccessStatus>),
     /// Plain text: the output of containers.
     Text(String),
-    /// A connection to a Pod, which is not answered with a body.
+    /// A connection to a Pod; the response does not have a body.
     Connection(Connection),
-    /// An empty response: 204.
+    /// Status code 204, without a body.
     Nothing,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct SuccessStatus {
     pub(crate) code: u16,
 }
 
-/// Details of a deletion.
+/// Details of the deleted object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SuccessDetails {
     pub(crate) name: String,
@@ -45,12 +45,12 @@ pub(crate) struct SuccessDetails {
     pub(crate) uid: String,
 }
 
-/// A write that succeeded.
+/// The response to a successful write.
 #[derive(Debug)]
 pub(crate) struct Written {
-    /// The body.
+    /// The body of the response.
     pub(crate) answer: Answer,
-    /// 200; 201 if an object was created; 202 if its deletion is pending.
+    /// The status code: 200; 201 if an object was created; 202 if its deletion is pending.
     pub(crate) code: u16,
 }
 
@@ -70,14 +70,14 @@ impl Written {
 }
 
 impl Answer {
-    /// Creates an answer with an object that was not stored, in the requested version.
+    /// Creates the response with an object that was not stored, converted to the requested version.
     pub(super) fn unstored(row: &Row, mut object: Object) -> Self {
         row.show_unstored(&mut object);
         Self::Object(object)
     }
 }
 
-/// Returns 422 Invalid if validation found errors.
+/// Fails with 422 Invalid if validation found errors.
 pub(super) fn refuse(row: &Row, object: &Object, errors: &crate::api::field::FieldErrors) -> Result<(), Status> {
     if errors.is_empty() {
         Ok(())

@@ -1,4 +1,4 @@
-//! `Authentication`: the user of a token, and the user of requests without one.
+//! `Authentication`: determines the user of a token, and the user of requests without a token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::api::user::{Anonymous, UserInfo};
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(super) reader: Arc<Reader>,
-    /// Authentication of users.
+    /// The configured users and their tokens.
     pub(crate) authentication: Authentication,
     /// Issues and verifies the tokens of ServiceAccounts.
     pub(crate) tokens: Tokens,
@@ -29,14 +29,14 @@ impl Access {
     }
 }
 
-/// Options of authentication.
+/// The configured users, their tokens, and the treatment of requests without credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Authentication {
-    /// User of every request without credentials, unless `anonymous` sets another.
+    /// User of every request without credentials, unless `anonymous` sets a different user.
     pub(crate) admin: Arc<UserInfo>,
     /// Set if permissions depend on the user.
     pub(crate) has_rights: bool,
-    /// The users of tokens.
+    /// Users by their bearer tokens.
     pub(crate) tokens: BTreeMap<String, Arc<UserInfo>>,
     /// Identity of a request without credentials.
     pub(crate) anonymous: Anonymous,
@@ -63,20 +63,20 @@ impl Authentication {
 
 /// Result of looking up a bearer token.
 pub(crate) enum TokenVerdict {
-    /// Token of this user, with the requested audiences that it is valid for.
+    /// The token is valid. Contains its user, and the requested audiences for which it is valid.
     User(Arc<UserInfo>, Vec<String>),
-    /// The token is invalid, with the reason in the server's words.
+    /// The token is invalid. Contains the reason, with kube-apiserver's message.
     Unknown(String),
 }
 
 impl Access {
-    /// Looks up the owner of a token: a configured one, or a ServiceAccount. `audiences` are the audiences to check
-    /// for; if empty, the server's own.
+    /// Finds the user of a token: a configured user, or a ServiceAccount. `audiences` are the audiences to check for;
+    /// if empty, the server's own audiences are used.
     pub(crate) fn judge_token(&self, token: &str, audiences: &[&str]) -> TokenVerdict {
         let own = self.tokens.audiences();
         let unknown = || TokenVerdict::Unknown("invalid bearer token".to_owned());
         if let Some(user) = self.authentication.tokens.get(token) {
-            // Such a token is for the server itself.
+            // A configured token is valid for the server's own audiences.
             let common: Vec<String> = match audiences {
                 [] => own.to_vec(),
                 asked => own.iter().filter(|it| asked.contains(&it.as_str())).cloned().collect(),

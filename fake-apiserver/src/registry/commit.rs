@@ -1,5 +1,5 @@
-//! Commits the writes of the verbs. Each commit notifies the affected parts: CRDs, Roles, the configuration of
-//! admission, the server's own controllers.
+//! Commits the writes of the verbs. Each commit notifies the affected components: CRDs, Roles, the configuration of
+//! admission, and the server's own controllers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::api::options::DeleteOptions;
 use crate::storage::{Body, Key, Revision, StoreError, Stored, World};
 
 impl Registry {
-    /// Replaces the whole state: ends watches and parses CRDs again.
+    /// Replaces all stored objects: ends watches and parses CRDs again.
     pub(crate) fn restore(&self, world: World) {
         self.writer.replace_all(world);
         self.authorization.roles_replaced();
@@ -25,7 +25,7 @@ impl Registry {
         self.writer.wake_all();
     }
 
-    /// Stores a new object.
+    /// Stores a new object, and notifies the affected components.
     pub(super) fn insert(&self, row: &Row, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
         let stored = self.writer.insert(row, key, body)?;
         self.signal(row, &stored.key);
@@ -33,7 +33,7 @@ impl Registry {
         Ok(stored)
     }
 
-    /// Replaces `old` with an object, if `old` is still stored.
+    /// Replaces `old` with an object if `old` is still stored, and notifies the affected components.
     pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
         let stored = self.writer.replace(row, old, body)?;
         self.signal(row, &stored.key);
@@ -41,7 +41,7 @@ impl Registry {
         Ok(stored)
     }
 
-    /// Removes `old`, if it is still stored.
+    /// Removes `old` if it is still stored, and notifies the affected components.
     pub(super) fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
         let revision = self.writer.remove(row, old)?;
         self.signal(row, &old.key);
@@ -78,7 +78,8 @@ impl Registry {
         |row, stored| drop(self.delete_once(row, stored, &DeleteOptions::default()))
     }
 
-    /// Updates the condition of an APIService after a call to its server. The error is the reason of the failure.
+    /// Updates the condition of an APIService after a call to its server. `result` contains the reason if the call
+    /// failed.
     pub(crate) fn remote_called(&self, name: &str, result: Result<(), String>) {
         self.own_loops().remote_called(name, result);
     }

@@ -95,14 +95,14 @@ impl Registry {
         // A mutating webhook or plugin may have changed the namespace.
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         row.to_storage(&mut object);
-        // The version is checked last, because kube-apiserver checks it in storage.
+        // The resourceVersion is checked last, because kube-apiserver checks it in storage.
         let version = object.metadata_mut().remove("resourceVersion");
 
         self.authorization.check_escalation(request, &object, None)?;
         self.choose_name(row, &mut object);
         self.prepare_new(request, &mut object, hidden)?;
         self.check_creation(request)?;
-        // Only valid objects return warnings.
+        // Warnings are only returned for valid objects.
         request.remarks.warnings.extend(strategy.warnings(&object, None));
         strategy.canonicalize(&mut object);
         self.admission
@@ -117,7 +117,7 @@ impl Registry {
             if let Some(existing) = self.reader.store.get(&row.storage, &key) {
                 return Err(self.exists(request, &object, &existing));
             }
-            // In kube-apiserver, storage refuses a version, but a dry run does not reach it.
+            // In kube-apiserver, storage refuses a resourceVersion, but a dry run does not reach storage.
             object
                 .metadata_mut()
                 .extend(version.map(|it| ("resourceVersion".to_owned(), it)));
@@ -151,8 +151,8 @@ impl Registry {
         }
     }
 
-    /// Generates a name from `generateName` before other fields, such as a Job's labels, are derived from it.
-    /// kube-apiserver retries with another name if one is taken; clients cannot observe the difference.
+    /// Generates a name from `generateName` before other fields, such as a Job's labels, are derived from it. If the
+    /// name is taken, kube-apiserver retries with a different one; clients cannot observe the difference.
     fn choose_name(&self, row: &Row, object: &mut Object) {
         if !object.name().is_empty() || object.meta_str("generateName").is_empty() {
             return;
@@ -186,7 +186,7 @@ impl Registry {
         }
     }
 
-    /// Performs all steps between naming and admission.
+    /// Performs all steps between the generation of the name and admission.
     fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object, hidden: &Hidden) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();
@@ -225,7 +225,7 @@ impl Registry {
         });
         hidden.show_in(&mut errors);
         refuse(row, object, &errors)?;
-        // The common rules follow the rules of the kind; most kinds have already run them.
+        // The rules for all kinds follow the kind's own rules. Most kinds have already checked them.
         if checks.on_create.is_empty() {
             metadata::validate_object(object, namespaced, &mut errors);
         } else {

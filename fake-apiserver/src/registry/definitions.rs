@@ -32,7 +32,7 @@ struct Definition {
     unsettled: Option<Arc<Object>>,
 }
 
-/// The parsed CRDs of a state. A server that starts with this state does not parse them again.
+/// The parsed CRDs of a saved state. A server that starts with this state does not parse them again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadDefinitions(Arc<BTreeMap<Key, Arc<Definition>>>);
 
@@ -65,7 +65,7 @@ impl Definition {
     }
 }
 
-/// The stored CRDs as last read. Writes are found in the log, so that the cost does not depend on the number of CRDs.
+/// The stored CRDs as last read. Changes are read from the log, so that the cost does not depend on the number of CRDs.
 #[derive(Debug, Default)]
 struct StoredDefinitions {
     /// The epoch of the store and the revision of the last read; `None` before the first one.
@@ -161,7 +161,7 @@ impl StoredDefinitions {
         })
     }
 
-    /// Serves the written CRDs.
+    /// Updates the served rows of the CRDs that were written.
     fn serve(&mut self, scheme: &mut Scheme) {
         for key in std::mem::take(&mut self.written) {
             let rows = self.known.get(&key).map(|it| it.rows()).unwrap_or_default();
@@ -258,11 +258,11 @@ impl Definitions {
         self.changed.notify_waiters();
     }
 
-    /// Called after a write to a CRD: updates the status of all CRDs, with one write for each, then serves the
-    /// established ones.
+    /// Called after a write to a CRD: updates the status of all CRDs step by step, with one write for each step, then
+    /// serves the established CRDs.
     pub(super) fn written(&self, delete: Delete<'_>) {
         let Some(row) = self.row() else { return };
-        // A step may free or take names that other CRDs use. The loop ends because each step advances one CRD.
+        // A step may free or use names that other CRDs request. The loop ends because each step advances one CRD.
         while self.reconcile_one(&row, delete) {}
         self.load();
     }
@@ -277,7 +277,8 @@ impl Definitions {
         }
     }
 
-    /// Stores the next state of a CRD; returns `false` if it is unchanged, or if another write was faster.
+    /// Stores the next state of a CRD. Returns `false` if the state is unchanged or cannot be encoded, or if the CRD
+    /// was written in the meantime.
     fn write(&self, row: &Row, stored: &Stored, next: &Object) -> bool {
         let now = self.reader.entropy.now_seconds();
         let manager = Manager {
@@ -347,7 +348,8 @@ impl Definitions {
         false
     }
 
-    /// Deletes every object of a resource; returns the number of objects that are kept by finalizers.
+    /// Deletes every object of a resource; returns the number of objects that remain, for example because of
+    /// finalizers.
     fn delete_instances(&self, row: &Row, delete: Delete<'_>) -> usize {
         let everything = KeyRange::of(None);
         let snapshot = self.reader.store.snapshot(&row.storage);

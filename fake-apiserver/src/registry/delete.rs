@@ -29,14 +29,15 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// Maximum number of attempts of a delete, if the object keeps changing.
 const TRIES: usize = 8;
 
-/// Result of one attempt of a delete.
+/// Result of one attempt to delete an object.
 pub(super) enum Deletion {
     Answered {
         answer: Answer,
         /// Set if the object is no longer stored.
         is_gone: bool,
     },
-    /// The object is stored with its deletion mark, and is removed next; the response contains this object.
+    /// The object was stored with a deletionTimestamp (first field), and is removed next. The second field is the
+    /// object for the response.
     Marked(Arc<Stored>, Object),
 }
 
@@ -210,8 +211,8 @@ impl Registry {
         })
     }
 
-    /// Removes a marked object, even if it has changed, and answers with `object`. It is not an error if the object was
-    /// already removed. A new object with the same name is kept.
+    /// Removes an object that was marked for deletion, even if it has changed since then. Returns `object` as the
+    /// response, even if the object was already removed. A new object with the same name is kept.
     fn finish_marked(&self, row: &Row, mut marked: Arc<Stored>, object: Object) -> Answer {
         loop {
             match self.remove(row, &marked) {
@@ -288,7 +289,8 @@ impl Registry {
     }
 }
 
-/// Encodes a marked object. Only its metadata has changed, so conversion webhooks are not called.
+/// Encodes an object that was marked for deletion. Only its metadata has changed, so conversion webhooks are not
+/// called.
 fn encode_marked(row: &Row, stored: &Stored, object: &Object) -> Result<crate::storage::Body, Status> {
     let Some((resource, _)) = row.conversion_on_read() else {
         return Ok(codec::encode(row, object)?.body);
@@ -359,7 +361,7 @@ fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
     let generation = number(object, "generation").unwrap_or(0);
     let terminating = object.is_terminating();
     let meta = object.metadata_mut();
-    // Objects that their own registry marks, such as CRDs, keep the generation.
+    // CRDs, and other objects that are marked by their own registry in kube-apiserver, keep the generation.
     if with_grace && !marked_before && generation > 0 {
         meta.insert("generation".into(), (generation.saturating_add(1)).into());
     }
@@ -433,8 +435,8 @@ impl DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Same as [`check_preconditions`](DeleteOptions::check_preconditions), for kinds that are marked first: their
-    /// registry has different messages.
+    /// Same as [`check_preconditions`](DeleteOptions::check_preconditions), for kinds that the first delete only marks.
+    /// Their registry in kube-apiserver has different messages.
     fn check_preconditions_of_marked(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
         let revision = stored.revision.to_string();
         let pairs = [

@@ -1,5 +1,5 @@
-//! Implements the verbs. HTTP handlers access the state only through `Registry`. It depends on storage and watch, but
-//! not on HTTP.
+//! Implements the verbs. HTTP handlers access the state only through `Registry`. The module depends on storage and
+//! watches, but not on HTTP.
 
 #![cfg_attr(
     not(feature = "cel"),
@@ -72,13 +72,13 @@ impl fmt::Debug for Streams {
 /// Options of a registry.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// Limits of the history.
+    /// Limits of the stored history.
     pub(crate) logs: LogBounds,
     /// Lifetime of an Event after its last write; `None` if Events do not expire.
     pub(crate) event_ttl: Option<Duration>,
     /// Time between compactions; `None` disables them.
     pub(crate) compaction_interval: Option<Duration>,
-    /// Time between the two writes of a Pod's deletion: its mark and its removal.
+    /// Time between the two writes that delete a Pod: setting its deletionTimestamp, and removing it.
     pub(crate) removal_delay: Duration,
     pub(crate) authentication: Authentication,
     pub(crate) tokens: TokenOptions,
@@ -92,7 +92,7 @@ pub(crate) struct Setup {
 /// The state of a server, and all operations on it.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// Read access to the state.
+    /// Read access to the state of the server.
     pub(crate) reader: Arc<Reader>,
     /// Write access to storage.
     pub(crate) writer: Arc<Writer>,
@@ -102,22 +102,23 @@ pub(crate) struct Registry {
     pub(crate) definitions: Definitions,
     /// Set if the server maintains the APIServices of all served groups and the IPAddresses of Services.
     keeps_own_objects: bool,
-    /// Time between the mark and the removal of a Pod without a grace period.
+    /// Time between the two writes that delete a Pod: setting its deletionTimestamp, and removing it.
     removal_delay: Duration,
-    /// Cache of the objects written last.
+    /// Cache of the most recently written objects.
     recent: Recent,
     /// Pending calls to the servers of APIServices.
     pub(crate) remote_checks: Arc<RemoteChecks>,
     /// Handler of connections to Pods, if a kubelet runs.
     pod_streams: OnceLock<Streams>,
-    /// Authentication.
+    /// Authentication: users, and the tokens of ServiceAccounts.
     pub(crate) access: Access,
-    /// Authorization.
+    /// Authorization: RBAC, if it is enabled.
     pub(crate) authorization: Arc<Authorization>,
 }
 
 impl Registry {
-    /// Creates a registry of `world`. Its CRDs are served; `initial` contains them if another server has parsed them.
+    /// Creates a registry of `world`, and serves its CRDs. `initial` contains the parsed CRDs if another server has
+    /// already parsed them.
     pub(crate) fn new(world: World, initial: ReadDefinitions, entropy: Entropy, setup: Setup) -> Self {
         let store = Store::new(world, setup.logs);
         let transport = Arc::clone(&setup.admission.transport);

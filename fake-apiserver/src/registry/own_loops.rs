@@ -21,8 +21,8 @@ const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigu
 const SLICES: &str = "discovery.k8s.io/endpointslices";
 /// Field manager that applies the status of FlowSchemas.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// Reasons that this server gives for an unavailable APIService. A condition with another reason was set by a test, and
-/// is kept.
+/// Reasons that this server sets for an unavailable APIService. A condition with any other reason was set by a test,
+/// and is kept.
 const REASONS: [&str; 4] = [
     "ServiceNotFound",
     "ServicePortError",
@@ -30,7 +30,7 @@ const REASONS: [&str; 4] = [
     "MissingEndpoints",
 ];
 
-/// A condition without its transition time.
+/// A status condition without its transition time.
 struct Condition {
     kind: &'static str,
     status: &'static str,
@@ -256,7 +256,7 @@ impl OwnLoops<'_> {
         Some((stored, object))
     }
 
-    /// Stores the object. If the object has changed in the meantime, that other write updates the conditions.
+    /// Stores the object. If it has changed in the meantime, that write updates the conditions instead.
     fn store_own(&self, row: &Row, stored: &Stored, next: &Object) {
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, next) {
             let _ = self.writer.replace(row, stored, body);

@@ -1,5 +1,5 @@
-//! `Recent`: a cache of the decoded objects written last. An object is often written again by the same client, and
-//! decoding the old one takes a sixth of the time of an update or an apply.
+//! `Recent`: a cache of the most recently written objects, decoded. Clients often write the same object several times,
+//! and decoding its previous state takes a sixth of the time of an update or an apply.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ pub(super) struct Recent(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Ordered by their writes; the newest is last.
+    /// In the order of their writes, newest last.
     objects: VecDeque<(Arc<Stored>, Arc<Object>)>,
     bytes: usize,
 }

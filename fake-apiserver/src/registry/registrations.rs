@@ -20,8 +20,8 @@ pub(super) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
 /// Field manager of the server's own writes.
 const SERVER: &str = "kube-apiserver";
 
-/// Label of the APIServices that the server manages. The value distinguishes APIServices that are only created from
-/// maintained ones.
+/// Label of the APIServices that the server manages. The value distinguishes maintained APIServices from APIServices
+/// that are only created.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 const ON_START: &str = "onstart";
 const ALWAYS: &str = "true";
@@ -117,7 +117,7 @@ impl Registry {
             return;
         }
         if !is_wanted {
-            // On a conflict, the other write triggers another check.
+            // On a conflict, the other write triggers a new check.
             let _ = self.remove(row, &stored);
             return;
         }

@@ -11,7 +11,7 @@ use super::Registry;
 /// Pending calls to the servers of APIServices. Each call determines the condition `Available` of an APIService.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteChecks {
-    /// Names of APIServices.
+    /// Names of the APIServices with servers to be called.
     pending: Mutex<BTreeSet<String>>,
     /// Signalled when a name is added.
     pub(crate) added: Notify,
@@ -28,8 +28,8 @@ impl fmt::Debug for Caller {
 }
 
 impl RemoteChecks {
-    /// Sets the function that starts the task if it is not running. It is called whenever a name is added. Only the
-    /// first call of this method has an effect.
+    /// Sets the function that starts the task if it is not running. The function is called whenever a name is added.
+    /// Only the first call of `called_by` has an effect.
     pub(crate) fn called_by(&self, start: impl Fn() + Send + Sync + 'static) {
         let _ = self.caller.set(Caller(Box::new(start)));
     }
@@ -45,7 +45,7 @@ impl RemoteChecks {
         }
     }
 
-    /// Removes and returns all names.
+    /// Removes and returns the names of all pending calls.
     pub(crate) fn take(&self) -> BTreeSet<String> {
         std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -22,7 +22,7 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) options: &'a WriteOptions,
     /// `User-Agent`, which determines the field manager unless the query sets it (rule H7).
     pub(crate) user_agent: &'a str,
-    /// User of the write.
+    /// The user that sent the request.
     pub(crate) user: &'a UserInfo,
     /// Warnings and annotations of the request.
     pub(crate) remarks: &'a Remarks,
@@ -66,14 +66,14 @@ struct Kept {
     latencies: Latencies,
 }
 
-/// The time spent in layers of the server for a request, by the names of their annotations.
+/// The time spent in layers of the server for one request, by the names of the corresponding audit annotations.
 pub(crate) type Latencies = BTreeMap<&'static str, Duration>;
 
 /// The value of an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Annotation {
     pub(crate) value: String,
-    /// Set if only events with bodies contain it.
+    /// Set if only audit events with bodies contain the annotation.
     pub(crate) is_of_body: bool,
 }
 
@@ -180,7 +180,7 @@ impl WriteRequest<'_> {
 pub(crate) struct Conditions<'a> {
     /// The subresource in the URL; empty for the resource itself.
     pub(crate) subresource: &'a str,
-    /// User of the write; `None` for the server's own.
+    /// User of the write; `None` for the server's own writes.
     pub(crate) user: Option<&'a UserInfo>,
     /// Set for a dry run.
     pub(crate) dry_run: bool,

@@ -9,21 +9,22 @@ use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
 
-/// A token is still accepted for this time after it has expired, because clocks differ. The same applies after the
-/// deletion of a bound object.
+/// A token is still accepted for this time after it has expired or after a bound object was deleted, because clocks
+/// differ.
 const LEEWAY_SECONDS: i64 = 60;
 
 /// Owner of a token, and its audiences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenOwner {
     pub(crate) user: UserInfo,
-    /// The requested audiences that the token is valid for.
+    /// The requested audiences for which the token is valid.
     pub(crate) audiences: Vec<String>,
 }
 
 impl Access {
-    /// Returns the owner of a token. `Ok(None)` if the token is not from this server; an error with the reason if it is
-    /// no longer valid. `audiences` are the audiences to check for; if empty, the server's own.
+    /// Returns the owner of a token; `Ok(None)` if the token is not from this server. Fails with the reason if the
+    /// token is no longer valid. `audiences` are the audiences to check for; if empty, the server's own audiences are
+    /// used.
     pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
         let tokens = &self.tokens;
         let Some(claims) = tokens.signer.claims(token) else {

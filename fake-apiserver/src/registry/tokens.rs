@@ -20,7 +20,7 @@ pub(super) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 /// `{"alg":"HS256"}`
 const HEADER: &str = "eyJhbGciOiJIUzI1NiJ9";
 
-/// Options of tokens.
+/// Options of the server's tokens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenOptions {
     /// Signer of tokens; `None` to derive a key from the seed.
@@ -40,7 +40,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Creates the issuer of tokens. `seed` is the seed of the key, if the options do not contain a key.
+    /// Creates the issuer of tokens. The key is derived from `seed` if the options do not contain a signer.
     pub(crate) fn new(options: TokenOptions, seed: u64) -> Self {
         let issuers = match options.issuers.is_empty() {
             true => vec![ISSUER.to_owned()],

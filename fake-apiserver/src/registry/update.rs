@@ -237,7 +237,7 @@ impl Registry {
             Ok(()) => {
                 request.with_types(|types| managed_fields::track_update(types, Some(old), object, &manager));
             }
-            // Same as Go's `UpdateNoErrors`.
+            // Drops the managed fields if the update fails, as Go's `UpdateNoErrors` does.
             Err(_) => drop(object.metadata_mut().remove("managedFields")),
         }
     }
@@ -290,8 +290,8 @@ impl Registry {
         self.admission.check_admitted(&attributes).await
     }
 
-    /// Stores an object unchanged, as if it were part of a dump of the store, replacing an existing object. A manifest
-    /// that has never been stored gets the fields of a new object.
+    /// Stores an object without admission, as if it were part of a dump of the store, replacing an existing object. A
+    /// manifest that has never been stored gets the fields of a new object.
     pub(crate) fn put(&self, row: &Row, object: Object) -> Result<(), Status> {
         let is_manifest = object.uid().is_empty() && object.get("status").is_none();
         let Decoded { mut object, .. } = body::read(row, object, Text::default(), None, FieldValidation::Ignore)?;
@@ -413,7 +413,8 @@ fn restore_field(object: &mut Object, field: &str, value: Option<&Value>) {
     }
 }
 
-/// Returns `true` if the write removed the last finalizer of an object that is being deleted (rule B14).
+/// Returns `true` if an object that is being deleted is left without finalizers and without a grace period, so that the
+/// write removes it (rule B14).
 fn is_finished(object: &Object, old: &Object) -> bool {
     let grace = old
         .metadata()

@@ -15,7 +15,7 @@ use crate::registry::types::names;
 /// API group of the webhook configurations and policies, which are themselves exempt from policies and webhooks.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// The options of a request.
+/// The options of a request, by its kind of operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestOptions<'a> {
     /// Options of a create, including PUT and apply requests that create.
@@ -24,7 +24,7 @@ pub(crate) enum RequestOptions<'a> {
     Update(&'a WriteOptions),
     /// Options of the deletion of an object or a collection.
     Delete(&'a DeleteOptions),
-    /// None: the options of a connection are its object.
+    /// No options: the object of the request contains the options of a connection.
     None,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Attributes<'a> {
     /// Kind of the object: the kind of the row or of a subresource.
     pub(crate) kind: GroupVersionKind,
     pub(crate) name: String,
-    /// The namespace; for a Namespace, its own name.
+    /// Namespace of the request; for a Namespace, its own name.
     pub(crate) namespace: String,
     pub(crate) user: &'a UserInfo,
     pub(crate) dry_run: bool,
@@ -113,7 +113,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Replaces the object with one that was serialised for admission and parsed again. Clears the hidden facts.
+    /// Replaces the object with the result of parsing its serialised form again. Clears the hidden facts.
     pub(super) fn set_read_back(&mut self, object: Object) {
         self.object = Some(object);
         self.hidden = Hidden::default();
@@ -207,7 +207,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Returns the name of the kind in errors, for custom resources and built-in ones.
+    /// Returns the group and kind as printed in errors, for custom and built-in resources.
     pub(crate) fn group_kind(&self) -> GroupKind {
         GroupKind {
             group: self.kind.group.clone().into(),
@@ -253,7 +253,7 @@ fn write_options(kind: &str, options: &WriteOptions) -> Value {
     if let Some(manager) = &options.field_manager {
         map.insert("fieldManager".into(), manager.as_str().into());
     }
-    // An omitted field is treated as the default, because the two cannot be distinguished here.
+    // An omitted `fieldValidation` is treated as the default, because the two cannot be distinguished here.
     match options.field_validation {
         FieldValidation::Warn => {}
         FieldValidation::Ignore => {

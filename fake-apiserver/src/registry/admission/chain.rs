@@ -92,8 +92,8 @@ impl Admission {
         plugins::charge_quota(self, attributes)
     }
 
-    /// Returns `true` if the validating phase may have to check this write. Otherwise the objects need not be copied
-    /// for it.
+    /// Returns `true` if the validating phase may have to check this write. Otherwise, the caller need not copy the
+    /// objects for that phase.
     fn validates(&self, row: &Row) -> bool {
         let setup = &self.setup;
         plugins::may_validate(self, row)

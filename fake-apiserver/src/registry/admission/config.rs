@@ -22,7 +22,7 @@ pub(super) struct Configured {
     pub(super) policies: Policies,
 }
 
-/// One webhook.
+/// A webhook of a MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
 #[derive(Debug)]
 pub(super) struct Webhook {
     pub(super) name: String,

@@ -11,7 +11,7 @@ type Called = dyn Fn(AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> 
 /// One closure.
 #[derive(Clone)]
 pub(crate) struct Hook {
-    /// The name used in denials.
+    /// Name of the hook in the messages of denials.
     pub(crate) name: String,
     call: Arc<Called>,
 }

@@ -27,7 +27,7 @@ struct Rule {
     names: Vec<String>,
 }
 
-/// Selects requests.
+/// The criteria by which a webhook, policy or binding selects requests.
 #[derive(Debug, Default)]
 pub(super) struct Match {
     rules: Vec<Rule>,
@@ -38,7 +38,7 @@ pub(super) struct Match {
     is_exact: bool,
     namespaces: Option<LabelSelector>,
     objects: Option<LabelSelector>,
-    /// `matchConditions`: names and expressions.
+    /// The `matchConditions`: pairs of a name and an expression.
     pub(super) conditions: Vec<(String, String)>,
 }
 
@@ -204,7 +204,8 @@ pub(super) fn selects(selector: &LabelSelector, object: &Object) -> bool {
 }
 
 impl Matched {
-    /// Returns the kind of the objects to send. A subresource's own kind has only one version.
+    /// Returns the kind of the objects that are sent. If a subresource has its own kind, that kind has only one
+    /// version.
     pub(super) fn kind(&self, attributes: &Attributes<'_>) -> GroupVersionKind {
         match self {
             Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => kind_of(&row.info),

@@ -57,17 +57,17 @@ impl Default for AdmissionSetup {
     }
 }
 
-/// Admission of one server.
+/// The admission of one server: plugins, closures, policies and webhooks.
 #[derive(Debug)]
 pub(crate) struct Admission {
     reader: Arc<Reader>,
     writer: Arc<Writer>,
     authorization: Arc<Authorization>,
-    /// Options from the builder.
+    /// The options set with the builder.
     setup: AdmissionSetup,
     /// Incremented when a configuration object is written.
     generation: AtomicU64,
-    /// The parsed configuration, with its generation.
+    /// The parsed configuration objects, with the generation at which they were read.
     configured: Mutex<Option<(u64, Arc<Configured>)>>,
     /// Usage of ResourceQuotas, if the server updates it.
     quota_controller: QuotaController,

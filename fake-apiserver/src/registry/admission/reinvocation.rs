@@ -1,4 +1,4 @@
-//! `Reinvocation`: the webhooks of a request to be called again after a later change (rule P1).
+//! `Reinvocation`: tracks the webhooks that must be called again for a request after a later change (rule P1).
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use crate::api::object::Object;
 /// State of the mutating phase of one request (rule P1).
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
-    /// Indexes of called webhooks with reinvocationPolicy IfNeeded, if the object has not changed since.
+    /// Indexes of webhooks with reinvocationPolicy IfNeeded that were called since the object last changed.
     pub(super) asked: BTreeSet<usize>,
     /// Indexes of webhooks to be called again.
     pub(super) again: BTreeSet<usize>,
     /// Set if the mutating phase must run again.
     pub(super) is_needed: bool,
-    /// The object after the last webhook.
+    /// The object after the last webhook call.
     pub(super) left: Option<Object>,
-    /// Set once the object was parsed after the first patch.
+    /// Set once the object has been parsed again after the first patch.
     pub(super) is_read_back: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The result of a mutation: decodes it as its type, and keeps the managed fields intact.
+//! The result of a mutation: decodes the object as its type, and keeps its managed fields intact.
 
 use super::attributes::{Attributes, kind_of};
 use crate::api::admission::GroupVersionKind;
@@ -11,8 +11,8 @@ use crate::registry::scheme::body;
 use crate::registry::types::decode::{self, Claim, Wanted};
 use crate::registry::types::schema::builtin::{Shape, shape_of};
 
-/// Decodes a changed object as `kind`, with pruning and defaults. An object of another kind is refused, unless it is
-/// the same kind in another served version.
+/// Decodes a changed object as `kind`, with pruning and defaults. Another served version of the same kind is also
+/// accepted; objects of any other kind are refused.
 pub(super) fn read_back(row: &Row, kind: &GroupVersionKind, value: Value) -> Result<Object, Status> {
     let Value::Object(map) = value else {
         let why = "json: cannot unmarshal the result into Go value of type map[string]interface {}";
@@ -42,7 +42,7 @@ pub(super) fn read_back(row: &Row, kind: &GroupVersionKind, value: Value) -> Res
     Ok(object)
 }
 
-/// Converts an object of a built-in kind to the version of `kind`, and refuses an object of another kind.
+/// Converts an object of a built-in kind to the version of `kind`, and refuses objects of other kinds.
 fn claim(row: &Row, kind: &GroupVersionKind, shape: &'static Shape, object: &mut Object) -> Result<(), Status> {
     for (field, wanted) in [("kind", kind.kind.clone()), ("apiVersion", kind.api_version())] {
         if object.get(field).is_none_or(|it| it == "") {
@@ -68,7 +68,7 @@ fn claim(row: &Row, kind: &GroupVersionKind, shape: &'static Shape, object: &mut
     }
 }
 
-/// The managed fields before the mutating phase. They replace malformed ones after it (rule P10).
+/// The managed fields before the mutating phase. They are restored if that phase leaves malformed ones (rule P10).
 #[derive(Debug)]
 pub(super) struct Owners(Option<Value>);
 

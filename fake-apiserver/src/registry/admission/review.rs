@@ -34,7 +34,7 @@ impl ReviewAnswer {
     }
 }
 
-/// Calls a webhook. The error is the text after `failed calling webhook "w": `.
+/// Calls a webhook. Fails with the part of the message after `failed calling webhook "w": `.
 pub(super) async fn ask(
     transport: &dyn Transport,
     webhook: &Webhook,
@@ -54,7 +54,7 @@ pub(super) async fn ask(
     read(&reply, version, &request.uid, is_mutating).map_err(|why| format!("received invalid webhook response: {why}"))
 }
 
-/// Checks the types of the fields of a review; the errors are the errors of Go's decoder.
+/// Checks the types of a review's fields. Fails with the messages of Go's decoder.
 fn check_types(review: &Map, version: ReviewVersion) -> Result<(), String> {
     let Some(response) = review.get("response").filter(|it| !it.is_null()) else {
         return Ok(());

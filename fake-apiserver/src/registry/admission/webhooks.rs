@@ -218,7 +218,7 @@ fn is_empty_patch(patch: &[u8]) -> bool {
     patch.is_empty() || patch.iter().filter(|it| !it.is_ascii_whitespace()).eq(b"[]")
 }
 
-/// Returns `true` if the managed fields have changed before admission.
+/// Returns `true` if the request has changed the managed fields before admission.
 fn has_new_owners(attributes: &Attributes<'_>) -> bool {
     let owners = |object: Option<&Object>| object?.metadata()?.get("managedFields").cloned();
     let now = owners(attributes.object.as_ref());

@@ -45,7 +45,7 @@ impl Authorization {
             let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) else {
                 continue;
             };
-            // On a conflict, the other write starts another round.
+            // On a conflict, the other write starts a new round.
             if self.writer.replace(row, stored, body).is_ok() {
                 rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 has_changed = true;
@@ -87,7 +87,8 @@ impl Authorization {
     }
 }
 
-/// Returns the rules of all roles selected by an aggregated role, without duplicates; `None` for other roles.
+/// Returns the rules of all roles selected by an aggregated role, without duplicates; `None` for roles without
+/// aggregation.
 fn gathered(role: &Object, roles: &[Object]) -> Option<Vec<PolicyRule>> {
     Cursor::root(role).get("aggregationRule")?;
     let mut rules: Vec<PolicyRule> = Vec::new();

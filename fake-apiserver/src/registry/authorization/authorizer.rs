@@ -15,7 +15,7 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
-    /// Returns the authorizer of another user.
+    /// Returns the authorizer of a different user, with the same Roles and bindings.
     pub(crate) fn of(&self, user: UserInfo) -> Self {
         Self {
             user: Arc::new(user),

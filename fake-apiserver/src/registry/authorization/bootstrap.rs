@@ -31,7 +31,7 @@ pub(crate) fn objects() -> Vec<Value> {
     objects
 }
 
-/// Splits a list into words; `-` is the empty word.
+/// Splits a list into words; `-` denotes an empty string.
 fn words(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(|word| if word == "-" { "" } else { word })
 }

@@ -37,7 +37,7 @@ pub(crate) struct Rbac {
     policy: RwLock<Option<(u64, Arc<Policy>)>>,
     /// Set if aggregated ClusterRoles are updated after writes of ClusterRoles.
     aggregates: bool,
-    /// Held while aggregated ClusterRoles are updated.
+    /// Lock that is held while aggregated ClusterRoles are updated.
     aggregating: Mutex<()>,
 }
 
@@ -134,7 +134,7 @@ impl Authorization {
         }
     }
 
-    /// Updates the aggregated ClusterRoles of a state that was stored without RBAC.
+    /// Updates the aggregated ClusterRoles of a server that starts with stored objects.
     pub(crate) fn aggregate_roles(&self) {
         let row = self.reader.scheme().lookup(GROUP, "v1", "clusterroles");
         if let (Some(rbac), Some(row)) = (&self.rbac, row) {
@@ -142,7 +142,7 @@ impl Authorization {
         }
     }
 
-    /// Called after all state was replaced: marks the policy as outdated.
+    /// Called after all stored objects were replaced: marks the policy as outdated.
     pub(super) fn roles_replaced(&self) {
         if let Some(rbac) = &self.rbac {
             rbac.writes.fetch_add(1, Ordering::SeqCst);

@@ -33,7 +33,7 @@ struct Bindings {
     groups: BTreeMap<String, Vec<(usize, usize)>>,
 }
 
-/// One binding.
+/// A RoleBinding or ClusterRoleBinding.
 #[derive(Debug)]
 struct Binding {
     /// The binding in messages: `RoleBinding "name/namespace" of Role "name"`.

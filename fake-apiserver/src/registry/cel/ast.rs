@@ -8,7 +8,7 @@ pub(crate) struct Expression {
     pub(crate) expr: Expr,
 }
 
-/// The kinds of nodes.
+/// The kinds of nodes in the syntax tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Expr {
     /// Placeholder for a node with an error.
@@ -25,7 +25,7 @@ pub(crate) enum Expr {
     Struct(StructExpr),
 }
 
-/// Values of literals.
+/// The value of a literal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LiteralValue {
     Boolean(bool),
@@ -82,7 +82,7 @@ pub(crate) struct EntryPart {
     pub(crate) expr: EntryExpr,
 }
 
-/// Kinds of entries.
+/// The kinds of entries in struct and map expressions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EntryExpr {
     StructField(StructFieldExpr),

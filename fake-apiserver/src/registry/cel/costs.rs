@@ -1,4 +1,4 @@
-//! Costs of CEL for both evaluations and estimates, and the stack sizes of their recursion.
+//! Costs of CEL that evaluations and estimates share, and the stack sizes for their recursion.
 
 /// Cost of creating a list or a map.
 pub(crate) const LIST: u64 = 10;

@@ -167,8 +167,8 @@ impl Scan {
         end + 1
     }
 
-    /// Reads a string literal that begins at `at`. If it is unterminated or has an invalid escape, the parser continues
-    /// at that position. A raw literal is then read again as a name and a string.
+    /// Reads the string literal that begins at `start`. If it is unterminated or has an invalid escape, reading
+    /// continues after the invalid part. A raw literal is then read again as a name and a string.
     fn text(&mut self, bytes: &[u8], start: usize, is_raw: bool) -> usize {
         let quote = bytes[start];
         if bytes[start..].starts_with(&[quote; 3]) {

@@ -21,12 +21,12 @@ pub(crate) enum Value {
     Bool(bool),
     Duration(Duration),
     Timestamp(Time),
-    /// A value of a library type.
+    /// A value with a type from one of Kubernetes' CEL libraries.
     Opaque(Arc<dyn Opaque>),
     Null,
 }
 
-/// A map.
+/// A CEL map.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Map {
     pub(crate) map: Arc<HashMap<Key, Value>>,

@@ -17,7 +17,7 @@ const SNIPPET_BYTES_MAX: usize = 16_384;
 /// Maximum number of errors reported for one expression, because each is printed with its line.
 pub(crate) const ERRORS_MAX: usize = 100;
 
-/// Parses an expression; the errors are cel-go's.
+/// Parses an expression. Fails with cel-go's messages.
 pub(crate) fn parse(expression: &str) -> Result<Expression, String> {
     parse_source(expression).map(|it| it.expression)
 }
@@ -54,8 +54,8 @@ fn syntax_error(expression: &str) -> String {
     }
 }
 
-/// Replaces calls such as `ip.isCanonical(x)`, which are parsed as methods of a variable, with calls of the function of
-/// this name.
+/// Replaces calls such as `ip.isCanonical(x)`, which are parsed as method calls on a variable `ip`, with calls of the
+/// function `ip.isCanonical`.
 fn name_functions(part: &mut Expression, dialect: Dialect) {
     if let Expr::Call(call) = &mut part.expr
         && let Some(target) = &call.target
@@ -121,7 +121,7 @@ fn check_size(expression: &str) -> Result<(), String> {
     }
 }
 
-/// Returns `true` if an expression contains a variable.
+/// Returns `true` if an expression contains the variable `name`.
 pub(crate) fn names_variable(expression: &Expression, name: &str) -> bool {
     if let Expr::Ident(it) = &expression.expr
         && it == name
@@ -138,7 +138,7 @@ pub(crate) fn names_variable(expression: &Expression, name: &str) -> bool {
     is_named
 }
 
-/// Calls `visit` with each direct part of an expression.
+/// Calls `visit` with each direct subexpression of an expression.
 pub(crate) fn parts(expression: &Expression, visit: &mut dyn FnMut(&Expression)) {
     let entry = |entry: &EntryExpr, visit: &mut dyn FnMut(&Expression)| match entry {
         EntryExpr::MapEntry(entry) => {
@@ -162,7 +162,7 @@ pub(crate) fn parts(expression: &Expression, visit: &mut dyn FnMut(&Expression))
     }
 }
 
-/// Calls `visit` with a mutable reference to each direct part of an expression.
+/// Calls `visit` with a mutable reference to each direct subexpression of an expression.
 pub(crate) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
     match &mut expression.expr {
         Expr::Call(call) => {

@@ -17,17 +17,17 @@ const JSON_MAX: usize = 2_000_000;
 #[derive(Debug)]
 pub(crate) struct Program(Plan);
 
-/// The result of an expression.
+/// The result of evaluating an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramOutcome(pub(crate) CelValue);
 
-/// Variables of an expression.
+/// The variables and functions that are available to an expression.
 pub(crate) struct Bindings<'a> {
-    /// Variables by name.
+    /// The variables, each with its name.
     pub(crate) values: &'a [(&'a str, &'a Value)],
-    /// The fields of `variables`.
+    /// The fields of the variable `variables`.
     pub(crate) variables: &'a [(String, ProgramOutcome)],
-    /// Value of `authorizer`.
+    /// The value of the variable `authorizer`.
     pub(crate) authorizer: &'a ProgramOutcome,
     /// Functions that are available to the expression in addition to the common ones.
     pub(crate) functions: MoreFunctions,
@@ -46,7 +46,7 @@ fn key(name: &str) -> Key {
 }
 
 impl Program {
-    /// Parses an expression; the errors are cel-go's.
+    /// Parses an expression. Fails with cel-go's messages.
     pub(crate) fn parse(expression: &str) -> Result<Self, String> {
         let mut program = parse(expression)?;
         structs_to_maps(&mut program);
@@ -75,7 +75,7 @@ impl Program {
     }
 }
 
-/// Replaces structs with maps, because evaluation does not support structs, which policies return.
+/// Replaces structs, which mutating policies may return, with maps, because evaluation does not support structs.
 fn structs_to_maps(expression: &mut Expression) {
     if let Expr::Struct(made) = &mut expression.expr {
         let entries = std::mem::take(&mut made.entries).into_iter().map(|mut entry| {
@@ -126,7 +126,7 @@ impl ProgramOutcome {
 
     /// Converts the value to JSON, or returns the reason for a failure.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
-        // Parts that the value shares are repeated in JSON.
+        // A part that occurs in the value several times is repeated in JSON.
         if eval::weight(&self.0, JSON_MAX) > JSON_MAX {
             return Err("the result is too large".to_owned());
         }

@@ -18,7 +18,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Returns the names for expressions about a request.
+    /// Returns the variables of expressions about a request.
     pub(crate) fn of_requests(version: KubernetesVersion, has_params: bool) -> Self {
         let mut environment = Environment::new(version);
         environment.declare("object", Type::Dyn);
@@ -37,8 +37,8 @@ impl Names {
         }
     }
 
-    /// Returns the names for the type check of a stored policy. `object` is the type of the objects, and `params` the
-    /// type of the parameters, if the policy has any.
+    /// Returns the variables for the type check of a stored policy. `object` is the type of the objects, and `params`
+    /// the type of the parameters, if the policy has any.
     pub(crate) fn of_types(version: KubernetesVersion, object: &Type, params: Option<Type>) -> Self {
         let mut names = Self::of_requests(version, false);
         names.environment = names.environment.of_stored();
@@ -53,7 +53,7 @@ impl Names {
         names
     }
 
-    /// Returns the names for selectors of devices.
+    /// Returns the variables of selectors for devices.
     pub(crate) fn of_devices(version: KubernetesVersion) -> Self {
         let mut environment = Environment::new(version);
         environment.is_of_devices = true;
@@ -76,7 +76,7 @@ impl Names {
         }
     }
 
-    /// Returns the names for rules about objects of any kind, without a request. A name with `true` is a list of
+    /// Returns the variables of rules about objects of any kind, without a request. A name with `true` is a list of
     /// objects.
     pub(crate) fn of_objects<'a>(names: impl Iterator<Item = (&'a str, bool)>) -> Self {
         let mut environment = Environment::new(KubernetesVersion::default());
@@ -90,13 +90,13 @@ impl Names {
         }
     }
 
-    /// Declares the variable `variables`, still without fields.
+    /// Declares the variable `variables`, initially without fields.
     pub(crate) fn add_variables(&mut self) {
         self.variables.get_or_insert_default();
         self.declare_variables();
     }
 
-    /// Declares a field of `variables` with its expression, which can read the fields that were declared before.
+    /// Declares a field of `variables` with its expression, which can read previously declared fields.
     pub(crate) fn declare(&mut self, name: &str, expression: &str) {
         let kind = match self.output(expression) {
             Ok(kind) => kept(&kind),
@@ -112,7 +112,7 @@ impl Names {
         self.environment.declare("variables", kind);
     }
 
-    /// Returns the same names without the authorizer.
+    /// Removes the variable `authorizer`.
     #[must_use]
     pub(crate) fn without_authorizer(mut self) -> Self {
         self.environment.remove("authorizer");
@@ -120,7 +120,7 @@ impl Names {
         self
     }
 
-    /// Returns the same names, with the structs that a mutation can create.
+    /// Permits the structs that a mutation can create.
     #[must_use]
     pub(crate) fn of_mutations(mut self) -> Self {
         self.environment.mutates = true;
@@ -137,7 +137,7 @@ impl Names {
     }
 }
 
-/// Returns the error in an expression. The type of its result must be one of `wanted`, unless `wanted` is empty.
+/// Returns the error in an expression. The type of its result must be one of `wanted`; an empty list permits all types.
 pub(crate) fn problem(expression: &str, wanted: &[&str], names: &Names) -> Option<String> {
     let output = match names.output(expression) {
         Ok(output) => output.runtime_name(),

@@ -182,7 +182,7 @@ impl Duration {
     }
 }
 
-/// Largest absolute value of a duration in nanoseconds: it belongs to the minimum duration.
+/// Maximum absolute value of a duration in nanoseconds, reached only by the minimum duration.
 const MAGNITUDE_MAX: u64 = 1 << 63;
 
 /// Parses the number with its unit at the start of a text. Returns it in nanoseconds, with the rest of the text.

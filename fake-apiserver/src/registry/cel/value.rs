@@ -1,4 +1,4 @@
-//! Converts JSON to CEL values, if their types are not determined by a schema.
+//! Converts JSON to CEL values that do not have a schema.
 
 use std::collections::HashMap;
 use std::sync::Arc;

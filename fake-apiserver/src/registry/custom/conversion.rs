@@ -72,7 +72,7 @@ impl Conversion {
         Some(converted)
     }
 
-    /// Caches a result.
+    /// Caches the result of a conversion by the webhook.
     pub(crate) fn remember(&self, object: &Object, api_version: &str, converted: &Object) {
         let digest = digest(object, api_version);
         let Ok(text) = serde_json::to_vec(&converted.0) else {
@@ -111,7 +111,7 @@ fn digest(object: &Object, api_version: &str) -> Digest {
     hash.finalize().into()
 }
 
-/// Checks a converted object against its original. The errors are kube-apiserver's.
+/// Checks a converted object against its original. Fails with kube-apiserver's messages.
 pub(crate) fn check(original: &Object, converted: &Object, api_version: &str) -> Result<(), String> {
     if converted.api_version() != api_version {
         return Err(format!(

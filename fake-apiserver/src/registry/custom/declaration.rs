@@ -41,7 +41,7 @@ pub(crate) fn type_of_objects(schema: &Cursor<'_>, name: &str) -> Type {
     decl.as_ref().map_or(Type::Dyn, Type::of)
 }
 
-/// Returns the type of metadata in rules, with the fields that they can access.
+/// Returns the type of metadata in rules, with the fields that rules can access.
 fn names_of(path: &str) -> Arc<Decl> {
     let names = ["name", "generateName"].map(|name| (name.to_owned(), any_text()));
     let kind = DeclKind::Object {

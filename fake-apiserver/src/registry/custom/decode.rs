@@ -22,7 +22,7 @@ use crate::registry::types::edit::round_large_numbers;
 const QUOTED_BODY_MAX: usize = 30;
 
 /// Checks that the body contains a kind; `raw` is the body as sent (rule A15). Without field validation, Go decodes the
-/// body as the kind of the path and returns another error.
+/// body as the kind of the path and returns a different error.
 pub(crate) fn check_named(
     object: &Object,
     raw: &[u8],
@@ -65,7 +65,7 @@ pub(crate) fn check_named(
 }
 
 /// Decodes the metadata, and removes unknown fields and forbidden nulls. Returns the paths of the unknown fields in the
-/// order in which errors list them. An object of another kind keeps its fields. The error is Go's; see
+/// order in which errors list them. An object of a different kind keeps its fields. Fails with Go's message; see
 /// [`cannot_be_handled`].
 pub(crate) fn coerce(
     object: &mut Object,
@@ -139,7 +139,7 @@ pub(crate) fn check_version(object: &Object, version: &CustomVersion) -> Result<
     )))
 }
 
-/// Checks `kind`. An object of another kind is reported as invalid under its own kind, without further validation.
+/// Checks `kind`. An object of a different kind is reported as invalid under its own kind, without further validation.
 pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(), Status> {
     let wanted = &version.row.kind;
     if object.kind() == wanted {
@@ -159,7 +159,7 @@ pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(),
 /// converted by [`restore`].
 ///
 /// Go stores the object without these defaults. Returns `true` if the next write through `version` would add them,
-/// which is the case if `version` has the same fields.
+/// which is the case if `version` has the defaulted fields.
 pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) -> bool {
     if resource.storage.row.version == version.row.version {
         return false;

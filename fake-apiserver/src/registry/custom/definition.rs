@@ -49,9 +49,9 @@ pub(crate) struct OpenApiSchema {
 /// Parts of an OpenAPI document.
 #[derive(Debug)]
 pub(crate) struct OpenApiParts {
-    /// Operations by path.
+    /// Operations of the version, by their path.
     pub(crate) paths: BTreeMap<String, Box<RawValue>>,
-    /// Definitions by name.
+    /// Definitions of the version's types, by name.
     pub(crate) definitions: BTreeMap<String, Box<RawValue>>,
     /// Parameters that the paths refer to, by name.
     pub(crate) parameters: BTreeMap<String, Box<RawValue>>,
@@ -76,7 +76,7 @@ pub(crate) type LazySchema = LazyLock<Structural, Box<dyn FnOnce() -> Structural
 /// One version of a custom resource.
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
-    /// Row in discovery.
+    /// The version's row in discovery.
     pub(crate) row: ResourceInfo,
     /// Type of the objects, parsed from `open_api` on first use.
     pub(crate) schema: LazySchema,
@@ -84,7 +84,7 @@ pub(crate) struct CustomVersion {
     pub(crate) open_api: OpenApiSchema,
     /// `additionalPrinterColumns` of the CRD.
     pub(crate) columns: Vec<Value>,
-    /// Fields supported by field selectors, in addition to metadata.
+    /// Fields that field selectors support, other than `metadata.name` and `metadata.namespace`.
     pub(crate) selectable: Vec<SelectableField>,
     /// Set if `/status` is enabled.
     pub(crate) has_status: bool,
@@ -223,7 +223,7 @@ impl CustomResource {
     }
 }
 
-/// Returns a string that every valid CRD contains.
+/// Returns the string at the path `way`, which every valid CRD contains.
 fn demanded<'a>(value: &Cursor<'a>, way: &str) -> Option<&'a str> {
     value.get(way)?.as_str()
 }
@@ -352,7 +352,7 @@ pub(super) fn condition_is(crd: &Object, kind: &str, wanted: &str) -> bool {
     condition(crd, kind).is_some_and(|it| Cursor::root(it).text("status") == wanted)
 }
 
-/// Returns the condition of a type in a CRD's status.
+/// Returns the condition of the type `kind` in a CRD's status.
 pub(super) fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Map> {
     let mut conditions = Cursor::root(crd).maps("status.conditions");
     conditions.find(|it| Cursor::root(it).text("type") == kind)
@@ -367,8 +367,8 @@ fn preferred_version<'a>(spec: &Cursor<'a>) -> Option<&'a str> {
         .max_by(|a, b| version_rank(a).cmp(&version_rank(b)).then_with(|| b.cmp(a)))
 }
 
-/// Returns the priority of a version: by stability (GA, beta, alpha), then by number. Versions in another format have
-/// the lowest priority.
+/// Returns the priority of a version: by stability (GA, beta, alpha), then by number. Version names in any other format
+/// have the lowest priority.
 pub(crate) fn version_rank(version: &str) -> (u8, u64, u64) {
     let parse = || {
         let rest = version.strip_prefix('v')?;

@@ -11,7 +11,8 @@ use crate::registry::kinds::metadata as rules;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Decodes the metadata of all embedded objects, and adds the paths of unknown fields. The error is kube-apiserver's.
+/// Decodes the metadata of all embedded objects, and adds the paths of unknown fields. Fails with kube-apiserver's
+/// message.
 pub(super) fn decode(map: &mut Map, node: &Structural, unknown: &mut Vec<String>) -> Result<(), String> {
     if !node.below.embedded {
         return Ok(());

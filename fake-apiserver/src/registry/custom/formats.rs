@@ -14,7 +14,7 @@ pub(super) struct Format {
     for_strings: bool,
 }
 
-/// Formats of strings, without dashes.
+/// Formats of strings. Their names are written without dashes.
 const STRING_FORMATS: &[&str] = &[
     "bsonobjectid",
     "byte",

@@ -3,17 +3,17 @@
 use crate::registry::types::cursor::Cursor;
 
 impl<'a> Cursor<'a> {
-    /// Returns the schema in a keyword.
+    /// Returns the schema in the keyword `key`.
     pub(super) fn schema(&'a self, key: &'a str) -> Option<Cursor<'a>> {
         Some(self.at(key)).filter(Cursor::is_schema)
     }
 
-    /// Returns the declared fields.
+    /// Returns the names and schemas of the declared fields.
     pub(super) fn properties(&'a self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.entries("properties").filter(|(_, it)| it.is_schema())
     }
 
-    /// Returns a declared field.
+    /// Returns the schema of a declared field.
     pub(super) fn property(&'a self, name: &'a str) -> Option<Cursor<'a>> {
         Some(self.entry_of("properties", name)).filter(Cursor::is_schema)
     }

@@ -16,7 +16,7 @@ enum Type {
     Int64,
     Bool,
     Time,
-    /// Any JSON value.
+    /// Any JSON value, without type checks.
     Raw,
     TextMap,
     TextList,
@@ -89,7 +89,7 @@ const fn always(name: &'static str, kind: Type) -> Field {
     }
 }
 
-/// Decodes `metadata`. Adds the paths of unknown fields, with `prefix`, to `unknown`. The error is Go's.
+/// Decodes `metadata`. Adds the paths of unknown fields, with `prefix`, to `unknown`. Fails with Go's message.
 pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<String>) -> Result<(), String> {
     if metadata.is_null() {
         *metadata = Value::Object(Map::new());
@@ -113,7 +113,7 @@ pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<Strin
     Ok(())
 }
 
-/// Position of a struct that is decoded, in Go's types and in the object.
+/// Position of a struct that is being decoded, in Go's types and in the object.
 struct Place<'a> {
     go_struct: &'a str,
     /// Path of JSON names within the metadata, with a trailing dot unless it is empty.

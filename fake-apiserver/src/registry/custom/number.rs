@@ -33,7 +33,7 @@ pub(super) fn normalize(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(normalize),
-        // Encoded maps do not contain numbers.
+        // Maps that are still JSON text only contain objects, and therefore no numbers.
         Value::Object(map) if map.encoded().is_none() => map.values_mut().for_each(normalize),
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Object(_) => {}
     }

@@ -69,7 +69,7 @@ pub(super) struct FieldsInOrder<'a> {
 }
 
 impl<'a> FieldsInOrder<'a> {
-    /// Starts at the first field.
+    /// Creates a search that starts at the node's first field.
     pub(super) fn of(node: &'a Structural) -> Self {
         Self { node, next: 0 }
     }

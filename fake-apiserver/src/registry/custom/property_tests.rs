@@ -151,7 +151,7 @@ proptest! {
         strategy.validate(&new, &mut errors);
         in_context("", |context| strategy.validate_update(&new, &old, &mut errors, context));
         in_context("status", |context| strategy.validate_update(&new, &old, &mut errors, context));
-        // Schemas with defaults are excluded, because a CRD is refused for unknown fields in a default.
+        // Schemas with defaults are excluded, because a CRD with unknown fields in a default is refused.
         if decodes[0] && !has_default {
             prop_assert_eq!(decode::coerce(&mut new, &resource, &version), Ok(Vec::new()));
         }

@@ -156,8 +156,8 @@ pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> Fie
 }
 
 impl RuleVerdict {
-    /// Returns `true` if the rule was evaluated and is violated. If the old value also violated it, this is only a
-    /// warning.
+    /// Returns `true` if the rule was evaluated and is violated. If the old value also violated it, the violation is
+    /// only a warning.
     fn is_failure(&self) -> bool {
         match self {
             Self::Fails(_) | Self::MessageTooDear | Self::MessageOutOfBudget => true,
@@ -328,9 +328,9 @@ struct Run<'a> {
     ratcheted: &'a mut Vec<String>,
     /// Set to skip the rules of changed values.
     only_unchanged: bool,
-    /// Remaining budget for the rules.
+    /// Remaining budget for the rules of the request.
     budget: u64,
-    /// Set if evaluation has stopped.
+    /// Set if the evaluation of rules has stopped.
     has_ended: bool,
 }
 

@@ -45,10 +45,10 @@ pub(crate) struct Structural {
 /// `additionalProperties`
 #[derive(Clone, Debug, Default)]
 pub(super) enum Additional {
-    /// Not set.
+    /// `additionalProperties` is not set.
     #[default]
     Unset,
-    /// `true` or `false`.
+    /// `additionalProperties` is `true` or `false`.
     Bool(bool),
     /// The schema of all undeclared fields.
     Schema(Box<Structural>),

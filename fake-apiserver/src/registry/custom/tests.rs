@@ -42,7 +42,7 @@ pub(super) fn object(spec: Value) -> Object {
     Object(widget.as_object().expect("the value is an object").clone())
 }
 
-/// Runs `then` in a context without other objects.
+/// Calls `then` with a context without stored objects.
 pub(super) fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

@@ -23,7 +23,7 @@ pub(super) fn validate(schema: &Structural, value: &Cursor<'_>, old: Option<&Val
     outcome.into_errors(value)
 }
 
-/// Checks a whole object.
+/// Checks a whole object against `schema`.
 pub(super) fn validate_object(schema: &Structural, object: &Map, old: Option<&Map>) -> FieldErrors {
     let mut outcome = Outcome::default();
     check(
@@ -84,7 +84,7 @@ impl<'a> ValueView<'a> {
     }
 }
 
-/// Result of validating a value.
+/// The errors found in a value, and the number of passed checks.
 #[derive(Debug, Default)]
 struct Outcome {
     findings: Vec<Finding>,

@@ -18,7 +18,7 @@ const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 /// Maximum number of conditions in a webhook or a policy.
 const CONDITIONS_MAX: usize = 64;
 
-/// Fills in the scope of rules.
+/// Fills in the default scope of rules.
 pub(super) fn default_rules(map: &mut Map, field: &str) {
     for rule in items_mut(map, field) {
         default_value(rule, "scope", "*");
@@ -170,7 +170,7 @@ pub(super) fn validate_conditions(
     }
 }
 
-/// Names that are available to an expression.
+/// The variables that are available to an expression.
 #[derive(Clone, Debug)]
 pub(super) struct RuleScope {
     pub(super) names: cel::requests::Names,

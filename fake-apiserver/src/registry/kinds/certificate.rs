@@ -331,7 +331,7 @@ fn validate_signer_name(signer: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the parts between dots. Only the errors of the first invalid part are reported.
+/// Checks the dot-separated parts of `whole` with `rule`. Only the errors of the first invalid part are reported.
 fn validate_labels(signer: &Cursor<'_>, whole: &str, rule: fn(&str, bool) -> Vec<String>, errors: &mut FieldErrors) {
     let labels = whole.split('.').map(|label| (label, rule(label, false)));
     for (label, problems) in labels.filter(|(_, problems)| !problems.is_empty()).take(1) {

@@ -16,7 +16,7 @@ use crate::registry::types::edit::{default_object, default_text, default_value, 
 /// Maximum length of a name, so that the names of its Jobs, eleven characters longer, are valid labels.
 const NAME_MAX: usize = 52;
 
-/// Warning for updates of a CronJob with a time zone in its schedule, which can no longer be created.
+/// Warning for updates of a CronJob with a time zone in its schedule. Such CronJobs can no longer be created.
 const OLD_ZONE: &str = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
     https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
 

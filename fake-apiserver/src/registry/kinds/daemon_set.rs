@@ -19,10 +19,10 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_text, default_value, ensure_object};
 use crate::registry::types::labels;
 
-/// Annotation with the number of changes of the template, which was formerly a field.
+/// Annotation with the number of template changes; formerly the field `spec.templateGeneration`.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// Counts of the status that are encoded even if they are zero.
+/// Counts in the status that are encoded even if they are zero.
 const SHOWN_COUNTS: [&str; 4] = [
     "currentNumberScheduled",
     "numberMisscheduled",

@@ -15,7 +15,7 @@ const ADDRESSES_MAX: usize = 16;
 /// Fields of a network device with their maximum lengths in bytes.
 const NETWORK_TEXTS: [(&str, usize); 2] = [("interfaceName", 256), ("hardwareAddress", 128)];
 
-/// Returns the driver, pool, device and share, which identify a device together.
+/// Returns the driver, pool, device and share, which together identify a device.
 pub(super) fn device_id(it: &Cursor<'_>) -> [String; 4] {
     ["driver", "pool", "device", "shareID"].map(|field| it.text(field).to_owned())
 }

@@ -21,7 +21,7 @@ const TOPOLOGY_MAX: usize = 16;
 const HINTS_MAX: usize = 8;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Controllers with EndpointSlices that do not get warnings about their addresses.
+/// Controllers that do not get warnings about the addresses in their EndpointSlices.
 const CONTROLLERS: [&str; 2] = [
     "endpointslice-controller.k8s.io",
     "endpointslicemirroring-controller.k8s.io",

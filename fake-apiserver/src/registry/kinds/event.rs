@@ -23,8 +23,8 @@ const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
     ("reportingComponent", "reportingController"),
 ];
-/// Immutable fields of an Event of `events.k8s.io`, with the values that absent fields are compared as. The order is
-/// kube-apiserver's, which checks the reason twice.
+/// Immutable fields of an Event of `events.k8s.io`, each with the zero value that replaces an absent field in
+/// comparisons. The order is kube-apiserver's, which checks the reason twice.
 const IMMUTABLE_FIELDS: [(&str, Zero); 14] = [
     ("involvedObject", Zero::Null),
     ("reason", Zero::Text),
@@ -44,7 +44,7 @@ const IMMUTABLE_FIELDS: [(&str, Zero); 14] = [
 const NOTE_MAX: usize = 1_024;
 const INSTANCE_MAX: usize = 128;
 
-/// The value that an absent field is compared as.
+/// The zero value that replaces an absent field in comparisons.
 #[derive(Clone, Copy, Debug)]
 enum Zero {
     Null,
@@ -65,7 +65,7 @@ impl From<Zero> for Value {
 /// The strategy of Events in one of the two groups. They are stored in the form of the core group.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// Set for the Event of `events.k8s.io`.
+    /// Set for Events of the group `events.k8s.io`.
     pub(crate) is_new: bool,
 }
 
@@ -89,7 +89,7 @@ impl Strategy for Event {
                 object.insert(to.into(), value);
             }
         }
-        // The other group omits zero values of fields that the core group always writes.
+        // `events.k8s.io` omits zero values of fields that the core group always writes.
         object.retain(|key, value| !(value.is_null() || (value == "" && key.starts_with("reporting"))));
         object.insert("eventTime".into(), time);
         if api_version == CORE {

@@ -19,7 +19,7 @@ pub(crate) enum Propagation {
 pub(crate) enum Generation {
     /// Objects of the kind do not have a generation.
     Absent,
-    /// Creation sets the generation to 1.
+    /// Creating an object sets its generation to 1.
     FromCreate,
     /// The first change of an object sets the generation; creation does not.
     FromFirstChange,
@@ -28,7 +28,7 @@ pub(crate) enum Generation {
 /// Effect of the first delete on an object that neither a finalizer nor a grace period keeps (rule R4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FirstDelete {
-    /// Removes the object.
+    /// The first delete removes the object.
     Removes,
     /// Sets the deletionTimestamp; the next delete removes the object.
     Marks,
@@ -39,8 +39,8 @@ pub(crate) enum FirstDelete {
 /// The constants of a kind. A kind lists only its differences from [`Facts::DEFAULT`], like the strategies in Go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// The `apiVersion` in which objects are stored, for kinds served in several versions; `None` if it is the only
-    /// served one.
+    /// The `apiVersion` in which objects are stored, for kinds served in several versions; `None` for kinds served in
+    /// one version.
     pub(crate) stored_api_version: Option<&'static str>,
     /// Group and resource under which the objects are stored, if two resources share their storage, as Events do.
     pub(crate) stored_as: Option<(&'static str, &'static str)>,
@@ -66,7 +66,7 @@ pub(crate) struct Facts {
     pub(crate) default_propagation: Propagation,
     /// Effect of the first delete (rule R4).
     pub(crate) first_delete: FirstDelete,
-    /// Field labels in addition to the labels of metadata.
+    /// Supported field labels other than `metadata.name` and `metadata.namespace`.
     pub(crate) fields: FieldLabels,
     /// Fields that Go compares with `reflect.DeepEqual`, for which an empty list differs from an absent one.
     pub(crate) exact: &'static [&'static str],
@@ -95,25 +95,25 @@ impl Facts {
 /// The field labels that a kind accepts, and its error for other labels (rules F4 to F9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldLabels {
-    /// Only the two labels of metadata. Other labels are refused with `"x" is not a known field selector: only
-    /// "metadata.name", "metadata.namespace"`.
+    /// Only `metadata.name` and `metadata.namespace`. Other labels are refused with `"x" is not a known field selector:
+    /// only "metadata.name", "metadata.namespace"`.
     Default,
-    /// These labels and `metadata.name`. Other labels are refused with the kind's own text.
+    /// The listed labels and `metadata.name`. Other labels are refused with the kind's own message.
     These {
-        /// The labels in addition to `metadata.name`.
+        /// The supported labels other than `metadata.name` and `metadata.namespace`.
         labels: &'static [&'static str],
         /// Set if `metadata.namespace` is accepted.
         namespace: bool,
         /// Labels that are rewritten to another label, such as `spec.host` to `spec.nodeName`.
         aliases: &'static [(&'static str, &'static str)],
-        /// The error text for other labels; `{}` is replaced with the label.
+        /// The error message for unsupported labels; `{}` is replaced with the label.
         refusal: &'static str,
     },
 }
 
 impl FieldLabels {
-    /// Accepts these labels in addition to `metadata.name`, and `metadata.namespace` if `namespace` is set. Other
-    /// labels are refused with the usual text.
+    /// Accepts these labels and `metadata.name`, and `metadata.namespace` if `namespace` is set. Other labels are
+    /// refused with the usual message.
     pub(crate) const fn of(labels: &'static [&'static str], namespace: bool) -> Self {
         Self::These {
             labels,
@@ -123,7 +123,7 @@ impl FieldLabels {
         }
     }
 
-    /// Returns the labels in addition to the labels of metadata.
+    /// Returns the supported field labels other than `metadata.name` and `metadata.namespace`.
     pub(crate) fn own(&self) -> &'static [&'static str] {
         match self {
             Self::Default => &[],
@@ -131,9 +131,8 @@ impl FieldLabels {
         }
     }
 
-    /// Returns the label to which a selector's label is converted.
-    ///
-    /// # Errors The error text, if the kind does not support the label.
+    /// Returns the label to which a selector's label is converted. Fails with the error message if the kind does not
+    /// support the label.
     pub(crate) fn resolve(&self, label: String) -> Result<String, String> {
         match self {
             Self::Default => match label.as_str() {

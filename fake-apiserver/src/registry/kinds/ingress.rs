@@ -11,7 +11,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::copy_field;
 use crate::registry::types::{names, net};
 
-/// The annotation for the class of an Ingress, which was replaced by a field.
+/// Former annotation for the class of an Ingress; replaced by the field `ingressClassName`.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 
@@ -106,7 +106,7 @@ fn validate_spec(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut Fie
     }
 }
 
-/// Checks an entry of `status.loadBalancer`. The addresses in `known`, which the stored object has, are always valid.
+/// Checks an entry of `status.loadBalancer`. IP addresses that the stored object already has (`known`) are not checked.
 fn validate_point(point: &Cursor<'_>, known: &[String], errors: &mut FieldErrors) {
     let (ip, host) = (point.at("ip"), point.at("hostname"));
     if !ip.as_text().is_empty() && !known.iter().any(|it| it == ip.as_text()) {

@@ -244,7 +244,7 @@ fn validate_generated_selector(job: &Object, spec: &Cursor<'_>, prefixed: bool, 
     }
 }
 
-/// Checks the spec of a Job, or of the Job template in a CronJob, without its selector.
+/// Checks the spec of a Job, or of the Job template in a CronJob, except for the selector.
 pub(super) fn validate_job_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     for count in [
         "parallelism",

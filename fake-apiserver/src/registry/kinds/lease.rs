@@ -10,7 +10,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::object_mut;
 use crate::registry::types::names;
 
-/// The only strategy defined by Kubernetes itself.
+/// The only strategy of coordinated leader election that Kubernetes itself defines.
 const OLDEST: &str = "OldestEmulationVersion";
 
 /// The strategy of Leases.
@@ -138,7 +138,7 @@ fn check_version(version: &Cursor<'_>, errors: &mut FieldErrors) -> Option<(u64,
 }
 
 fn parse_version(text: &str) -> Option<(u64, u64, u64)> {
-    // Suffixes do not matter for the versions that are compared here.
+    // Prerelease and build suffixes are ignored when versions are compared.
     let numbers = text.split(['-', '+']).next()?;
     let number = |text: &str| {
         let is_canonical = text == "0" || !text.starts_with('0');

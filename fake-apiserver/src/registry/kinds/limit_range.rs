@@ -160,7 +160,7 @@ fn compare_ratio(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
         return;
     };
     let is_small = [&ratio, &min, &max].iter().all(|it| it.value() < i64::MAX / 1_000);
-    // Go divides floats, so a minimum of zero gives an infinite ratio.
+    // Go divides floats, so a minimum of zero results in an infinite ratio.
     let as_float = |it: &Quantity| {
         if is_small {
             it.milli_value() as f64

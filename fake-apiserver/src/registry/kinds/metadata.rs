@@ -80,7 +80,7 @@ pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entro
     }
 }
 
-/// Adds missing metadata to an object that is stored unchanged: uid, creationTimestamp and generation.
+/// Adds missing metadata to an object that is stored without admission: uid, creationTimestamp and generation.
 pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &Entropy) {
     let (no_uid, no_time) = (object.uid().is_empty(), object.meta_str("creationTimestamp").is_empty());
     let meta = object.metadata_mut();

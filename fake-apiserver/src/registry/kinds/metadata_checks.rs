@@ -26,7 +26,8 @@ const ONCE: &[Pass] = &[Pass::Create];
 const UPDATE: &[Pass] = &[Pass::Update];
 const BOTH: &[Pass] = &[Pass::Update, Pass::Create];
 
-/// Returns the checks of metadata for a resource. It is a custom resource if the group is not one of Kubernetes' own.
+/// Returns the checks of metadata for a resource. Resources in groups that are not Kubernetes' own are custom
+/// resources.
 pub(crate) fn metadata_checks(group: &str, resource: &str, subresource: &str) -> MetadataChecks {
     let on_update = if matches!(subresource, "" | "finalize" | "ephemeralcontainers" | "resize") {
         update_passes(group, resource)

@@ -58,7 +58,7 @@ impl Strategy for Namespace {
     }
 
     fn canonicalize(&self, object: &mut Object) {
-        // The defaults were filled in before the name was generated; the label with the name is still missing.
+        // The defaults were filled in before the name was generated, so the label with the name is still missing.
         self.default(object);
     }
 

@@ -59,7 +59,7 @@ impl Strategy for Node {
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
-        // Dynamic configuration is no longer supported; only stored values are kept.
+        // Dynamic kubelet configuration is no longer supported; only values that are already stored are kept.
         let (part, field, way) = match context.subresource {
             "status" => ("status", "config", "status.config"),
             _ => ("spec", "configSource", "spec.configSource"),
@@ -77,7 +77,7 @@ impl Strategy for Node {
         validate_resources(&node, errors);
         let swap = node.at("status.nodeInfo.swap.capacity");
         if let Some(capacity) = swap.integer("").filter(|it| *it <= 0) {
-            // As in kube-apiserver, the path is below the metadata.
+            // As in kube-apiserver, the error has a path below `metadata`.
             errors.invalid(
                 FieldPath::new("metadata.nodeSwapStatus.capacity"),
                 capacity,
@@ -155,7 +155,7 @@ fn validate_resources(node: &Cursor<'_>, errors: &mut FieldErrors) {
     for part in ["status.capacity", "status.allocatable"] {
         let resources = node.at(part);
         for (name, amount) in resources.entries("") {
-            // As in kube-apiserver, the path contains the name as if it were a field.
+            // As in kube-apiserver, the path contains the name of the resource as if it were a field.
             let shown = resources.at(name).in_other(amount.get(""));
             validate_quantity_value(name, &shown, errors);
         }

@@ -16,7 +16,7 @@ use crate::registry::types::quantity::Quantity;
 
 /// Finalizer that keeps a claim while Pods use it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
-/// The annotation for the storage class of a claim, which was replaced by a field.
+/// Former annotation for the storage class of a claim; replaced by the field `storageClassName`.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const RESIZE_STATUSES: [&str; 5] = [
@@ -126,7 +126,7 @@ fn prepare_sources(spec: &mut Map, old: Option<&Cursor<'_>>) {
     let had = |field| old.is_some_and(|it| it.is_set(field));
     let path = FieldPath::root();
     let here = Cursor::map_at(spec, &path);
-    // CrossNamespaceVolumeDataSource
+    // Depends on the gate CrossNamespaceVolumeDataSource.
     let drops_reference = !here.text("dataSourceRef.namespace").is_empty() && !had("dataSourceRef");
     if drops_reference {
         spec.remove("dataSourceRef");
@@ -175,7 +175,7 @@ fn validate_class_annotation(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fi
     }
 }
 
-/// Returns the new spec with the old values of the fields that this update may change.
+/// Returns the new spec with the old values of the fields that this update is allowed to change.
 fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(new);
     let is_first_class = new.is_set("spec.storageClassName")
@@ -209,7 +209,7 @@ fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
 
 fn spec_of(claim: &Cursor<'_>) -> Map {
     let mut spec = claim.map("spec").cloned().unwrap_or_default();
-    // The data sources of claims that older versions stored are normalised, too.
+    // Data sources of claims that were stored by older versions are normalised as well.
     prepare_sources(&mut spec, Some(&claim.at("spec")));
     spec
 }

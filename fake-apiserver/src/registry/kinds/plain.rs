@@ -22,8 +22,8 @@ impl Strategy for Plain {
     }
 }
 
-/// Restores the labels, annotations, finalizers and owner references in a write of the status, for kinds that do not
-/// permit their change.
+/// Restores the labels, annotations, finalizers and owner references, for kinds in which a write of the status cannot
+/// change them.
 pub(crate) fn restore_metadata(object: &mut Object, old: &Object) {
     let empty = Map::new();
     let old = old.metadata().unwrap_or(&empty);

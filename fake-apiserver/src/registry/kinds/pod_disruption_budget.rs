@@ -29,7 +29,7 @@ impl Strategy for PodDisruptionBudget {
         let spec = object.at("spec");
         let (min, max) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
         if min.is_set("") && max.is_set("") {
-            // The error prints the fields of the internal type, in its order.
+            // The error prints the fields in the order of kube-apiserver's internal type.
             let show = |name| spec.at(name).to_value().to_string();
             let printed = format!(
                 "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",

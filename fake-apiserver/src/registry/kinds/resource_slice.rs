@@ -63,7 +63,7 @@ const DEVICES_MAX: usize = 128;
 const COUNTER_SETS_MAX: usize = 8;
 /// Maximum number of counters in a set.
 const COUNTERS_MAX: usize = 32;
-/// Maximum number of attributes and capacities of a device together.
+/// Maximum total number of attributes and capacities of a device.
 const ATTRIBUTES_MAX: usize = 32;
 /// Maximum number of taints of a device.
 const TAINTS_MAX: usize = 16;

@@ -69,7 +69,7 @@ impl Strategy for RoleBinding {
         let role = Cursor::root(object);
         if !role.same(&Cursor::root(old), "roleRef") {
             let role = role.at("roleRef");
-            // The error prints the fields of the internal type, in its order.
+            // The error prints the fields in the order of kube-apiserver's internal type.
             let [group, kind, name] = ["apiGroup", "kind", "name"].map(|it| quote(role.text(it)));
             let printed = format!("{{\"APIGroup\":{group},\"Kind\":{kind},\"Name\":{name}}}");
             invalid_printed(role.path(), &printed, "cannot change roleRef", errors);

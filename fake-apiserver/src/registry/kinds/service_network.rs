@@ -83,7 +83,7 @@ impl Strategy for ServiceCidr {
                     changed(pair, errors);
                 }
             }
-            // The update makes it dual-stack.
+            // The update makes the ServiceCIDR dual-stack.
             (1, 2) => {
                 for pair in cidrs.items("").zip(before) {
                     changed(pair, errors);

@@ -1,4 +1,4 @@
-//! Errors of volumes, ResourceClaims and ResourceSlices, compared with recorded answers of a real server.
+//! Errors of volumes, ResourceClaims and ResourceSlices, compared with recorded responses of kube-apiserver.
 
 use jiff::Timestamp;
 use rstest::rstest;

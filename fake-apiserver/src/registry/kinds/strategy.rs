@@ -50,7 +50,7 @@ pub(crate) trait Strategy: Sync + Send {
     /// Fills in the defaults, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
     fn default(&self, _object: &mut Object) {}
 
-    /// Returns `true` if `default` gives an object the labels of its template. In Go, both are then the same map.
+    /// Returns `true` if `default` copies the labels of the template to the object. In Go, both are then the same map.
     fn shares_labels(&self, _object: &Object) -> bool {
         false
     }
@@ -69,8 +69,8 @@ pub(crate) trait Strategy: Sync + Send {
         None
     }
 
-    /// Allocates values that must be unique across objects, such as a Service's cluster IP. If it fails, no other
-    /// errors are reported; a `Status` is an error that is not about a field.
+    /// Allocates values that must be unique across objects, such as a Service's cluster IP. If it adds errors about
+    /// fields, or fails with a `Status` for any other error, no further errors are reported.
     fn allocate(
         &self,
         _object: &mut Object,
@@ -81,7 +81,7 @@ pub(crate) trait Strategy: Sync + Send {
         Ok(())
     }
 
-    /// Completes a new object that has been checked and has its name, as `Canonicalize` does.
+    /// Completes a new object after validation, when it already has its name (Go's `Canonicalize`).
     fn canonicalize(&self, _object: &mut Object) {}
 
     /// Clears fields that a client may not set and sets fields that the server sets, such as `status.phase`. `status`
@@ -106,8 +106,8 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
-    /// Applies the default admission plugins to a write of the resource itself, before webhooks are called. The error
-    /// is the rest of `<resource> "<name>" is forbidden: …`.
+    /// Applies the default admission plugins to a write of the resource itself, before webhooks are called. Fails with
+    /// the part of the message after `<resource> "<name>" is forbidden: `.
     fn admit(&self, _object: &mut Object, _old: Option<&Object>, _context: &Context<'_>) -> Result<(), String> {
         Ok(())
     }
@@ -154,7 +154,8 @@ pub(crate) trait Strategy: Sync + Send {
         false
     }
 
-    /// Returns the reason why this object may not be deleted: the rest of `<resource> "<name>" is forbidden: …`.
+    /// Returns the reason why this object may not be deleted: the part of the message after `<resource> "<name>" is
+    /// forbidden: `.
     fn forbids_deletion(&self, _object: &Object, _plugins: PluginSet) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! Creation of objects of each kind, compared with recorded answers of a real server.
+//! Creation of objects of each kind, compared with recorded responses of kube-apiserver.
 
 use jiff::Timestamp;
 use rstest::rstest;

@@ -96,7 +96,7 @@ fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     for field in ["attachError", "detachError"] {
         let error = status.at(field);
         if error.text("message").len() > MESSAGE_MAX_BYTES {
-            // As in kube-apiserver, the error shows the limit of the metadata.
+            // As in kube-apiserver, the error contains the size limit of metadata.
             errors.too_long(error.at("message"), METADATA_MAX_BYTES);
         }
         if let Some(code) = error.integer("errorCode").filter(|it| *it < 0) {

@@ -185,7 +185,7 @@ pub(crate) fn validate_counts(status: &Cursor<'_>, counts: &[&str], errors: &mut
     }
 }
 
-/// Checks that the counts of some of the replicas are not greater than `status.replicas`.
+/// Checks that the counts `parts` in the status are not greater than `status.replicas`.
 pub(crate) fn validate_parts(status: &Cursor<'_>, parts: &[&str], errors: &mut FieldErrors) {
     let count = |field: &str| status.integer(field).unwrap_or(0);
     for part in parts.iter().filter(|part| count(part) > count("replicas")) {

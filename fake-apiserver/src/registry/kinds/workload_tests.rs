@@ -1,4 +1,4 @@
-//! Writes of pods and workloads compared with recorded answers of a real server, one case per line of the data.
+//! Writes of pods and workloads compared with recorded responses of kube-apiserver, one case per line of the data.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {
     object.metadata_mut().insert("generation".into(), json!(1));
 }
 
-/// Gives the object the uid of the recorded result.
+/// Sets the object's uid to the uid in the recorded result.
 fn identify(object: &mut Object, result: &Value) {
     let uid = result["metadata"]["uid"].as_str().unwrap_or("uid1");
     object.metadata_mut().insert("uid".into(), json!(uid));
@@ -94,7 +94,7 @@ fn check(case: &Map, object: &Object, errors: &FieldErrors) -> Result<(), String
     let mut own = object.clone();
     let object = &mut own;
     if expected.kind() == "Pod" {
-        // Admission plugins set these fields; `tests/conformance` replays the same answers with the plugins.
+        // Admission plugins set these fields; `tests/conformance` replays the same recordings with the plugins.
         for spec in [&mut *object, &mut expected] {
             if let Some(Value::Object(spec)) = spec.get_mut("spec") {
                 spec.retain(|field, _| !matches!(field.as_str(), "priority" | "preemptionPolicy" | "tolerations"));

@@ -95,7 +95,7 @@ impl std::fmt::Display for GroupVersionKind<'_> {
     }
 }
 
-/// Splits the live object into its entries of managedFields and the object without them.
+/// Splits the live object into its entries of managedFields and all other fields.
 fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (Vec<Value>, Map) {
     let entries = live.metadata().and_then(|it| it.get("managedFields"));
     let mut list = entries.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -115,7 +115,7 @@ fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (
     (list, object)
 }
 
-/// Returns the entry with all fields of an object that was not tracked before.
+/// Returns the entry that owns all fields of an object that was not tracked before.
 fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map, manager: &Manager<'_>) -> Vec<Value> {
     let mut all = Object(live);
     let before = Manager {
@@ -318,7 +318,7 @@ fn take_changed(
     Ok(conflicts)
 }
 
-/// Removes the fields from the merged object that the manager applied before, no longer applies, and does not share
+/// Removes from the merged object the fields that the manager applied before, no longer applies, and does not share
 /// with another manager. Returns `true` if anything was removed.
 fn prune(
     types: &Types<'_, '_>,
@@ -366,7 +366,7 @@ fn prune_across_versions(
         return Ok(None);
     };
     let mut pruned = Object(without_last(schema, &merged.0, last));
-    // Owners in the version of the last apply are first, because conversion may need their fields.
+    // The version of the last apply is first, because conversion may need the fields of its owners.
     let mut versions = vec![version.to_owned()];
     versions.extend(other_versions(others, version).into_iter().filter(|it| !it.is_empty()));
     if !versions.iter().any(|it| it == manager.api_version) {
@@ -397,8 +397,8 @@ fn prune_across_versions(
     Ok(back.map(|(_, object)| object.into_owned().0))
 }
 
-/// Converts an object to a version, and returns its type there. The object is only borrowed if it already has that
-/// version. `None` if the version is obsolete.
+/// Converts an object to a version, and returns its type in that version. The object is only borrowed if it already has
+/// the version. `None` if the version is obsolete.
 fn in_version<'t, 'o>(
     types: &Types<'_, 't>,
     object: &'o Object,

@@ -1,7 +1,7 @@
-//! Replays recorded requests, and compares every entry, conflict and refusal with a real server
+//! Replays recorded requests, and compares every entry, conflict and refusal with kube-apiserver's
 //! (`tests/data/ownership.json`).
 //!
-//! Defaulting belongs to another layer, so a recorded object replaces the decoded one if its kind has defaults.
+//! Defaulting is not part of this module, so a recorded object replaces the decoded one if its kind has defaults.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ struct Replay {
     second: usize,
 }
 
-/// Parts of a request.
+/// The parts of a recorded request.
 struct Request<'a> {
     resource: &'a str,
     name: &'a str,
@@ -198,7 +198,7 @@ impl Replay {
         }
     }
 
-    /// Stores the recorded object, with the entries that were computed here.
+    /// Stores the recorded object, but with the computed entries of managedFields.
     fn keep(&mut self, request: &Request<'_>, done: Object, answer: &Value) {
         let mut stored = if answer.is_null() { done.clone() } else { object(answer) };
         let name = if request.name.is_empty() {
@@ -306,7 +306,7 @@ impl Replay {
         })
     }
 
-    /// Returns the recorded object, which is decoded and defaulted, with the managedFields that were sent.
+    /// Returns the recorded object, which is decoded and defaulted, with the managedFields of `sent`.
     fn decoded(&self, request: &Request<'_>, sent: Object, answer: &Value) -> Object {
         if answer.is_null() {
             return sent;

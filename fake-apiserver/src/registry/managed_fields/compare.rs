@@ -88,7 +88,7 @@ fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Opti
 /// The added or removed fields at one path.
 #[derive(Debug, Default)]
 struct Part<'a> {
-    /// Set if the path itself is in the set.
+    /// Set if the path itself was added or removed.
     member: bool,
     children: FieldSet<'a>,
 }
@@ -110,7 +110,7 @@ struct Diff<'a> {
 }
 
 impl<'a> Diff<'a> {
-    /// Inserts this difference below `element`.
+    /// Inserts this difference into `changes`, below `element`.
     fn attach(self, changes: &mut Changes<'a>, element: Element<'a>) {
         changes.has_unknown_item |= self.has_unknown_item;
         let touched = self.touched.member || !self.touched.children.is_empty();
@@ -192,7 +192,7 @@ fn diff_field<'a>(field: SchemaRef<'_>, unset: Unset, old: Option<&'a Value>, ne
     }
 }
 
-/// Returns the value that Go writes for an unset field that has this value on the other side.
+/// Returns the value that Go writes for an unset field, if the field has this value in the other object.
 fn unset_like(unset: Unset, value: &Value) -> Option<&'static Value> {
     static ZERO: LazyLock<[Value; 3]> = LazyLock::new(|| [Value::from(""), Value::from(0), Value::from(false)]);
     match (unset, value) {

@@ -10,7 +10,7 @@ use crate::api::status::Status;
 /// The fields that an apply would take from one manager.
 #[derive(Debug)]
 pub(super) struct Conflict {
-    /// The manager's entry, without its fields.
+    /// The entry of this manager, without its fields.
     entry: Value,
     fields: FieldSet<'static>,
 }
@@ -29,7 +29,7 @@ impl Conflict {
         })
     }
 
-    /// Returns `true` if all of its fields are in `allowed`.
+    /// Returns `true` if all fields of the conflict are in `allowed`.
     pub(super) fn is_within(&self, allowed: &FieldSet<'_>) -> bool {
         self.fields.is_subset(allowed)
     }

@@ -18,7 +18,7 @@ pub(super) enum Element<'a> {
     Key(Vec<(Cow<'a, str>, Cow<'a, Value>)>),
     /// The item of a set with this value: `v:"x"`.
     Value(Cow<'a, Value>),
-    /// The item at this position: `i:0`.
+    /// The list item at this position: `i:0`.
     Index(i64),
 }
 
@@ -175,7 +175,7 @@ impl fmt::Display for Element<'_> {
     }
 }
 
-/// Formats a value for paths.
+/// Formats a value as part of a field path.
 fn print_value(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

@@ -13,11 +13,11 @@ const MAX_UPDATERS: usize = 10;
 /// The manager of merged entries.
 const ANCIENT: &str = "ancient-changes";
 
-/// Identity of an entry's manager.
+/// The fields of an entry that identify its manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity<'a> {
     pub(super) manager: &'a str,
-    /// Set for `Apply`, unset for `Update`.
+    /// Set for the operation `Apply`, unset for `Update`.
     pub(super) applied: bool,
     pub(super) api_version: &'a str,
     pub(super) subresource: &'a str,
@@ -73,11 +73,11 @@ impl<'a> Identity<'a> {
 
     /// Returns `true` if an entry belongs to this manager.
     pub(super) fn is_of(&self, entry: &Value) -> bool {
-        // Nearly all other entries have another name, so their other fields are not read.
+        // Nearly all other entries have a different manager name, so their other fields are not read.
         text(entry, "manager") == self.manager && Identity::of(entry).is(self)
     }
 
-    /// Returns the sort key of managers for output that shows their order.
+    /// Returns the sort key of managers, for output in which their order is visible.
     pub(super) fn key(&self) -> (&'a str, bool, &'a str, bool, &'a str) {
         let version = if self.applied { "" } else { self.api_version };
         // Entries of subresources are first, as in the order of Go's identifier strings.

@@ -6,7 +6,7 @@ use super::element::Element;
 use crate::api::json::Value;
 use crate::registry::types::schema::{ListKeys, ListType, SchemaRef};
 
-/// Returns the path element of an item in a set or map list; the error is the text of a refused apply.
+/// Returns the path element of an item in a set or map list. Fails with the message of a refused apply.
 pub(super) fn item_element<'a>(list: SchemaRef<'_>, item: &'a Value) -> Result<Element<'a>, String> {
     match list.list_type() {
         ListType::Atomic => Err("invalid indexing of non-associative list".to_owned()),

@@ -18,14 +18,14 @@ pub(super) fn decode(fields: Option<&Value>) -> Result<FieldSet<'_>, BadFields> 
         None | Some(Value::Null) => Ok(FieldSet::new()),
         Some(Value::Object(map)) => match map.encoded() {
             Some(encoded) => Reader::new(encoded.text()).set(),
-            // The fields may come from a client with another form, or from a patch.
+            // The fields may have a different format, because a client or a patch wrote them.
             None => Reader::new(&text(map)).set().map(FieldSet::into_owned),
         },
         Some(_) => Err(BadFields),
     }
 }
 
-/// Encodes a set.
+/// Encodes a set of fields as `fieldsV1`.
 pub(super) fn encode(set: &FieldSet<'_>) -> Map {
     let mut writer = Writer {
         out: Printer::new(0),
@@ -40,7 +40,7 @@ pub(super) fn touches(fields: &Map, set: &FieldSet<'_>) -> bool {
     !set.is_empty() && overlap(fields, set).is_ok_and(|it| it.any)
 }
 
-/// Returns `true` if the fields are exactly the fields of `set`.
+/// Returns `true` if the fields are equal to `set`.
 pub(super) fn are(fields: &Map, set: &FieldSet<'_>) -> bool {
     *fields == encode(set)
 }
@@ -88,7 +88,7 @@ pub(super) fn fit(schema: SchemaRef<'_>, fields: &Map) -> bool {
     Reader::new(&text(fields)).fits(schema).unwrap_or(true)
 }
 
-/// Writes sets.
+/// Writes field sets as `fieldsV1`.
 struct Writer {
     out: Printer,
     /// Reused buffer for keys.
@@ -139,7 +139,7 @@ impl Writer {
         node.element.write(&mut self.key);
     }
 
-    /// Writes a node after its key.
+    /// Writes the value of a node, after its key has been written.
     fn node(&mut self, node: &Node<'_>) {
         self.out.key(&self.key);
         self.level(&node.children, node.member);
@@ -150,7 +150,7 @@ impl Writer {
 /// Overlap of a set and the fields of an entry.
 #[derive(Clone, Copy)]
 struct Overlap {
-    /// Set if some path is in both.
+    /// Set if at least one path is both in the set and among the fields.
     any: bool,
     /// Set if all paths of the set are in the fields.
     all: bool,
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         self.eat(text).then_some(()).ok_or(BadFields)
     }
 
-    /// Returns `true` if the current object has another entry.
+    /// Returns `true` if the current object has a further entry.
     fn goes_on(&mut self) -> Result<bool, BadFields> {
         match self.eat(",") {
             true => Ok(true),

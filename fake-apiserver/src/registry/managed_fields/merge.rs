@@ -108,7 +108,7 @@ fn merge_lists(schema: SchemaRef<'_>, live: &mut Vec<Value>, config: &[Value]) -
 }
 
 /// Returns the order of a merged list. Applied items keep the order of the applied list. An item that only the live
-/// list has is placed before the item that follows it there.
+/// list has is placed before the item that follows it in the live list.
 fn merge_order<'a>(left: &[Option<Element<'a>>], right: &[Option<Element<'a>>]) -> Vec<Item> {
     let (in_left, in_right) = (places(left), places(right));
     let is_in_right = |it: &Option<Element<'a>>| it.as_ref().is_some_and(|it| in_right.contains_key(it));

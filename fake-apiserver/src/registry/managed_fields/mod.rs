@@ -59,7 +59,7 @@ const UNOWNED: [&[&str]; 12] = [
 /// Manager of a write, and the fields of the written object that can be owned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manager<'a> {
-    /// The name, from [`manager_name`].
+    /// The name of the manager, from [`manager_name`].
     pub(crate) name: &'a str,
     /// The apiVersion of the request and of the compared objects.
     pub(crate) api_version: &'a str,
@@ -77,8 +77,8 @@ pub(crate) struct Manager<'a> {
 pub(crate) struct Types<'a, 's> {
     /// The type in the version of [`Manager::api_version`].
     pub(crate) schema: SchemaRef<'s>,
-    /// Converts an object to another apiVersion and returns its type there. Only called if the version of an entry
-    /// differs from the request's.
+    /// Converts an object to a different apiVersion and returns its type in that version. Only called if the version of
+    /// an entry differs from the request's.
     pub(crate) other: &'a OtherVersion<'a, 's>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn unreadable(entries: Option<&Value>) -> Option<String> {
     })
 }
 
-/// Returns `true` if an entry of the object has another version than this one.
+/// Returns `true` if an entry of the object has a version other than `api_version`.
 pub(crate) fn is_of_other_versions(object: &Object, api_version: &str) -> bool {
     let entries = object.metadata().and_then(|it| it.get("managedFields"));
     let entries = entries.and_then(Value::as_array);

@@ -7,7 +7,7 @@ use super::typed::field_set;
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::{ListType, SchemaRef};
 
-/// Removes the fields from an object that are in `last`, but neither in `set` nor in `others`. All sets have the
+/// Removes from an object the fields that are in `last`, but neither in `set` nor in `others`. All sets have the
 /// object's version. Returns `true` if a field was removed. Only the parts with dropped fields are visited.
 pub(super) fn prune_dropped(
     schema: SchemaRef<'_>,

@@ -26,7 +26,7 @@ pub(super) fn reconcile(schema: SchemaRef<'_>, api_version: &str, list: &mut [Va
     }
 }
 
-/// Returns the schema of a node.
+/// Returns the schema of the values at a node.
 fn below<'s>(schema: SchemaRef<'s>, node: &Node<'_>) -> Option<SchemaRef<'s>> {
     match &node.element {
         Element::Field(name) => schema.field(name),

@@ -14,13 +14,13 @@ const SCALE: &str = "autoscaling/v1";
 /// Path of the replicas in a Scale.
 const IN_SCALE: [&str; 2] = ["spec", "replicas"];
 
-/// Relation between a Scale and its parent.
+/// The position of the replicas in the parent of a Scale.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScaleFields<'a> {
     /// The parent's apiVersion in the request.
     pub(crate) api_version: &'a str,
-    /// The path of the replicas in each served version of the parent; empty if that version does not have the
-    /// subresource `scale`. Entries of other versions are dropped.
+    /// The path of the replicas in each served version of the parent; empty if the version does not have the
+    /// subresource `scale`. Entries in versions that are not listed are dropped.
     pub(crate) paths: &'a [(&'a str, &'a [&'a str])],
 }
 

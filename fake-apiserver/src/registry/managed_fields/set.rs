@@ -118,7 +118,7 @@ impl<'a> FieldSet<'a> {
         self.find(element)
     }
 
-    /// Returns the union.
+    /// Returns the union of both sets.
     pub(super) fn union(self, other: FieldSet<'a>) -> Self {
         if self.is_empty() {
             return other;
@@ -193,7 +193,7 @@ impl<'a> FieldSet<'a> {
         self
     }
 
-    /// Returns the intersection.
+    /// Returns the intersection of both sets.
     pub(super) fn intersection(mut self, other: &FieldSet<'_>) -> Self {
         self.nodes.retain_mut(|node| match other.find(&node.element) {
             Some(both) => {

@@ -9,7 +9,7 @@ use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::go_text::go_text;
 use crate::registry::types::schema::{Form, ListType, SchemaRef};
 
-/// Checks an applied object; the error is the text after `failed to create typed patch object (…): `.
+/// Checks an applied object. Fails with the part of the message after `failed to create typed patch object (…): `.
 pub(super) fn validate(schema: SchemaRef<'_>, object: &Map) -> Result<(), String> {
     let mut errors = Vec::new();
     check_map(schema, object, &Path::Root, &mut errors);
@@ -21,7 +21,7 @@ pub(super) fn validate(schema: SchemaRef<'_>, object: &Map) -> Result<(), String
 }
 
 /// Returns `true` if the values of an object have the types of the current schema. Repeated keys of lists and unknown
-/// fields are accepted here: other layers check them.
+/// fields are accepted, because they are checked elsewhere.
 pub(super) fn fits(schema: SchemaRef<'_>, object: &Map) -> bool {
     let mut fields = schema.walk();
     let mut entries = object.iter();

@@ -154,7 +154,7 @@ fn subtract_changes(list: &mut [Value], version: &str, changes: &Changes<'_>, re
     }
 }
 
-/// Removes fields from an entry.
+/// Removes the fields of several sets from an entry.
 pub(super) fn subtract(entry: &mut Value, sets: &[&FieldSet<'_>]) {
     if let Some(left) = entries::fields(entry).and_then(|fields| json::subtract(fields, sets)) {
         entries::set_fields(entry, left);

@@ -1,4 +1,4 @@
-//! Ownership by create, update and patch, as recorded from a real server.
+//! Ownership by create, update and patch, as recorded from kube-apiserver.
 
 use rstest::rstest;
 

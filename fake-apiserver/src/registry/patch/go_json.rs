@@ -10,7 +10,7 @@ use crate::api::json::{Map, Value};
 use crate::api::nesting;
 use crate::api::read::read;
 
-/// Parses a body; the error is Go's text, such as `unexpected end of JSON input`.
+/// Parses a body. Fails with Go's message, such as `unexpected end of JSON input`.
 #[cfg(test)]
 pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
     parse_with_duplicates(body).map(|(value, _)| value)

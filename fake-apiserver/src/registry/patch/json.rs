@@ -37,8 +37,8 @@ pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status
     })
 }
 
-/// Applies the JSON patch of a webhook, with an unlimited number of operations. The error has the text of the library
-/// that kube-apiserver uses, since clients receive it.
+/// Applies the JSON patch of a webhook, with an unlimited number of operations. Fails with the message of the library
+/// that kube-apiserver uses, because clients receive it.
 pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, Inapplicable> {
     let (operations, _) = decode(body).map_err(|status| {
         let text = status.message.trim_start_matches("error decoding patch: ").to_owned();
@@ -110,7 +110,7 @@ fn why_not(document: &Document, operation: &Operation) -> Inapplicable {
     Inapplicable::Otherwise(text)
 }
 
-/// One operation as it was sent.
+/// One operation of a JSON patch, as the client sent it.
 type Operation = Map;
 
 /// Decodes the operations; null operations become empty maps. Also returns the errors of strict validation.
@@ -275,7 +275,7 @@ impl State {
         Some(())
     }
 
-    /// Removes an existing value.
+    /// Removes and returns the value at a path, which must exist.
     fn take(&mut self, path: &str) -> Option<Document> {
         let place = Place::find(&self.document, path, false)?;
         place.found?;

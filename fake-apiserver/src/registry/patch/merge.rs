@@ -45,7 +45,7 @@ fn merge(value: &mut Value, patch: Map) {
                 map.remove(&key);
             }
             (Some(old @ Value::Object(_)), Value::Object(change)) => merge(old, change),
-            // A list that replaces a map keeps the null fields in its items; they are dropped from all other new
+            // A list that replaces a map keeps the null fields in its items. Null fields are dropped from all other new
             // values.
             (Some(old @ Value::Object(_)), change @ Value::Array(_)) => *old = change,
             (_, mut change) => {

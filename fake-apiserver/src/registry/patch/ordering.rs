@@ -12,7 +12,7 @@ use crate::registry::types::go_text::{go_text, go_type};
 pub(super) struct ItemKey(String);
 
 impl ItemKey {
-    /// Returns the key of an item.
+    /// Returns the key that identifies an item.
     pub(super) fn of(item: &Value, merge_key: Option<&str>) -> Result<Self, Status> {
         let value = match merge_key {
             None => item,
@@ -84,7 +84,7 @@ pub(super) fn merge_ordered(
     }
 }
 
-/// Returns the error 500 with the library's text.
+/// Returns the error 500 with the message of Go's library.
 pub(super) fn failed(text: impl Into<String>) -> Status {
     Status::new(500, "", text)
 }

@@ -1,5 +1,5 @@
-//! Text of a patched document in an error: maps that the patch changed have sorted keys; the rest has the field order
-//! of Go's structs.
+//! Text of a patched document in an error: maps that the patch changed have sorted keys; all other objects have the
+//! field order of Go's structs.
 
 use serde::ser::{Serialize, Serializer};
 
@@ -63,7 +63,7 @@ impl Serialize for Root<'_> {
 
 /// A value in Go's format: the fields of a struct are in the order of their protobuf numbers.
 struct Typed<'a> {
-    /// `None` if the keys are sorted.
+    /// Type of the value; `None` if its keys are sorted.
     shape: Option<&'static Shape>,
     value: &'a Value,
 }

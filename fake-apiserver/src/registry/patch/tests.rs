@@ -1,4 +1,4 @@
-//! Patches, compared with recorded answers of a real server.
+//! Patches, compared with recorded responses of kube-apiserver.
 
 use rstest::rstest;
 

@@ -11,12 +11,13 @@ use super::Reader;
 use crate::registry::scheme::Row;
 use crate::storage::{Compacted, ResourceSnapshot, Revision};
 
-/// The past intervals, updated at each read and write, so that an idle server does not need a timer.
+/// The past intervals. They are updated before each write and each read of an old revision, so that an idle server does
+/// not need a timer.
 #[derive(Debug)]
 pub(in crate::registry) struct Compaction {
-    /// `None` disables periodic compaction.
+    /// Length of an interval; `None` disables periodic compaction.
     interval: Option<Duration>,
-    /// The boundaries of the intervals.
+    /// The revisions at which the last intervals began.
     marks: Mutex<Marks>,
 }
 
@@ -37,15 +38,16 @@ impl Compaction {
         }
     }
 
-    /// Updates the intervals before a write or a read of an old revision. `revision` is the current one. Returns the
-    /// lowest available revision.
+    /// Updates the intervals before a write or a read of an old revision. `revision` is the current revision. Returns
+    /// the lowest available revision.
     fn advance(&self, now: Duration, revision: Revision) -> Revision {
         let Some(interval) = self.interval else { return 0 };
         let number = u64::try_from(now.as_nanos() / interval.as_nanos()).unwrap_or(u64::MAX);
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         match marks.newest {
             Some((newest, _)) if newest == number => {}
-            // Nothing was written in the intervals in between, so this is the revision at the start of each.
+            // Nothing was written in the skipped intervals, so `revision` is also the revision at the start of each of
+            // them.
             Some((newest, _)) if newest + 1 < number => {
                 (marks.newest, marks.floor) = (Some((number, revision)), revision);
             }
@@ -61,7 +63,7 @@ impl Compaction {
 }
 
 impl Reader {
-    /// Restarts the intervals after all state was replaced.
+    /// Restarts the intervals after all stored objects were replaced.
     pub(in crate::registry) fn restart_compaction(&self) {
         self.compaction.restart();
     }

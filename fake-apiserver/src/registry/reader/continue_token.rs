@@ -27,7 +27,7 @@ struct Token {
 /// The state from which the next page is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// The state of the first page.
+    /// The state at the revision of the first page.
     Revision(Revision),
     /// The latest state: the token was returned with a 410, and the pages are not consistent with each other.
     Latest,
@@ -38,8 +38,8 @@ pub(crate) enum At {
 pub(crate) struct Continue {
     /// State at which the list continues.
     pub(crate) at: At,
-    /// The first possible key of the page, relative to the list's prefix, so that the token is also valid in another
-    /// namespace.
+    /// The first possible key of the page, relative to the list's prefix, so that the token is also valid in a
+    /// different namespace.
     pub(crate) start: String,
 }
 

@@ -24,7 +24,7 @@ struct Decoded {
 }
 
 impl Known {
-    /// Returns the decoded objects, in the same order.
+    /// Returns the decoded objects, in the order of `stored`.
     pub(super) fn objects(&self, row: &Row, stored: &[&Arc<Stored>]) -> Vec<Arc<Object>> {
         let decode = |stored: &Arc<Stored>| Arc::new(codec::decode(row, stored));
         let bytes: usize = stored.iter().map(|it| it.body.bytes.len()).sum();

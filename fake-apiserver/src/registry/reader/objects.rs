@@ -1,4 +1,4 @@
-//! Lookups of stored objects, for rules that read other objects than the one being written.
+//! Lookups of stored objects, for rules that depend on objects other than the one being written.
 
 use std::sync::Arc;
 

@@ -26,8 +26,8 @@ impl Reader {
         }
     }
 
-    /// Returns the servers of all APIServices that have one, by the names of the APIServices, and the server in this
-    /// process.
+    /// Returns the servers of all APIServices that have a server, sorted by the names of the APIServices, followed by
+    /// the server in this process.
     pub(crate) fn remote_servers(&self) -> Vec<RemoteServer> {
         let Some(row) = self.scheme().lookup("apiregistration.k8s.io", "v1", "apiservices") else {
             return Vec::new();

@@ -33,7 +33,7 @@ pub(crate) struct ListPage {
     pub(crate) continue_token: String,
     /// `metadata.remainingItemCount`
     pub(crate) remaining: Option<usize>,
-    /// Items of the list.
+    /// The objects in the list.
     pub(crate) items: Items,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Items {
 }
 
 impl Items {
-    /// Returns the objects in order.
+    /// Returns the objects in key order.
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Arc<Stored>> + Send + '_> {
         match self {
             Items::Page(items) => Box::new(items.iter()),
@@ -62,14 +62,14 @@ impl Items {
 /// The start of a watch, and whether it has to wait for a revision.
 #[derive(Debug)]
 pub(crate) enum WatchPlan {
-    /// The watch can start.
+    /// The watch can start immediately.
     Start(WatchStart),
     /// The watch must wait until its initial state is at least this new.
     Future(Revision, WatchStart),
 }
 
 impl Reader {
-    /// Handles a GET of an object (rule D2) by a client with a current view.
+    /// Handles a GET of an object (rule D2) by a client that does not have a stale replica.
     pub(crate) async fn get(&self, row: &Row, info: &RequestInfo, version: &str) -> Result<Arc<Stored>, Status> {
         self.get_for(NOBODY, row, info, version).await
     }
@@ -130,12 +130,12 @@ impl Reader {
             .unwrap_or_else(|_| self.store.snapshot(&row.storage))
     }
 
-    /// Handles a GET of a collection by a client with a current view.
+    /// Handles a GET of a collection by a client that does not have a stale replica.
     pub(crate) async fn list(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<ListPage, Status> {
         self.list_for(NOBODY, row, info, options).await
     }
 
-    /// Handles a GET of a collection, including the conversion configured by its CRD.
+    /// Handles a GET of a collection, including conversion by the webhook of its CRD.
     pub(crate) async fn list_for(
         &self,
         client: &str,
@@ -194,7 +194,7 @@ impl Reader {
         Ok(page(snapshot, range, filter, limit))
     }
 
-    /// Handles a GET of a page after the first.
+    /// Handles a GET of a page of a collection after the first page.
     fn list_rest(&self, row: &Row, filter: Filter, token: Continue, limit: usize) -> Result<ListPage, Status> {
         let prefix = prefix(&filter.scope);
         let snapshot = match token.at {
@@ -230,7 +230,7 @@ impl Reader {
         let revision = revision.filter(|it| *it > 0);
         let seconds = match options.timeout_seconds {
             0 => WATCH_SECONDS_MIN + self.entropy.below(WATCH_SECONDS_MIN),
-            // Longer than any test, and within the range of the clock.
+            // The maximum is longer than any test, and within the range of the clock.
             seconds => seconds.min(u64::from(u32::MAX)),
         };
         let initial = options.sends_state();

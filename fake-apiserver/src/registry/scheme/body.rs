@@ -17,7 +17,7 @@ use crate::registry::types::schema::builtin::Shape;
 /// Lists and maps of metadata that are null if an apply configuration sets them to null.
 const NILLABLE_METADATA: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
 
-/// A decoded body.
+/// The body of a request, decoded as an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoded {
     /// The decoded object, with kind, apiVersion and defaults.
@@ -124,7 +124,7 @@ pub(crate) type MakePatched<'a> = dyn Fn() -> Result<Patched, Status> + 'a;
 
 /// Decodes the result of a patch as an object of the row's kind. Most errors are a 422 that contains the result (rules
 /// G8, L3). `make` creates the result, and is called again to print it; `patch` is the body, which determines the order
-/// of fields in the error; `before` is the patched object.
+/// of fields in the error; `before` is the object before the patch.
 pub(crate) fn read_patched(
     row: &Row,
     before: Option<&Object>,
@@ -167,8 +167,8 @@ pub(crate) fn read_patched(
     Ok(decoded)
 }
 
-/// Decodes the result of applying `configuration` to `before`. If it cannot be converted, the error is
-/// kube-apiserver's.
+/// Decodes the result of applying `configuration` to `before`. Fails with kube-apiserver's message if the result cannot
+/// be converted.
 pub(crate) fn read_applied(
     row: &Row,
     before: Option<&Object>,
@@ -210,8 +210,8 @@ pub(crate) fn read_applied(
     })
 }
 
-/// Returns the result of applying a configuration to a custom resource. It is not decoded, so that fields which must
-/// not be null are refused if they are.
+/// Returns the result of applying a configuration to a custom resource. It is not decoded, so that nulls are refused in
+/// fields that do not permit them.
 pub(crate) fn read_merged(row: &Row, make: &MakePatched<'_>) -> Result<Decoded, Status> {
     let mut has_null_metadata = false;
     let mut decoded = read_result(None, make, b"", FieldValidation::Ignore, |object, _, _| {
@@ -248,7 +248,7 @@ pub(crate) fn check_admitted(row: &Row, object: &Object) -> Result<(), Status> {
     custom::check_kind(object, version)
 }
 
-/// Decodes, prunes and defaults an object that admission has changed. The error is the decoder's.
+/// Decodes, prunes and defaults an object that admission has changed. Fails with the decoder's message.
 pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String> {
     match (row.custom_version(), row.shape()) {
         (Some(version), _) => {
@@ -262,7 +262,7 @@ pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String
     Ok(())
 }
 
-/// Same as [`read_patched`], for the object of a subresource with a different kind from the row.
+/// Same as [`read_patched`], for the object of a subresource with a kind other than the row's.
 pub(crate) fn read_patched_as(
     shape: &'static Shape,
     make: &MakePatched<'_>,
@@ -342,7 +342,7 @@ fn convert(
 }
 
 /// Converts the result of a strategic merge patch, which kube-apiserver never encodes as JSON. A value that the JSON
-/// decoder refuses may still be converted, or is refused with another message.
+/// decoder refuses may still be converted, or is refused with a different message.
 fn convert_tree(
     shape: &'static Shape,
     before: Option<&Object>,

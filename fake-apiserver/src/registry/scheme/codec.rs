@@ -29,12 +29,12 @@ pub(crate) fn key_of(object: &Object) -> Key {
     Key::new(object.namespace(), object.name())
 }
 
-/// An encoded object.
+/// An object that has been encoded for storage.
 #[derive(Debug)]
 pub(crate) struct Encoded {
-    /// The body for storage.
+    /// The encoded object, ready to be stored.
     pub(crate) body: Body,
-    /// Set if decoding may return another value, because the object contains a number with a fraction.
+    /// Set if decoding may return a different value, because the object contains a number with a fraction.
     pub(crate) has_fraction: bool,
 }
 
@@ -92,7 +92,8 @@ fn encode_unstored(row: &Row, object: &Object) -> Result<Encoded, Status> {
     Ok(Encoded { body, has_fraction })
 }
 
-/// Returns the built-in type of an object in storage. It belongs to another row if several groups share the storage.
+/// Returns the built-in type of an object in storage. If several groups share the storage, it may be the type of a
+/// different group.
 fn shape_as_stored(row: &Row, object: &Object) -> Option<&'static Shape> {
     let own = row.shape()?;
     if object.api_version() == &*row.api_version {
@@ -164,7 +165,7 @@ pub(crate) fn decode(row: &Row, stored: &Stored) -> Object {
     decode_at(row, stored, stored.revision)
 }
 
-/// Same as [`decode`], with another resourceVersion, as in a DELETED event.
+/// Same as [`decode`], with a different resourceVersion, as in a DELETED event.
 pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Object {
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, revision, &mut text);

@@ -49,7 +49,7 @@ fn key(info: &ResourceInfo) -> (&str, &str, &str) {
 impl Enablement {
     /// Sets the enabled and disabled APIs from pairs such as `apps/v1=false` or `batch/v1/cronjobs=false`. The last
     /// pair with a key applies. Retired versions and feature gates are not changed. Fails with kube-apiserver's error,
-    /// or with the name of an API that cannot be enabled or disabled here.
+    /// or with the name of an API that this server cannot enable or disable.
     pub(crate) fn configure<'a>(&mut self, pairs: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         let mut values = BTreeMap::new();
         for pair in pairs.into_iter().map(str::trim).filter(|it| !it.is_empty()) {

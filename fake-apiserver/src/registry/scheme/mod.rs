@@ -47,7 +47,7 @@ impl Builtins {
         Self { rows, index }
     }
 
-    /// Returns the rows that a version of Kubernetes serves by default. All its servers share them.
+    /// Returns the rows that a version of Kubernetes serves by default. All servers with this version share them.
     fn of(version: KubernetesVersion) -> &'static Arc<Self> {
         static OF: [OnceLock<Arc<Builtins>>; KubernetesVersion::ALL.len()] =
             [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
@@ -67,7 +67,7 @@ impl Builtins {
         })
     }
 
-    /// Returns the rows that are served with an enablement.
+    /// Returns the rows that a version of Kubernetes serves with this enablement.
     fn enabled(version: KubernetesVersion, enablement: &Enablement) -> Arc<Self> {
         let by_default = Self::of(version);
         if enablement.is_default() {
@@ -92,7 +92,7 @@ impl Builtins {
         Arc::new(Self::new(rows.into_iter()))
     }
 
-    /// Returns the row of a built-in resource in another version, even if it is not served.
+    /// Returns the row of a built-in resource in a different version, even if that version is not served.
     fn in_version(version: KubernetesVersion, storage: &str, api_version: &str) -> Option<&'static Arc<Row>> {
         let is_it = |row: &&Arc<Row>| *row.storage == *storage && *row.api_version == *api_version;
         let by_default = Self::of(version).rows.iter().find(is_it);
@@ -121,7 +121,7 @@ impl Default for Scheme {
 }
 
 impl Scheme {
-    /// Replaces the built-in resources.
+    /// Replaces the built-in resources with the resources that this version and enablement serve.
     pub(crate) fn enable(&mut self, version: KubernetesVersion, enablement: &Enablement) {
         self.version = version;
         self.builtins = Builtins::enabled(version, enablement);

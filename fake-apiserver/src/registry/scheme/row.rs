@@ -25,7 +25,7 @@ use crate::registry::types::schema::{SchemaRef, Unset, builtin};
 /// One served resource in one version, with its type and strategy.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Information for discovery.
+    /// Names, scope and verbs of the resource, as in discovery.
     pub(crate) info: ResourceInfo,
     /// `info.api_version()`, computed once.
     pub(crate) api_version: Box<str>,
@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) is_storage_version: bool,
     /// The `apiVersion` in which a built-in kind is stored, if the kind has several versions.
     stored_api_version: Option<Box<str>>,
-    /// The type of stored objects, for a version that is off by default and has other fields.
+    /// The type of stored objects, for a version that is off by default and has different fields.
     stored_shape: Option<&'static builtin::Shape>,
     kind: Kind,
 }
@@ -106,7 +106,7 @@ impl Row {
         }
     }
 
-    /// Returns the same row as the one in which stored objects are read.
+    /// Returns a copy of the row that is marked as the version in which stored objects are read.
     pub(super) fn to_storage_version(&self) -> Self {
         Self {
             is_storage_version: true,
@@ -116,8 +116,8 @@ impl Row {
 
     /// Creates a row for a version of a CRD.
     pub(crate) fn custom(resource: Arc<CustomResource>, version: Arc<CustomVersion>) -> Self {
-        // An object that has another version or was written with an older schema is pruned and defaulted when it is
-        // read (rule O5).
+        // An object is pruned and defaulted when it is read, if it has a different version or was written with an older
+        // schema (rule O5).
         let stored = &resource.storage.row.version;
         let is_stored_version = *stored == version.row.version;
         let is_as_stored = is_stored_version && !resource.has_changed;
@@ -284,8 +284,8 @@ impl Row {
         }
     }
 
-    /// Converts an object to the storage version before it is stored, if necessary. Also returns `true` if the defaults
-    /// of that version complete the object on every read.
+    /// Converts an object to the storage version before it is stored, if necessary. Also returns `true` if the next
+    /// write through this version would add defaults of the storage version, which kube-apiserver does not store.
     pub(crate) fn stored_form<'a>(&self, object: &'a Object) -> (Cow<'a, Object>, bool) {
         match &self.kind {
             Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
@@ -298,8 +298,8 @@ impl Row {
     }
 
     /// Fills in the defaults of fields that were removed after decoding, such as the status of a new custom resource.
-    /// In kube-apiserver, `unstructuredDefaulter` does this when the object is read (rule O6). Reads of the storage
-    /// version rely on it. Returns `true` if Go would store the object without such a field.
+    /// In kube-apiserver, `unstructuredDefaulter` does this whenever the object is read (rule O6); here, it is done
+    /// before storing. Returns `true` if Go would store the object without such a field.
     pub(crate) fn default_as_read(&self, object: &mut Object) -> bool {
         match &self.kind {
             Kind::Custom(custom) if custom.resource.storage.row.version == self.info.version => {
@@ -342,10 +342,8 @@ impl Row {
 
     /// Returns an object in another version of the same resource, and its type in that version.
     ///
-    /// # Errors
-    ///
-    /// If that version is not served. The error for a version that is not in the CRD is the error of `crConverter` of
-    /// k8s.io/apiextensions-apiserver.
+    /// Fails if that version is not served. For a version that is not in the CRD, the error is the same as from
+    /// `crConverter` of k8s.io/apiextensions-apiserver.
     pub(crate) fn in_version<'o>(
         &self,
         object: &'o Object,
@@ -369,7 +367,7 @@ impl Row {
     }
 
     /// Same as `in_version`, for determining field owners. kube-apiserver does not prune in this conversion, so the
-    /// result may have fields that the version does not have.
+    /// result may have fields that the version does not declare.
     pub(crate) fn in_version_for_owners<'o>(
         &self,
         object: &'o Object,
@@ -394,7 +392,7 @@ impl Row {
                 row.strategy().convert(&mut copy, api_version);
                 row.name_kind(&mut copy);
                 if let Some(shape) = row.shape() {
-                    // Same as in `show_as_requested`.
+                    // Omits empty fields that the other version always contains; the conversion cannot fail.
                     let _ = decode_builtin::convert(shape, &mut copy);
                 }
                 Ok((row.schema(), Cow::Owned(copy)))

@@ -65,7 +65,7 @@ impl Registry {
         self.assign_pod(&write, binding).await
     }
 
-    /// Assigns a Pod to its Node, once.
+    /// Assigns a Pod to its Node. Fails if the Pod already has a Node.
     async fn assign_pod(&self, write: &WriteRequest<'_>, binding: Object) -> Result<Written, Status> {
         let mut errors = FieldErrors::new();
         validate(&Cursor::root(&binding), &mut errors);

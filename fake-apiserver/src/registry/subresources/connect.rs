@@ -35,7 +35,7 @@ impl Registry {
         self.admission.admit_connection(&write, subresource, options).await
     }
 
-    /// Checks the permission to create a connection. It is also required for a GET, as for a WebSocket
+    /// Checks the permission to create a connection. As for a WebSocket, it is also required for a GET
     /// (`AuthorizePodWebsocketUpgradeCreatePermission`).
     fn check_create(&self, request: &SubresourceRequest<'_>) -> Result<(), Status> {
         let info = request.info;
@@ -116,7 +116,7 @@ impl Registry {
     }
 }
 
-/// Returns the streams that a client requests; fails without any stream.
+/// Returns the streams that a client requests; fails if the client does not request a stream.
 fn streams(query: &Query) -> Result<Streams, Status> {
     let wants = |name: &str| query.flag(name) == Some(true);
     let streams = Streams {

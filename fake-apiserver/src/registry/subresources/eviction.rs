@@ -24,8 +24,8 @@ const EVICTION: Wanted<'static> = Wanted {
     shape: None,
 };
 
-/// Maximum number of evictions not yet confirmed by the disruption controller. A budget with this number refuses
-/// further ones.
+/// Maximum number of evictions that the disruption controller has not confirmed yet. A budget with this number of them
+/// refuses further evictions.
 const UNCONFIRMED_MAX: usize = 2000;
 
 impl Registry {
@@ -56,7 +56,7 @@ impl Registry {
         }
         if !options.dry_run {
             options.check_preconditions(request.row, &stored)?;
-            // The condition was written in between, so the deletion must not be compared with the old resourceVersion.
+            // Adding the condition changes the resourceVersion, so the deletion does not compare it again.
             options.resource_version = None;
             self.change_status(
                 request.row,

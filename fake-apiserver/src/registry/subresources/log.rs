@@ -1,4 +1,4 @@
-//! `pods/log`, with kube-apiserver's checks (rule I6). The text is from the script of a Pod. Without a kubelet, the
+//! `pods/log`, with kube-apiserver's checks (rule I6). The logs are from the script of a Pod. Without a kubelet, the
 //! error explains that logs are unavailable.
 
 use jiff::{SignedDuration, Timestamp};

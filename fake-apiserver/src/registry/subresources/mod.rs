@@ -89,7 +89,7 @@ impl SubresourceRequest<'_> {
         }
     }
 
-    /// Decodes the body as a built-in object of another kind than the row's.
+    /// Decodes the body as a built-in object of a kind other than the row's.
     fn read(&self, mut object: Object, wanted: decode::Wanted<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
         let (warnings, hidden) = decode::decode(wanted, &mut object, self.text, None, options.field_validation)?;
         Ok(Decoded {

@@ -104,7 +104,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Writes a Scale into its object.
+    /// Writes the values of a Scale into its object.
     fn write(self, object: &mut Object, scale: &Object) -> Result<(), Status> {
         match self {
             Source::Builtin => {

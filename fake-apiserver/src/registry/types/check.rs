@@ -15,7 +15,7 @@ pub(crate) const NOT_POSITIVE: &str = "must be greater than zero";
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 impl Cursor<'_> {
-    /// Adds an error for each text that a name rule returned for this string.
+    /// Adds an error for each text. The texts are the errors of a name rule for this string.
     pub(crate) fn check_texts(&self, texts: Vec<String>, errors: &mut FieldErrors) {
         self.refuse(self.as_text(), texts, errors);
     }
@@ -27,7 +27,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Adds an error for each text that a rule of names returns for this string.
+    /// Adds an error for each text that the name rule `rule` returns for this string.
     pub(crate) fn check_name(&self, rule: impl FnOnce(&str) -> Vec<String>, errors: &mut FieldErrors) {
         self.check_texts(rule(self.as_text()), errors);
     }

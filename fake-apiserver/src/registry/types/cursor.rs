@@ -29,10 +29,10 @@ enum Node<'a> {
     Value(&'a Value),
 }
 
-/// The last step of the path.
+/// The last step of a cursor's path.
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
-    /// The object itself.
+    /// The object itself, with an empty path.
     Root,
     /// A position given as a path.
     Path(&'a FieldPath),
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns a cursor with the same path at another value, such as the value in the stored object.
+    /// Returns a cursor with the same path at a different value, such as the value in the stored object.
     #[must_use]
     pub(crate) fn in_other(self, value: Option<&'a Value>) -> Self {
         Self {

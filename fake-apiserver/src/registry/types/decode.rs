@@ -29,13 +29,13 @@ const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
 /// The kind of object that a request path accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// API group; empty for core.
+    /// API group; empty for the core group.
     pub(crate) group: &'a str,
-    /// Version.
+    /// Version of the API.
     pub(crate) version: &'a str,
-    /// Kind.
+    /// Kind of the object.
     pub(crate) kind: &'a str,
-    /// Its type, if the caller has looked it up already.
+    /// Type of the kind, if the caller has already looked it up.
     pub(crate) shape: Option<&'static Shape>,
 }
 
@@ -48,13 +48,13 @@ impl Wanted<'_> {
 /// Text of a body, for facts that the decoded object no longer contains; may be empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Text<'a> {
-    /// The JSON.
+    /// The JSON of the body.
     pub(crate) raw: &'a [u8],
     /// Set if an object in the text has a duplicate key.
     pub(crate) repeats_key: bool,
 }
 
-/// Parses a JSON body, which must be an object. Also returns `true` if a key may occur twice. The error is
+/// Parses a JSON body, which must be an object. Also returns `true` if a key may occur twice. Fails with
 /// kube-apiserver's error for a body without a readable kind (rule A15).
 pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
     let read = std::str::from_utf8(raw).ok().and_then(read);
@@ -133,8 +133,8 @@ fn scheme_of(group: &str) -> &'static str {
 /// Decodes the body of a create or update into a built-in kind, and fills in its kind and apiVersion.
 ///
 /// `text` is the JSON from which the object was parsed, for duplicate keys and for the order of errors. `before` is the
-/// stored object of the same kind that it replaces, if the caller has it. Returns the warnings (rule L1), and the facts
-/// that the object does not contain.
+/// stored object of the same kind that the body replaces, if the caller has it. Returns the warnings (rule L1), and the
+/// facts that the object does not contain.
 pub(crate) fn decode(
     wanted: Wanted<'_>,
     object: &mut Object,
@@ -234,8 +234,8 @@ pub(crate) enum Claim {
 }
 
 impl Claim {
-    /// Determines the type that the document declares, like Go's decoder with an internal object as its target. The
-    /// error has the decoder's text.
+    /// Determines the type that the document declares, like Go's decoder with an internal object as its target. Fails
+    /// with the decoder's message.
     pub(crate) fn of(wanted: Wanted<'_>, object: &Object) -> Result<Self, String> {
         let (kind, api_version) = kind_of(object)?;
         if matches!(api_version, "" | "/") {
@@ -274,9 +274,10 @@ impl Claim {
 pub(crate) enum Document<'a> {
     /// A JSON text that a client sent.
     Sent(Text<'a>),
-    /// A value that was created here, so that it cannot have duplicate keys. It is only printed if its text is needed.
+    /// A value that was created by this server, so that it cannot have duplicate keys. It is only printed if its text
+    /// is needed.
     Made {
-        /// Prints the value as JSON.
+        /// Prints the value as JSON text.
         text: &'a dyn Fn() -> String,
     },
 }
@@ -284,7 +285,7 @@ pub(crate) enum Document<'a> {
 /// Converts an object of a known type, such as the result of a patch. `before` is an object of the same type from which
 /// it was made or which it replaces; fields that are equal in both are not converted again. Returns the strict errors
 /// as texts (`unknown field "spec.x"`), which the caller turns into warnings or a refusal, and the facts that the
-/// object no longer contains. The list is empty if `strictness` ignores such errors. The error has Go's text.
+/// object no longer contains. The list is empty if `strictness` ignores such errors. Fails with Go's message.
 pub(crate) fn convert_strictly(
     shape: &'static Shape,
     object: &mut Map,
@@ -348,7 +349,7 @@ pub(crate) fn restore(shape: &'static Shape, object: &mut Object) -> Result<(), 
     unstructured::restore_struct(shape, &mut object.0)
 }
 
-/// Returns kind and apiVersion of a document; empty if absent. The error has the text of Go's `SimpleMetaFactory`.
+/// Returns kind and apiVersion of a document; empty if absent. Fails with the message of Go's `SimpleMetaFactory`.
 fn kind_of(object: &Object) -> Result<(&str, &str), String> {
     let text = |name: &str| match object.get(name) {
         None | Some(Value::Null) => Ok(""),

@@ -12,7 +12,7 @@ const BMP_STRING: u8 = 0x1e;
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
 /// Returns the error of Go's `x509.ParseCertificateRequest` about the form of a request. Names, keys and signatures are
-/// not read beyond their outermost elements, and a signature of another key is not detected.
+/// not read beyond their outermost elements, and a signature by a wrong key is not detected.
 pub(crate) fn certificate_request_error(der: &[u8]) -> Option<String> {
     read_request(der).err()
 }
@@ -60,7 +60,7 @@ fn read_organizations(der: &[u8], found: &mut Vec<String>) -> Result<(), String>
     Ok(())
 }
 
-/// Decodes a string with this tag.
+/// Decodes the contents of a string element that has this tag.
 fn text(tag: u8, bytes: &[u8]) -> String {
     if tag != BMP_STRING {
         return String::from_utf8_lossy(bytes).into_owned();
@@ -69,7 +69,7 @@ fn text(tag: u8, bytes: &[u8]) -> String {
     String::from_utf16_lossy(&units.collect::<Vec<_>>())
 }
 
-/// Reads the elements of one structure.
+/// Reads the elements in one DER structure.
 struct Reader<'a> {
     rest: &'a [u8],
     offset: usize,

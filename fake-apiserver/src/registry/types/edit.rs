@@ -95,7 +95,7 @@ pub(crate) fn round_large_numbers(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(round_large_numbers),
-        // Encoded maps do not contain numbers.
+        // Maps that are still JSON text only contain objects, and therefore no numbers.
         Value::Object(map) if map.encoded().is_none() => map.values_mut().for_each(round_large_numbers),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {}
     }

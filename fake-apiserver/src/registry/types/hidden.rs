@@ -15,8 +15,8 @@ pub(crate) struct Hidden {
     /// The empty lists, maps and bytes of the body with their paths. Errors show these values unchanged, but absent
     /// values as `null`.
     empty_values: Vec<(FieldPath, Value)>,
-    /// Set if the labels are the template's labels by default. In Go, both are then the same map, so that an addition
-    /// to one changes both.
+    /// Set if the labels were copied from the template by default. In Go, both are then the same map, so that an
+    /// addition to one changes both.
     pub(crate) shares_labels: bool,
     /// Set if an apply to a custom resource sets a list or map of its metadata to null. The null is stored but not read
     /// back, so such a write always counts as a change.

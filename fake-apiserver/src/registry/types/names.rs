@@ -67,7 +67,7 @@ pub(crate) fn dns1035_label(name: &str, is_prefix: bool) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of `name` as one segment of a path, which must not contain `/` and `%`.
+/// Returns the errors of `name` as one segment of a path, which must not contain `/` or `%`.
 pub(crate) fn path_segment(name: &str, is_prefix: bool) -> Vec<String> {
     if !is_prefix && (name == "." || name == "..") {
         return vec![format!("may not be '{name}'")];

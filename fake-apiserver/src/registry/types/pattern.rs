@@ -24,12 +24,12 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns `true` if the pattern matches a part of `value`; the error is Go's error for the pattern.
+    /// Returns `true` if the pattern matches a part of `value`. Fails with Go's error if the pattern is invalid.
     pub(crate) fn is_match(&self, value: &str) -> Result<bool, &str> {
         self.compiled().map(|regex| regex.is_match(value))
     }
 
-    /// Returns the first `most` matches in `value`; the error is Go's error for the pattern.
+    /// Returns the first `most` matches in `value`. Fails with Go's error if the pattern is invalid.
     pub(crate) fn find_all(&self, value: &str, most: usize) -> Result<Vec<String>, &str> {
         let found = |regex: &Regex| {
             regex

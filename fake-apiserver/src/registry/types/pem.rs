@@ -49,7 +49,7 @@ pub(crate) fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> {
 const SEQUENCE: u8 = 0x30;
 
 /// Returns the error of Go's `tls.X509KeyPair` about a certificate and its key, both base64-encoded. Their contents are
-/// not read beyond the outermost element, so the key of another certificate is not detected.
+/// not read beyond the outermost element, so a key that does not belong to the certificate is not detected.
 pub(crate) fn key_pair_error(certificate: &str, key: &str) -> Option<String> {
     let is_key = |kind: &str| kind == "PRIVATE KEY" || kind.ends_with(" PRIVATE KEY");
     let blocks: Vec<PemBlock> = pem_blocks(certificate).collect();

@@ -82,7 +82,7 @@ impl<'a> TypedPrinter<'a> {
         self.entries.truncate(start);
     }
 
-    /// Writes a value.
+    /// Writes a value of this type.
     fn value(&mut self, shape: &'static Shape, value: &'a Value, out: &mut Printer) {
         match (shape.kind(), value) {
             (Kind::Struct(_) | Kind::Map(_), Value::Object(map)) => {
@@ -148,7 +148,7 @@ impl Serialize for AsGoPrints<'_> {
     }
 }
 
-/// A part of a list.
+/// A value in a printed map: a single value, or the items of a list.
 enum Part<'a> {
     Of(Option<&'static Shape>, &'a Value),
     Items(Option<&'static Shape>, &'a Value),

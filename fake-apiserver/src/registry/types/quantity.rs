@@ -33,7 +33,7 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    /// Parses a quantity; the error has kube-apiserver's text.
+    /// Parses a quantity. Fails with kube-apiserver's message.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         parse(text).map(|(quantity, _)| quantity)
     }
@@ -89,7 +89,7 @@ impl Quantity {
         }
     }
 
-    /// Returns the difference.
+    /// Returns this quantity minus `other`.
     #[must_use]
     pub(crate) fn subtract(&self, other: &Self) -> Self {
         self.add(&Self {

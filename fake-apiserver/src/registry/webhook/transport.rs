@@ -8,7 +8,7 @@ use crate::registry::types::endpoint::Endpoint;
 /// The relevant parts of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// The HTTP status.
+    /// The status code of the response.
     pub(crate) code: u16,
     /// `Content-Type`; empty if it is missing.
     pub(crate) content_type: String,
@@ -16,7 +16,7 @@ pub(crate) struct Reply {
     pub(crate) retry_after: Option<u64>,
     /// `Location`
     pub(crate) location: Option<String>,
-    /// The whole body.
+    /// The whole body of the response.
     pub(crate) body: Bytes,
 }
 
@@ -25,8 +25,8 @@ pub(crate) const REPLY_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Posts JSON, and returns the response.
 pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
-    /// Posts `body` to `url`, which is the endpoint's URL with parameters. The error is the text after `Post "URL": `.
-    /// The caller applies the timeout.
+    /// Posts `body` to `url`, which is the endpoint's URL with parameters. Fails with the part of the message after
+    /// `Post "URL": `. The caller applies the timeout.
     fn post<'a>(&'a self, endpoint: &'a Endpoint, url: &'a str, body: Bytes) -> BoxFuture<'a, Result<Reply, String>>;
 
     /// Returns `true` if the test has registered a service or an address for the endpoint's host.

@@ -94,7 +94,8 @@ impl EventLeases {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the function that is called if there is an Event but no task that expires it. It may be called repeatedly.
+    /// Sets the function that is called if there is an Event but no task that expires it. The function may be called
+    /// repeatedly.
     pub(crate) fn kept_by(&self, keeper: impl Fn() + Send + Sync + 'static) {
         let _ = self.keeper.set(Keeper(Box::new(keeper)));
         let first = self.lock().first();
@@ -127,7 +128,7 @@ impl EventLeases {
         self.lock().pop(now)
     }
 
-    /// Returns the earliest expiry time.
+    /// Returns the earliest expiry time of all Events.
     pub(in crate::registry) fn first(&self) -> Option<Instant> {
         self.lock().first()
     }
@@ -160,14 +161,14 @@ impl Writer {
         }
     }
 
-    /// Called after an object was removed: forgets the expiry time of an Event.
+    /// Called after an object was removed: removes the expiry time of an Event.
     pub(super) fn event_removed(&self, row: &Row, key: &Key) {
         if *row.storage == *EVENTS && self.event_leases.ttl.is_some() {
             self.event_leases.change(|ends| ends.remove(key));
         }
     }
 
-    /// Called after all state was replaced: restarts the lifetime of each Event.
+    /// Called after all stored objects were replaced: restarts the lifetime of each Event.
     pub(in crate::registry) fn events_replaced(&self) {
         let Some(end) = self.event_leases.ttl.and_then(|ttl| Instant::now().checked_add(ttl)) else {
             return;

@@ -30,7 +30,8 @@ impl Writer {
     /// Removes the history up to `revision`. Watches and pages of earlier revisions return 410.
     pub(crate) fn compact(&self, revision: Revision) {
         self.reader.store.compact(revision);
-        // Idle watchers have received all changes and need not be woken. Watchers that lag behind are not idle.
+        // Idle watchers need not be woken, because they have received all changes. Watchers that lag behind are not
+        // idle.
     }
 
     /// Stores a new object.
@@ -60,7 +61,7 @@ impl Writer {
         Ok(revision)
     }
 
-    /// Replaces the whole state. Watches end at their next poll.
+    /// Replaces all stored objects. Watches end at their next poll.
     pub(super) fn replace_all(&self, world: World) {
         self.reader.store.replace(world);
         self.reader.restart_compaction();

@@ -10,8 +10,8 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
 
-/// Sets the overhead and the scheduling of a new Pod from its RuntimeClass. The error is the text after `pods "p" is
-/// forbidden: `.
+/// Sets the overhead and the scheduling of a new Pod from its RuntimeClass. Fails with the part of the message after
+/// `pods "p" is forbidden: `.
 pub(super) fn set_overhead(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     let name = Cursor::root(pod).text("spec.runtimeClassName").to_owned();
     let has_overhead = |pod: &Object| !Cursor::root(pod).is_empty("spec.overhead");
@@ -69,8 +69,8 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the default class: the newest class with one of the annotations `marks`; the first by name if they are
-/// equally old.
+/// Returns the default class: the newest class that has one of the annotations `marks`. Of equally old classes, returns
+/// the first by name.
 fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     let is_default = |class: &&Object| {
         let annotations = Cursor::root(class).map("metadata.annotations");
@@ -104,8 +104,8 @@ pub(super) fn set_storage_class(reader: &Reader, claim: &mut Object) {
     }
 }
 
-/// Checks that the class of a claim permits expansion. Validation has already checked that the claim is bound. The
-/// error is the text after `persistentvolumeclaims "c" is forbidden: `.
+/// Checks that the class of a claim permits expansion. Validation has already checked that the claim is bound. Fails
+/// with the part of the message after `persistentvolumeclaims "c" is forbidden: `.
 pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Result<(), String> {
     let size = |claim: &Object| {
         let asked = Cursor::root(claim).text("spec.resources.requests.storage");

@@ -11,7 +11,7 @@ use crate::registry::types::edit::{ensure_object, items_mut};
 use crate::registry::types::quantity::Quantity;
 use crate::storage::KeyRange;
 
-/// Annotation that lists the filled-in values.
+/// Annotation that lists the requests and limits that were filled in.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Returns `true` if there are any LimitRanges.
@@ -60,7 +60,7 @@ pub(super) fn set_defaults(reader: &Reader, pod: &mut Object) {
     }
 }
 
-/// Sets the missing amounts of a container, and returns their names.
+/// Sets the missing requests or limits of a container, and returns the names of their resources.
 fn fill(container: &mut Map, field: &str, defaults: Option<&BTreeMap<&str, &Value>>) -> Vec<String> {
     let Some(defaults) = defaults.filter(|it| !it.is_empty()) else {
         return Vec::new();
@@ -142,7 +142,7 @@ pub(super) fn check(reader: &Reader, resource: &str, object: &Object) -> Result<
                 _ => {}
             }
         }
-        // The error names the first violated LimitRange.
+        // Only the violations of the first violated LimitRange are reported.
         if !errors.is_empty() {
             break;
         }
@@ -156,7 +156,7 @@ pub(super) fn check(reader: &Reader, resource: &str, object: &Object) -> Result<
     }
 }
 
-/// Returns the bounds in one field of a limit.
+/// Returns the bound of each resource in one field of a LimitRange item, such as `max`.
 fn bounds<'a>(limit: &Cursor<'a>, field: &str) -> impl Iterator<Item = (&'a SmolStr, Quantity)> + use<'a> {
     let map = limit.map(field).into_iter().flatten();
     map.filter_map(|(name, it)| Some((name, Quantity::parse(it.as_str()?).ok()?)))

@@ -99,8 +99,8 @@ pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Re
     }
 }
 
-/// Returns `true` if a plugin may have to check writes of this resource. Some plugins need objects, such as
-/// LimitRanges.
+/// Returns `true` if a plugin may have to check writes of this resource. Some plugins only apply if there are objects
+/// such as LimitRanges.
 pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     resource_quota::is_used(&admission.reader)

@@ -35,7 +35,7 @@ pub(super) fn concerns(group: &str, resource: &str) -> bool {
     spec_path(group, resource).is_some() || (group.is_empty() && resource == "namespaces")
 }
 
-/// A level with its version.
+/// A required level of the Pod Security Standards, with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Demand {
     level: Level,

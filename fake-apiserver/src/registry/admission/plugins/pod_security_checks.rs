@@ -28,7 +28,7 @@ impl Level {
     }
 }
 
-/// Violation by a Pod: the reason, and the details in parentheses.
+/// A violation of a level: the reason, and the details that are printed in parentheses.
 #[derive(Debug)]
 pub(super) struct Violation {
     pub(super) reason: &'static str,
@@ -82,7 +82,7 @@ const RESTRICTED_VOLUMES: [&str; 8] = [
     "projected",
 ];
 
-/// Returns the violations of a level by a pod spec.
+/// Returns the ways in which a pod spec violates a level.
 pub(super) fn violations(spec: &Cursor<'_>, level: Level) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut add = |reason: &'static str, details: Vec<String>, separator: &str| {

@@ -25,11 +25,11 @@ pub(crate) struct QuotaController(Mutex<Counts>);
 struct Counts {
     /// The store's epoch and the revision up to which changes are counted; `None` before the first quota exists.
     cursor: Option<(u64, Revision)>,
-    /// The quotas by their keys' text, so that the quotas of a namespace are adjacent.
+    /// The quotas, by the text of their keys, so that the quotas of a namespace are adjacent.
     quotas: BTreeMap<String, Counted>,
 }
 
-/// A quota and its usage.
+/// A ResourceQuota and its counted usage.
 #[derive(Debug)]
 struct Counted {
     key: Key,
@@ -222,7 +222,7 @@ impl Counted {
         }
         next.insert("status".into(), status);
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
-            // On a conflict, the other write triggers another count.
+            // On a conflict, the usage is counted again because of the other write.
             let _ = writer.replace(row, &stored, body);
         }
     }

@@ -16,7 +16,7 @@ const TOKEN_SECONDS: i64 = 3607;
 /// Annotation of a mirror pod, which a kubelet creates for a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Completes a new Pod. The error is the text after `pods "p" is forbidden: `.
+/// Completes a new Pod. Fails with the part of the message after `pods "p" is forbidden: `.
 pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     if Cursor::root(pod).at("metadata.annotations").entry(MIRROR).is_set("") {
         return check_mirror(pod);

@@ -61,7 +61,7 @@ pub(super) fn is_about(name: &str, group: &str, resource: &str) -> bool {
 }
 
 /// Returns `true` for the requests of an extended resource, such as `requests.nvidia.com/gpu`. Quotas do not support
-/// its limits.
+/// the limits of extended resources.
 fn is_extended(name: &str) -> bool {
     name.strip_prefix("requests.").is_some_and(|rest| rest.contains('/'))
 }
@@ -149,8 +149,8 @@ fn of_claim(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
     }
 }
 
-/// Returns `true` if an object matches a quota's scopes. Scopes only apply to Pods, and scopes for volume attributes
-/// classes to claims.
+/// Returns `true` if an object matches a quota's scopes. Scopes apply to Pods only, except scopes for
+/// VolumeAttributesClasses, which apply to claims.
 pub(super) fn in_scope(quota: &Object, resource: &str, object: &Object) -> bool {
     let quota = Cursor::root(quota);
     let scopes = quota.texts("spec.scopes");
@@ -194,8 +194,8 @@ fn crosses_namespaces(spec: &Cursor<'_>) -> bool {
     })
 }
 
-/// Lists the compute resources that a quota requires and containers do not set, for an error message; `None` if all are
-/// set.
+/// Lists, for an error message, the compute resources that a quota requires but containers do not set; `None` if all
+/// are set.
 pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Object) -> Option<String> {
     let pod = Cursor::root(pod);
     let mut lacking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -14,10 +14,11 @@ use crate::registry::cel::objects::{Key, Map as CelMap, Opaque, Value as CelValu
 use crate::registry::cel::program::ProgramOutcome;
 use crate::registry::types::names;
 
-/// Map key of the authorizer in a value. Users cannot write this key in an expression.
+/// Key of the map entry that contains the authorizer in the variable `authorizer`. Users cannot write this key in an
+/// expression.
 const AUTHORIZER: &str = "\u{0}authorizer";
 
-/// The part of a check that an expression has set so far.
+/// The part of a permission check that an expression has set so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -27,7 +28,7 @@ enum Asked {
     Answered(Decision),
 }
 
-/// The resource of a check.
+/// The resource of a permission check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Resource {
     group: String,
@@ -37,7 +38,7 @@ struct Resource {
     name: String,
 }
 
-/// A value of the `authz` library, such as an authorizer or a check.
+/// A value of the `authz` library, such as an authorizer or a permission check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Question {
     authorizer: Authorizer,
@@ -141,7 +142,7 @@ fn of_resource(asked: &Asked, resource: &str) -> Result<Asked, EvalFailure> {
     }
 }
 
-/// Evaluates `authorizer.serviceAccount(namespace, name)`, which returns an authorizer for another user.
+/// Evaluates `authorizer.serviceAccount(namespace, name)`, which returns an authorizer for this ServiceAccount.
 fn service_account(question: &Question, namespace: &str, name: &str) -> Evaluated {
     if question.asked != Asked::Nothing {
         return Err(overload());
@@ -152,7 +153,7 @@ fn service_account(question: &Question, namespace: &str, name: &str) -> Evaluate
     if !names::dns1123_label(namespace, false).is_empty() {
         return Err(fail("Invalid service account namespace"));
     }
-    // This user was not authenticated, so it does not have the extra fields of a token.
+    // The ServiceAccount did not send the request, so its user does not have the extra fields of a token.
     let mut user = UserInfo::service_account(namespace, name);
     user.groups.retain(|group| group != AUTHENTICATED);
     Ok(CelValue::Opaque(Arc::new(Question {
@@ -161,7 +162,7 @@ fn service_account(question: &Question, namespace: &str, name: &str) -> Evaluate
     })))
 }
 
-/// Returns the value of the library in a CEL value; `None` if it is of another type.
+/// Returns the `authz` library's value inside a CEL value; `None` if the CEL value has a different type.
 fn question(value: &CelValue) -> Option<&Question> {
     let value = match value {
         CelValue::Map(map) => map.map.get(&key(AUTHORIZER))?,
@@ -174,7 +175,7 @@ fn question(value: &CelValue) -> Option<&Question> {
 }
 
 impl Question {
-    /// Returns the same authorizer with the next part of the check.
+    /// Returns a value with the same authorizer and the next part of the check.
     fn next(&self, asked: Result<Asked, EvalFailure>) -> Evaluated {
         Ok(CelValue::Opaque(Arc::new(Question {
             authorizer: self.authorizer.clone(),

@@ -20,11 +20,11 @@ const CONDITIONS_BUDGET: u64 = 2_500_000;
 /// Maximum total cost of the expressions of a policy under one binding.
 const BUDGET: u64 = 10_000_000;
 
-/// Error for an exceeded budget.
+/// Error message if the budget is exceeded.
 pub(super) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The variables of one request, in the version that matched.
+/// The variables for one request. Objects have the version in which the request matched.
 #[derive(Debug)]
 pub(super) struct Environment {
     request: Value,
@@ -75,7 +75,7 @@ impl Environment {
         self.budget.set(budget);
     }
 
-    /// Replaces `object` for the following expressions.
+    /// Replaces the variable `object` for the following expressions.
     pub(super) fn set_object(&mut self, object: Value) {
         self.object = object;
     }

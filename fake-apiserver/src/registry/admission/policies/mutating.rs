@@ -17,7 +17,7 @@ use crate::registry::patch::{Inapplicable, json_patch_or_why};
 use crate::registry::scheme::Row;
 use crate::registry::types::cursor::Cursor;
 
-/// A policy with its bindings.
+/// A MutatingAdmissionPolicy with its bindings.
 #[derive(Debug)]
 pub(super) struct MutatingPolicy {
     name: String,
@@ -167,7 +167,7 @@ impl Admission {
 
 /// Reason why a policy refused a request.
 enum Failure {
-    /// A failure that failurePolicy can ignore.
+    /// The policy failed; failurePolicy may ignore this.
     Policy(String),
     /// The result is not an object of the same kind; failurePolicy does not apply.
     Refused(Box<Status>),

@@ -1,4 +1,4 @@
-//! Parameters of a policy: finds the objects that a binding refers to. The policy is evaluated once for each of them
+//! Parameters of a policy: finds the objects that a binding refers to. The policy is evaluated once for each object
 //! (rule P7).
 
 use super::super::attributes::Attributes;

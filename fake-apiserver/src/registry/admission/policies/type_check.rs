@@ -16,8 +16,8 @@ use crate::registry::types::cursor::Cursor;
 /// Number of matched kinds at which the search ends.
 const KINDS_MAX: usize = 10;
 
-/// Returns a warning for each expression in the validations that does not compile for a matched kind: the path of the
-/// field, and the errors for all kinds.
+/// Returns a warning for each expression in the validations that does not compile for one of the matched kinds. A
+/// warning consists of the field's path and the errors for all kinds.
 pub(crate) fn type_warnings(policy: &Object, scheme: &Scheme) -> Vec<(String, String)> {
     let policy = Cursor::root(policy);
     let spec = policy.at("spec");
@@ -120,7 +120,7 @@ fn rows_of<'s>(
     })
 }
 
-/// Returns the names available to a policy's expressions for objects of a kind; `None` if the kind does not have a
+/// Returns the variables available to a policy's expressions for objects of a kind; `None` if the kind does not have a
 /// schema.
 fn names_of(kind: &Kind, spec: &Cursor<'_>, scheme: &Scheme) -> Option<Names> {
     let object = kind.declared(scheme)?;

@@ -24,7 +24,7 @@ const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 /// Maximum length of the value of an audit annotation, in bytes; longer values are truncated.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 
-/// A policy with its bindings.
+/// A ValidatingAdmissionPolicy with its bindings.
 #[derive(Debug)]
 pub(super) struct Policy {
     name: String,
@@ -72,7 +72,7 @@ struct Failed {
     reason: String,
     /// Index of the validation in the policy.
     index: usize,
-    /// Set if the request is refused under every binding, for example after a configuration error.
+    /// Set if the request is refused regardless of the binding's actions, for example after a configuration error.
     denies: bool,
 }
 

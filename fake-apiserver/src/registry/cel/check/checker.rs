@@ -42,7 +42,7 @@ pub(crate) fn check(parsed: &Parsed, environment: &Environment) -> Result<Checke
     }
 }
 
-/// The state of one check.
+/// The state of checking one expression.
 pub(super) struct Checker<'a> {
     parsed: &'a Parsed,
     pub(super) environment: &'a Environment,
@@ -237,7 +237,7 @@ impl<'a> Checker<'a> {
         };
         match inner.as_deref() {
             Some(Type::Struct(declared)) => self.fields(made, Some(declared), Type::Struct(declared.clone())),
-            // Protobuf's well-known messages become CEL values.
+            // The well-known messages of Protobuf become CEL values.
             Some(known) if name.trim_start_matches('.').starts_with("google.protobuf.") => {
                 self.fields(made, None, known.clone())
             }

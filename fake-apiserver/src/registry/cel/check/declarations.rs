@@ -105,7 +105,7 @@ fn line(line: &'static str) -> Option<(&'static str, Overload)> {
     ))
 }
 
-/// Parses the types in a line.
+/// Parser of the types in one line of the declarations.
 struct Reader {
     rest: &'static str,
     parameters: Vec<&'static str>,
@@ -150,7 +150,7 @@ impl Reader {
         })
     }
 
-    /// Parses the types within parentheses.
+    /// Parses a list of types in parentheses.
     fn list(&mut self) -> Option<Vec<Type>> {
         self.rest = self.rest.strip_prefix('(')?;
         let mut found = Vec::new();

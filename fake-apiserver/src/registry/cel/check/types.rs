@@ -10,7 +10,7 @@ use crate::registry::cel::cost::decl::{Decl, DeclKind};
 /// dozen macros would exhaust the memory. A larger type becomes `dyn`.
 const SIZE_MAX: usize = 2_000;
 
-/// A type.
+/// A CEL type as the checker determines it.
 #[derive(Clone, Debug)]
 #[allow(clippy::enum_variant_names, reason = "the type of types has this name in CEL")]
 pub(crate) enum Type {
@@ -31,7 +31,7 @@ pub(crate) enum Type {
     /// The type of a type.
     Type(Option<Arc<Type>>),
     List(Arc<Type>),
-    /// The types of keys and values.
+    /// A map, with the types of its keys and values.
     Map(Arc<Type>, Arc<Type>),
     /// An object with declared fields.
     Struct(StructType),
@@ -44,9 +44,9 @@ pub(crate) enum Type {
 /// An object with declared fields.
 #[derive(Clone, Debug)]
 pub(crate) enum StructType {
-    /// Declared by a schema.
+    /// A struct that is declared by a schema.
     Declared(Arc<Decl>),
-    /// Declared by a table of fields.
+    /// A struct that is declared by a table of fields.
     Table(Arc<Table>),
     /// A part of the object that a mutation creates, with its path below `Object`. Its fields may have any type.
     Part(Arc<str>),
@@ -54,7 +54,7 @@ pub(crate) enum StructType {
     Patch,
 }
 
-/// Fields with their types.
+/// A struct type: its name, and its fields with their types.
 #[derive(Debug)]
 pub(crate) struct Table {
     name: String,
@@ -81,7 +81,7 @@ impl Type {
         Self::Opaque(name.into(), Vec::new())
     }
 
-    /// Returns the type of this type.
+    /// Returns the type of this type, as `type(x)` has it.
     pub(crate) fn of_type(self) -> Self {
         Self::Type(Some(Arc::new(self)))
     }

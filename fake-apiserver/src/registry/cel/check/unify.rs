@@ -9,13 +9,13 @@ use super::types::Type;
 #[derive(Default)]
 pub(super) struct Mapping {
     found: HashMap<usize, Type>,
-    /// The last changes, which are undone if an attempt fails.
+    /// The changes of the current attempt, which are undone if it fails.
     trail: Vec<(usize, Option<Type>)>,
     next: usize,
 }
 
 impl Mapping {
-    /// Creates a type parameter.
+    /// Creates a new type parameter.
     pub(super) fn parameter(&mut self) -> Type {
         Type::Param(self.reserve(1))
     }
@@ -79,8 +79,8 @@ impl Mapping {
         }
     }
 
-    /// Tries to bind a type parameter to a type. The first `bool` is set on success, the second if the parameter was
-    /// already bound.
+    /// Tries to bind a type parameter to a type. Returns two flags: the first is set on success, the second if the
+    /// parameter was already bound.
     fn stands_for(&mut self, parameter: usize, one: &Type) -> (bool, bool) {
         if matches!(one, Type::Param(it) if *it == parameter) {
             return (true, true);

@@ -27,7 +27,7 @@ pub(crate) fn cost(program: &Expression, root: &Arc<Decl>, has_optional_old: boo
     coster.part(program).cost.max
 }
 
-/// Position of a value within `self`.
+/// Position of a value within the object that the variable `self` contains.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// The value is computed by the expression.
@@ -38,7 +38,8 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Moves one step down. The first step from `Nowhere` leads to the root, as in kube-apiserver's estimate.
+    /// Returns the position of a field or an item of the value at this position. From `Nowhere`, the first step returns
+    /// the root, as in kube-apiserver's estimate.
     fn step(&self, root: &Arc<Decl>, step: impl FnOnce(&Decl) -> Option<Arc<Decl>>) -> Self {
         match self {
             Self::Nowhere => Self::At(Arc::clone(root)),
@@ -127,7 +128,7 @@ impl PartCost {
         }
     }
 
-    /// Returns the size. If only the type was determined, returns any size.
+    /// Returns the size; [`CostRange::ANY`] if only the type was determined.
     pub(crate) fn size_or_any(&self) -> CostRange {
         match (self.size, &self.kind) {
             (Some(size), _) => size,
@@ -148,7 +149,7 @@ struct Local {
     entries: Option<Entries>,
 }
 
-/// The state of the traversal.
+/// The state of estimating the cost of one expression.
 pub(crate) struct Coster {
     pub(crate) root: Arc<Decl>,
     has_optional_old: bool,
@@ -313,7 +314,7 @@ impl Coster {
         result
     }
 
-    /// Adds the variable of a macro over `range`.
+    /// Adds the variable of a macro that iterates over `range`.
     fn push_variable(&mut self, name: &str, range: &PartCost) {
         let is_list = range.is_list();
         let place = range.place.step(&self.root, |decl| match is_list {
@@ -324,7 +325,7 @@ impl Coster {
         self.push_local(name, range.kind.iterated(), place, size);
     }
 
-    /// Adds the variables of a two-variable macro over `range`: index and item, or key and value.
+    /// Adds the variables of a macro that iterates over `range` with two variables: index and item, or key and value.
     fn push_variables(&mut self, first: &str, second: &str, range: &PartCost) {
         let is_list = range.is_list();
         let key = range

@@ -17,7 +17,7 @@ pub(crate) struct Decl {
     pub(crate) min_size: u64,
 }
 
-/// The kinds of types.
+/// The kinds of declared types.
 #[derive(Debug)]
 pub(crate) enum DeclKind {
     Dyn,

@@ -46,7 +46,7 @@ impl Price {
     }
 }
 
-/// Returns the cost of a function.
+/// Returns the estimated cost of a call of a function.
 pub(crate) fn price_of(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Price {
     let price = match (target, args) {
         (Some(target), args) => of_method(name, target, args),

@@ -16,7 +16,7 @@ pub(crate) struct CostRange {
 }
 
 impl CostRange {
-    /// Unknown: from 0 to the maximum.
+    /// An unknown size or cost: from 0 to the maximum.
     pub(crate) const ANY: Self = Self { min: 0, max: u64::MAX };
     pub(crate) const ZERO: Self = Self::exactly(0);
     pub(crate) const ONE: Self = Self::exactly(1);

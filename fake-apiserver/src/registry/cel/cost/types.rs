@@ -10,7 +10,7 @@ use super::decl::{Decl, DeclKind};
 pub(crate) enum Type {
     /// Not determined here, although kube-apiserver's checker determines it.
     Unknown,
-    /// Determined only at run time.
+    /// A type that is only determined at run time.
     Dyn,
     Null,
     Bool,
@@ -22,7 +22,7 @@ pub(crate) enum Type {
     Duration,
     Timestamp,
     List(Rc<Type>),
-    /// The types of keys and values.
+    /// A map, with the types of its keys and values.
     Map(Rc<Type>, Rc<Type>),
     Object(Arc<Decl>),
     Optional(Rc<Type>),

@@ -1,4 +1,4 @@
-//! Reads fields, items and branches of values, and charges the costs of reading them.
+//! Evaluates fields, items and branches of conditionals, and charges the costs of reading them.
 
 use super::attributes::{base_cost, is_attribute};
 use super::evaluation::Evaluation;
@@ -61,7 +61,7 @@ impl<'a> Evaluation<'a, '_> {
         first.is_none().then_some(kind)
     }
 
-    /// Evaluates a branch of a conditional. If an optional value was computed there, cel-go converts its content to a
+    /// Evaluates a branch of a conditional. If the branch computes an optional value, cel-go converts its content to a
     /// native value and back. This fails for the types of Kubernetes' libraries, and unwraps nested optional values.
     pub(super) fn branch(&mut self, expression: &'a Expression) -> Evaluated {
         let value = self.attribute(expression)?;

@@ -1,4 +1,4 @@
-//! Attributes: variables, and fields and items of other values.
+//! Attributes in the sense of cel-go: variables, and fields and items of values.
 
 use crate::registry::cel::ast::{Expr, Expression};
 use crate::registry::cel::syntax::{OPTIONAL_INDEX, OPTIONAL_SELECT};
@@ -9,7 +9,7 @@ pub(super) fn base_cost(operand: &Expression) -> u64 {
     u64::from(!is_conditional && !is_attribute(operand))
 }
 
-/// Returns `true` if an expression is a variable, or a field or an item of another value.
+/// Returns `true` if an expression is an attribute: a variable, or a field or an item of a value.
 pub(super) fn is_attribute(expression: &Expression) -> bool {
     match &expression.expr {
         Expr::Ident(_) => true,

@@ -93,7 +93,7 @@ fn to_int(value: &CelValue) -> Evaluated {
         CelValue::Int(_) => Ok(value.clone()),
         CelValue::UInt(number) => i64::try_from(*number).map_or_else(|_| overflow(), |it| Ok(CelValue::Int(it))),
         CelValue::Float(number) => {
-            // Both bounds are excluded, because the next numbers do not fit into 64 bits.
+            // Both bounds are excluded, as in cel-go.
             let is_inside = number.is_finite() && *number > -9_223_372_036_854_775_808.0;
             match is_inside && *number < 9_223_372_036_854_775_807.0 {
                 #[expect(clippy::cast_possible_truncation, reason = "the fraction is truncated")]

@@ -18,7 +18,7 @@ use crate::registry::cel::syntax::OPTIONAL_TARGET;
 /// `None` for other functions.
 pub(crate) type MoreFunctions = fn(name: &str, args: &[CelValue]) -> Option<Evaluated>;
 
-/// Always returns `None`: no additional functions.
+/// Used if there are no additional functions: always returns `None`.
 pub(crate) fn no_more_functions(_: &str, _: &[CelValue]) -> Option<Evaluated> {
     None
 }
@@ -64,12 +64,12 @@ pub(crate) struct Evaluation<'a, 'm> {
     pub(crate) functions: MoreFunctions,
     /// Values of constant parts, which cost nothing.
     pub(super) constants: &'a HashMap<u64, CelValue>,
-    /// Variables, innermost last.
+    /// The variables in scope, innermost last.
     pub(super) scope: Vec<Slot<'a>>,
     pub(crate) meter: &'m mut Meter,
 }
 
-/// A variable.
+/// A variable in scope.
 pub(super) struct Slot<'a> {
     pub(super) name: &'a str,
     pub(super) value: SlotValue<'a>,
@@ -148,7 +148,7 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// Evaluates a branch of a conditional, or a key. If it is an attribute, its variable costs nothing.
+    /// Evaluates a branch of a conditional, or a key. If it is an attribute, reading its variable costs nothing.
     pub(super) fn attribute(&mut self, expression: &'a Expression) -> Evaluated {
         let value = self.value(expression);
         if is_attribute(expression) {

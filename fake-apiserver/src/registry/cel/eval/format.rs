@@ -98,7 +98,7 @@ fn string(arg: &CelValue) -> Result<String, String> {
     }
 }
 
-/// Formats a scalar as text.
+/// Formats a scalar without quotation marks.
 fn plain(arg: &CelValue) -> Result<String, String> {
     if let Some(name) = type_of_type(arg) {
         return Ok(name);

@@ -33,7 +33,7 @@ impl<'a> Evaluation<'a, '_> {
             && target == OPTIONAL_TARGET
             && name == "value"
         {
-            // cel-go evaluates another copy of the target to read its value.
+            // cel-go evaluates a separate copy of the target to read its value.
             let target = self.scope.iter().rfind(|it| it.name == OPTIONAL_TARGET);
             let cost = target.map_or(0, |it| it.cost);
             self.meter.charge(cost)?;
@@ -109,7 +109,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 }
 
-/// Calls a function; returns `None` if it does not exist for these arguments.
+/// Calls a function; returns `None` if no overload accepts these arguments.
 fn common(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> Option<Evaluated> {
     let found = match (name, args) {
         ("dyn", [value]) if !is_method => Some(Ok(value.clone())),

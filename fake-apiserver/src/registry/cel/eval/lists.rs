@@ -182,7 +182,7 @@ fn unwrap(items: &[CelValue]) -> Evaluated {
     Ok(list(found))
 }
 
-/// Returns `true` if each item of `others` is one of `items`.
+/// Returns `true` if `items` contains each item of `others`.
 fn contains(items: &[CelValue], others: &[CelValue], meter: &mut Meter) -> Result<bool, EvalFailure> {
     for other in others {
         let mut is_there = false;

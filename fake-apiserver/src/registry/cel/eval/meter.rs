@@ -8,7 +8,7 @@ use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 
 /// Maximum amount of work that CEL does not charge for in one evaluation: copies of values and comparisons within them.
 /// Reading ten parts costs one unit, so the limit equals the number of parts that can be read for [`Meter::CALL`]
-/// units. Rules in requests of up to 3 MiB do not come close to it.
+/// units. Rules in requests of up to 3 MiB stay far below this limit.
 const WORK_MAX: u64 = 10 * Meter::CALL;
 
 /// Lists without a defined order: sets, and lists of maps with keys. Lists are identified by their addresses, so a list
@@ -17,12 +17,12 @@ const WORK_MAX: u64 = 10 * Meter::CALL;
 pub(crate) struct Unordered(Arc<BTreeSet<usize>>);
 
 impl Unordered {
-    /// Adds a list. It must not be dropped while this is used.
+    /// Adds a list, which must not be dropped while `self` is used.
     pub(crate) fn insert(&mut self, list: &Arc<Vec<CelValue>>) {
         Arc::make_mut(&mut self.0).insert(Arc::as_ptr(list).addr());
     }
 
-    /// Adds the lists in `other`.
+    /// Adds all lists in `other`.
     pub(crate) fn extend(&mut self, other: &Self) {
         if !other.0.is_empty() {
             Arc::make_mut(&mut self.0).extend(other.0.iter().copied());
@@ -57,7 +57,7 @@ impl Meter {
         }
     }
 
-    /// Sets the unordered lists among the variables.
+    /// Sets the lists among the variables that are unordered.
     pub(crate) fn with_unordered(self, unordered: Unordered) -> Self {
         Self { unordered, ..self }
     }
@@ -67,7 +67,7 @@ impl Meter {
         self.unordered.contains(list)
     }
 
-    /// Returns the cost so far.
+    /// Returns the accumulated cost.
     pub(crate) fn spent(&self) -> u64 {
         self.spent
     }

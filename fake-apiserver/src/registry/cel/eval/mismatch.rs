@@ -24,8 +24,8 @@ pub(super) fn within_function(name: &str, is_method: bool, args: &[CelValue]) ->
     }
 }
 
-/// Returns the error of an operator. Like cel-go, it contains the operator if the type of the left operand does not
-/// support it. A string operand reports every unsupported operator itself.
+/// Returns the error of an operator for unsupported operands. As in cel-go, the message contains the operator if no
+/// overload accepts the left operand, except for strings, which report unsupported operators themselves.
 pub(super) fn of_operator(name: &str, left: &CelValue) -> EvalFailure {
     let is_string = matches!(left, CelValue::String(_));
     match is_string || has_overload(name, false, 1, |kind, _| is_of(left, kind)) {

@@ -29,7 +29,7 @@ impl Opaque for Cidr {
     }
 }
 
-/// Returns the size of an address or a range in bytes, used to compute costs.
+/// Returns the number of bytes in an address, or in the prefix of a range, used to compute costs.
 pub(super) fn size(value: &CelValue) -> Option<usize> {
     if let Some(Ip(address)) = value_of(value) {
         return Some(if address.is_ipv4() { 4 } else { 16 });

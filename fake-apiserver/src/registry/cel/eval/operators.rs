@@ -75,8 +75,8 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
     }
 }
 
-/// Returns `true` if `left` is a library value and `right` is a value of another type that is not null: cel-go cannot
-/// compare them.
+/// Returns `true` if `left` is a library value and `right` has a different type other than null: cel-go cannot compare
+/// them.
 fn is_incomparable(left: &CelValue, right: &CelValue) -> bool {
     let is_library = matches!(left, CelValue::Opaque(_)) && <&OptionalValue>::try_from(left).is_err();
     is_library && !matches!(right, CelValue::Null) && type_name(left) != type_name(right)
@@ -129,8 +129,8 @@ pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Res
     }
 }
 
-/// Returns `true` if a set, or a list of maps with keys, contains every item of another list, as Kubernetes compares
-/// them.
+/// Returns `true` if `set`, a set or a list of maps with keys, contains every item of another list. Kubernetes compares
+/// such lists without regard to the order.
 fn holds_all(set: &[CelValue], items: &[CelValue], meter: &mut Meter) -> Result<bool, EvalFailure> {
     let keys: Option<HashSet<Key>> = set.iter().map(|it| Key::try_from(it.clone()).ok()).collect();
     meter.work(1 + set.len() + items.len())?;
@@ -211,7 +211,7 @@ pub(crate) fn contains(item: &CelValue, container: &CelValue, is_free: bool, met
     }
 }
 
-/// Returns the value of a key in a map. Numbers match equal integer keys of another type.
+/// Returns the value of a key in a map. Numbers match equal integer keys of a different type.
 fn find<'a>(map: &'a Map, key: &CelValue) -> Option<&'a CelValue> {
     let get = |key: Key| map.map.get(&key);
     if let Some(value) = Key::try_from(key.clone()).ok().and_then(get) {

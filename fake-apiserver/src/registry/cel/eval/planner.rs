@@ -109,7 +109,7 @@ impl Planner {
         }
     }
 
-    /// Evaluates a constant part.
+    /// Evaluates a constant part of the expression, and stores its value.
     fn fold(&mut self, part: &Expression) {
         let mut meter = Meter::new(Meter::CALL);
         match evaluate_part(part, &self.constants, self.functions, &mut meter) {

@@ -111,7 +111,7 @@ fn last_index_of(text: &str, part: &str, from: i64) -> Evaluated {
     let Some((byte, _)) = text.char_indices().nth(start) else {
         return Ok(CelValue::Int(-1));
     };
-    // A match cannot start after this byte.
+    // The last match can start at `byte`, and therefore ends here at the latest.
     let end = (byte + part.len()).min(text.len());
     let mut searched = text.get(..end);
     let mut last = end;

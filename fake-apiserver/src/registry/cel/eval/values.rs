@@ -7,10 +7,10 @@ use crate::registry::cel::objects::{Opaque, OptionalValue, Value as CelValue};
 /// A value, or the reason for a failed evaluation.
 pub(crate) type Evaluated = Result<CelValue, EvalFailure>;
 
-/// Reason for a failed evaluation.
+/// Reason why an evaluation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EvalFailure {
-    /// The expression has an error. The text is cel-go's if it is implemented here.
+    /// The expression has an error. Contains cel-go's message, if it is implemented here.
     Error(String),
     /// The expression exceeds its cost limit.
     TooDear,
@@ -32,7 +32,7 @@ pub(super) fn list(items: Vec<CelValue>) -> CelValue {
     CelValue::List(Arc::new(items))
 }
 
-/// An error in place of a value. It ends the evaluation when the value is read.
+/// An error in place of a value. The evaluation fails when the value is read.
 #[derive(Debug, PartialEq, Eq)]
 struct Broken(String);
 
@@ -42,12 +42,13 @@ impl Opaque for Broken {
     }
 }
 
-/// Creates a value that fails when it is read: as a variable, a field or an item, or from an optional value.
+/// Creates a value that fails with `error` when it is read as a variable, a field or an item, or from an optional
+/// value.
 pub(crate) fn broken(error: String) -> CelValue {
     CelValue::Opaque(Arc::new(Broken(error)))
 }
 
-/// Returns a value that is read, or the error in its place.
+/// Returns a copy of the value; fails if it was created by [`broken`].
 pub(super) fn whole(value: &CelValue) -> Evaluated {
     match value {
         CelValue::Opaque(opaque) => match opaque.downcast_ref::<Broken>() {

@@ -68,7 +68,7 @@ pub(super) fn has(builder: &mut Builder, id: u64, mut args: Vec<Expression>) -> 
     }
 }
 
-/// The parts of a loop.
+/// The parts of a loop expression that a macro creates.
 struct Made {
     start: Expression,
     condition: Expression,

@@ -1,6 +1,6 @@
 //! The syntax of CEL: the lexer, the parser with the position of each node, literals and macros. Parsing stops at the
-//! first syntax error; `errors` then finds all of them with their messages. Errors in literals and macros are reported
-//! here.
+//! first syntax error; `errors` then finds all syntax errors with their messages. Errors in literals and macros are
+//! reported during parsing.
 
 mod builder;
 mod errors;

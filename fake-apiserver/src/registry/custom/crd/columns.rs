@@ -76,7 +76,7 @@ pub(super) fn validate_scale(scale: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks `selectableFields` against the schema. With `is_shared`, all versions have the same fields.
+/// Checks `selectableFields` against the schema. `is_shared` is set if all versions have the same fields.
 pub(super) fn validate_selectable(
     fields: &Cursor<'_>,
     schema: Option<&Map>,

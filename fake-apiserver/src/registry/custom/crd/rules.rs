@@ -1,4 +1,4 @@
-//! `x-kubernetes-validations`: checks of rules that do not evaluate them (rule O8).
+//! `x-kubernetes-validations`: checks rules without evaluating them (rule O8).
 
 use std::collections::BTreeSet;
 

@@ -97,7 +97,7 @@ pub(super) fn validate_names(names: &Cursor<'_>, errors: &mut FieldErrors) {
 
 /// `spec.versions`, with the fields that are the same in all versions.
 struct Versions<'a> {
-    /// The version of Kubernetes.
+    /// The version of Kubernetes that determines the rules.
     of: KubernetesVersion,
     spec: &'a Cursor<'a>,
     list: Vec<Cursor<'a>>,
@@ -160,7 +160,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Validates once the fields that are the same in all versions.
+    /// Validates the fields that are the same in all versions once, instead of in each version.
     fn validate_shared(&self, errors: &mut FieldErrors) {
         let Some(first) = self.list.first() else { return };
         if self.share("schema") && first.is_set(SCHEMA) {

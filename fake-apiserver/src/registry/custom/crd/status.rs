@@ -32,8 +32,8 @@ pub(crate) fn group(crd: &Object) -> &str {
     Cursor::root(crd).text("spec.group")
 }
 
-/// Returns the next state of a CRD that is being deleted: first with the condition, then without the finalizer if
-/// `instances_left` is `false`. Returns `None` while objects remain.
+/// Returns the next state of a CRD that is being deleted: first with the condition `Terminating`, then without the
+/// finalizer if `instances_left` is `false`. Returns `None` while objects remain.
 pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<Object> {
     if !crd.is_terminating() || !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
         return None;
@@ -191,7 +191,7 @@ pub(crate) struct UsedNames {
 }
 
 impl UsedNames {
-    /// Counts the names of a CRD.
+    /// Adds the names of a CRD to the used names.
     pub(crate) fn add(&mut self, names: &CrdNames) {
         let count = |counts: &mut BTreeMap<String, usize>, name: &String| *counts.entry(name.clone()).or_default() += 1;
         names.resources().for_each(|it| count(&mut self.resources, it));

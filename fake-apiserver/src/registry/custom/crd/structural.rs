@@ -21,7 +21,7 @@ pub(super) fn validate(node: &Cursor<'_>) -> FieldErrors {
     errors
 }
 
-/// Errors found so far.
+/// Errors found so far, with a cache for patterns.
 #[derive(Default)]
 struct Found {
     errors: FieldErrors,

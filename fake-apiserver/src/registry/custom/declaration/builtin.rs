@@ -38,7 +38,7 @@ fn declared(shape: &'static Shape, path: &str, open: &mut Vec<&'static str>) -> 
 }
 
 fn of_struct(structure: &'static StructType, path: &str, open: &mut Vec<&'static str>) -> DeclKind {
-    // A recursive struct has no fields.
+    // A struct that is nested in itself has no fields at the inner level.
     if open.contains(&structure.definition()) {
         return object(path, BTreeMap::new());
     }

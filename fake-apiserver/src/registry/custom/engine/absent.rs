@@ -6,7 +6,7 @@ use super::validate::ValueView;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
-/// Empty placeholder.
+/// Placeholder without contents, because rules are not evaluated.
 #[derive(Debug, Default)]
 pub(super) struct Compiled {}
 
@@ -17,7 +17,7 @@ impl Compiled {
     }
 }
 
-/// Empty placeholder.
+/// Placeholder without contents, because rules are not evaluated.
 pub(super) struct Operands;
 
 impl Operands {
@@ -34,7 +34,7 @@ pub(super) fn is_about_change(_: &str) -> bool {
     false
 }
 
-/// Empty placeholder.
+/// Placeholder without contents, because rules are not evaluated.
 pub(super) struct Declared;
 
 impl Declared {

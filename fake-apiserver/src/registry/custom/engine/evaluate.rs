@@ -203,8 +203,8 @@ fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered,
 /// Converts a value for rules: fields have escaped names, undeclared fields and nulls are removed, and formats such as
 /// `date-time` become values of their types.
 ///
-/// A value of another type than its schema, such as a list for a string with a format, is converted to an error that is
-/// returned when the value is read.
+/// If the type of a value differs from its schema, such as a list for a string with a format, the result is an error
+/// that is returned when the value is read.
 fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unordered) -> CelValue {
     if let Some(error) = node.and_then(|node| misfit(value, node)) {
         return eval::broken(error);
@@ -233,7 +233,7 @@ fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unord
     }
 }
 
-/// Returns the error for a value of another type than its schema (`UnstructuredToVal` of
+/// Returns the error for a value with a type that differs from its schema (`UnstructuredToVal` of
 /// `k8s.io/apiserver/pkg/cel/common`).
 fn misfit(value: ValueView<'_>, node: &Structural) -> Option<String> {
     use ValueView as View;

@@ -108,7 +108,8 @@ fn full_answer(schema: &Value, row: &Value) -> Value {
     }
 }
 
-/// Lines `{"schema", "rows"}`: each row contains an expression with its operands, and the full result.
+/// The file consists of lines `{"schema", "rows"}`. Each row contains an expression with its operands, and the full
+/// result.
 #[test]
 fn expressions_have_the_answers_of_cel_go() {
     let mut differences = Vec::new();

@@ -92,7 +92,7 @@ fn o8_violations_have_the_message_of_the_rule(#[case] rule: Value, #[case] expec
 fn o8_transition_rules_compare_with_the_old_value() {
     let same = || json!({"rule": "self.s == oldSelf.s", "message": "m"});
     assert!(check(same(), json!({"s": ["a"]}), None).0.is_empty());
-    // The order of sets is irrelevant.
+    // The order of items is irrelevant in sets.
     assert!(
         check(same(), json!({"s": ["b", "a"]}), Some(json!({"s": ["a", "b"]})))
             .0

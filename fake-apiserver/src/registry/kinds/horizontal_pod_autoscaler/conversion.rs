@@ -145,7 +145,7 @@ pub(super) fn to_v1(object: &mut Object) {
         let printed = Cursor::root(object).maps("status.conditions").map(|condition| {
             print_fields(fields.map(|field| {
                 let value = Cursor::root(condition).get(field).map(Value::to_string);
-                // Go always writes the time.
+                // Go always encodes the transition time, even if it is unset.
                 let null = || (field == "lastTransitionTime").then(|| "null".to_owned());
                 (field, value.or_else(null))
             }))

@@ -25,7 +25,7 @@ const PERIOD_MAX: i64 = 1_800;
 /// Accepted versions of a reference (`CrossVersionObjectReferenceValidationOptions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
-    /// Any text: for values of the stored object, and before 1.34.
+    /// Any text; for values that the stored object already has, and before 1.34.
     Any,
     /// Versions of any group, including the core group.
     MayBeCore,
@@ -33,7 +33,7 @@ enum Group {
     Named,
 }
 
-/// `validateHorizontalPodAutoscalerSpec`; values of the stored object are tolerated.
+/// `validateHorizontalPodAutoscalerSpec`; invalid values that the stored object already has are tolerated.
 pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
     let scaler = Cursor::root(object);
     let old = old.map(|it| Cursor::root(it));

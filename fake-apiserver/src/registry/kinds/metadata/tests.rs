@@ -1,4 +1,4 @@
-//! Tests of the rules of metadata, with requests and error texts of a real server.
+//! Tests of the metadata rules, with requests and error messages recorded from kube-apiserver.
 
 use jiff::Timestamp;
 use rstest::rstest;

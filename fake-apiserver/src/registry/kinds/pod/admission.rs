@@ -20,7 +20,7 @@ struct Priority {
     preemption: String,
 }
 
-/// Applies the plugins to a new pod. The error is the reason why the pod is refused.
+/// Applies the plugins to a new pod. Fails with the reason why the pod is refused.
 pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(), String> {
     let Some(spec) = object_mut(pod, "spec") else {
         return Ok(());
@@ -61,7 +61,7 @@ pub(super) fn admit_updated(pod: &mut Object, old: &Object, context: &Context<'_
     tolerate(spec, context);
 }
 
-/// Checks that the pod does not set values that differ from its class.
+/// Checks that the pod does not set values that differ from its PriorityClass.
 fn check_priority(spec: &Cursor<'_>, priority: &Priority) -> Result<(), String> {
     if let Some(given) = spec.integer("priority").filter(|given| *given != priority.value) {
         return Err(format!(

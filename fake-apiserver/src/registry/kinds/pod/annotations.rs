@@ -18,7 +18,7 @@ const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 
 /// Annotation with the seccomp profile of a pod, from older versions of Kubernetes.
 pub(super) const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
-/// Prefix of the same annotation for one container.
+/// Prefix of the annotation with the seccomp profile of one container, from older versions of Kubernetes.
 pub(super) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 /// Prefix of the annotation with the AppArmor profile of a container, from older versions of Kubernetes.
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";

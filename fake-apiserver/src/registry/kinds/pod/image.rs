@@ -3,7 +3,8 @@
 /// Maximum length of a repository's path, in bytes.
 const REPOSITORY_MAX: usize = 255;
 
-/// Returns the default pull policy of an image: `Always` if its tag is `latest`, explicitly or by default.
+/// Returns the default pull policy of an image: `Always` if its tag is `latest`, explicitly or by default, and
+/// otherwise `IfNotPresent`.
 pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     if names_latest(image) { "Always" } else { "IfNotPresent" }
 }

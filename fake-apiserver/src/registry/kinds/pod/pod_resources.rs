@@ -119,7 +119,7 @@ pub(crate) fn quality_of_service(spec: &Cursor<'_>) -> &'static str {
 struct Compute {
     requests: BTreeMap<&'static str, Quantity>,
     limits: BTreeMap<&'static str, Quantity>,
-    /// Set if a container does not limit both.
+    /// Set if a container does not limit both CPU and memory.
     lacks_limits: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 
-/// Metadata that writes of these subresources do not change.
+/// Metadata that writes of `/resize` and `/ephemeralcontainers` do not change.
 const KEPT_METADATA: [&str; 6] = [
     "deletionTimestamp",
     "generation",
@@ -39,7 +39,7 @@ pub(super) fn default_status(status: &mut Map) {
         .first()
         .map(|first| first["ip"].as_str().unwrap_or_default())
     {
-        // `podIP` takes precedence over a list that begins with another address
+        // `podIP` takes precedence over a list that begins with a different address
         Some(first) if address.is_empty() => {
             let first = first.to_owned();
             default_text(status, "podIP", &first);
@@ -137,8 +137,8 @@ pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
 }
 
 /// Returns the AppArmor profiles that annotations set for containers without this field, by the container's name. Each
-/// has the annotation's key and the profile, which is `None` if the annotation is invalid. Annotations that equal the
-/// pod's field are omitted (`applyAppArmorVersionSkew`).
+/// entry has the annotation's key and the profile, which is `None` if the annotation is invalid. Annotations that equal
+/// the pod's field are omitted (`applyAppArmorVersionSkew`).
 fn annotated_profiles(pod: &Object) -> BTreeMap<String, (String, Option<Value>)> {
     let pod = Cursor::root(pod);
     let (spec, annotations) = (pod.at("spec"), pod.at("metadata.annotations"));

@@ -1,4 +1,4 @@
-//! Scheduling of a pod: affinity, tolerations, spread over topologies.
+//! Scheduling of a pod: affinity, tolerations, and topology spread constraints.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks a NodeSelector in an object of another kind (Go's `ValidateNodeSelector`).
+/// Checks a NodeSelector in an object of a kind other than Pod (Go's `ValidateNodeSelector`).
 pub(crate) fn validate_node_selector(selector: &Cursor<'_>, errors: &mut FieldErrors) {
     let terms = selector.at("nodeSelectorTerms");
     if terms.is_empty("") {
@@ -172,7 +172,7 @@ fn validate_label_keys(term: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks tolerations.
+/// Checks the tolerations in a pod spec.
 pub(crate) fn validate_tolerations(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_toleration_list(&spec.at("tolerations"), errors);
 }

@@ -112,7 +112,7 @@ fn validate_seccomp(context: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Prints a seccomp profile like Go. Its type is not a pointer, so an unset type is an empty text.
+/// Prints a seccomp profile like Go. The field `type` is not a pointer in Go, so an unset type is an empty string.
 fn profile_as_printed(profile: &Cursor<'_>) -> String {
     let mut shown = profile.map_or_empty("").clone();
     default_value(&mut shown, "type", "");

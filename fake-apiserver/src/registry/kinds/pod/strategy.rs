@@ -131,7 +131,7 @@ impl Strategy for PodStrategy {
                 Some(first) => first.text("ip").to_owned(),
                 None => object.text(label).to_owned(),
             },
-            // Accepted, but no Pod has a value for it.
+            // The label is accepted, but no Pod has a value for it.
             "status.podIPs" => String::new(),
             _ => object.text(label).to_owned(),
         }

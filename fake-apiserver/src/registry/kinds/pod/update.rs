@@ -1,4 +1,4 @@
-//! Updates of a Pod: few fields of its spec may change; each subresource changes its own part.
+//! Updates of a Pod: only a few fields of its spec may change; each subresource changes its own part.
 
 use super::annotations::{self, MIRROR};
 use super::containers::validate_image_spaces;
@@ -92,7 +92,8 @@ fn without_changeable(spec: &Cursor<'_>, new: &Map, old_spec: &Cursor<'_>, old: 
     rest
 }
 
-/// Checks and restores the node selection of a pod with scheduling gates, which may be narrowed.
+/// Checks that an update only narrows the node selection of a pod with scheduling gates, and restores the old selection
+/// in `rest`.
 fn restore_gated(rest: &mut Map, old: &Map, spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let selector = spec.at("nodeSelector");
     if !spec.same(old_spec, "nodeSelector") {

@@ -93,7 +93,7 @@ fn validate_data_source(source: &Cursor<'_>, errors: &mut FieldErrors) {
 
 fn validate_both_sources(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let (source, reference) = (spec.at("dataSource"), spec.at("dataSourceRef"));
-    // Go prints a path here, which is a struct without exported fields.
+    // Go prints a path instead of the value. It is a struct without exported fields, printed as `{}`.
     let shown = Map::new;
     if !reference.is_empty("namespace") {
         let detail = "may not be specified when dataSourceRef.namespace is specified";

@@ -63,7 +63,7 @@ const HOST_PATH_TYPES: [&str; 8] = [
 pub(super) struct Owner<'a> {
     /// The pod's name; empty in templates.
     pub(super) name: &'a str,
-    /// Set for a Pod, not a template.
+    /// Set for a Pod, unset for a template.
     pub(super) is_pod: bool,
     /// Set for a mirror pod, which represents a static pod of a kubelet.
     pub(super) is_mirror: bool,

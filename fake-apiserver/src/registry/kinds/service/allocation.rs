@@ -115,8 +115,8 @@ fn keep_allocated(spec: &mut Map, old: &Cursor<'_>) {
     }
 }
 
-/// `dropTypeDependentFields`: drops the fields that the new type does not need, unless the client has changed them,
-/// too.
+/// `dropTypeDependentFields`: drops the fields that the new type does not need, unless the client has changed them as
+/// well.
 fn drop_unneeded(spec: &mut Map, old: &Cursor<'_>) {
     let drop_same = |spec: &mut Map, fields: &[&str]| {
         if same(&Cursor::root(spec), old, fields) {
@@ -320,7 +320,8 @@ fn allocate_cluster_ip(
     Ok(())
 }
 
-/// Returns the error of allocating an address for a Service without a name, which the IPAddress must refer to.
+/// Returns the error of allocating an address for a Service without a name. The IPAddress would have to refer to this
+/// name.
 fn nameless(ip: &str) -> String {
     format!("IPAddress.networking.k8s.io \"{ip}\" is invalid: spec.parentRef.name: Required value")
 }

@@ -43,7 +43,7 @@ impl std::str::FromStr for ClusterRange {
         let prefix: u32 = prefix
             .parse()
             .map_err(|_| format!("{prefix:?} is not a prefix length"))?;
-        // These are sizes that kube-apiserver accepts, with at least two usable addresses.
+        // Prefix lengths that kube-apiserver accepts, if at least two addresses are usable.
         if !(12..=30).contains(&prefix) {
             return Err(format!("the prefix length must be from 12 to 30, not {prefix}"));
         }
@@ -138,15 +138,15 @@ pub(super) fn choose_node_port(context: &Context<'_>, is_free: impl Fn(i64) -> b
     choose(NODE_PORT_COUNT, reserved, context, |offset| is_free(port(offset))).map(port)
 }
 
-/// Allocations of other Services.
+/// Allocated addresses and node ports that a Service cannot use.
 pub(super) struct Taken {
     pub(super) ips: BTreeSet<IpAddr>,
     pub(super) ports: BTreeSet<i64>,
 }
 
 impl Taken {
-    /// Collects the allocations of all Services, except for the Service with the spec `old`, which keeps its own, and
-    /// the addresses of IPAddresses.
+    /// Collects the addresses of IPAddresses and the allocations of all Services, except for the Service with the spec
+    /// `old`, because it keeps its own allocations.
     pub(super) fn read(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Self {
         let mut taken = Self {
             ips: BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! Creates and updates of Services, compared with recorded answers of a real server.
+//! Creates and updates of Services, compared with recorded responses of kube-apiserver.
 
 use std::sync::Arc;
 

@@ -170,7 +170,7 @@ fn validate_port_uniqueness(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     for port in spec.items("ports") {
         let key = key(&port, "port");
         if seen.contains(&key) {
-            // The error prints the fields of the internal type, in its order.
+            // The error prints the fields in the order of kube-apiserver's internal type.
             let printed = format!(
                 "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
                 quote(&key.0),
@@ -260,7 +260,7 @@ fn validate_traffic(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut 
     } else if matches!(spec.text("type"), "ClusterIP" | "LoadBalancer" | "NodePort") {
         errors.required(internal, "");
     }
-    // PreferSameTrafficDistribution
+    // Gate PreferSameTrafficDistribution.
     let distributions: &[&str] = match version >= KubernetesVersion::V1_34 {
         true => &["PreferClose", "PreferSameZone", "PreferSameNode"],
         false => &["PreferClose"],

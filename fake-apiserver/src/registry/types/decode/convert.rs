@@ -37,15 +37,15 @@ pub(super) enum Step {
     Index(usize),
 }
 
-/// Errors about values of wrong types; never empty.
+/// Errors about values of the wrong type; never empty.
 pub(super) struct Misfits(Vec<Misfit>);
 
 /// Parts that a conversion removed from an object.
 #[derive(Default)]
 pub(super) struct Removed {
-    /// The paths of unknown fields.
+    /// The paths of removed unknown fields.
     pub(super) unknown: Vec<String>,
-    /// Empty lists and maps.
+    /// The removed empty lists and maps.
     pub(super) hidden: Hidden,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Removed {
 struct Misfit {
     /// The path of the value.
     path: Vec<Step>,
-    /// Go's error.
+    /// Go's error message.
     error: String,
     /// Set for errors of types with their own decoder, which end decoding. Go continues after other errors.
     ends: bool,
@@ -109,12 +109,12 @@ pub(super) struct Converter<'a> {
     path: Vec<Step>,
     /// Number of enclosing values with their own decoder. Unknown fields within them are not reported.
     opaque: usize,
-    /// Length of the path of the outermost such value. In errors within it, Go names the struct that contains this
-    /// value.
+    /// Length of the path of the outermost value with its own decoder. In errors within this value, Go names the struct
+    /// that contains it.
     opaque_from: usize,
     level: usize,
     removed: Removed,
-    /// The values of wrong types.
+    /// The values of the wrong type found so far.
     misfits: Vec<Misfit>,
 }
 

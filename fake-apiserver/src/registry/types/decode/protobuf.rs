@@ -18,7 +18,7 @@ const MAGIC: &[u8] = b"k8s\0";
 /// Maximum nesting of messages, which also limits recursion. Deeper messages are refused.
 const MOST_LEVELS: usize = 100;
 
-/// A body: its declared kind, and its message.
+/// A protobuf body: the declared kind, and the message of that kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Envelope<'a> {
     /// `apiVersion`; may be empty.
@@ -255,7 +255,7 @@ fn read_list(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, level
                 return Ok(Value::Null);
             }
         }
-        // Numbers may be packed.
+        // Repeated numbers may be packed into one value.
         (Wire::Bytes(bytes), Kind::Int32 | Kind::Int64 | Kind::Bool) => {
             let mut reader = Reader { bytes };
             while !reader.bytes.is_empty() {

@@ -41,13 +41,13 @@ impl Precision {
 pub(super) enum Canonical {
     /// The text already has kube-apiserver's format.
     Same,
-    /// The time in kube-apiserver's format.
+    /// The time, rewritten in kube-apiserver's format.
     Other(String),
     /// The zero time, which is encoded as `null`.
     Zero,
 }
 
-/// Parses a time; the error has the text of Go's `time.ParseError`.
+/// Parses a time. Fails with the message of Go's `time.ParseError`.
 pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonical, String> {
     let (time, offset) = read_time(text, precision)?;
     // Fast path: nearly all times are in UTC and have the canonical length.
@@ -90,7 +90,7 @@ pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonic
     })
 }
 
-/// A parser of times, with the rest of the text.
+/// A parser of times, with the unread part of the text.
 struct Reader<'a> {
     text: &'a str,
     rest: &'a str,
@@ -224,8 +224,8 @@ fn read_time(text: &str, precision: Precision) -> Result<(DateTime, i32), String
     Ok((time, offset))
 }
 
-/// Checks base64 like Go: skips line breaks, and requires padding. The error is the offset that Go reports. Returns the
-/// text that Go would encode, if it differs.
+/// Checks base64 like Go: skips line breaks, and requires padding. Returns the text that Go would encode, if it
+/// differs. Fails with the offset that Go reports.
 pub(super) fn canonical_base64(text: &str) -> Result<Option<String>, usize> {
     let bytes = text.as_bytes();
     let mut digits = 0;

@@ -374,7 +374,7 @@ impl Shape {
             Kind::Bool => Form::Boolean,
             Kind::Int32 | Kind::Int64 | Kind::Float64 => Form::Numeric,
             Kind::Quantity | Kind::Time | Kind::MicroTime => Form::Scalar,
-            // The published schema does not declare a single type.
+            // The published schema does not declare exactly one type.
             Kind::IntOrString
             | Kind::Raw
             | Kind::Json
@@ -444,7 +444,7 @@ impl Shape {
         }
     }
 
-    /// Returns the patch strategy of strategic merge patch.
+    /// Returns the treatment of the value by strategic merge patches.
     pub(crate) fn patch_strategy(&self) -> PatchStrategy {
         self.patch
     }

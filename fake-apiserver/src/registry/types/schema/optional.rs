@@ -13,7 +13,7 @@ use crate::api::resource::ResourceInfo;
 pub(crate) struct OptionalResource {
     pub(crate) info: ResourceInfo,
     pub(crate) off: Off,
-    /// The version that defines its types: its own version, or the stable version for retired versions.
+    /// The version that defines the types of the resource: its own version, or the stable version for retired versions.
     pub(crate) types: &'static str,
 }
 

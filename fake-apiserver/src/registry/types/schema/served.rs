@@ -12,7 +12,7 @@ use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 pub(super) struct Served {
     info: ResourceInfo,
     since: KubernetesVersion,
-    /// The first version of Kubernetes without it.
+    /// The first version of Kubernetes without the resource.
     until: Option<KubernetesVersion>,
     /// Set for versions that are off by default.
     off: Option<Off>,
@@ -21,22 +21,23 @@ pub(super) struct Served {
 /// Facts about a resource of a version that is off by default.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Off {
-    /// Determines how the version is enabled.
+    /// The stage of the version, which determines how it is enabled.
     pub(crate) stage: Stage,
-    /// The feature gate that it depends on, if the gate is off by default; otherwise empty.
+    /// The feature gate that the resource depends on, if the gate is off by default; otherwise empty.
     pub(crate) gate: &'static str,
-    /// The version that defines the fields of stored objects: its own version, unless a newer one has other fields.
+    /// The version that defines the fields of stored objects: its own version, unless a newer version has different
+    /// fields.
     pub(crate) form: &'static str,
 }
 
 /// Determines how a version that is off by default is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// By `--runtime-config`, as in kube-apiserver.
+    /// Alpha versions are enabled by `--runtime-config`, as in kube-apiserver.
     Alpha,
-    /// By `--runtime-config`, as in kube-apiserver.
+    /// Beta versions are enabled by `--runtime-config`, as in kube-apiserver.
     Beta,
-    /// By an option of this server; Kubernetes no longer serves the version.
+    /// Retired versions are enabled by an option of this server, because Kubernetes no longer serves them.
     Retired,
 }
 

@@ -61,7 +61,7 @@ pub(super) fn kind(name: &str) -> Tokens {
     }
 }
 
-/// Returns the token kind of an operator, a bracket, another mark or a reserved word.
+/// Returns the token kind of an operator, a bracket, other punctuation, or a reserved word.
 pub(super) fn mark(mark: &str) -> Tokens {
     kind(&format!("'{mark}'"))
 }
@@ -108,7 +108,7 @@ pub(super) enum Edge {
     Precedence(u32, usize),
 }
 
-/// A state of the network.
+/// A state of the grammar's network.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) kind: Kind,
@@ -124,7 +124,7 @@ pub(super) struct State {
     pub(super) is_of_operators: bool,
 }
 
-/// The network.
+/// The network of states for all rules of the grammar.
 #[derive(Debug)]
 pub(super) struct Grammar {
     pub(super) states: Vec<State>,
@@ -140,13 +140,13 @@ enum Part {
     Rule(usize, u32),
     Precedence(u32),
     All(Vec<Part>),
-    /// One of several parts.
+    /// Exactly one of several parts.
     Any(Vec<Part>),
-    /// At most one occurrence.
+    /// The part occurs at most once.
     Maybe(Box<Part>),
-    /// Any number of occurrences.
+    /// The parts occur any number of times.
     Many(Box<Part>),
-    /// At least one occurrence.
+    /// The part occurs at least once.
     Some(Box<Part>),
     /// Any number of binary operators, each with its precedence.
     Operators(Vec<Part>),
@@ -319,7 +319,7 @@ impl Grammar {
         self.states.len() - 1
     }
 
-    /// Adds a path through a part between two states.
+    /// Adds the states and edges for a part of a rule, between the states `from` and `to`.
     fn part(&mut self, part: &Part, rule: usize, from: usize, to: usize) {
         match part {
             Part::Token(tokens) => self.states[from].edges.push(Edge::Token(*tokens, to)),
@@ -360,7 +360,7 @@ impl Grammar {
         }
     }
 
-    /// Adds a state, with a free edge from `from` to it.
+    /// Adds a state, and an edge from `from` to it that does not consume a token.
     fn free(&mut self, kind: Kind, rule: usize, from: usize) -> usize {
         let state = self.add(kind, rule);
         self.states[from].edges.push(Edge::Free(state));
@@ -390,8 +390,8 @@ impl Grammar {
         self.states[from].has_exit = true;
     }
 
-    /// Returns the possible next tokens after an edge. If the rule may end, this includes [`RULE_END`], or with
-    /// `is_beyond` the tokens that may follow the rule anywhere.
+    /// Returns the possible next tokens after an edge. If the rule may end, this includes [`RULE_END`] or, with
+    /// `is_beyond`, the tokens that may follow the rule in any context.
     fn reach(&self, edge: &Edge, seen: &mut Vec<usize>, is_beyond: bool) -> Tokens {
         let state = match edge {
             Edge::Token(tokens, _) => return *tokens,

@@ -31,7 +31,7 @@ struct Way {
 
 /// Error: no path continues with a token.
 pub(super) struct NoWay {
-    /// Index of this token.
+    /// Index of the token with which no path continues.
     pub(super) at: usize,
 }
 
@@ -55,7 +55,7 @@ struct Search<'t> {
 }
 
 impl Search<'_> {
-    /// Returns the choice. Returns `None` if it depends on the enclosing rules, but `around` is `None`.
+    /// Returns the index of the chosen edge; `None` if it depends on the enclosing rules, but `around` is `None`.
     fn run(&self, state: usize, around: Option<&Stack>) -> Result<Option<usize>, NoWay> {
         let is_full = around.is_some();
         let stack = around.cloned().unwrap_or_default();
@@ -121,7 +121,7 @@ impl Search<'_> {
         self.close(way, is_full, ways, seen);
     }
 
-    /// Adds the states in which a token is consumed and that a path can reach without consuming one.
+    /// Adds the states that a path can reach without consuming a token, and in which a token is consumed.
     fn close(&self, way: Way, is_full: bool, ways: &mut Vec<Way>, seen: &mut Vec<Way>) {
         if seen.iter().any(|it| it.is_same(&way)) {
             return;

@@ -19,7 +19,7 @@ pub(super) struct Source<'a> {
     text: &'a str,
     /// The tokens; the last one marks the end.
     pub(super) tokens: Vec<Placed>,
-    /// Byte ranges of invalid parts.
+    /// Byte ranges of the text that are not part of a token.
     wrong: Vec<Range<usize>>,
 }
 

@@ -7,7 +7,7 @@ use crate::api::field::FieldErrors;
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
-/// Empty placeholder.
+/// Placeholder without contents, because rules are not evaluated.
 #[derive(Clone)]
 pub(super) struct Scope;
 
@@ -33,7 +33,7 @@ impl Scope {
     }
 }
 
-/// Empty placeholder.
+/// Placeholder without contents, because rules are not evaluated.
 pub(super) struct Costs;
 
 impl Costs {

@@ -1,4 +1,4 @@
-//! Writing protobuf: values of built-in types as messages.
+//! Writes protobuf: encodes values of built-in types as messages.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use crate::api::json::{Map, Value};
 use crate::api::protobuf::{write_bytes, write_number, write_varint};
 use crate::registry::types::schema::builtin::{Kind, Shape, StructType, shape_of};
 
-/// Encodes an object and its kind as a complete body; `None` for kinds without protobuf messages here.
+/// Encodes an object and its kind as a complete body; `None` for kinds that are not built in.
 pub(crate) fn encode_value(value: &Value) -> Option<Vec<u8>> {
     let object = value.as_object()?;
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
