@@ -216,6 +216,32 @@ def storage_versions(folder, rows, kinds):
     return out
 
 
+def registered(folder, release):
+    """Returns the group versions that kube-apiserver registers, served or not: `--runtime-config` may name them."""
+    out = set()
+    for name in ("kubernetes", "apiextensions-apiserver", "kube-aggregator"):
+        root = module(folder, name, f"{'1' if name == 'kubernetes' else '0'}.{release}") / "pkg" / "apis"
+        for file in root.glob("*/install/install.go"):
+            text = (file.parent.parent / "register.go").read_text()
+            group = re.search(r'GroupName\s*=\s*"(.*)"', text)[1]
+            for version in re.findall(rf'"k8s\.io/[a-z/-]+/pkg/apis/{file.parent.parent.name}/(v\d\w*)"', file.read_text()):
+                out.add((group, version))
+    return out
+
+
+def registered_rows(by_minor):
+    """Returns a row for each group version that a minor version registers, and the variants used in the rows."""
+    out, used, minors = [], set(), list(by_minor)
+    for group, version in sorted(set().union(*by_minor.values())):
+        known = [minor for minor in minors if (group, version) in by_minor[minor]]
+        first, last = minors.index(known[0]), minors.index(known[-1])
+        assert known == minors[first:last + 1], f"{group}/{version} was registered again"
+        until = f"Some({variant(minors[last + 1])})" if last + 1 < len(minors) else "None"
+        out.append(f"    ({quote(group)}, {quote(version)}, {variant(minors[first])}, {until}),")
+        used |= set(re.findall(r"V1_\d+", out[-1]))
+    return out, used
+
+
 def rank(version):
     """Returns a sort key that orders versions by stability and number, highest last."""
     major, stage, minor = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version).groups()
@@ -237,9 +263,30 @@ def fields_of(types, go, package, above=()):
              fields_of(types, field["type"], package, (*above, go))] for field in flat_fields(types, go)]
 
 
-def with_forms(folder, rows, others, types, gates):
+def lifecycle(types, kind, release):
+    """Returns the end of the warning about a deprecated version of a kind; it is also sent before the deprecation."""
+    package, _, name = types["kinds"][kind].rpartition(".")
+    folder = module(pathlib.Path.cwd(), "api", f"0.{release}") / package.removeprefix("k8s.io/api/")
+    file = folder / "zz_generated.prerelease-lifecycle.go"
+    text = file.read_text() if file.exists() else ""
+
+    def find(function, result):
+        found = re.search(rf"func \(in \*{name}\) {function}\(\)[^{{]*{{\s*return {result}", text)
+        return found.groups() if found else ()
+    deprecated = find("APILifecycleDeprecated", r"(\d+), (\d+)")
+    if not deprecated:
+        return ""
+    out = "deprecated in v{}.{}+".format(*deprecated)
+    removed = find("APILifecycleRemoved", r"(\d+), (\d+)")
+    if removed:
+        out += ", unavailable in v{}.{}+".format(*removed)
+    replacement = find("APILifecycleReplacement", r'.*Group: "(.*)", Version: "(.*)", Kind: "(.*)"')
+    return out + "; use {}/{} {}".format(*replacement) if replacement else out
+
+
+def with_forms(folder, rows, others, types, gates, release):
     """Returns the rows of versions that are off by default, each with its gate if that is off by default, its storage
-    version, and the version with the fields of stored objects: the newest one if its fields differ."""
+    version, the version with the fields of stored objects (the newest one if its fields differ), and its warning."""
     by_storage, stored, out = storage_gates(folder), storage_versions(folder, others, types["kinds"]), []
     for group, version, row in others:
         kind, name = row["responseKind"]["kind"], row["resource"]
@@ -248,7 +295,8 @@ def with_forms(folder, rows, others, types, gates):
         of_kinds = [types["kinds"][f"{group}/{of}/{kind}"] for of in (version, newest)]
         fields = [fields_of(types["types"], of, types["types"][of]["pkg"]) for of in of_kinds]
         out.append((group, version, row, gate if gates.get(gate, "").startswith("false") else "",
-                    stored[group, version, name], version if fields[0] == fields[1] else newest))
+                    stored[group, version, name], version if fields[0] == fields[1] else newest,
+                    lifecycle(types, f"{group}/{version}/{kind}", release)))
     return out
 
 
@@ -294,10 +342,10 @@ def resource_row(group, version, row):
     return head + "\n        " + ("subresources![{}])".format(", ".join(subs)) if subs else "&[])")
 
 
-def optional_row(group, version, row, gate, stored, form):
+def optional_row(group, version, row, gate, stored, form, warning):
     """Returns the Rust source of a row for a version that is off by default."""
     stage = "Alpha" if "alpha" in version else "Beta"
-    return "optional({}, [{}], {})".format(stage, ", ".join(map(quote, (gate, stored, form))),
+    return "optional({}, [{}], {})".format(stage, ", ".join(map(quote, (gate, stored, form, warning))),
                                            resource_row(group, version, row))
 
 
@@ -333,11 +381,12 @@ def version_bounds(rows, found, minors):
     return out, used
 
 
-def resource_tables(by_minor, others_by_minor, groups):
+def resource_tables(by_minor, others_by_minor, groups, registered_by_minor):
     """Returns the contents of `resources.rs`."""
     out, used = version_bounds(*resource_rows(by_minor, resource_row))
     others, more = version_bounds(*resource_rows(others_by_minor, optional_row))
-    used |= more
+    known, most = registered_rows(registered_by_minor)
+    used |= more | most
     head = [
         "//! The built-in resources, in the order in which discovery shows them.",
         "//!",
@@ -347,7 +396,7 @@ def resource_tables(by_minor, others_by_minor, groups):
         "",
         "use super::served::Stage::{Alpha, Beta};",
         "use super::served::{ALL, NONE, Served, optional, row, since, sub, subresources, texts, until};",
-        f"use crate::api::kubernetes_version::KubernetesVersion::{{{', '.join(sorted(used))}}};",
+        f"use crate::api::kubernetes_version::KubernetesVersion::{{self, {', '.join(sorted(used))}}};",
         "use crate::api::resource::Scope::{Cluster, Namespaced};",
         "use crate::api::resource::{SubresourceInfo, Text};",
         "",
@@ -368,7 +417,15 @@ def resource_tables(by_minor, others_by_minor, groups):
         "#[rustfmt::skip]",
         f"pub(super) static OPTIONAL: [Served; {len(others)}] = [",
     ]
-    return "\n".join([*head, *out, *between, *others, "];", ""])
+    after = [
+        "];",
+        "",
+        "/// The group versions that kube-apiserver registers, served or not: the first version of Kubernetes that does,",
+        "/// and the first that no longer does.",
+        "#[rustfmt::skip]",
+        f"pub(super) static REGISTERED: [(&str, &str, KubernetesVersion, Option<KubernetesVersion>); {len(known)}] = [",
+    ]
+    return "\n".join([*head, *out, *between, *others, *after, *known, "];", ""])
 
 
 def variant(minor):
@@ -813,7 +870,7 @@ def main():
                         help="folder for downloads")
     args = parser.parse_args()
     work = args.work.resolve()
-    by_minor, others, sources, types, all_gates, listings = {}, {}, {}, {}, {}, []
+    by_minor, others, sources, types, all_gates, known, listings = {}, {}, {}, {}, {}, {}, []
     for minor, (release, described) in VERSIONS.items():
         folder = work / minor
         folder.mkdir(parents=True, exist_ok=True)
@@ -821,11 +878,13 @@ def main():
         kubernetes = module(folder, "kubernetes", "1." + release)
         aggregated, core = discovery(kubernetes)
         listings.append(aggregated)
+        known[minor] = registered(folder, release)
         all_gates[minor] = gates(folder, release, minor)
         by_minor[minor], off = served(aggregated, core)
-        others[minor] = with_forms(kubernetes, by_minor[minor], off, types[minor], all_gates[minor])
+        others[minor] = with_forms(kubernetes, by_minor[minor], off, types[minor], all_gates[minor],
+                                   release)
         sources[minor] = Source(minor, types[minor], definitions(folder, described), all_gates[minor])
-    (SCHEMA / "resources.rs").write_text(resource_tables(by_minor, others, groups_in_order(listings)))
+    (SCHEMA / "resources.rs").write_text(resource_tables(by_minor, others, groups_in_order(listings), known))
     (SCHEMA / "table.rs").write_text(type_tables(by_minor, others, sources))
     subprocess.run(["rustfmt", "--edition", "2024", SCHEMA / "resources.rs", SCHEMA / "table.rs"], check=True)
     (CRATE / "data").mkdir(exist_ok=True)

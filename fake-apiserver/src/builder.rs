@@ -201,7 +201,8 @@ impl ApiServerBuilder {
 
     /// Enables and disables built-in APIs with the pairs of kube-apiserver's `--runtime-config`: `apps/v1=false`,
     /// `batch/v1/cronjobs=false`, `resource.k8s.io/v1beta1=true`, `api/all=true`. The core group cannot be disabled.
-    /// Fails with the first unsupported pair.
+    /// Fails with the first pair that no version of Kubernetes supports. A server whose version lacks a named API does
+    /// not [start](Self::start).
     ///
     /// Alpha and beta versions are off by default. Each version of Kubernetes has the APIs of its kube-apiserver; some
     /// of their resources also need a feature gate: see [`feature_gates`](Self::feature_gates).
@@ -253,8 +254,14 @@ impl ApiServerBuilder {
 
     /// Returns the resources that are enabled with [`runtime_config`](Self::runtime_config) but not served because a
     /// feature gate is off: `group/version/resource`, and the gate.
-    pub fn withheld_apis(&self) -> Vec<(String, &'static str)> {
-        self.options.enablement.withheld(self.options.version)
+    ///
+    /// # Errors
+    ///
+    /// If [`runtime_config`](Self::runtime_config) names an API that the selected version of Kubernetes lacks. Such a
+    /// server does not [start](Self::start).
+    pub fn withheld_apis(&self) -> Result<Vec<(String, &'static str)>, String> {
+        self.options.enablement.check(self.options.version)?;
+        Ok(self.options.enablement.withheld(self.options.version))
     }
 
     /// Serves API versions that Kubernetes no longer serves, for old controllers: `autoscaling/v2beta2`,
@@ -471,8 +478,13 @@ impl ApiServerBuilder {
     ///
     /// # Panics
     ///
-    /// If it is called outside of a tokio runtime although [workers](Self::workers) are configured.
+    /// If it is called outside of a tokio runtime although [workers](Self::workers) are configured. If
+    /// [`runtime_config`](Self::runtime_config) names an API that the selected version of Kubernetes lacks; see
+    /// [`withheld_apis`](Self::withheld_apis).
     pub fn start(self) -> ApiServer {
+        if let Err(why) = self.options.enablement.check(self.options.version) {
+            panic!("the server cannot start with this runtime config: {why}");
+        }
         let start_time = self.start_time.unwrap_or_else(time_of_day);
         let entropy = Entropy::new(self.seed, start_time);
         let nodes = if self.world.is_none() { self.options.nodes } else { 0 };

@@ -211,7 +211,10 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
     "feature gate HPAScaleToZero cannot be turned off here: this server only supports its default, true")]
 #[case::a_gate_of_a_later_version(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
 #[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta=false is not supported here")]
-#[case::an_unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"], "--runtime-config: resource.k8s.io/v1alpha9 is")]
+#[case::an_api_of_another_version(&["--runtime-config=scheduling.k8s.io/v1alpha1=true"],
+    "--runtime-config: group version scheduling.k8s.io/v1alpha1 that has not been registered")]
+#[case::an_unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"],
+    "--runtime-config: group version resource.k8s.io/v1alpha9 that has not been registered")]
 #[case::a_retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the retired APIs")]
 #[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
 #[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]

@@ -49,10 +49,7 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
 /// Finds the request for a path below a resource; `None` if the answer is a plain-text 404.
 fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<Option<RequestInfo>, Status> {
     call.has_routes = !row.is_custom();
-    call.deprecation = match row.custom_version() {
-        Some(version) => version.deprecation.clone(),
-        None => row.strategy().facts().deprecation.map(str::to_owned),
-    };
+    call.deprecation = row.deprecation().map(str::to_owned);
     // The errors differ: built-in resources have routes, custom resources share one handler for all paths.
     let missing = || {
         if row.is_custom() {

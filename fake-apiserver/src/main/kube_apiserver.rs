@@ -43,7 +43,7 @@ const ABSENT_PLUGINS: [&str; 17] = [
 ];
 
 /// Admission plugins that are enabled by default and can be disabled.
-const PLUGINS: [&str; 20] = [
+const PLUGINS: [&str; 21] = [
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
@@ -55,6 +55,7 @@ const PLUGINS: [&str; 20] = [
     "MutatingAdmissionWebhook",
     "NamespaceLifecycle",
     "PersistentVolumeClaimResize",
+    "PodGroupWorkloadExists",
     "PodSecurity",
     "Priority",
     "ResourceQuota",
@@ -270,7 +271,8 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         .event_ttl(Some(args.event_ttl).filter(|it| !it.is_zero()))
         .service_cluster_ip_range(&args.service_cluster_ip_range)
         .map_err(|why| format!("--service-cluster-ip-range: {why}"))?;
-    for (resource, gate) in builder.withheld_apis() {
+    let withheld = builder.withheld_apis();
+    for (resource, gate) in withheld.map_err(|why| format!("--runtime-config: {why}"))? {
         report(format_args!(
             "warning: {resource} is not served, because the feature gate {gate} is off"
         ));

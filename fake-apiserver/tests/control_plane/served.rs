@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fake_apiserver::ApiServer;
+use fake_apiserver::{ApiServer, KubernetesVersion};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -42,26 +42,79 @@ async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[c
 #[case::invalid_boolean("api/all=maybe", "invalid value api/all=maybe")]
 #[case::an_unknown_version(
     "resource.k8s.io/v1alpha9=true",
-    "resource.k8s.io/v1alpha9 is not served here, and cannot be turned on"
+    "group version resource.k8s.io/v1alpha9 that has not been registered"
 )]
+#[case::an_unknown_version_to_disable(
+    "resource.k8s.io/v1alpha9=false",
+    "group version resource.k8s.io/v1alpha9 that has not been registered"
+)]
+#[case::an_unknown_resource("apps/v1/things=true", "apps/v1/things is not served here, and cannot be turned on")]
+#[case::no_key("v2=true", "invalid key v2")]
 #[case::a_retired_version(
     "policy/v1beta1=true",
     "policy/v1beta1 is not served here, and cannot be turned on: Kubernetes has retired it, and --retired-apis turns it \
      on"
 )]
-#[case::an_unknown_group("nothing.io/v1=true", "unknown api groups nothing.io/v1")]
-#[case::core_group("api/v1=false", "api/v1: the core group cannot be turned off here")]
-#[case::core_group_by_its_version("v1=false", "v1: the core group cannot be turned off here")]
-#[case::resource_that_is_not_a_plural(
+#[case::unknown_groups("z.io/v1=true,api/all=maybe,a.io/v1=false", "unknown api groups a.io/v1,z.io/v1")]
+#[case::the_core("api/v1=false", "api/v1: the core group cannot be turned off here")]
+#[case::the_core_by_its_version("v1=false", "v1: the core group cannot be turned off here")]
+#[case::no_plural(
     "apps/v1/Deployments=false",
     "invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not \"Deployments\""
 )]
-fn invalid_runtime_config_is_refused_by_name(#[case] pair: &str, #[case] why: &str) {
-    let refused = ApiServer::builder().runtime_config([pair]).map(drop);
+fn invalid_runtime_config_is_refused_by_name(#[case] pairs: &str, #[case] why: &str) {
+    let refused = ApiServer::builder().runtime_config(pairs.split(',')).map(drop);
     assert_eq!(refused, Err(why.to_owned()));
 }
 
-/// Returns the code and the body of an answer.
+/// A version that only other versions of Kubernetes have is refused once the version of the server is known.
+#[rstest]
+#[case::not_any_more(
+    "1.36",
+    "scheduling.k8s.io/v1alpha1=true",
+    Some("group version scheduling.k8s.io/v1alpha1 that has not been registered")
+)]
+#[case::not_yet(
+    "1.36",
+    "scheduling.k8s.io/v1alpha3=false",
+    Some("group version scheduling.k8s.io/v1alpha3 that has not been registered")
+)]
+#[case::no_group_yet(
+    "1.36",
+    "lifecycle.k8s.io/v1alpha1=true",
+    Some("unknown api groups lifecycle.k8s.io/v1alpha1")
+)]
+#[case::registered_only(
+    "1.36",
+    "scheduling.k8s.io/v1beta1=true",
+    Some("scheduling.k8s.io/v1beta1 is not served by Kubernetes 1.36")
+)]
+#[case::no_resource_any_more(
+    "1.36",
+    "resource.k8s.io/v1alpha3/resourceclaims=true",
+    Some("resource.k8s.io/v1alpha3/resourceclaims is not served by Kubernetes 1.36")
+)]
+#[case::registered_and_disabled("1.36", "policy/v1beta1=false", None)]
+#[case::there_then("1.33", "resource.k8s.io/v1alpha3/resourceclaims=true", None)]
+#[case::there_now("1.37", "lifecycle.k8s.io/v1alpha1=true", None)]
+#[tokio::test(start_paused = true)]
+async fn apis_of_other_versions_are_refused_at_the_start(
+    #[case] version: KubernetesVersion,
+    #[case] pair: &str,
+    #[case] why: Option<&str>,
+) {
+    let builder = ApiServer::builder().runtime_config([pair]).expect("a version has it");
+    let builder = builder.kubernetes_version(version);
+    assert_eq!(builder.withheld_apis().err().as_deref(), why);
+    let started = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(builder.start())));
+    let panic = started
+        .err()
+        .map(|it| *it.downcast::<String>().expect("the panic has a text"));
+    let text = why.map(|it| format!("the server cannot start with this runtime config: {it}"));
+    assert_eq!(panic, text);
+}
+
+/// The code and the body of an answer.
 async fn sent(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16, Value) {
     let (code, text) = read(server.call(request(method, path, &body)).await);
     (code, serde_json::from_str(&text).unwrap_or_default())

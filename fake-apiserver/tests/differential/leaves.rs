@@ -95,7 +95,7 @@ async fn replacing_any_leaf_does_not_break_the_server(
     }
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/requests");
     let recording = Recording::read(&folder.join(format!("{file}.jsonl.gz")));
-    let server = start();
+    let server = start(&recording.options);
     let mut variables = Variables::default();
     for step in &recording.setup {
         set_up(&server, step, &mut variables).await;

@@ -13,13 +13,13 @@ mod recording;
 use std::path::Path;
 
 use axum::body::Body;
-use fake_apiserver::{Anonymous, ApiServer, Authorization};
+use fake_apiserver::{Anonymous, ApiServer, Authorization, KubernetesVersion};
 use http_body_util::BodyExt as _;
 use rstest::rstest;
 use tower::ServiceExt as _;
 
 use compare::{Answer, difference};
-use recording::{Recording, Request, Variables};
+use recording::{Options, Recording, Request, Variables};
 
 /// The administrator's token.
 const TOKEN: &str = "admin-token";
@@ -28,8 +28,17 @@ const TOKEN: &str = "admin-token";
 const SHOWN_MAX: usize = 30;
 
 /// Returns a server with the options of the recorded server.
-fn start() -> ApiServer {
+fn start(options: &Options) -> ApiServer {
+    let version = options
+        .version
+        .as_deref()
+        .map(str::parse)
+        .unwrap_or(Ok(KubernetesVersion::default()));
     ApiServer::builder()
+        .kubernetes_version(version.expect("the recorded version is served"))
+        .runtime_config(&options.runtime_config)
+        .and_then(|it| it.feature_gates(options.gates.iter().map(String::as_str)))
+        .expect("the recorded flags are supported")
         .authorization(Authorization::Rbac)
         .anonymous(Anonymous::Allowed)
         .token(TOKEN, "admin", ["system:masters"])
@@ -60,7 +69,7 @@ fn readme_has_the_numbers_of_requests_and_differences() {
 #[tokio::test(start_paused = true)]
 async fn answers_equal_the_recordings(#[files("tests/differential/requests/*.jsonl.gz")] path: std::path::PathBuf) {
     let recording = Recording::read(&path);
-    let server = start();
+    let server = start(&recording.options);
     let mut variables = Variables::default();
     for step in &recording.setup {
         set_up(&server, step, &mut variables).await;

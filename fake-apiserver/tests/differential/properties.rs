@@ -318,7 +318,7 @@ async fn refused_writes_change_nothing(
 /// Reads a recording, and sends its setup requests to a new server.
 async fn begin(path: &std::path::Path) -> (Recording, ApiServer, Variables) {
     let recording = Recording::read(path);
-    let server = start();
+    let server = start(&recording.options);
     let mut variables = Variables::default();
     for step in &recording.setup {
         set_up(&server, step, &mut variables).await;

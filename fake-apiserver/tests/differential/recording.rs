@@ -17,8 +17,22 @@ use crate::compare::Answer;
 pub(crate) struct Recording {
     /// The resource or area of the requests.
     pub(crate) file: String,
+    pub(crate) options: Options,
     pub(crate) setup: Vec<Step>,
     pub(crate) cases: Vec<Case>,
+}
+
+/// Flags of the recorded server, if they differ from the flags of the other recordings.
+#[derive(Deserialize)]
+pub(crate) struct Options {
+    /// The minor version of Kubernetes; the default version if absent.
+    pub(crate) version: Option<String>,
+    /// The pairs of `--runtime-config`.
+    #[serde(default)]
+    pub(crate) runtime_config: Vec<String>,
+    /// The enabled feature gates.
+    #[serde(default)]
+    pub(crate) gates: Vec<String>,
 }
 
 /// A setup request for the cases.
@@ -66,6 +80,8 @@ pub(crate) struct Request {
 #[derive(Deserialize)]
 struct Head {
     file: String,
+    #[serde(flatten)]
+    options: Options,
     setup: Vec<Step>,
 }
 
@@ -85,6 +101,7 @@ impl Recording {
         let case = |line| serde_json::from_str(line).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
         Self {
             file: head.file,
+            options: head.options,
             setup: head.setup,
             cases: lines.map(case).collect(),
         }

@@ -307,7 +307,7 @@ fn validate_condition_changes(object: &Cursor<'_>, old: &Cursor<'_>, is_approval
 }
 
 /// `validation.ValidateSignerName`: a domain, a slash, and a path with parts separated by dots.
-fn validate_signer_name(signer: &Cursor<'_>, errors: &mut FieldErrors) {
+pub(super) fn validate_signer_name(signer: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = signer.as_text();
     if !signer.check_required(errors) {
         return;

@@ -102,8 +102,10 @@ impl Strategy for LeaseCandidate {
         let emulated = check_version(&emulation, errors);
         binary.check_required(errors);
         let own = check_version(&binary, errors);
-        if let (Some(own), Some(emulated)) = (own, emulated)
-            && own < emulated
+        // A version that is not valid counts as 0.0.0.
+        if let Some(emulated) = emulated
+            && !binary.as_text().is_empty()
+            && own.unwrap_or_default() < emulated
         {
             let text = "must be greater than or equal to `emulationVersion`";
             errors.invalid(binary, binary.as_text(), text);

@@ -47,7 +47,7 @@ pub(crate) fn metadata_checks(group: &str, resource: &str, subresource: &str) ->
 
 fn update_passes(group: &str, resource: &str) -> &'static [Pass] {
     match (group, resource) {
-        ("", "events") | ("policy", _) => &[],
+        ("", "events") | ("policy" | "internal.apiserver.k8s.io", _) => &[],
         ("", "limitranges" | "persistentvolumes")
         | ("admissionregistration.k8s.io", _)
         | ("discovery.k8s.io", "endpointslices")
@@ -80,7 +80,11 @@ fn update_passes(group: &str, resource: &str) -> &'static [Pass] {
 
 fn status_passes(group: &str, resource: &str) -> &'static [Pass] {
     match (group, resource) {
-        ("policy" | "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io", _) | ("batch", "cronjobs") => &[],
+        (
+            "policy" | "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" | "internal.apiserver.k8s.io",
+            _,
+        )
+        | ("batch", "cronjobs") => &[],
         ("certificates.k8s.io", "certificatesigningrequests") => BOTH,
         ("storage.k8s.io", "volumeattachments") => ONCE,
         _ => UPDATE,

@@ -17,6 +17,7 @@ pub(crate) fn reset_fields(group: &str, resource: &str, subresource: &str) -> Pa
             &["metadata", "deletionTimestamp"],
             &["metadata", "ownerReferences"],
         ],
+        ("certificates.k8s.io", "podcertificaterequests", "") => &[],
         ("certificates.k8s.io", "certificatesigningrequests", "") => &[&["spec"], &["status"]],
         ("certificates.k8s.io", "certificatesigningrequests", "status") => &[&["spec"], &["status", "conditions"]],
         ("certificates.k8s.io", "certificatesigningrequests", "approval") => &[&["spec"], &["status", "certificate"]],

@@ -7,18 +7,20 @@ use crate::registry::kinds::csi_driver::CsiDriver;
 use crate::registry::kinds::csi_node::CsiNode;
 use crate::registry::kinds::device::DeviceClass;
 use crate::registry::kinds::device_claim::{ResourceClaim, ResourceClaimTemplate};
-use crate::registry::kinds::facts::{Facts, Generation};
+use crate::registry::kinds::facts::Facts;
 use crate::registry::kinds::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
 use crate::registry::kinds::ingress::Ingress;
 use crate::registry::kinds::plain::Plain;
+use crate::registry::kinds::pod_certificate::PodCertificateRequest;
 use crate::registry::kinds::service::Service;
 use crate::registry::kinds::strategy::{Strategy, in_version};
 use crate::registry::kinds::webhook_configuration::WebhookConfiguration;
 use crate::registry::kinds::{
-    admission_policy, api_service, certificate, config_map, csi_storage_capacity, endpoint_slice, endpoints, event,
-    flow_control, ingress_class, lease, limit_range, namespace, network_policy, node, persistent_volume,
-    persistent_volume_claim, pod_disruption_budget, priority_class, resource_quota, resource_slice, role, role_binding,
-    runtime_class, secret, service_account, service_network, storage_class, volume, workloads,
+    admission_policy, api_service, certificate, config_map, csi_storage_capacity, device_taint_rule, endpoint_slice,
+    endpoints, event, flow_control, ingress_class, lease, limit_range, namespace, network_policy, node,
+    persistent_volume, persistent_volume_claim, pod_disruption_budget, pod_group, pool_status_request, priority_class,
+    resource_quota, resource_slice, role, role_binding, runtime_class, secret, service_account, service_network,
+    storage_class, storage_version, trust_bundle, volume, workloads,
 };
 
 /// Returns the strategy of a built-in resource in the default version of Kubernetes.
@@ -37,7 +39,7 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
         "apiextensions.k8s.io" => in_version!(CrdStrategy, version),
         "apiregistration.k8s.io" => &api_service::ApiService,
         "autoscaling" => in_version!(HorizontalPodAutoscaler, version),
-        "certificates.k8s.io" => certificates(resource),
+        "certificates.k8s.io" => certificates(version, resource),
         "coordination.k8s.io" => match resource {
             "leases" => &lease::Lease,
             _ => &lease::LeaseCandidate,
@@ -48,7 +50,10 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
             "flowschemas" => &flow_control::FlowSchema,
             _ => &flow_control::PriorityLevelConfiguration,
         },
-        "internal.apiserver.k8s.io" | "storagemigration.k8s.io" => &CONDITIONAL,
+        "internal.apiserver.k8s.io" => &storage_version::StorageVersion,
+        // Older versions of the kind have other fields.
+        "storagemigration.k8s.io" if version < KubernetesVersion::V1_35 => &CONDITIONAL,
+        "storagemigration.k8s.io" => &storage_version::StorageVersionMigration,
         "networking.k8s.io" => match resource {
             "ingresses" => in_version!(Ingress, version),
             "ingressclasses" => &ingress_class::IngressClass,
@@ -70,12 +75,15 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
             "resourceclaims" => in_version!(ResourceClaim, version),
             "resourceclaimtemplates" => in_version!(ResourceClaimTemplate, version),
             "deviceclasses" => in_version!(DeviceClass, version),
-            "devicetaintrules" => &GENERATED_RETURNED,
-            "resourcepoolstatusrequests" => &CONDITIONAL_RETURNED,
+            "devicetaintrules" => &device_taint_rule::DeviceTaintRule,
+            "resourcepoolstatusrequests" => &pool_status_request::ResourcePoolStatusRequest,
             _ => &RETURNED,
         },
         "scheduling.k8s.io" => match resource {
             "priorityclasses" => &priority_class::PriorityClass,
+            // In other versions these kinds have other fields.
+            "workloads" if version == KubernetesVersion::V1_36 => &pod_group::Workload,
+            "podgroups" if version == KubernetesVersion::V1_36 => &pod_group::PodGroup,
             _ => &PLAIN,
         },
         "storage.k8s.io" => match resource {
@@ -102,11 +110,13 @@ fn admission(version: KubernetesVersion, resource: &str) -> &'static dyn Strateg
     }
 }
 
-fn certificates(resource: &str) -> &'static dyn Strategy {
+fn certificates(version: KubernetesVersion, resource: &str) -> &'static dyn Strategy {
     match resource {
         "certificatesigningrequests" => &certificate::CertificateSigningRequest,
-        "clustertrustbundles" => &CLUSTER_TRUST_BUNDLE,
-        _ => &POD_CERTIFICATE_REQUEST,
+        "clustertrustbundles" => &trust_bundle::ClusterTrustBundle,
+        // Earlier, requests have other fields.
+        _ if version < KubernetesVersion::V1_36 => &POD_CERTIFICATE_REQUEST,
+        _ => in_version!(PodCertificateRequest, version),
     }
 }
 
@@ -142,17 +152,6 @@ static COMPONENT_STATUS: Plain = Plain(Facts {
     deprecation: Some("v1 ComponentStatus is deprecated in v1.19+"),
     ..Facts::DEFAULT
 });
-static GENERATED_RETURNED: Plain = Plain(Facts {
-    generation: Generation::FromCreate,
-    returns_deleted_object: true,
-    ..Facts::DEFAULT
-});
-static CONDITIONAL_RETURNED: Plain = Plain(Facts {
-    allows_unconditional_update: false,
-    returns_deleted_object: true,
-    ..Facts::DEFAULT
-});
-static CLUSTER_TRUST_BUNDLE: Plain = Plain(certificate::signed(&["spec.signerName"], false));
 static POD_CERTIFICATE_REQUEST: Plain = Plain(certificate::signed(
     &["spec.signerName", "spec.podName", "spec.nodeName"],
     true,

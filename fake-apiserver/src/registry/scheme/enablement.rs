@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
 use crate::registry::types::schema::optional::{OptionalResource, optional_resources, retired_versions};
-use crate::registry::types::schema::served::{Stage, all_builtins, group_rank};
+use crate::registry::types::schema::served::{Stage, all_builtins, builtins, is_registered, versions_of};
 
 type Resource = (&'static str, &'static str, &'static str);
 
@@ -25,8 +25,48 @@ pub(crate) struct Enablement {
     on: BTreeSet<Resource>,
     /// Enabled resources of versions that Kubernetes has removed.
     retired: BTreeSet<Resource>,
+    /// The versions and resources that were enabled or disabled by name.
+    named: BTreeMap<Named, bool>,
     /// Enabled feature gates, which some of the resources require.
     gates: BTreeSet<&'static str>,
+}
+
+/// A version or a resource of a built-in API, parsed from a key of `--runtime-config`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Named {
+    group: String,
+    version: String,
+    /// Empty for a version.
+    resource: String,
+}
+
+impl Named {
+    /// Parses a key, after `ParseGroupVersions` of k8s.io/apiserver.
+    fn parse(key: &str) -> Result<Self, String> {
+        let (group, version, resource) = match *key.split('/').collect::<Vec<_>>() {
+            [group, version] => (group, version, ""),
+            [group, version, resource] => (group, version, resource),
+            _ => return Err(format!("invalid key {key}")),
+        };
+        let [group, version, resource] = [group, version, resource].map(str::to_owned);
+        Ok(Self {
+            group,
+            version,
+            resource,
+        })
+    }
+
+    /// Returns the name of the version: `group/version`.
+    fn api_version(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+
+    /// Returns `true` if the name includes a resource.
+    fn includes(&self, info: &ResourceInfo) -> bool {
+        info.group == self.group
+            && info.version == self.version
+            && (self.resource.is_empty() || info.resource == self.resource)
+    }
 }
 
 /// Returns the resources that are off by default, for any version of Kubernetes.
@@ -58,30 +98,33 @@ impl Enablement {
             // Same as `completion.go` of kube-apiserver.
             match key {
                 "api/legacy" => {}
-                "v1" | "api/v1" => check_core(key, value)?,
-                _ if key.starts_with("v1/") || key.starts_with("api/v1/") => check_core(key, value)?,
+                "v1" | "/v1" | "api/v1" => check_core(key, value)?,
+                _ if ["v1/", "/v1/", "api/v1/"].iter().any(|it| key.starts_with(it)) => check_core(key, value)?,
                 _ => drop(values.insert(key, value)),
             }
         }
         if values.len() == 1 && values.get("api/all") == Some(&"false") {
             return Err("invalid runtime-config with only api/all=false".to_owned());
         }
-        (self.off, self.on) = Default::default();
+        (self.off, self.on, self.named) = Default::default();
+        let mut stages = Vec::new();
         for key in ["api/all", "api/ga", "api/beta", "api/alpha"] {
-            if let Some(value) = values.remove(key) {
-                self.set_stage(key, value)?;
-            }
+            stages.extend(values.remove(key).map(|value| (key, value)));
+        }
+        let named: BTreeMap<_, _> = values
+            .iter()
+            .map(|(key, value)| Ok((Named::parse(key)?, (*key, *value))))
+            .collect::<Result<_, String>>()?;
+        check_groups(&KubernetesVersion::ALL, named.keys())?;
+        for (key, value) in stages {
+            self.set_stage(key, value)?;
         }
         // Versions are applied first, so that resources take precedence.
-        for parts in [2, 3] {
-            for (key, value) in values.iter().filter(|(key, _)| version_parts(key) == parts) {
-                self.set(key, value)?;
-            }
+        let (versions, resources): (Vec<_>, Vec<_>) = named.iter().partition(|(it, _)| it.resource.is_empty());
+        for (name, (key, value)) in versions.into_iter().chain(resources) {
+            self.set(name, key, value)?;
         }
-        match values.keys().find(|key| !(2..=3).contains(&version_parts(key))) {
-            Some(key) => Err(format!("invalid key {key}")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Enables versions that Kubernetes has removed, such as `policy/v1beta1`. Fails with the first version that cannot
@@ -142,6 +185,25 @@ impl Enablement {
         requested.iter().any(|on| *on == key(&it.info))
     }
 
+    /// Checks that a version of Kubernetes has the named APIs. Fails with the texts of kube-apiserver, or with the name
+    /// of an API that is enabled and never served.
+    pub(crate) fn check(&self, version: KubernetesVersion) -> Result<(), String> {
+        check_groups(&[version], self.named.keys())?;
+        for (name, is_on) in &self.named {
+            if !is_registered(version, &name.group, &name.version) {
+                return Err(not_registered(name));
+            }
+            let optional = optional_resources(version).iter().map(|it| &it.info);
+            let is_served = builtins(version).chain(optional).any(|it| name.includes(it));
+            if *is_on && !is_served {
+                let slash = if name.resource.is_empty() { "" } else { "/" };
+                let key = format!("{}{slash}{}", name.api_version(), name.resource);
+                return Err(format!("{key} is not served by Kubernetes {version}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the requested resources that a version of Kubernetes does not serve because their feature gate is off,
     /// each with the gate.
     pub(crate) fn withheld(&self, version: KubernetesVersion) -> Vec<(String, &'static str)> {
@@ -181,26 +243,24 @@ impl Enablement {
         Ok(())
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &Named, key: &str, value: &str) -> Result<(), String> {
+        let Named {
+            group,
+            version,
+            resource,
+        } = name;
+        let mut all = KubernetesVersion::ALL.into_iter();
+        if !all.any(|it| is_registered(it, group, version)) {
+            return Err(not_registered(name));
+        }
         let is_on = parse_bool(key, value)?;
-        let (group, rest) = match key.split_once('/') {
-            Some((group, rest)) if version_parts(key) == key.split('/').count() => (group, rest),
-            _ => ("", key),
-        };
-        let (version, resource) = rest.split_once('/').unwrap_or((rest, ""));
-        if resource.to_lowercase() != resource {
+        if resource.to_lowercase() != *resource {
             return Err(format!(
                 "invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}"
             ));
         }
-        if group_rank(group).is_none() {
-            return Err(format!("unknown api groups {group}/{version}"));
-        }
-        let is_meant = |info: &ResourceInfo| {
-            info.group == group && info.version == version && (resource.is_empty() || info.resource == resource)
-        };
-        let mut found = all_builtins().filter(|it| is_meant(it)).map(self::key).peekable();
-        let optional = optional(|it| it.off.stage != Stage::Retired && is_meant(&it.info));
+        let mut found = all_builtins().filter(|it| name.includes(it)).map(self::key).peekable();
+        let optional = optional(|it| it.off.stage != Stage::Retired && name.includes(&it.info));
         match is_on {
             true if !optional.is_empty() => self.on.extend(optional),
             false if !optional.is_empty() => self.on.retain(|it| !optional.contains(it)),
@@ -216,8 +276,25 @@ impl Enablement {
             }
             false => self.off.extend(found),
         }
+        self.named.insert(name.clone(), is_on);
         Ok(())
     }
+}
+
+/// Returns an error with kube-apiserver's text if some names are of groups that none of these versions of Kubernetes
+/// has.
+fn check_groups<'a>(versions: &[KubernetesVersion], names: impl Iterator<Item = &'a Named>) -> Result<(), String> {
+    let is_known = |it: &&Named| versions.iter().any(|of| versions_of(*of, &it.group).next().is_some());
+    let unknown: BTreeSet<_> = names.filter(|it| !is_known(it)).map(Named::api_version).collect();
+    match unknown.is_empty() {
+        true => Ok(()),
+        false => Err(format!("unknown api groups {}", Vec::from_iter(unknown).join(","))),
+    }
+}
+
+/// Returns the text of kube-apiserver for a version that it does not register.
+fn not_registered(name: &Named) -> String {
+    format!("group version {} that has not been registered", name.api_version())
 }
 
 /// Checks a pair for the core group, which cannot be disabled.
@@ -245,21 +322,5 @@ fn hint(group: &str, version: &str) -> &'static str {
     match retired_versions().any(|it| it == name) {
         false => "",
         true => ": Kubernetes has retired it, and --retired-apis turns it on",
-    }
-}
-
-/// Returns the number of parts of a key: two for a version, three for a resource. For the core group, the omitted group
-/// is included.
-fn version_parts(key: &str) -> usize {
-    let is_version = |it: &str| {
-        it.strip_prefix('v')
-            .is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    let parts = key.split('/').count();
-    let first = key.split('/').next().unwrap_or_default();
-    if is_version(first) && !key.is_empty() {
-        parts + 1
-    } else {
-        parts
     }
 }

@@ -81,6 +81,19 @@ impl Builtins {
             .filter(|(it, _)| enablement.adds(it))
             .map(|(it, row)| (&it.info, row));
         let mut rows: Vec<_> = kept.chain(added).map(|(info, row)| (info, Arc::clone(row))).collect();
+        // While an older version is served, the resource is stored in it.
+        let added = rows.iter().filter(|(_, row)| row.is_optional());
+        let stored: Vec<_> = added
+            .filter_map(|(info, _)| Some((&info.group, &info.resource, info.stored_version.as_deref()?)))
+            .collect();
+        for (info, row) in rows.iter_mut().filter(|(_, row)| !row.is_optional()) {
+            let mut of_resource = stored.iter().filter(|it| (it.0, it.1) == (&info.group, &info.resource));
+            if let Some((_, _, version)) = of_resource.next()
+                && row.info.stored_version.as_deref() != Some(version)
+            {
+                *row = Arc::new(row.shown_as_stored_in(version));
+            }
+        }
         // Each resource needs a version in which stored objects are read, even if the storage version is not served.
         let read = rows.iter().filter(|(_, row)| row.is_storage_version);
         let mut read: BTreeSet<Arc<str>> = read.map(|(_, row)| Arc::clone(&row.storage)).collect();

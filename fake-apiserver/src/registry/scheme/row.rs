@@ -42,6 +42,10 @@ pub(crate) struct Row {
     stored_api_version: Option<Box<str>>,
     /// The type of stored objects, for a version that is off by default and has different fields.
     stored_shape: Option<&'static builtin::Shape>,
+    /// Set for a version of a built-in API that is off by default.
+    is_off_by_default: bool,
+    /// Warning about a version of a built-in API that is deprecated or will be deprecated.
+    lifecycle: Option<Box<str>>,
     kind: Kind,
 }
 
@@ -98,12 +102,38 @@ impl Row {
             strategy: builtins::strategy_in(version, &info.group, &info.resource),
         };
         let is_as_stored = it.off.form == it.types;
+        let is_deprecated = !it.off.lifecycle.is_empty();
+        let lifecycle = is_deprecated.then(|| format!("{} {} is {}", info.api_version(), info.kind, it.off.lifecycle));
         let stored_shape = builtin::shape_in(version, &info.group, it.off.form, &info.kind);
         Self {
             stored_api_version: Some(format!("{}/{}", info.group, it.off.form).into()),
             stored_shape: stored_shape.filter(|_| !is_as_stored),
+            lifecycle: lifecycle.map(Into::into),
+            is_off_by_default: true,
             ..Self::new(info.clone(), is_as_stored, false, kind)
         }
+    }
+
+    /// Returns `true` for a version that is off by default.
+    pub(super) fn is_optional(&self) -> bool {
+        self.is_off_by_default
+    }
+
+    /// Returns the warning for every request of a deprecated version or kind (rules O13, U5).
+    pub(crate) fn deprecation(&self) -> Option<&str> {
+        let version = self.custom_version().and_then(|it| it.deprecation.as_deref());
+        let of_kind = || match self.is_custom() {
+            true => None,
+            false => self.strategy().facts().deprecation,
+        };
+        version.or(self.lifecycle.as_deref()).or_else(of_kind)
+    }
+
+    /// Returns a copy of the row that shows this storage version in discovery.
+    pub(super) fn shown_as_stored_in(&self, version: &str) -> Self {
+        let mut row = self.clone();
+        row.info.stored_version = Some(version.to_owned().into());
+        row
     }
 
     /// Returns a copy of the row that is marked as the version in which stored objects are read.
@@ -159,6 +189,8 @@ impl Row {
             is_storage_version,
             stored_api_version: None,
             stored_shape: None,
+            lifecycle: None,
+            is_off_by_default: false,
             kind,
             info,
         }

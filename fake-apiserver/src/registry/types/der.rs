@@ -1,12 +1,28 @@
-//! Parses the outer DER structures of certificate requests, with the errors of Go's `encoding/asn1`.
+//! Parses the DER structures of certificates and certificate requests: the outer structures, with the errors of Go's
+//! `encoding/asn1`, public keys, and the basic constraints of an authority.
 
 /// Tags of DER elements.
+const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
+const OCTET_STRING: u8 = 0x04;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const BMP_STRING: u8 = 0x1e;
+
+/// The version of a certificate, and its extensions.
+const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+
+/// The object identifier 2.5.29.19 (`basicConstraints`).
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 29, 19];
+/// The object identifier 1.2.840.113549.1.1.1 (`rsaEncryption`).
+const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
+/// The object identifier 1.2.840.10045.2.1 (`ecPublicKey`).
+const ELLIPTIC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+/// The object identifier 1.3.101.112 (`Ed25519`).
+const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
 /// The object identifier 2.5.4.10 (`organizationName`).
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
@@ -30,6 +46,103 @@ fn read_request(der: &[u8]) -> Result<(), String> {
         [] => Ok(()),
         _ => Err("asn1: syntax error: trailing data".to_owned()),
     }
+}
+
+/// The type of a public key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PublicKey {
+    /// RSA, with the length of the modulus.
+    Rsa {
+        /// Bits, in whole bytes.
+        bits: usize,
+    },
+    /// Ed25519 or an elliptic curve.
+    Known,
+    /// Another one.
+    Other,
+}
+
+/// Returns the type of the public key of a certificate request; `None` if the request is malformed.
+pub(crate) fn request_key(der: &[u8]) -> Option<PublicKey> {
+    read_request(der).ok()?;
+    read_request_key(der).ok()
+}
+
+fn read_request_key(der: &[u8]) -> Result<PublicKey, String> {
+    let mut request = Reader { rest: der, offset: 0 }.element(SEQUENCE, "certificateRequest")?;
+    let mut signed = request.element(SEQUENCE, "tbsCertificateRequest")?;
+    signed.element(INTEGER, "int")?;
+    signed.element(SEQUENCE, "RawValue")?;
+    let mut info = signed.element(SEQUENCE, "publicKeyInfo")?;
+    let mut algorithm = info.element(SEQUENCE, "AlgorithmIdentifier")?;
+    let key = info.element(BIT_STRING, "BitString")?;
+    match algorithm.element(OBJECT_IDENTIFIER, "ObjectIdentifier")?.rest {
+        RSA => {
+            // The first byte is the number of unused bits.
+            let rest = key.rest.get(1..).unwrap_or_default();
+            let mut numbers = Reader { rest, offset: 0 }.element(SEQUENCE, "pkcs1PublicKey")?;
+            let modulus = numbers.element(INTEGER, "big.Int")?.rest;
+            let zeros = modulus.iter().take_while(|it| **it == 0).count();
+            Ok(PublicKey::Rsa {
+                bits: (modulus.len() - zeros) * 8,
+            })
+        }
+        ELLIPTIC | ED25519 => Ok(PublicKey::Known),
+        _ => Ok(PublicKey::Other),
+    }
+}
+
+/// Returns `true` if a certificate is one of an authority; `None` if it is malformed. Only its structure is read.
+pub(crate) fn is_authority(der: &[u8]) -> Option<bool> {
+    read_authority(der).ok()
+}
+
+fn read_authority(der: &[u8]) -> Result<bool, String> {
+    let mut outer = Reader { rest: der, offset: 0 };
+    let mut certificate = outer.element(SEQUENCE, "certificate")?;
+    let mut signed = certificate.element(SEQUENCE, "tbsCertificate")?;
+    certificate.element(SEQUENCE, "AlgorithmIdentifier")?;
+    certificate.element(BIT_STRING, "BitString")?;
+    if !outer.rest.is_empty() {
+        return Err("x509: trailing data".to_owned());
+    }
+    if signed.rest.first() == Some(&VERSION) {
+        signed.element(VERSION, "int")?;
+    }
+    signed.element(INTEGER, "big.Int")?;
+    for name in [
+        "AlgorithmIdentifier",
+        "RawValue",
+        "validity",
+        "RawValue",
+        "publicKeyInfo",
+    ] {
+        signed.element(SEQUENCE, name)?;
+    }
+    while let Some(tag) = signed.rest.first().copied().filter(|it| *it != EXTENSIONS) {
+        signed.element(tag, "BitString")?;
+    }
+    if signed.rest.is_empty() {
+        return Ok(false);
+    }
+    let mut extensions = signed
+        .element(EXTENSIONS, "[]Extension")?
+        .element(SEQUENCE, "[]Extension")?;
+    let mut is_authority = false;
+    while !extensions.rest.is_empty() {
+        let mut extension = extensions.element(SEQUENCE, "Extension")?;
+        let id = extension.element(OBJECT_IDENTIFIER, "ObjectIdentifier")?.rest;
+        if extension.rest.first() == Some(&BOOLEAN) {
+            extension.element(BOOLEAN, "bool")?;
+        }
+        let mut value = extension.element(OCTET_STRING, "[]uint8")?;
+        if id == BASIC_CONSTRAINTS {
+            let mut constraints = value.element(SEQUENCE, "basicConstraints")?;
+            let is_set = constraints.rest.first() == Some(&BOOLEAN);
+            is_authority = is_set && constraints.element(BOOLEAN, "bool")?.rest != [0];
+        }
+    }
+    Ok(is_authority)
 }
 
 /// Returns the organizations in the subject of a certificate request, which are the groups of its user.

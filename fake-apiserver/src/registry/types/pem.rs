@@ -14,9 +14,13 @@ pub(crate) struct PemBlock {
 }
 
 /// Returns the blocks of a base64-encoded PEM text, the form of bytes in JSON.
-pub(crate) fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> {
+pub(crate) fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> + use<> {
     let text = STANDARD.decode(encoded).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
+    pem_blocks_of_text(&String::from_utf8_lossy(&text))
+}
+
+/// Returns the blocks of a PEM text.
+pub(crate) fn pem_blocks_of_text(text: &str) -> impl Iterator<Item = PemBlock> + use<> {
     let mut blocks = Vec::new();
     let mut open: Option<(String, Vec<String>)> = None;
     for line in text.lines().map(str::trim_end) {

@@ -26,6 +26,7 @@ pub(crate) enum Plugin {
     MutatingAdmissionWebhook,
     NamespaceLifecycle,
     PersistentVolumeClaimResize,
+    PodGroupWorkloadExists,
     PodSecurity,
     Priority,
     ResourceQuota,
@@ -37,7 +38,7 @@ pub(crate) enum Plugin {
 }
 
 impl Plugin {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::CertificateApproval,
         Self::CertificateSigning,
         Self::CertificateSubjectRestriction,
@@ -49,6 +50,7 @@ impl Plugin {
         Self::MutatingAdmissionWebhook,
         Self::NamespaceLifecycle,
         Self::PersistentVolumeClaimResize,
+        Self::PodGroupWorkloadExists,
         Self::PodSecurity,
         Self::Priority,
         Self::ResourceQuota,

@@ -128,9 +128,7 @@ pub(super) const LEASE_CANDIDATE: Printer = Printer {
         NAME,
         Column::text(
             "LeaseName",
-            "LeaseName is the name of the lease for which this candidate is contending. The limits on this \
-             field are the same as on Lease.name. Multiple lease candidates may reference the same Lease.name. \
-             This field is immutable.",
+            "LeaseName is the name of the lease for which this candidate is contending. This field is immutable.",
         ),
         Column::text("BinaryVersion", ""),
         Column::text("EmulationVersion", ""),

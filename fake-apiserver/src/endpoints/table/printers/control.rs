@@ -120,10 +120,10 @@ pub(super) const STORAGE_VERSION: Printer = Printer {
         NAME,
         Column::text(
             "CommonEncodingVersion",
-            "If all API server instances agree on the same encoding storage version, then this field is set to \
-             that version. Otherwise this field is left empty. API servers should finish updating its \
-             storageVersionStatus entry before serving write operations, so that this field will be in sync with \
-             the reality.",
+            "commonEncodingVersion is set to an encoding storage version if all API server instances share that same \
+             version. If they don't share one storage version, this field is left empty. API servers should finish \
+             updating its storageVersionStatus entry before serving write operations, so that this field will be in \
+             sync with the reality.",
         ),
         Column::text("StorageVersions", "The reported versions per API server instance."),
         AGE,

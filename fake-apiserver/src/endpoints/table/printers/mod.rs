@@ -63,6 +63,7 @@ pub(super) fn printer_of(group: &str, kind: &str) -> Option<Printer> {
         ("", "Node") => node::NODE,
         ("node.k8s.io", "RuntimeClass") => node::RUNTIME_CLASS,
         ("scheduling.k8s.io", "PriorityClass") => node::PRIORITY_CLASS,
+        ("scheduling.k8s.io", "Workload") => node::WORKLOAD,
         ("", "Service") => network::SERVICE,
         ("", "Endpoints") => network::ENDPOINTS,
         ("discovery.k8s.io", "EndpointSlice") => network::ENDPOINT_SLICE,

@@ -1,4 +1,4 @@
-//! Printers of Nodes, RuntimeClasses and PriorityClasses.
+//! Printers of Nodes, RuntimeClasses, PriorityClasses and Workloads.
 
 use std::collections::BTreeSet;
 
@@ -103,6 +103,11 @@ fn roles(row: TableRow<'_>) -> String {
 pub(super) const RUNTIME_CLASS: Printer = Printer {
     columns: &[NAME, Column::text("Handler", ""), AGE],
     cells: |row| vec![row.name(), row.at("handler").text().into(), row.age()],
+};
+
+pub(super) const WORKLOAD: Printer = Printer {
+    columns: &[NAME, AGE],
+    cells: |row| vec![row.name(), row.age()],
 };
 
 pub(super) const PRIORITY_CLASS: Printer = Printer {

@@ -1,11 +1,12 @@
 //! kube-apiserver's own admission plugins, if they only depend on its storage. `limit_ranger`, `service_account` and
-//! `classes` mutate and validate, `certificates` and `pod_security` validate, `resource_quota` checks and charges
-//! quotas, and `quota_controller` updates them; both use `usage`. Plugins for a single kind are in its strategy's
+//! `classes` mutate and validate, `certificates`, `pod_groups` and `pod_security` validate, `resource_quota` checks and
+//! charges quotas, and `quota_controller` updates them; both use `usage`. Plugins for a single kind are in its strategy's
 //! `admit`. `types/plugins.rs` lists the enabled plugins.
 
 mod certificates;
 mod classes;
 mod limit_ranger;
+mod pod_groups;
 mod pod_security;
 mod pod_security_checks;
 pub(super) mod quota_controller;
@@ -93,6 +94,14 @@ pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Re
     if certificates::concerns(&row.info.group, &row.info.resource) {
         certificates::check(admission, attributes, object)?;
     }
+    if attributes.operation == Operation::Create
+        && attributes.subresource.is_empty()
+        && pod_groups::concerns(&row.info.group, &row.info.resource)
+        && plugins.has(Plugin::PodGroupWorkloadExists)
+    {
+        pod_groups::check(&admission.reader, object)
+            .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
+    }
     match plugins.has(Plugin::PodSecurity) {
         true => pod_security::check(&admission.reader, attributes, object),
         false => Ok(()),
@@ -108,6 +117,7 @@ pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
         || (group.is_empty() && resource == "persistentvolumeclaims")
         || pod_security::concerns(group, resource)
         || certificates::concerns(group, resource)
+        || pod_groups::concerns(group, resource)
 }
 
 /// Charges an accepted write to the quotas.

@@ -85,6 +85,7 @@ fn renamed(retired: &Retired, resource: &str) -> Option<OptionalResource> {
         stage: Stage::Retired,
         gate: "",
         form: retired.of,
+        lifecycle: "",
     };
     Some(OptionalResource {
         info,

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow::{self, Borrowed};
 
-use super::resources::{GROUPS, OPTIONAL, RESOURCES};
+use super::resources::{GROUPS, OPTIONAL, REGISTERED, RESOURCES};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 
@@ -28,6 +28,9 @@ pub(crate) struct Off {
     /// The version that defines the fields of stored objects: its own version, unless a newer version has different
     /// fields.
     pub(crate) form: &'static str,
+    /// The end of the warning about the version, if it is deprecated or will be: `deprecated in v1.37+, …`; otherwise
+    /// empty.
+    pub(crate) lifecycle: &'static str,
 }
 
 /// Determines how a version that is off by default is enabled.
@@ -65,6 +68,20 @@ pub(crate) fn group_rank(group: &str) -> Option<usize> {
         "" => Some(0),
         _ => GROUPS.iter().position(|it| *it == group).map(|at| at + 1),
     }
+}
+
+/// Returns `true` if kube-apiserver registers a version of a built-in API, served or not, in this version of Kubernetes.
+pub(crate) fn is_registered(in_version: KubernetesVersion, group: &str, version: &str) -> bool {
+    versions_of(in_version, group).any(|it| it == version)
+}
+
+/// Returns the versions of a group that kube-apiserver registers in a version of Kubernetes, served or not.
+pub(crate) fn versions_of(in_version: KubernetesVersion, group: &str) -> impl Iterator<Item = &'static str> {
+    let is_in = move |since: KubernetesVersion, until: Option<KubernetesVersion>| {
+        since <= in_version && until.is_none_or(|until| in_version < until)
+    };
+    let of_group = REGISTERED.iter().filter(move |row| row.0 == group);
+    of_group.filter(move |row| is_in(row.2, row.3)).map(|row| row.1)
 }
 
 /// Returns the built-in resources of all versions of Kubernetes, in the order of discovery. A resource that has changed
@@ -148,10 +165,19 @@ pub(super) const fn row(
     }
 }
 
-/// Marks a row as off by default. The three texts are the gate, the storage version, and the version that defines the
-/// fields of stored objects.
-pub(super) const fn optional(stage: Stage, [gate, stored, form]: [&'static str; 3], mut row: Served) -> Served {
-    row.off = Some(Off { stage, gate, form });
+/// Marks a row as off by default. The four texts are the gate, the storage version, the version that defines the fields
+/// of stored objects, and the end of the warning about the version.
+pub(super) const fn optional(
+    stage: Stage,
+    [gate, stored, form, lifecycle]: [&'static str; 4],
+    mut row: Served,
+) -> Served {
+    row.off = Some(Off {
+        stage,
+        gate,
+        form,
+        lifecycle,
+    });
     // Values with a destructor cannot be dropped in a constant.
     std::mem::forget(row.info.stored_version.replace(Borrowed(stored)));
     row

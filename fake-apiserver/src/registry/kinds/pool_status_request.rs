@@ -1,0 +1,176 @@
+//! ResourcePoolStatusRequests; follows `Validate_ResourcePoolStatusRequest` of `pkg/apis/resource/v1alpha3` and
+//! `ValidateResourcePoolStatusRequestStatusUpdate` of `pkg/apis/resource/validation`.
+
+use std::collections::BTreeSet;
+
+use super::facts::Facts;
+use super::plain::restore_metadata;
+use super::pod_group::{check_declared, check_kept, check_minimum, declared};
+use super::strategy::{Context, Strategy};
+use crate::api::field::FieldErrors;
+use crate::api::object::Object;
+use crate::registry::types::conditions::validate_conditions;
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, ensure_object};
+use crate::registry::types::names;
+
+/// The default limit of pools, and the maximum.
+const LIMIT: i64 = 100;
+const LIMIT_MAX: i64 = 1_000;
+/// Maximum number of pools in a status.
+const POOLS_MAX: usize = 1_000;
+/// Maximum number of conditions.
+const CONDITIONS_MAX: usize = 10;
+/// Maximum length of the name of a pool, in bytes.
+const POOL_NAME_MAX: usize = 253;
+/// Maximum length of an error about a pool, in bytes.
+const ERROR_MAX: usize = 256;
+
+/// The strategy of ResourcePoolStatusRequests.
+#[derive(Debug)]
+pub(crate) struct ResourcePoolStatusRequest;
+
+impl Strategy for ResourcePoolStatusRequest {
+    fn facts(&self) -> &Facts {
+        &Facts {
+            allows_unconditional_update: false,
+            returns_deleted_object: true,
+            ..Facts::DEFAULT
+        }
+    }
+
+    fn default(&self, object: &mut Object) {
+        default_value(ensure_object(object, "spec"), "limit", LIMIT);
+    }
+
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        let object = Cursor::root(object);
+        check_driver(&object.at("spec.driver"), errors);
+        if let Some(pool) = object.present("spec.poolName") {
+            check_pool_name(&pool, errors);
+        }
+        let limit = object.at("spec.limit");
+        if let Some(value) = limit.integer("").filter(|it| *it > LIMIT_MAX) {
+            errors.invalid(limit, value, format!("must be less than or equal to {LIMIT_MAX}"));
+        }
+        check_minimum(&limit, 1, false, errors);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
+        if context.subresource == "status" {
+            restore_metadata(object, old);
+        }
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
+        if context.subresource != "status" {
+            check_kept(&new.at("spec"), &old, errors);
+            return;
+        }
+        let (status, before) = (new.at("status"), old.at("status"));
+        let is_kept = status.same(&before, "");
+        if before.is_set("") {
+            status.check_unchanged(&before, errors);
+        } else {
+            validate_conditions(&status.at("conditions"), errors);
+        }
+        if status.is_set("") && !is_kept {
+            validate_status(&status, &before, errors);
+        }
+    }
+}
+
+/// `Validate_ResourcePoolStatusRequestStatus`, which does not check what has not changed.
+fn validate_status(status: &Cursor<'_>, before: &Cursor<'_>, errors: &mut FieldErrors) {
+    let count = status.at("poolCount");
+    match count.is_set("") {
+        true => check_minimum(&count, 0, false, errors),
+        false => errors.required(count, ""),
+    }
+    let pools = status.at("pools");
+    if !status.same(before, "pools") {
+        match pools.list("").len() {
+            n if n > POOLS_MAX => errors.too_many(pools, n, POOLS_MAX),
+            _ => pools.items("").for_each(|it| validate_pool(&it, errors)),
+        }
+    }
+    let conditions = status.at("conditions");
+    if status.same(before, "conditions") {
+        return;
+    }
+    let n = conditions.list("").len();
+    if n > CONDITIONS_MAX {
+        return errors.too_many(conditions, n, CONDITIONS_MAX);
+    }
+    let mut seen = BTreeSet::new();
+    for condition in conditions.items("") {
+        if !seen.insert(condition.text("type")) {
+            errors.duplicate(condition, condition.to_value());
+        }
+    }
+}
+
+/// `Validate_PoolStatus`
+fn validate_pool(pool: &Cursor<'_>, errors: &mut FieldErrors) {
+    check_driver(&pool.at("driver"), errors);
+    let name = pool.at("poolName");
+    if name.check_required(errors) {
+        check_pool_name(&name, errors);
+    }
+    check_minimum(&pool.at("generation"), 0, true, errors);
+    check_minimum(&pool.at("resourceSliceCount"), 1, false, errors);
+    for field in [
+        "totalDevices",
+        "allocatedDevices",
+        "availableDevices",
+        "unavailableDevices",
+    ] {
+        check_minimum(&pool.at(field), 0, false, errors);
+    }
+    if let Some(node) = pool.present("nodeName") {
+        check_declared(&node, names::dns1123_subdomain, errors);
+    }
+    if pool.text("validationError").len() > ERROR_MAX {
+        errors.too_long(pool.at("validationError"), ERROR_MAX);
+    }
+}
+
+/// A required name of a driver, in any case.
+fn check_driver(driver: &Cursor<'_>, errors: &mut FieldErrors) {
+    if driver.check_required(errors) {
+        check_declared(driver, subdomain_in_any_case, errors);
+    }
+}
+
+/// `IsDNS1123SubdomainCaseless`
+fn subdomain_in_any_case(name: &str, is_prefix: bool) -> Vec<String> {
+    let problems = names::dns1123_subdomain(&name.to_lowercase(), is_prefix).into_iter();
+    let in_any_case = |text: String| match text.starts_with("a lowercase RFC 1123 subdomain") {
+        true => {
+            let rule = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and \
+                        end with an alphanumeric character";
+            let format = "[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*";
+            names::mismatch(rule, format, &["Example.com"])
+        }
+        false => text,
+    };
+    problems.map(in_any_case).collect()
+}
+
+/// `validate.ResourcePoolName`: subdomains between slashes.
+fn check_pool_name(pool: &Cursor<'_>, errors: &mut FieldErrors) {
+    let name = pool.as_text();
+    if name.len() > POOL_NAME_MAX {
+        errors.too_long(pool, POOL_NAME_MAX);
+    }
+    for (at, segment) in name.split('/').enumerate() {
+        if segment.is_empty() {
+            errors.invalid(pool, name, format!("segment {at}: must not be empty"));
+            continue;
+        }
+        for text in declared(names::dns1123_subdomain(segment, false)) {
+            errors.invalid(pool, segment, format!("segment {at}: {text}"));
+        }
+    }
+}
