@@ -26,6 +26,7 @@ mod order;
 mod outside;
 mod progress;
 mod releases;
+mod retries;
 mod rollouts;
 mod sets;
 mod sharing;

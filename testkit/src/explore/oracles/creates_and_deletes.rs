@@ -1,17 +1,18 @@
 //! `Oracle::CreatesAndDeletes`: no object is created or deleted more often than in the reference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::facts::Facts;
-use super::row::{Looks, OracleRow};
-use crate::explore::outcomes::{NEAR, Uids, grouped, timed};
+use super::row::{Looks, OracleRow, Recurring};
+use crate::explore::outcomes::{NEAR, Outcome, Reference, Uids, grouped, timed};
 use crate::templates::Templates;
 
 pub(super) const ROW: OracleRow = OracleRow {
     name: "creates and deletes",
     looks: Looks::AtTheEnd(check),
+    recurs: Some(recurs),
 };
 
 fn check(facts: &Facts<'_>) -> Option<String> {
@@ -20,18 +21,42 @@ fn check(facts: &Facts<'_>) -> Option<String> {
     if facts.gate.plan.is_sequence() {
         return None;
     }
-    let more = |did: &str, found: &Uids, known: &Uids| {
-        found.iter().find_map(|(key, uids)| {
-            let (now, before) = (uids.len(), known.get(key).map_or(0, BTreeSet::len));
-            (now > before).then(|| format!("{key} was {did} {now} times, and {before} times in the reference run"))
-        })
-    };
-    let now = facts.gate.server.now();
-    let elapsed = SignedDuration::try_from(facts.gate.started.elapsed()).unwrap_or_default();
-    let of = |all: &Uids| counted(all, &reference.mask.templates, [now - elapsed - NEAR, now + NEAR]);
     let state = facts.gate.state();
-    let [created, deleted] = [&reference.outcome.created, &reference.outcome.deleted].map(of);
-    more("created", &of(&state.created), &created).or_else(|| more("deleted", &of(&state.deleted), &deleted))
+    let all = [&state.created, &state.deleted];
+    let ((did, key), [now, before]) = more_often(all, facts.times(), reference).pop_first()?;
+    Some(format!(
+        "{key} was {did} {now} times, and {before} times in the reference run"
+    ))
+}
+
+fn recurs(runs: &Recurring<'_>) -> bool {
+    let of = |it: &Outcome| more_often([&it.created, &it.deleted], it.times, runs.reference);
+    let faultless = of(runs.faultless);
+    let is_matched = |(key, [now, _]): (_, [usize; 2])| faultless.get(&key).is_some_and(|[at_most, _]| now <= *at_most);
+    of(runs.failed).into_iter().all(is_matched)
+}
+
+/// Returns the objects that were created or deleted more often than in the reference, with both numbers. `from` and
+/// `to` are the times of day of the run.
+fn more_often(
+    [created, deleted]: [&Uids; 2],
+    [from, to]: [Timestamp; 2],
+    reference: &Reference,
+) -> BTreeMap<(&'static str, String), [usize; 2]> {
+    let of = |all: &Uids| counted(all, &reference.mask.templates, [from - NEAR, to + NEAR]);
+    let known = &reference.outcome;
+    let both = [
+        ("created", created, &known.created),
+        ("deleted", deleted, &known.deleted),
+    ];
+    let more = both.into_iter().flat_map(|(did, found, known)| {
+        let known = of(known);
+        of(found).into_iter().filter_map(move |(key, uids)| {
+            let (now, before) = (uids.len(), known.get(&key).map_or(0, BTreeSet::len));
+            (now > before).then_some(((did, key), [now, before]))
+        })
+    });
+    more.collect()
 }
 
 /// Groups objects with generated names. Leaves out objects with a time of the run in their names: a run that takes

@@ -6,4 +6,5 @@ use crate::explore::outcomes::DELETES_BY_NAME;
 pub(super) const ROW: OracleRow = OracleRow {
     name: DELETES_BY_NAME,
     looks: Looks::AtMessages,
+    recurs: None,
 };

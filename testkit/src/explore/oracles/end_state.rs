@@ -1,13 +1,14 @@
 //! `Oracle::EndState`: the end state equals the end state of the run without faults.
 
 use super::facts::Facts;
-use super::row::{Looks, OracleRow};
+use super::row::{Looks, OracleRow, Recurring};
 use crate::explore::outcomes::{EndState, Violation, left_behind};
 use crate::explore::specs::BACK;
 
 pub(super) const ROW: OracleRow = OracleRow {
     name: "end state",
     looks: Looks::UntilRight(check),
+    recurs: Some(recurs),
 };
 
 /// Names of the oracle for a changed spec and for a restored spec.
@@ -42,4 +43,9 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
     };
     let what = format!("after {within:?} the end state still differs from that of {object}:\n  {text}");
     Some(Violation::new(oracle, what))
+}
+
+fn recurs(runs: &Recurring<'_>) -> bool {
+    let end = runs.faultless.at_rest();
+    end.judge(&runs.failed.end, &runs.reference.mask).lines.is_empty()
 }

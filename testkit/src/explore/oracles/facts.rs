@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::explore::gate::Gate;
 use crate::explore::outcomes::{EndState, Reference, Returned};
 use crate::explore::specs::Spec;
@@ -24,6 +26,15 @@ pub(crate) struct Facts<'a> {
 }
 
 impl Facts<'_> {
+    /// Returns the server's time of day at the start of the run and now.
+    pub(crate) fn times(&self) -> [Timestamp; 2] {
+        let now = self.gate.server.now();
+        [
+            now - SignedDuration::try_from(self.gate.started.elapsed()).unwrap_or_default(),
+            now,
+        ]
+    }
+
     /// Reads the current state.
     pub(crate) fn end_state(&self) -> EndState {
         let state = EndState::of(&self.gate.server, self.gate.base, &self.cluster.work);

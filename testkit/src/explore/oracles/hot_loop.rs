@@ -6,4 +6,5 @@ use crate::explore::outcomes::HOT_LOOP;
 pub(super) const ROW: OracleRow = OracleRow {
     name: HOT_LOOP,
     looks: Looks::AtMessages,
+    recurs: None,
 };

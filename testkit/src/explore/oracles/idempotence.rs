@@ -28,6 +28,7 @@ const SERVER: [&str; 3] = [
 pub(super) const ROW: OracleRow = OracleRow {
     name: "idempotence",
     looks: Looks::AfterRestart(check),
+    recurs: None,
 };
 
 fn check(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
@@ -59,9 +60,9 @@ fn overwritten(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     let (earlier, later): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.revision <= restarted.revision);
     let state = facts.gate.state();
     let writer = |revision: u64| {
-        let mut steps = state.trace.iter().filter(|it| &*it.client != restarted.client);
-        let is_writer = |step: &&Step| matches!(&step.what, What::Request(it) if it.wrote == Some(revision));
-        steps.find(is_writer).map(|it| given(&it.client))
+        writer(&state.trace, revision)
+            .filter(|it| *it != restarted.client)
+            .map(given)
     };
     later.into_iter().find_map(|change| {
         let ([before, after], object) = (contents(change)?, change.object()?);
@@ -77,6 +78,12 @@ fn overwritten(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
             Some(format!("; it restores {path}, which {client} had overwritten"))
         })
     })
+}
+
+/// Returns the client that wrote a revision; `None` for the server's workers.
+fn writer(trace: &[Step], revision: u64) -> Option<&str> {
+    let is_writer = |step: &&Step| matches!(&step.what, What::Request(it) if it.wrote == Some(revision));
+    trace.iter().find(is_writer).map(|it| &*it.client)
 }
 
 /// Returns the fields of an object before and after a change, except for fields that the server sets.
@@ -101,7 +108,7 @@ fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeS
     let is_series = later.all(|it| {
         let is_replaced = is_replaced(it);
         has_replaced |= is_replaced;
-        is_replaced || is_heartbeat(it, &earlier)
+        is_replaced || is_heartbeat(facts, it, &earlier)
     });
     is_series
         && (!has_replaced
@@ -111,15 +118,19 @@ fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeS
             }))
 }
 
-/// Returns `true` for a change that only advances times of an object which earlier changes have already advanced in the
-/// same way. A start time, which a controller writes once, is not a heartbeat.
-fn is_heartbeat(change: &StoredChange, earlier: &[&StoredChange]) -> bool {
+/// Returns `true` for a change that only advances times of an object which earlier changes of the same client have
+/// already advanced in the same way. A start time, which a controller writes once, is not a heartbeat, even if a
+/// different controller advances the same times.
+fn is_heartbeat(facts: &Facts<'_>, change: &StoredChange, earlier: &[&StoredChange]) -> bool {
     let Some(times) = advanced_times(change) else {
         return false;
     };
+    let state = facts.gate.state();
+    let writer = |it: &StoredChange| writer(&state.trace, it.revision);
     let uid = change.object().map(|it| it.uid());
     let same = earlier.iter().filter(|it| it.object().map(|it| it.uid()) == uid);
-    same.filter(|it| advanced_times(it).as_ref() == Some(&times)).count() >= HEARTBEATS
+    let series = same.filter(|it| advanced_times(it).as_ref() == Some(&times) && writer(it) == writer(change));
+    series.count() >= HEARTBEATS
 }
 
 /// Returns the paths of the fields that a change sets to a later time; `None` if it makes other changes.

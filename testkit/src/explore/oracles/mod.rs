@@ -18,4 +18,4 @@ pub(crate) use facts::Facts;
 pub use oracle::Oracle;
 pub(crate) use oracle::Oracles;
 pub(crate) use rollback::returned;
-pub(crate) use row::Restarted;
+pub(crate) use row::{Recurring, Restarted};

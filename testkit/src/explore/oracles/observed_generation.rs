@@ -7,6 +7,7 @@ use crate::explore::outcomes::{EndState, Violation};
 pub(super) const ROW: OracleRow = OracleRow {
     name: "observed generation",
     looks: Looks::UntilRight(check),
+    recurs: None,
 };
 
 fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {

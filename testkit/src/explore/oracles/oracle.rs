@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::facts::Facts;
-use super::row::{Looks, OracleRow, Restarted};
+use super::row::{Looks, OracleRow, Recurring, Restarted};
 use super::{
     creates_and_deletes, deletes_by_name, end_state, generated_values, hot_loop, idempotence, observed_generation,
     owners, pages, rollback,
@@ -72,6 +72,13 @@ impl Oracle {
     /// Returns the name in reports.
     pub(crate) const fn name(self) -> &'static str {
         self.row().name
+    }
+
+    /// Returns the check of an oracle that compares runs with the reference, by its name in reports: whether a run
+    /// without faults has the violations of a failing run.
+    pub(crate) fn recurs(name: &str) -> Option<fn(&Recurring<'_>) -> bool> {
+        let oracle = Self::ALL.iter().find(|it| it.name() == name)?;
+        oracle.row().recurs
     }
 }
 

@@ -12,6 +12,7 @@ use crate::explore::plans::given;
 pub(super) const ROW: OracleRow = OracleRow {
     name: "all have owners",
     looks: Looks::AtTheEnd(check),
+    recurs: None,
 };
 
 /// Resources that contain data and often outlive their owners, such as the claims of a StatefulSet.

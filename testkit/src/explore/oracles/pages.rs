@@ -7,6 +7,7 @@ use crate::explore::plans::Fault;
 pub(super) const ROW: OracleRow = OracleRow {
     name: "all pages are read",
     looks: Looks::AfterScenario(check),
+    recurs: None,
 };
 
 /// Finds a client with unread pages, in a run without faults that could explain them.

@@ -6,8 +6,8 @@ use fake_apiserver::{ApiServer, StoredObject};
 use serde_json::Value;
 
 use super::facts::Facts;
-use super::row::{Looks, OracleRow};
-use crate::explore::outcomes::{Deciders, Returned, by_keys, leaves, resource};
+use super::row::{Looks, OracleRow, Recurring};
+use crate::explore::outcomes::{Deciders, Reference, Returned, by_keys, leaves, resource};
 use crate::text::shortened;
 use crate::work::Work;
 
@@ -20,6 +20,7 @@ const STATUS: [&str; 4] = ["metadata", "status", "kind", "apiVersion"];
 pub(super) const ROW: OracleRow = OracleRow {
     name: "no field goes back",
     looks: Looks::AtTheEnd(check),
+    recurs: Some(recurs),
 };
 
 fn check(facts: &Facts<'_>) -> Option<String> {
@@ -29,12 +30,24 @@ fn check(facts: &Facts<'_>) -> Option<String> {
     if faults.any(|it| it.action.fault.row().shows_old) {
         return None;
     }
-    let is_compared = |found: &(String, String)| {
-        let (resource, field) = (found.0.split(' ').next().unwrap_or_default(), &found.1);
-        !reference.outcome.returned.contains_key(found) && !reference.mask.hides(resource, field)
-    };
-    let ((object, field), how) = returned.iter().find(|(it, _)| is_compared(it))?;
+    let ((object, field), how) = not_in_reference(returned, reference).next()?;
     Some(format!("{object} {field} {how}"))
+}
+
+fn recurs(runs: &Recurring<'_>) -> bool {
+    let mut returned = not_in_reference(&runs.failed.returned, runs.reference);
+    returned.all(|(field, _)| runs.faultless.returned.contains_key(field))
+}
+
+/// Returns the fields that return to an earlier value although they do not do so in the reference.
+fn not_in_reference<'a>(
+    returned: &'a Returned,
+    reference: &'a Reference,
+) -> impl Iterator<Item = (&'a (String, String), &'a String)> {
+    returned.iter().filter(|(found, _)| {
+        let (resource, field) = (found.0.split(' ').next().unwrap_or_default(), &found.1);
+        !reference.outcome.returned.contains_key(*found) && !reference.mask.hides(resource, field)
+    })
 }
 
 /// Returns the fields that have returned to an earlier value since a revision, with their object and a description.

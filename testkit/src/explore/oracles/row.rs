@@ -1,13 +1,25 @@
 //! `OracleRow`: the description of an oracle.
 
 use super::facts::Facts;
-use crate::explore::outcomes::{EndState, Violation};
+use crate::explore::outcomes::{EndState, Outcome, Reference, Violation};
 
 /// Description of an oracle.
 pub(crate) struct OracleRow {
     /// The name in reports. A failure recurs if another run violates the oracle with the same name.
     pub(crate) name: &'static str,
     pub(crate) looks: Looks,
+    /// Set for an oracle that compares a run with the reference: returns `true` if a run without faults has all of the
+    /// violations that a failing run has.
+    pub(crate) recurs: Option<fn(&Recurring<'_>) -> bool>,
+}
+
+/// A failing run, and a run without faults that may differ from the reference in the same way.
+#[derive(Clone, Copy)]
+pub(crate) struct Recurring<'a> {
+    pub(crate) failed: &'a Outcome,
+    /// Another run without faults than the reference.
+    pub(crate) faultless: &'a Outcome,
+    pub(crate) reference: &'a Reference,
 }
 
 /// The time of an oracle's check, and the check. A check returns a description of the violation.

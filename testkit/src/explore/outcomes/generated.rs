@@ -119,31 +119,47 @@ impl Generated {
 
     /// Describes two copies of a value that differ in this state.
     pub(crate) fn disagreement(&self, end: &EndState) -> Option<String> {
+        let texts = self.texts(end);
+        let (Copy { source, copy, form }, [value, found]) = self.unequal(&texts).next()?;
+        let field = |(key, path): &Place| format!("{} {path}", key.replace(" /", " "));
+        let without_faults = match form {
+            Form::Value => "they contain the same generated value",
+            Form::Hash => "it contains the SHA-256 hash of that generated value",
+        };
+        Some(format!(
+            "{} is {:?}, but {} is {:?}: without faults {without_faults}",
+            field(source),
+            shortened(value, VALUE_CHARS),
+            field(copy),
+            shortened(found, VALUE_CHARS),
+        ))
+    }
+
+    /// Returns the places of all copies of values that are not equal in a state.
+    pub(crate) fn disagreeing(&self, end: &EndState) -> BTreeSet<[Place; 2]> {
+        let texts = self.texts(end);
+        let unequal = self.unequal(&texts);
+        unequal.map(|(it, _)| [it.source.clone(), it.copy.clone()]).collect()
+    }
+
+    /// Returns the texts at the places of the copies in a state.
+    fn texts(&self, end: &EndState) -> Texts {
         if self.copies.is_empty() {
-            return None;
+            return Texts::new();
         }
         let keys: BTreeSet<&str> = self.copies.iter().flat_map(|it| [&*it.source.0, &*it.copy.0]).collect();
-        let texts = texts(end, &Mask::default(), |key| keys.contains(key));
-        self.copies.iter().find_map(|Copy { source, copy, form }| {
-            let (value, found) = (texts.get(source)?, texts.get(copy)?);
-            let is_same = match form {
+        texts(end, &Mask::default(), |key| keys.contains(key))
+    }
+
+    /// Returns the copies that are not equal in a state with these texts, and the values of both.
+    fn unequal<'a>(&'a self, texts: &'a Texts) -> impl Iterator<Item = (&'a Copy, [&'a str; 2])> {
+        self.copies.iter().filter_map(|of| {
+            let (value, found) = (texts.get(&of.source)?, texts.get(&of.copy)?);
+            let is_same = match of.form {
                 Form::Value => decoded(found).contains(&**value),
                 Form::Hash => hashes(found).any(|it| hash(value).starts_with(it)),
             };
-            let field = |(key, path): &Place| format!("{} {path}", key.replace(" /", " "));
-            let without_faults = match form {
-                Form::Value => "they contain the same generated value",
-                Form::Hash => "it contains the SHA-256 hash of that generated value",
-            };
-            (!is_same).then(|| {
-                format!(
-                    "{} is {:?}, but {} is {:?}: without faults {without_faults}",
-                    field(source),
-                    shortened(value, VALUE_CHARS),
-                    field(copy),
-                    shortened(found, VALUE_CHARS),
-                )
-            })
+            (!is_same).then_some((of, [&**value, &**found]))
         })
     }
 }

@@ -85,6 +85,8 @@ pub(crate) struct Outcome {
     pub(crate) faults_end: Option<Duration>,
     /// Fields that returned to an earlier value.
     pub(crate) returned: Returned,
+    /// Times of day of the server at the start and at the end of the run.
+    pub(crate) times: [Timestamp; 2],
     pub(crate) created: Uids,
     pub(crate) deleted: Uids,
     pub(crate) messages: u64,
@@ -117,6 +119,11 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// Returns the end state after all timers have fired, if the run has waited for them.
+    pub(crate) fn at_rest(&self) -> &EndState {
+        self.rested.as_ref().unwrap_or(&self.end)
+    }
+
     /// Returns the time of the next change of the test after a moment, if the test does not wait for the cluster before
     /// this change but advances the clock.
     pub(crate) fn next_change(&self, after: Duration) -> Option<Duration> {

@@ -482,6 +482,7 @@ impl Run<'_> {
                 .windows_end
                 .map(|end| end.saturating_duration_since(self.gate.started)),
             returned,
+            times: self.facts(None).times(),
             controllers,
             doings,
             output: std::mem::take(&mut state.output).into(),

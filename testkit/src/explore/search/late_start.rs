@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::Runs;
-use crate::explore::oracles::Oracle;
+use crate::explore::oracles::{Oracle, Recurring};
 use crate::explore::outcomes::{ASSERTIONS, Doing, EndState, Milestone, Outcome, Reference};
 use crate::explore::plans::{Action, Plan, given};
 use crate::mask::Mask;
@@ -25,19 +25,11 @@ const BEFORE: Duration = Duration::from_millis(1);
 /// Maximum number of runs in which a controller receives changes at once.
 const MOST: usize = 8;
 
-/// Oracles that compare a run with the reference.
-const COMPARING: [&str; 4] = [
-    Oracle::EndState.name(),
-    Oracle::GeneratedValues.name(),
-    Oracle::CreatesAndDeletes.name(),
-    Oracle::Rollback.name(),
-];
-
-/// Returns a note if a failing run ends like one of these runs without faults: the test pauses between changes that it
-/// makes at the same time; the affected controller starts late, or receives the changes made during the fault at once;
-/// or, with several controllers, another of them is the first to do some of the work. The affected controller only
-/// matters if the test continued during a fault, or advanced the clock to its next change after a fault without waiting
-/// for the cluster.
+/// Returns a note if a failing run has the violations of one of these runs without faults: the test pauses between
+/// changes that it makes at the same time; the affected controller starts late, or receives the changes made during the
+/// fault at once; or, with several controllers, another of them is the first to do some of the work. The affected
+/// controller only matters if the test continued during a fault, or advanced the clock to its next change after a fault
+/// without waiting for the cluster.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
     // In real time these runs would take as long as their delays.
@@ -48,7 +40,7 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
     let is_end_state = oracle == Oracle::EndState.name();
     let has_pauses = is_end_state && makes_changes_at_once(&runs.reference.outcome);
     let is_unawaited = is_end_state && failed.faults_begin.is_some_and(|it| failed.next_change(it).is_some());
-    let continues = is_unawaited || plan.overlaps() && (is_asserted || COMPARING.contains(&oracle));
+    let continues = is_unawaited || plan.overlaps() && (is_asserted || Oracle::recurs(oracle).is_some());
     let has_rivals = is_end_state && runs.reference.outcome.controllers.len() > 1;
     let struck = plan.faults.iter().filter(|it| it.action != Action::EARLY);
     let mut clients: Vec<&str> = struck.filter_map(|it| it.point.split(':').next()).collect();
@@ -58,6 +50,7 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
             runs,
             failed,
             client,
+            oracle,
             is_asserted,
         };
         let pauses = || has_pauses.then(|| suspect.pauses()).flatten();
@@ -80,6 +73,8 @@ struct Suspect<'a> {
     runs: &'a Runs<'a>,
     failed: &'a Outcome,
     client: &'a str,
+    /// The violated oracle.
+    oracle: &'static str,
     /// Set if an assertion of the scenario failed.
     is_asserted: bool,
 }
@@ -93,14 +88,18 @@ impl Suspect<'_> {
         self.runs.faultless(&plan)
     }
 
+    /// Returns `true` if a run without faults has the violations of the failing run. An equal end state is not enough:
+    /// a field that returned to an earlier value may have been repaired since.
     fn is_same(&self, made: &Outcome) -> bool {
-        match self.is_asserted {
-            true => made.violations.iter().any(|it| it.oracle == ASSERTIONS),
-            false => {
-                let judged = rested(made).judge(&self.failed.end, &self.runs.reference.mask);
-                judged.lines.is_empty()
-            }
+        if self.is_asserted {
+            return made.violations.iter().any(|it| it.oracle == ASSERTIONS);
         }
+        let runs = Recurring {
+            failed: self.failed,
+            faultless: made,
+            reference: &self.runs.reference,
+        };
+        Oracle::recurs(self.oracle).is_some_and(|recurs| recurs(&runs))
     }
 
     /// Compares the failing run with a run in which the test pauses between changes.
@@ -114,7 +113,7 @@ impl Suspect<'_> {
         let is_same = self.is_where_it_failed(&spaced, |expected, spaced, mask| {
             let last = self.made(Faultless::Late(LAST));
             let is_like = expected.differs_like(&self.failed.end, spaced, mask);
-            is_like && last.is_complete && expected.has_longer_histories(&self.failed.end, rested(&last), mask, &given)
+            is_like && last.is_complete && expected.has_longer_histories(&self.failed.end, last.at_rest(), mask, &given)
         });
         is_same.then(|| {
             "whether changes of the test are observed one by one: it is the same in a run without faults in which the \
@@ -138,12 +137,12 @@ impl Suspect<'_> {
     fn merges(&self) -> Option<String> {
         let last = self.made(Faultless::Late(LAST));
         let Reference { outcome, mask, .. } = &*self.runs.reference;
-        if !last.is_complete || !outcome.end.differs_in_histories(&self.failed.end, rested(&last), mask) {
+        if !last.is_complete || !outcome.end.differs_in_histories(&self.failed.end, last.at_rest(), mask) {
             return None;
         }
         let missed = missed(self.failed).into_iter().find(|missed| {
             let merged = self.made(Faultless::CutOff(*missed));
-            merged.is_complete && outcome.end.differs_like(&self.failed.end, rested(&merged), mask)
+            merged.is_complete && outcome.end.differs_like(&self.failed.end, merged.at_rest(), mask)
         });
         let [from, until] = missed?.map(|it| it.as_secs_f64());
         let client = given(self.client);
@@ -177,7 +176,7 @@ impl Suspect<'_> {
             ..
         } = &*self.runs.reference;
         let Some(step) = self.failed.wrong_step else {
-            return is_same(&outcome.end, rested(other), mask);
+            return is_same(&outcome.end, other.at_rest(), mask);
         };
         let state = |all: &'_ [Milestone]| all.get(step).and_then(|it| it.state.clone());
         match (state(milestones), state(&other.milestones)) {
@@ -209,11 +208,6 @@ impl Faultless {
             ..Plan::single(TEST_CLIENT, Action::EARLY)
         }
     }
-}
-
-/// Returns the end state of a run after all timers have fired.
-fn rested(made: &Outcome) -> &EndState {
-    made.rested.as_ref().unwrap_or(&made.end)
 }
 
 /// Returns periods in which the controller of a failing run may have missed changes. Each begins with a change of the
