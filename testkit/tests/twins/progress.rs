@@ -15,11 +15,11 @@ use kube::{Api, Client, CustomResource, CustomResourceExt, Resource, ResourceExt
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use testkit::explore::{External, ExternalError};
+use testkit::explore::{External, ExternalError, errors};
 use testkit::objects::{object, serialized};
 use testkit::{TestCluster, TestClusterBuilder};
 
-use crate::support::{Done, Error, again, done, now};
+use crate::support::{Done, Error, STOOD, again, done, exploration, now};
 
 twins! {
     tasks();
@@ -186,6 +186,56 @@ async fn failed_attempts_are_counted(cluster: &TestCluster, is_healthy: bool) {
         }
     });
     made_and_resized(cluster).await;
+}
+
+/// Resizes the disk of each generation, and counts the failures of all of them. The bug leaves a task that is ready as
+/// it is if it has ever failed.
+async fn each_generation_may_fail(cluster: &TestCluster, is_healthy: bool) {
+    start(cluster, move |task, cx| async move {
+        let (name, status) = (task.name_any(), status(&task));
+        let is_given_up = !is_healthy && status.phase == "Ready" && status.failed_attempts > 0;
+        if is_given_up || status.observed_generation == task.metadata.generation {
+            return done();
+        }
+        let left = since(status.finished_at) + 10 - now().as_second();
+        if left > 0 {
+            return again(left.unsigned_abs());
+        }
+        let size = json!({"size": task.spec.size});
+        let made = match cx.cloud.create(&name, size.clone()).await {
+            Err(ExternalError::AlreadyExists(_)) => cx.cloud.update(&name, size).await,
+            made => made,
+        };
+        let failures = status.failed_attempts;
+        let status = match made {
+            Ok(()) => json!({"phase": "Ready", "observedGeneration": task.metadata.generation, "finishedAt": null}),
+            Err(_) => json!({"phase": "Failed", "failedAttempts": failures + 1, "finishedAt": now().to_string()}),
+        };
+        cx.patch_status(&name, status).await?;
+        again(10)
+    });
+    made_and_resized(cluster).await;
+}
+
+/// The test waits for the end of all faults, so the count differs at the first step and the size at the second one.
+#[test]
+fn step_after_an_accepted_count_is_judged() {
+    let explored = |is_healthy| {
+        let exploration = exploration(tasks(), each_generation_may_fail, is_healthy);
+        exploration.faults(errors()).schedules(STOOD).report()
+    };
+    let report = explored(false);
+    let failure = report.failure().map(|it| (it.oracle().to_owned(), it.plan().to_vec()));
+    let (oracle, plan) = failure.unwrap_or_else(|| panic!("the bug is not found: {report}"));
+    let has_count = plan
+        .iter()
+        .any(|it| it.contains("default/web status.failedAttempts, which counts failures"));
+    assert!(
+        oracle == "end state" && has_count && report.to_string().contains("cloud web size"),
+        "{report}"
+    );
+    let report = explored(true);
+    assert!(report.is_success(), "{report}");
 }
 
 /// Reports that work is pending until it is done. The bug leaves the report of an earlier process.

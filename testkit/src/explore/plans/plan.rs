@@ -1,6 +1,6 @@
 //! A plan is a list of faults at points. Its text form is the replay string.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) changes: Vec<String>,
     /// Object to create instead of the explored one, as JSON. Only in references.
     pub(crate) fresh: Option<String>,
+    /// Fields of objects that are not compared, because they were found to count the failures of this plan.
+    pub(crate) counted: BTreeSet<String>,
     /// Controller that starts late, and its delay. Only in runs without faults that failures are compared with.
     pub(crate) late_start: Option<(String, Duration)>,
     /// Controller that is cut off between two times since the start of the run, so that it receives the changes of that
@@ -106,11 +108,22 @@ impl Plan {
         plan
     }
 
-    /// Returns the plan with more failures: the next message after each one that fails is refused as well, and a system
-    /// is unreachable for twice the time.
-    pub(crate) fn with_more_failures(&self) -> Self {
+    /// Returns plans with more failures: the next message after one that fails is refused as well, and a system is
+    /// unreachable for twice the time. The first plan has more of all failures; each other one has more of one, because
+    /// one failure more may change the number of messages before the next.
+    pub(crate) fn with_more_failures(&self) -> Vec<Self> {
+        let failures = self.faults.iter().filter(|it| it.action.is_failure());
+        let each: Vec<&Perturbation> = failures.collect();
+        let alone = each
+            .iter()
+            .filter(|_| each.len() > 1)
+            .map(|it| self.failing_more(&[it]));
+        [self.failing_more(&each)].into_iter().chain(alone).collect()
+    }
+
+    fn failing_more(&self, failures: &[&Perturbation]) -> Self {
         let mut plan = self.clone();
-        for fault in self.faults.iter().filter(|it| it.action.is_failure()) {
+        for fault in failures.iter().copied() {
             let lasting = fault.action.window().filter(|_| fault.action.effects().call.is_some());
             if let Some(time) = lasting {
                 let longer = plan.faults.iter_mut().filter(|it| *it == fault);
@@ -132,6 +145,10 @@ impl Plan {
             }
             if let Some(change) = part.strip_prefix("change=") {
                 plan.changes.push(given(change).into_owned());
+                continue;
+            }
+            if let Some(field) = part.strip_prefix("count=") {
+                plan.counted.insert(given(field).into_owned());
                 continue;
             }
             let wrong = || format!("`{part}` in the replay string is not a known fault");
@@ -165,7 +182,11 @@ impl Plan {
         let skipped = self.skipped.iter().map(|step| format!("skip the step {step:?}"));
         let changes = self.changes.iter().map(|change| format!("change {change}"));
         let faults = self.faults.iter().map(|it| it.words(names));
-        changes.chain(faults).chain(skipped).collect()
+        let counted = self
+            .counted
+            .iter()
+            .map(|field| format!("leave out {field}, which counts failures"));
+        changes.chain(faults).chain(skipped).chain(counted).collect()
     }
 }
 
@@ -174,11 +195,13 @@ impl fmt::Display for Plan {
         let faults = self.faults.iter().map(ToString::to_string);
         let skipped = self.skipped.iter().map(|step| format!("skip={}", escaped(step)));
         let changes = self.changes.iter().map(|change| format!("change={}", escaped(change)));
+        let counted = self.counted.iter().map(|field| format!("count={}", escaped(field)));
         let start = self.start.map(|it| format!("time={it}"));
         f.write_str(
             &changes
                 .chain(faults)
                 .chain(skipped)
+                .chain(counted)
                 .chain(start)
                 .collect::<Vec<_>>()
                 .join(";"),
@@ -206,15 +229,20 @@ mod tests {
         let text = "crash-after=1000@operator:patch:configmaps:default/volume#1;conflict@b:update:pods:shop/a#2;\
                     hold=12000@operator:event:pods:default/web-0#1;restart@operator;skew=-30000@operator;\
                     half-open=300000@operator:event:pods:default/web-0#2;drop@operator:event:pods:/#1;\
-                    large-versions@server;skip=scale%20down%3B%20wait;time=2026-11-22T05:00:00Z";
+                    large-versions@server;skip=scale%20down%3B%20wait;\
+                    count=jobs%20default/web%20status.failed;time=2026-11-22T05:00:00Z";
         let plan = Plan::parse(text).expect("the plan is valid");
         assert_eq!(plan.to_string(), text);
         assert_eq!(
             plan.words(&BTreeMap::new())[0],
             "crash operator after patch configmaps default/volume; it restarts 1s later"
         );
-        let last = plan.words(&BTreeMap::new()).pop();
-        assert_eq!(last.as_deref(), Some("skip the step \"scale down; wait\""));
+        let last = plan.words(&BTreeMap::new()).split_off(plan.faults.len());
+        let expected = [
+            "skip the step \"scale down; wait\"",
+            "leave out jobs default/web status.failed, which counts failures",
+        ];
+        assert_eq!(last, expected);
     }
 
     #[test]

@@ -162,6 +162,13 @@ pub(crate) enum Role {
     OtherResting,
 }
 
+/// Makes an attempt with runs that may end early, which suffice for most failures, and then with usual runs. In real
+/// time there are only usual runs. Returns the first result.
+pub(crate) fn early_then_usual<T>(is_real: bool, mut attempt: impl FnMut(Role) -> Option<T>) -> Option<T> {
+    let early = (!is_real).then(|| attempt(Role::Tried)).flatten();
+    early.or_else(|| attempt(Role::Usual))
+}
+
 /// Action at the end of each `settle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {

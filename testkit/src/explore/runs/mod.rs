@@ -31,7 +31,7 @@ mod webhook;
 pub(crate) use baseline::{reference, shortened_reference};
 #[cfg(all(feature = "processes", unix))]
 pub(crate) use config::{Ask, Inquiry, Linger, MustHold};
-pub(crate) use config::{Check, Config, Role, Scenario};
+pub(crate) use config::{Check, Config, Role, Scenario, early_then_usual};
 pub(crate) use flight::Flight;
 pub(crate) use judge::{judged, sequence};
 #[cfg(all(feature = "processes", unix))]

@@ -10,6 +10,7 @@ use super::shrink::Shrunk;
 use crate::explore::oracles::Oracle;
 use crate::explore::outcomes::{Count, Finding, Nondeterminism, Outcome, Violation};
 use crate::explore::plans::{Plan, given};
+use crate::explore::runs::early_then_usual;
 use crate::explore::trace::{Step, What};
 use crate::virtual_clock;
 
@@ -60,8 +61,10 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     let Some(violation) = outcome.violations.first().cloned() else {
         return Confirmed::Stopped;
     };
-    let counts = counts_failures(runs, plan, outcome, took);
-    if let Some(note) = counts.or_else(|| depends_on_timing(runs, plan, outcome)) {
+    if let Some(counts) = counts_failures(runs, plan, outcome, took) {
+        return beside_counts(runs, plan, &counts, limit, took);
+    }
+    if let Some(note) = depends_on_timing(runs, plan, outcome) {
         return Confirmed::FirstCome(note);
     }
     let (recurrence, again) = recurrence(runs, plan, &violation, took);
@@ -88,15 +91,17 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     }
     let shrunk = shrink::shrink(config, world, reference, (plan, again), violation, limit);
     let Shrunk {
-        plan,
+        plan: smallest,
         outcome,
         violation,
         reference,
         took: shrinking,
     } = shrunk;
     *took += shrinking;
-    let counts = counts_failures(runs, &plan, &outcome, took);
-    if let Some(note) = counts.or_else(|| depends_on_timing(runs, &plan, &outcome)) {
+    if let Some(counts) = counts_failures(runs, &smallest, &outcome, took) {
+        return beside_counts(runs, plan, &counts, limit, took);
+    }
+    if let Some(note) = depends_on_timing(runs, &smallest, &outcome) {
         return Confirmed::FirstCome(note);
     }
     let has_clock = virtual_clock::is_available(config.has_machine_clock);
@@ -110,15 +115,35 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
         },
         None => violation,
     };
-    let mut finding = Finding::new(&reference, outcome, plan, violation);
+    let mut finding = Finding::new(&reference, outcome, smallest, violation);
     finding.recurrence = recurrence;
     Confirmed::Failure(finding)
 }
 
-/// Returns a note if the failing run only differs from the reference in numbers that count failed requests. Such a
+/// Runs a plan again and does not compare numbers that count its failures. The first run ended at the step with these
+/// differences, so that differences of later steps are still unknown.
+fn beside_counts(runs: &Runs<'_>, plan: &Plan, counts: &[Count], limit: Duration, took: &mut Duration) -> Confirmed {
+    let counts: Vec<String> = counts.iter().map(Count::text).collect();
+    let mut further = plan.clone();
+    further.counted.extend(counts.iter().cloned());
+    let outcome = runs.one(&further);
+    *took += outcome.took;
+    match outcome.violations.is_empty() {
+        true => {
+            let counts = counts.join("; ");
+            Confirmed::FirstCome(format!(
+                "numbers count failures, and are not compared with the reference: {counts} (to replay: \
+                 EXPLORE_REPLAY='{plan}')"
+            ))
+        }
+        false => confirmed(runs, &further, &outcome, limit, took),
+    }
+}
+
+/// Returns the differences of the failing run of a plan if all of them are numbers that count failed requests. Such a
 /// number is greater in a run with more failures. It must not count effects of requests that were executed although
 /// they failed, so it must be the same if the requests are refused.
-fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut Duration) -> Option<String> {
+fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut Duration) -> Option<Vec<Count>> {
     let is_end_state = outcome.violations.first()?.oracle == Oracle::EndState.name();
     let may_count = is_end_state && !outcome.failure_counts.is_empty() && plan.has_failures();
     if !may_count || runs.config.timing.is_real {
@@ -133,15 +158,11 @@ fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut D
     if unexecuted != *plan && made(&unexecuted) != (outcome.wrong_step, outcome.failure_counts.clone()) {
         return None;
     }
-    let (step, more) = made(&unexecuted.with_more_failures());
-    if step != outcome.wrong_step || !Count::have_grown(&more, &outcome.failure_counts) {
-        return None;
-    }
-    let counts: Vec<String> = outcome.failure_counts.iter().map(Count::text).collect();
-    Some(format!(
-        "numbers count failures, and are not compared with the reference: {} (to replay: EXPLORE_REPLAY='{plan}')",
-        counts.join("; ")
-    ))
+    let have_grown = unexecuted.with_more_failures().iter().any(|more| {
+        let (step, more) = made(more);
+        step == outcome.wrong_step && Count::have_grown(&more, &outcome.failure_counts)
+    });
+    have_grown.then(|| outcome.failure_counts.clone())
 }
 
 /// Repeats a plan that has failed once. Returns the number of failures and of runs, and in real time one of the failing
@@ -178,18 +199,13 @@ fn recurrence(
         (false, missed) => missed > 0,
     };
     while made <= most && !is_decided(failed, made) && !runs.is_stopped() {
-        // In virtual time, a failure may occur early or only after the longer wait of a usual run.
-        let mut again = if timing.is_real {
-            runs.one(plan)
-        } else {
-            runs.early(plan)
-        };
-        *took += again.took;
-        if !timing.is_real && !fails(&again) {
-            again = runs.one(plan);
+        // The first run has waited long enough. A failure that occurs while it waits needs another such run.
+        let again = early_then_usual(timing.is_real, |role| {
+            let again = runs.made(plan, role);
             *took += again.took;
-        }
-        failed += u32::from(fails(&again));
+            fails(&again).then_some(())
+        });
+        failed += u32::from(again.is_some());
         made += 1;
     }
     ((failed, made), failing)

@@ -44,12 +44,17 @@ impl Runs<'_> {
 
     /// Runs a plan on this thread.
     pub(crate) fn one(&self, plan: &Plan) -> Outcome {
-        judged(self.config, self.world, (plan, Role::Usual), &self.reference).0
+        self.made(plan, Role::Usual)
     }
 
     /// Runs a plan on this thread, with an early verdict.
     pub(crate) fn early(&self, plan: &Plan) -> Outcome {
-        judged(self.config, self.world, (plan, Role::Tried), &self.reference).0
+        self.made(plan, Role::Tried)
+    }
+
+    /// Makes the run of a plan on this thread, for a purpose.
+    pub(crate) fn made(&self, plan: &Plan, role: Role) -> Outcome {
+        judged(self.config, self.world, (plan, role), &self.reference).0
     }
 
     /// Returns the run of a plan without faults, and keeps it for comparisons with later failures.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::explore::outcomes::{Outcome, Reference, Violation};
 use crate::explore::plans::Plan;
-use crate::explore::runs::{Config, Role, World, judged, shortened_reference};
+use crate::explore::runs::{Config, Role, World, early_then_usual, judged, shortened_reference};
 
 /// Durations to try, shortest first.
 const SHORTER: [Duration; 4] = [
@@ -70,12 +70,8 @@ pub(crate) fn shrink(
     let is_real = config.timing.is_real;
     let least = |role| smallest(plan, &reference.outcome.steps, is_real, |it| fails(it, role));
     // With a smaller plan the state may be slow instead of wrong, but attempts that wait for this take much longer.
-    let roles: &[Role] = match is_real {
-        true => &[Role::Usual],
-        false => &[Role::Tried, Role::Usual],
-    };
-    let found = roles.iter().find_map(|role| {
-        let smallest = least(*role);
+    let found = early_then_usual(is_real, |role| {
+        let smallest = least(role);
         let run = last.take().or_else(|| made(&smallest, Role::Usual))?;
         Some((smallest, run))
     });
