@@ -128,7 +128,7 @@ fn drop_disabled(spec: &mut Map) {
     }
 }
 
-/// Checks a name by a declared rule, whose texts count bytes.
+/// Checks a name by a declared rule.
 pub(super) fn check_declared(name: &Cursor<'_>, rule: fn(&str, bool) -> Vec<String>, errors: &mut FieldErrors) {
     name.check_texts(declared(rule(name.as_text(), false)), errors);
 }

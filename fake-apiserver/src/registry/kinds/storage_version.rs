@@ -255,7 +255,7 @@ fn validate_progress(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// `CompareResourceVersion` of a version with itself: decimal digits of any number, the first of which is not 0.
+/// `CompareResourceVersion` of a version with itself: decimal digits without leading zeros.
 fn wrong_in_resource_version(text: &str) -> Option<String> {
     let is_number = text.bytes().all(|it| it.is_ascii_digit()) && !text.starts_with('0');
     (!is_number).then(|| format!("resource version is not well formed: {text}"))

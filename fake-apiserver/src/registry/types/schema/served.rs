@@ -70,7 +70,7 @@ pub(crate) fn group_rank(group: &str) -> Option<usize> {
     }
 }
 
-/// Returns `true` if kube-apiserver registers a version of a built-in API, served or not, in this version of Kubernetes.
+/// Returns `true` if kube-apiserver registers a version of a built-in API, served or not, in a version of Kubernetes.
 pub(crate) fn is_registered(in_version: KubernetesVersion, group: &str, version: &str) -> bool {
     versions_of(in_version, group).any(|it| it == version)
 }
