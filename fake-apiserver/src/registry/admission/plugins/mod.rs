@@ -1,7 +1,7 @@
 //! kube-apiserver's own admission plugins, if they only depend on its storage. `limit_ranger`, `service_account` and
 //! `classes` mutate and validate, `certificates`, `pod_groups` and `pod_security` validate, `resource_quota` checks and
-//! charges quotas, and `quota_controller` updates them; both use `usage`. Plugins for a single kind are in its strategy's
-//! `admit`. `types/plugins.rs` lists the enabled plugins.
+//! charges quotas, and `quota_controller` updates them; both use `usage`. Plugins for a single kind are in the `admit`
+//! of its strategy. `types/plugins.rs` lists the enabled plugins.
 
 mod certificates;
 mod classes;
