@@ -16,14 +16,11 @@ use testkit::explore::ExternalError;
 use testkit::objects::{config_map, node, secret};
 use testkit::{Object, TestCluster};
 
-use crate::support::{
-    Context, Error, FINALIZER, Memory, OPERATOR, again, annotation, done, field, has_finalizer, is_deleted, now, plain,
-};
+use crate::support::{Context, Error, Memory, OPERATOR, again, annotation, done, field, now, plain};
 
 twins! {
     plain();
     drained_node_is_uncordoned: "end state", "nodes b spec.unschedulable";
-    address_is_freed_once: "end state", "configmaps default/pool data";
     parked_message_is_sent_later: "end state", "metadata.annotations.state";
     released_member_loses_its_owner: "end state", "secrets default/a metadata.ownerReferences";
     request_has_the_key_of_the_secret: "generated values", "web";
@@ -106,65 +103,6 @@ async fn upgrade(node: &Node, cx: &Context, memory: &Memory, is_healthy: bool) -
     }
     patch(json!({"metadata": {"labels": {"version": wanted}}})).await?;
     again(1)
-}
-
-/// Gives each object an address of a pool, and takes it back. The bug takes the address back from anyone.
-async fn address_is_freed_once(cluster: &TestCluster, is_healthy: bool) {
-    OPERATOR.start(cluster, move |parent, cx| async move {
-        if parent.name_any() == "pool" {
-            return done();
-        }
-        let Some(parent) = cx.get::<ConfigMap>(&parent.name_any()).await? else {
-            return done();
-        };
-        let pool = cx.get::<ConfigMap>("pool").await?.unwrap_or_default();
-        let taken = pool.data.clone().unwrap_or_default();
-        let set = async |address: &str, holder: Option<String>| {
-            let patch = json!({"data": {address: holder}, "metadata": {"resourceVersion": pool.resource_version()}});
-            cx.merge::<ConfigMap>("pool", patch).await
-        };
-        let address = annotation(&parent, "address");
-        if is_deleted(&parent) {
-            if has_finalizer(&parent) {
-                // A crash may have come before the annotation.
-                let held = taken.iter().find(|(_, holder)| Some(*holder) == parent.uid().as_ref());
-                let named = Some(address).filter(|it| !is_healthy && taken.contains_key(*it));
-                let freed = held.map(|(address, _)| address.as_str()).or(named);
-                if let Some(freed) = freed {
-                    set(freed, None).await?;
-                }
-                cx.remove_finalizer(&parent, FINALIZER).await?;
-            }
-            return done();
-        }
-        if !has_finalizer(&parent) {
-            cx.add_finalizer(&parent, FINALIZER).await?;
-            return done();
-        }
-        if address.is_empty() {
-            let own = taken.iter().find(|(_, holder)| Some(*holder) == parent.uid().as_ref());
-            let address = match own {
-                Some((address, _)) => address.clone(),
-                None => {
-                    let mut all = (1..9).map(|it| format!("10.0.0.{it}"));
-                    let free = all
-                        .find(|it| !taken.contains_key(it))
-                        .ok_or(Error::NotYet("the pool is empty"))?;
-                    set(&free, parent.uid()).await?;
-                    free
-                }
-            };
-            cx.annotate(&parent, "address", &address).await?;
-        }
-        done()
-    });
-    cluster.create(config_map("pool")).await;
-    cluster.create(config_map("a")).await;
-    cluster.settle().await;
-    cluster.delete(config_map("a")).await;
-    cluster.settle().await;
-    cluster.create(config_map("b")).await;
-    cluster.settle().await;
 }
 
 /// Parks a message after two failures, and sends it again five minutes later. The bug leaves it parked.
