@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 /// The time of day: the system clock, or a clock that follows tokio's clock.
 ///
-/// It is only used for times in objects (Leases, Events, conditions); timers use tokio's clock. Tests can set their own
-/// clock, so that these times are the same in each run:
+/// It is only used for times in objects (Leases, Events, conditions); timers use tokio's clock. Tests can set a clock,
+/// so that these times are the same in each run:
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,7 +50,8 @@ impl Clock {
         Self(Source::Runtime { epoch, started })
     }
 
-    /// Returns this clock moved ahead by `duration`, for example to simulate the clock skew of another machine.
+    /// Returns a clock that is ahead of this one by `duration`, for example to simulate the clock skew of a different
+    /// machine.
     #[must_use]
     pub fn ahead_by(self, duration: Duration) -> Self {
         match self.0 {
@@ -83,7 +84,7 @@ impl Clock {
     }
 }
 
-/// Reads the system clock; no other code does. The time is only written into objects.
+/// Reads the system clock. No other code reads it. The time is only written into objects.
 #[expect(clippy::disallowed_methods, reason = "other machines read these times")]
 fn machine_time() -> Timestamp {
     Timestamp::now()

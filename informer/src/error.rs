@@ -11,8 +11,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// Error of a request or of a part of the process.
 ///
-/// It is opaque, so that new kinds of failures do not break callers. Each kind that a caller may handle has a
-/// predicate. The predicates in [`errors`](crate::errors) also check wrapped errors and other error types.
+/// The type is opaque, so that new kinds of failures do not break callers. For each kind that a caller may handle there
+/// is a predicate. The predicates in [`errors`](crate::errors) also check wrapped errors and other error types.
 ///
 /// ```
 /// use informer::Error;
@@ -178,7 +178,7 @@ impl Error {
         errors::status(self)
     }
 
-    /// Returns an error for `what`, which could not be decoded.
+    /// Returns an error for data that could not be decoded; `what` describes the data.
     pub(crate) fn decode(what: impl Into<String>, source: serde_json::Error) -> Self {
         let what = what.into();
         Self {
@@ -186,7 +186,7 @@ impl Error {
         }
     }
 
-    /// Returns an error for the request `what`, which was not answered within `limit`.
+    /// Returns an error for a request that was not answered within `limit`; `what` describes the request.
     pub(crate) fn unanswered(what: impl Into<String>, limit: Duration) -> Self {
         let what = what.into();
         Self {
@@ -194,7 +194,7 @@ impl Error {
         }
     }
 
-    /// Returns an error for `what`, which failed with `source`.
+    /// Returns an error for an operation that failed with `source`; `what` describes the operation.
     pub(crate) fn failed(what: impl Into<String>, source: BoxError) -> Self {
         let what = what.into();
         Self {
@@ -209,7 +209,7 @@ impl Error {
         }
     }
 
-    /// Returns an error for a lost Lease. `why` names its former holder.
+    /// Returns an error for a lost Lease. `why` describes how it was lost.
     pub(crate) fn lost_leadership(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::LostLeadership(why.into())),
@@ -278,7 +278,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the text of a kube error. Replaces kube's text for Statuses, which ends with their `Debug` form.
+/// Writes the message of a kube error. Statuses are formatted differently, because kube's message ends with their
+/// `Debug` form.
 pub(crate) fn write_request(f: &mut impl fmt::Write, err: &kube::Error) -> fmt::Result {
     match err {
         kube::Error::Api(status) => write_status(f, status),
@@ -327,7 +328,7 @@ pub(crate) fn is_connection_refused(err: &kube::Error) -> bool {
     false
 }
 
-/// Returns the text of a panic.
+/// Returns the message of a panic.
 pub(crate) fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

@@ -95,9 +95,9 @@ pub fn is_timeout(err: AnyError<'_>) -> bool {
         })
 }
 
-/// Returns `true` if the server may have executed a write although it failed: the response was lost, invalid or too
-/// late, or a proxy or the server gave up waiting (502, 504). Read before writing again. If a create was executed,
-/// repeating it fails with [`is_already_exists`].
+/// Returns `true` if the server may have executed a write although the request failed: the response was lost, invalid
+/// or too late, or a proxy or the server gave up waiting (502, 504). Read the object before writing again. If a create
+/// was executed, repeating it fails with [`is_already_exists`].
 ///
 /// Returns `false` if the request was certainly not executed: it was refused by the server or by a fence, or no process
 /// listens at the address.
@@ -124,8 +124,8 @@ pub fn is_unknown_outcome(err: AnyError<'_>) -> bool {
     false
 }
 
-/// Returns `true` if a write was refused before it was sent, because this process is no longer the leader, or because
-/// another replica now owns the key. The write was not executed, and the task that sent it should end.
+/// Returns `true` if a write was refused before it was sent, because this process is no longer the leader, or because a
+/// different replica now owns the key. The write was not executed, and the task that sent it should end.
 pub fn is_fenced(err: AnyError<'_>) -> bool {
     has_cause(err, |it| matches!(it, Cause::Fenced))
 }
@@ -137,7 +137,7 @@ pub fn is_lost_leadership(err: AnyError<'_>) -> bool {
 }
 
 /// Returns `true` if a cache did not receive a write of this process in time: a read of
-/// [`CachedClient`](crate::runtime::CachedClient) failed, or a key was held back for too long (see
+/// [`CachedClient`](crate::runtime::CachedClient) failed, or a key waited for too long (see
 /// [`Writes`](crate::reconcile::Writes)). A retry succeeds once the cache is up to date.
 pub fn is_gated(err: AnyError<'_>) -> bool {
     has_cause(err, |it| matches!(it, Cause::Gated))
@@ -173,7 +173,7 @@ fn as_status(link: AnyError<'_>) -> Option<&Status> {
     if let Some(kube::Error::Api(status)) = link.downcast_ref() {
         return Some(status);
     }
-    // kube's error may be a transparent wrapper that hides the Status, but not the source of the Status.
+    // A kube error may be a transparent wrapper that hides its Status. In that case the Status itself is not hidden.
     link.downcast_ref()
         .or_else(|| link.downcast_ref::<Box<Status>>().map(|it| &**it))
 }
@@ -197,7 +197,7 @@ fn is_outcome_unknown(err: &kube::Error) -> bool {
     }
 }
 
-/// Returns `true` if the server or a proxy exceeded a time limit. The request may still be in progress.
+/// Returns `true` if the server or a proxy exceeded a time limit, so that the request may still be in progress.
 fn is_given_up(status: &Status) -> bool {
     matches!(status.code, 502 | 504) || status.reason == "Timeout"
 }

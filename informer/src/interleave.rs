@@ -1,5 +1,5 @@
-//! Runs test threads one at a time, in an order determined by a seed. Threads switch whenever they lock a mutex. Code
-//! under test uses [`Mutex`](crate::sync::Mutex), which is the mutex of this file in unit tests.
+//! Runs test threads one at a time, in an order that a seed determines. Threads switch whenever they lock a mutex. Code
+//! under test uses [`Mutex`](crate::sync::Mutex), which is an alias of this file's mutex in unit tests.
 //!
 //! Switching at locks is sufficient, because all state shared between threads of this crate is protected by locks.
 
@@ -25,7 +25,7 @@ impl<T> Mutex<T> {
             match self.0.try_lock() {
                 Ok(guard) => return Ok(guard),
                 Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
-                // Another thread has the lock: pass the turn again.
+                // A thread that is not running holds the lock: let another thread run.
                 Err(TryLockError::WouldBlock) => {}
             }
         }
@@ -69,7 +69,7 @@ impl State {
 }
 
 impl Turns {
-    /// Lets another thread run, or continues this one.
+    /// Lets a different thread run, or continues with this one.
     fn pass(&self) {
         self.state().choose();
         self.schedule.changed.notify_all();

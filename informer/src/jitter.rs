@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 /// A sequence of pseudorandom numbers (SplitMix64), determined by a seed and a name.
 ///
-/// It is only suitable for spreading retries over time.
+/// Only suitable for spreading retries over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(u64);
 
 impl Jitter {
-    /// Returns the sequence for a seed and a name. The name gives each user of the same seed a different sequence. Seed
-    /// 0 selects a [drawn](drawn_seed) seed.
+    /// Returns the sequence for a seed and a name. Users of the same seed get different sequences by different names.
+    /// Seed 0 selects a [random seed](drawn_seed).
     pub(crate) fn new(seed: u64, name: &str) -> Self {
         Self(spread(if seed == 0 { drawn_seed() } else { seed }, name))
     }
@@ -45,7 +45,7 @@ impl Jitter {
 
     /// Returns a random number in `[0, 1)`.
     pub(crate) fn fraction(&mut self) -> f64 {
-        // An `f64` represents integers of 53 bits exactly.
+        // An `f64` represents integers of up to 53 bits exactly.
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
@@ -61,11 +61,11 @@ impl Jitter {
 }
 
 /// Number of equal clock reads after which tokio's clock is considered paused. Even coarse clocks advance within 100
-/// ns, which is less than the time that the reads take.
+/// ns, which is less than the time that these reads take.
 const LOOKS: u32 = 256;
 
 /// Returns the seed for users that did not set one. It is random, so that the replicas of a program do not retry at the
-/// same instant. While tokio's clock is paused it is always 0, so that tests are reproducible.
+/// same instant. While tokio's clock is paused, it is always 0, so that tests are reproducible.
 fn drawn_seed() -> u64 {
     let first = Instant::now();
     if (0..LOOKS).all(|_| Instant::now() == first) {

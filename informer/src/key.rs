@@ -27,11 +27,11 @@ pub struct ObjectKey {
     text: Arc<str>,
     /// Offset of the name; 0 for cluster-scoped objects.
     name: u32,
-    /// Hash of the text, computed once because a key is looked up in several maps.
+    /// Hash of the text, computed once because each key is looked up in several maps.
     hash: u32,
 }
 
-/// The hasher is seeded differently in each process, so that names cannot be chosen to collide.
+/// The hasher has a random seed in each process, so that nobody can choose names that collide.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 /// Returns a hash of the text. It differs between processes.
@@ -58,7 +58,7 @@ impl ObjectKey {
     fn of_text(text: &str, name: usize) -> Self {
         Self {
             text: text.into(),
-            // A namespace of four billion bytes does not exist.
+            // The conversion cannot fail, because no namespace has four billion bytes.
             name: u32::try_from(name).unwrap_or_default(),
             hash: hash_of(text),
         }
@@ -138,7 +138,7 @@ impl fmt::Debug for ObjectKey {
 }
 
 impl fmt::Display for ObjectKey {
-    /// Writes `namespace/name`, or `name` for cluster-scoped objects.
+    /// Formats the key as `namespace/name`, or `name` for cluster-scoped objects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }

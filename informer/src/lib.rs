@@ -39,7 +39,7 @@
 //! | [`handler`] | maps a change to the keys of the objects it affects |
 //! [`queue`] | holds keys: each at most once, given to at most one worker at a time, and delayed after failures |
 //! | [`reconcile`] | a worker takes a key, compares the actual with the desired state, and acts |
-//! [`runtime`] | the rest of a process: controllers that start and stop together, leader election, events |
+//! [`runtime`] | the other parts of a process: controllers that start and stop together, leader election, events |
 //!
 //! All layers share two types: an [`ObjectKey`] identifies an object, and an [`Error`] describes a failure.
 //!

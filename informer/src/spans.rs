@@ -1,7 +1,7 @@
 //! Tracing spans for long-lived parts of a process.
 //!
-//! They are root spans with the level ERROR and the target `informer::process`. Because they end with the process,
-//! trace exporters should exclude this target.
+//! They are root spans with the level ERROR and the target `informer::process`. They end only when the process ends,
+//! so trace exporters should exclude this target.
 
 use tracing::{Span, error_span};
 
@@ -15,7 +15,7 @@ pub(crate) fn runnable(name: &str) -> Span {
     error_span!(target: "informer::process", parent: None, "runnable", name)
 }
 
-/// Span of a running controller. Reconciles have their own spans.
+/// Span of a running controller. Reconciles have separate spans.
 pub(crate) fn controller(controller: &str) -> Span {
     error_span!(target: "informer::process", parent: None, "controller", controller)
 }
@@ -25,7 +25,7 @@ pub(crate) fn leader_election(lease: &str, identity: &str) -> Span {
     error_span!(target: "informer::process", parent: None, "leader_election", lease, identity)
 }
 
-/// Span of a replica in a group that shares keys.
+/// Span of a replica in a group that divides keys among its members.
 pub(crate) fn sharding(group: &str, identity: &str) -> Span {
     error_span!(target: "informer::process", parent: None, "sharding", group, identity)
 }

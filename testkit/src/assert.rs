@@ -1,4 +1,4 @@
-//! Assertions that print the state on failure.
+//! Assertions that print the actual state if they fail.
 
 use crate::diff::missing;
 use crate::target::{ObjectId, Target, ToObject};
@@ -38,7 +38,7 @@ impl TestCluster {
                 &format!("there is no {}{}", self.located(&id), self.others_of(&id)),
             );
         };
-        // Remove fields that a typed object contains but the test did not set.
+        // Remove metadata fields that a typed object serializes although the test did not set them.
         if let Some(metadata) = expected["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -76,7 +76,7 @@ impl TestCluster {
         self.fail_about(&id, &format!("{} still exists{why}", self.located(&id)));
     }
 
-    /// Lists the other objects of a kind, for the message about a missing one.
+    /// Lists the existing objects of a kind, for the message about a missing object.
     pub(crate) fn others_of(&self, id: &ObjectId) -> String {
         let others = self.list_all(&id.api_version, &id.kind);
         let names: Vec<_> = others

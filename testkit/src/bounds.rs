@@ -1,8 +1,8 @@
-//! `Bounds`: limits of waiting in a test.
+//! `Bounds`: time limits and message limits of a test.
 
 use std::time::Duration;
 
-/// Limits of waiting. All times are virtual.
+/// Limits on waiting and on requests. All times are virtual.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Quiet time after which `settle` returns. Slightly longer than five seconds, so that the usual retry after five
@@ -14,7 +14,8 @@ pub(crate) struct Bounds {
     pub(crate) eventually: Duration,
     /// Maximum number of requests during one `settle`, and of all clients at one instant.
     pub(crate) requests: u64,
-    /// Number of requests and events at one instant that count as a hot loop if they concern only a few objects.
+    /// Number of requests and events at one instant that count as a hot loop if they concern only a few
+    /// objects.
     pub(crate) at_one_instant: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `run`: controllers under test, as tasks that end with the cluster.
+//! `run`: starts controllers under test as tasks that end with the cluster.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location};
@@ -15,8 +15,8 @@ use crate::lock::lock;
 use crate::panics::message;
 use crate::test_cluster::TestCluster;
 
-/// Back-off of a kubelet before it restarts a container: the first pause, the longest pause, and the running time after
-/// which the back-off is reset.
+/// Back-off of a kubelet before it restarts a container: the first pause, the longest pause, and the running time that
+/// resets the back-off.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 const BACK_OFF_RESET: Duration = Duration::from_secs(600);
@@ -34,16 +34,16 @@ pub struct Running {
 
 #[derive(Debug)]
 struct Shared {
-    /// Location in the test that started the controller, for messages.
+    /// Location in the test that started the controller, for error messages.
     place: &'static Location<'static>,
     /// State of the task.
     state: Mutex<State>,
     task: Mutex<Option<AbortHandle>>,
     /// Function that starts the controller. Only for controllers that can be restarted.
     starting: Option<Starting>,
-    /// Restart state.
+    /// Pending restart and back-off.
     restarts: Mutex<Restarts>,
-    /// The controller's name and its exploration.
+    /// The controller's name and the exploration that it belongs to, if any.
     explored: Option<(String, Weak<dyn Hooks>)>,
 }
 
@@ -54,11 +54,11 @@ struct Restarts {
     is_on: bool,
     count: u32,
     back_off: Duration,
-    /// Instant of the next start, if one is pending.
+    /// Instant at which the controller is started again, if a restart is pending.
     next: Option<Instant>,
 }
 
-/// Function that starts a controller with its own client.
+/// Function that starts a controller with a separate client.
 struct Starting(Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
 
 impl fmt::Debug for Starting {
@@ -74,14 +74,14 @@ enum State {
     Ended,
     /// The test crashed the controller.
     Crashed,
-    /// The controller panicked with this message, which has not been reported yet.
+    /// The controller panicked with this message, which the test has not reported yet.
     Panicked(String),
 }
 
 impl TestCluster {
-    /// Runs a controller, or any other future, concurrently with the test. It starts when the test next waits.
+    /// Runs a controller, or any other future, concurrently with the test. It is first polled when the test next waits.
     ///
-    /// [`controller`](Self::controller) is the variant for controllers that can be restarted. Use it in
+    /// For a controller that can be restarted, use [`controller`](Self::controller) instead, especially in
     /// [`explore`](crate::explore): a controller started by `run` is never crashed.
     ///
     /// The future's output is dropped, so a controller that should run forever should report an early end itself, for
@@ -117,9 +117,9 @@ impl TestCluster {
         running
     }
 
-    /// Runs a controller that can be restarted. `controller` is called with a client named `name`. [`Running::restart`]
-    /// calls the function again with a new client; so does [`explore`](crate::explore), which crashes controllers at
-    /// every write and event.
+    /// Runs a controller that can be restarted. Calls `controller` with a client named `name`. [`Running::restart`]
+    /// calls the function again with a new client, and so does [`explore`](crate::explore), which crashes controllers
+    /// at every write and event.
     ///
     /// ```
     /// # use testkit::TestCluster;
@@ -145,7 +145,7 @@ impl TestCluster {
         self.start_controller(name, move || controller(clients.client(&owned)))
     }
 
-    /// Runs the future that `start` returns, at each start of the controller.
+    /// Calls `start` at each start of the controller, and runs the future that it returns.
     #[track_caller]
     pub(crate) fn start_controller<C, F>(&self, name: &str, start: C) -> Running
     where
@@ -217,10 +217,10 @@ impl Running {
     }
 
     /// From now on, restarts the controller when it returns or panics, with the back-off of a kubelet: 10 s, then 20 s,
-    /// up to five minutes; the pause is reset to 10 s after the controller has run for ten minutes. Exiting in order to
-    /// be restarted is permitted then, and a panic does not fail the test. [`TestCluster::settle`] waits for the
-    /// restart. [`restart_count`](Self::restart_count) and the report of [`explore`](crate::explore) contain the number
-    /// of restarts.
+    /// up to five minutes; the pause is reset to 10 s after the controller has run for ten minutes. The controller may
+    /// then exit in order to be restarted, and a panic does not fail the test. [`TestCluster::settle`] waits for the
+    /// restart. [`restart_count`](Self::restart_count) returns the number of restarts, and so does the report of
+    /// [`explore`](crate::explore).
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -285,8 +285,8 @@ impl Running {
         matches!(*lock(&self.shared.state), State::Running)
     }
 
-    /// Ends the controller at its current await point, as if the process were killed: pending work is not completed,
-    /// and answers to open requests are lost. Its values are dropped when the test next waits.
+    /// Stops the controller at its current await point, as if its process were killed: pending work is not completed,
+    /// and answers to open requests are lost. The future is dropped when the test next waits.
     pub fn crash(&self) {
         let mut state = lock(&self.shared.state);
         if let Some(task) = lock(&self.shared.task).take() {
@@ -309,8 +309,8 @@ impl Restart for Running {
 }
 
 impl Shared {
-    /// Handles the end of the controller. Returns the pause before its restart, if there is one; `ran` is its running
-    /// time.
+    /// Handles the end of the controller after the running time `ran`. Returns the pause before its restart; `None` if
+    /// it is not restarted.
     fn ends(&self, how: &State, ran: Duration) -> Option<Duration> {
         let mut restarts = lock(&self.restarts);
         let back_off = restarts.is_on.then(|| restarts.after(ran));
@@ -328,7 +328,7 @@ impl Shared {
 }
 
 impl Restarts {
-    /// Counts a restart; returns the pause before it.
+    /// Counts a restart, and returns the pause before it.
     fn after(&mut self, ran: Duration) -> Duration {
         self.back_off = match self.back_off {
             Duration::ZERO => BACK_OFF,
@@ -342,13 +342,13 @@ impl Restarts {
 }
 
 impl Controllers {
-    /// Returns the instant of the last pending restart.
+    /// Returns the latest instant at which a restart is pending.
     pub(crate) fn next_start(&self) -> Option<Instant> {
         let controllers = lock(&self.0);
         controllers.iter().filter_map(|it| lock(&it.shared.restarts).next).max()
     }
 
-    /// Returns the message of a controller that has panicked since the last call.
+    /// Returns the panic message of a controller, once for each panic.
     pub(crate) fn panicked(&self) -> Option<String> {
         lock(&self.0).iter().find_map(|running| {
             let mut state = lock(&running.shared.state);
@@ -362,14 +362,15 @@ impl Controllers {
         })
     }
 
-    /// Lists the locations of controllers that cannot be started again.
+    /// Lists the start locations of controllers that cannot be restarted.
     pub(crate) fn fixed(&self) -> Vec<String> {
         let controllers = lock(&self.0);
         let fixed = controllers.iter().filter(|it| it.shared.starting.is_none());
         fixed.map(ToString::to_string).collect()
     }
 
-    /// Lists the controllers that returned, one per line: no request explains why their work is missing.
+    /// Lists the controllers that have returned, one per line, because the requests do not show why their work is
+    /// missing.
     pub(crate) fn ended(&self) -> String {
         let has_ended = |running: &&Running| matches!(*lock(&running.shared.state), State::Ended);
         let controllers = lock(&self.0);
@@ -379,7 +380,7 @@ impl Controllers {
         lines.collect()
     }
 
-    /// Ends all controllers.
+    /// Stops all controllers.
     pub(crate) fn abort(&self) {
         for running in lock(&self.0).drain(..) {
             running.crash();
@@ -388,7 +389,7 @@ impl Controllers {
 }
 
 impl fmt::Display for Running {
-    /// Writes the location in the test that started the controller.
+    /// Formats the location in the test that started the controller.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.shared.place.file(), self.shared.place.line())
     }

@@ -1,4 +1,4 @@
-//! Writes by the test: create, update, edit, patch, delete.
+//! Writes of the test: create, update, edit, patch, delete.
 
 use std::panic::Location;
 
@@ -14,11 +14,11 @@ use crate::target::{ObjectId, Target, ToObject};
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 use crate::text::not_served;
 
-/// Namespace of objects without one.
+/// Namespace of objects that do not set a namespace.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Writes to the cluster, as by a user with kubectl. Every method sends requests, which the server validates and the
-/// journal contains; injected faults do not affect them. The test fails if the server refuses a request.
+/// Writes to the cluster, like a user with kubectl. Every method sends requests, which the server validates and records
+/// in its journal; injected faults do not affect them. The test fails if the server refuses a request.
 impl TestCluster {
     /// Creates an object and returns it as the server stored it. Takes the object or a reference to it.
     ///
@@ -55,7 +55,8 @@ impl TestCluster {
         })
     }
 
-    /// Replaces an object. Takes the object or a reference to it. Its resourceVersion, if set, must be the newest.
+    /// Replaces an object. Takes the object or a reference to it. If it has a resourceVersion, this must be the newest
+    /// one.
     ///
     /// # Panics
     ///
@@ -99,7 +100,7 @@ impl TestCluster {
     }
 
     /// Changes an object with a JSON merge patch, `json!({…})` or a typed object: a field replaces the stored one, and
-    /// `null` removes it. In your own types, an `Option` that is `None` and not skipped by serde becomes `null`.
+    /// `null` removes it. An `Option` of your types that is `None` and not skipped by serde becomes `null`.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -120,7 +121,7 @@ impl TestCluster {
         self.patched(target, "", json!(patch))
     }
 
-    /// Changes the status of an object, as a kubelet or another controller would.
+    /// Changes the status of an object, like a kubelet or a different controller.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};
@@ -160,7 +161,8 @@ impl TestCluster {
         })
     }
 
-    /// Deletes an object. Afterwards it does not exist, or it is terminating if it has a finalizer or a grace period.
+    /// Deletes an object. If it has a finalizer or a grace period, it is terminating afterwards; otherwise it no longer
+    /// exists.
     ///
     /// # Panics
     ///
@@ -176,8 +178,8 @@ impl TestCluster {
         })
     }
 
-    /// Runs a step of the workload. [`explore`](crate::explore) may skip it in order to shorten a failure; outside of
-    /// an exploration, the step is simply awaited.
+    /// Runs a step of the scenario. [`explore`](crate::explore) may skip the step in order to find a smaller failing
+    /// run. Outside of an exploration, the step is simply awaited.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};
@@ -194,19 +196,19 @@ impl TestCluster {
         }
     }
 
-    /// Registers the start of a step of the test.
+    /// Registers that a step of the test begins at this place.
     fn goes_on(&self, place: &Location<'_>) {
         if let Some(hooks) = &self.hooks {
             hooks.test_goes_on(&format!("{}:{}", place.file(), place.line()));
         }
     }
 
-    /// Deletes an object. The error is a text for the message of the test.
+    /// Deletes an object. Fails with a message for the failure of the test.
     pub(crate) async fn remove(&self, id: &ObjectId) -> Result<Bytes, String> {
         self.send(Method::DELETE, id, "", None).await
     }
 
-    /// Creates an object and its missing namespace, and then writes its status.
+    /// Creates an object, after its namespace if that does not exist, and then writes the object's status.
     pub(crate) async fn put_new(&self, object: Value) -> Result<Bytes, String> {
         let id = ObjectId::of(&object);
         let (_, namespace) = self.path(&id)?;
@@ -217,7 +219,7 @@ impl TestCluster {
             self.note_created(&ObjectId::of(&missing));
         }
         let created = self.send(Method::POST, &id, "", Some(&object)).await?;
-        // The name may be generated.
+        // The server may have generated the name.
         let created_id = || ObjectId::of(&serde_json::from_slice(&created).unwrap_or_default());
         if self.is_real() {
             self.note_created(&created_id());
@@ -234,7 +236,8 @@ impl TestCluster {
         self.send(Method::PATCH, &created_id(), "/status", Some(&status)).await
     }
 
-    /// Returns the path of a kind's collection and its namespace, which is empty for cluster-scoped kinds.
+    /// Returns the path of a kind's collection, and the namespace of the object, which is empty for cluster-scoped
+    /// kinds.
     fn path(&self, id: &ObjectId) -> Result<(String, String), String> {
         let Some(info) = self.server.resource(&id.api_version, &id.kind) else {
             return Err(not_served(&id.api_version, &id.kind));
@@ -251,8 +254,8 @@ impl TestCluster {
         ))
     }
 
-    /// Sends one request as the test's own client and returns the body of the answer. The error is a text for the
-    /// message of the test.
+    /// Sends one request as the test's own client and returns the body of the answer. Fails with a message for the
+    /// failure of the test.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -314,7 +317,7 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// Decodes the object in an answer.
+/// Decodes the object that an answer contains.
 fn typed<K: DeserializeOwned>(place: &Location<'_>, answer: Result<Bytes, String>) -> Checked<K> {
     let answer = answer.map_err(|reason| Failed::at(place, &reason))?;
     serde_json::from_slice(&answer).map_err(|err| {

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-/// Maximum number of characters shown of a value.
+/// Maximum number of characters of a value in a message.
 const VALUE_CHARS: usize = 200;
 
-/// Lists the fields of `expected` that are missing from or different in `found`, one per line: `data.a: expected "1",
-/// found nothing`. Additional fields of `found` are ignored; lists must have the same length.
+/// Lists the fields of `expected` that are missing or different in `found`, one per line: `data.a: expected "1", found
+/// nothing`. Ignores additional fields of `found`; lists must have the same length.
 pub(crate) fn missing(expected: &Value, found: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     // Sort the fields, because serde_json's `preserve_order` may be enabled.

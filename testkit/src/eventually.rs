@@ -11,17 +11,17 @@ use crate::report::{Failed, at_the_test};
 use crate::test_cluster::TestCluster;
 use crate::text::shortened;
 
-/// First and longest interval between evaluations of a condition.
+/// First interval and longest interval between evaluations of a condition.
 const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-/// Number of evaluations by `consistently`, and the minimum interval between them.
+/// Number of times that `consistently` evaluates its condition, and the minimum interval between evaluations.
 const LOOKS: u32 = 1_000;
 
-/// Maximum number of characters of an object that a failure shows.
+/// Maximum number of characters of an object in a failure message.
 const SHOWN_CHARS: usize = 2_000;
 
-/// Return type of a condition: a `bool`; an `Option` or a `Result`, which hold if they are `Some` or `Ok`; or `()`, for
-/// a condition that asserts.
+/// Return type of a condition: a `bool`; an `Option` that is `Some` or a `Result` that is `Ok` if the condition holds;
+/// or `()` for a condition that asserts.
 pub trait Condition {
     /// Returns `Ok` if the condition holds, and otherwise the reason.
     fn outcome(self) -> Result<(), String>;
@@ -59,8 +59,9 @@ impl TestCluster {
     /// Waits until a condition holds, for up to one minute of virtual time
     /// ([`patience`](crate::TestClusterBuilder::patience)).
     ///
-    /// The condition may assert, and may [`get`](Self::get) an object that does not exist yet: a panic in the condition
-    /// counts as "not yet". In an [exploration](crate::explore), the time is counted from the end of the last fault.
+    /// The condition may assert, and may call [`get`](Self::get) for an object that does not exist yet: a panic in the
+    /// condition counts as "not yet". In an [exploration](crate::explore), the time is counted from the end of the last
+    /// fault.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};
@@ -88,7 +89,7 @@ impl TestCluster {
         self.eventually_within(self.bounds.eventually, condition)
     }
 
-    /// Same as [`eventually`](Self::eventually), with another time limit.
+    /// Same as [`eventually`](Self::eventually), with a different time limit.
     ///
     /// # Panics
     ///
@@ -111,7 +112,7 @@ impl TestCluster {
                 };
                 let waited = began.elapsed();
                 if waited >= self.bounds.quiet && self.hooks.as_ref().is_some_and(|hooks| hooks.is_overlapped()) {
-                    // The next step of the test overlaps with the fault.
+                    // Do not wait: the next step of the test overlaps with the fault.
                     return Ok(());
                 }
                 // In an exploration, the time is counted from the end of the last fault.
@@ -128,8 +129,8 @@ impl TestCluster {
         })
     }
 
-    /// Asserts that a condition holds now and for this much virtual time. It is evaluated 1,000 times, but at most once
-    /// per millisecond.
+    /// Asserts that a condition holds now and during this virtual time. Evaluates it 1,000 times, but at most once per
+    /// millisecond.
     ///
     /// ```
     /// # use std::time::Duration;

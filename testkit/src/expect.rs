@@ -41,8 +41,8 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the object does not exist, lacks the condition, or has the condition with another status. The message lists
-    /// all conditions of the object.
+    /// If the object does not exist, does not have the condition, or has the condition with a different status. The
+    /// message lists all conditions of the object.
     #[track_caller]
     pub fn assert_condition<K>(&self, target: impl Target<K>, condition: &str, status: &str) {
         let id = self.located(&target.id());
@@ -153,8 +153,8 @@ impl TestCluster {
         }
     }
 
-    /// Asserts that every object with owners has at least one that exists, so that garbage collection would not delete
-    /// anything.
+    /// Asserts that at least one owner of every object with owners exists, so that the garbage collector would not
+    /// delete anything.
     ///
     /// # Panics
     ///
@@ -180,7 +180,7 @@ impl TestCluster {
         }
     }
 
-    /// Settles, and then asserts that no controller changes anything and no write of a controller fails for this much
+    /// Settles, and then asserts that no controller changes anything and no write of a controller fails during this
     /// virtual time. Leases, and writes that change nothing, are ignored.
     ///
     /// # Panics
@@ -210,7 +210,7 @@ impl TestCluster {
     }
 }
 
-/// Returns `true` if a request of a controller changed something, or attempted to, after the revision `revision`.
+/// Returns `true` if a request of a controller changed something after `revision`, or attempted to.
 fn counts(request: &RecordedRequest, revision: u64) -> bool {
     if !request.is_write() || *request.client == *TEST_CLIENT || request.is_for("leases") {
         return false;
@@ -219,7 +219,7 @@ fn counts(request: &RecordedRequest, revision: u64) -> bool {
     let version = answer["metadata"]["resourceVersion"]
         .as_str()
         .and_then(|it| it.parse::<u64>().ok());
-    // A delete is answered by a Status, which does not contain a version.
+    // A delete is answered with a Status, which does not contain a resourceVersion.
     version.is_none_or(|it| it > revision)
 }
 
@@ -247,8 +247,8 @@ impl Requests {
         }
     }
 
-    /// Asserts that exactly these writes succeeded, in this order: each as verb, resource and object, such as `patch
-    /// pods/status shop/web-0`. Failed writes are ignored.
+    /// Asserts that exactly these writes succeeded, in this order. A write consists of verb, resource and object, such
+    /// as `patch pods/status shop/web-0`. Failed writes are ignored.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -283,7 +283,7 @@ impl Requests {
         }
     }
 
-    /// Lists the requests for a message.
+    /// Lists the requests for a failure message.
     fn listed(&self) -> String {
         const SHOWN: usize = 20;
         let skipped = self.count().saturating_sub(SHOWN);

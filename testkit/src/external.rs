@@ -11,8 +11,8 @@ use crate::externals::{Externals, Kept};
 use crate::hooks::{Hooks, Unreachable};
 use crate::test_cluster::TestCluster;
 
-/// A place in a controller at which [`explore`](fn@crate::explore::explore) may crash it, delay it, or make the
-/// following action fail. Created by [`TestCluster::point`].
+/// A place in a controller at which [`explore`](fn@crate::explore::explore) may crash the controller, delay it, or make
+/// its next action fail. Created by [`TestCluster::point`].
 #[derive(Clone, Debug)]
 pub struct Point {
     systems: Arc<Externals>,
@@ -45,10 +45,10 @@ impl fmt::Display for ExternalError {
 
 impl std::error::Error for ExternalError {}
 
-/// A system outside of the cluster, such as a cloud, with objects in memory. Created by [`TestCluster::external`]. Each
-/// call is a [`Point`], and the contents are part of the end state of a run: uids, generated names, versions of objects
-/// and terms of Leases in keys and values are compared by their meaning. [`ignore`](crate::explore::Explore::ignore)
-/// excludes fields of the values.
+/// A system outside of the cluster, such as a cloud provider, that stores objects in memory. Created by
+/// [`TestCluster::external`]. Each call is a [`Point`], and the contents are part of the end state of a run: uids,
+/// generated names, versions of objects and terms of Leases in keys and values are compared by the objects that they
+/// refer to. [`ignore`](crate::explore::Explore::ignore) excludes fields of the values.
 ///
 /// ```
 /// use serde_json::json;
@@ -76,8 +76,8 @@ pub struct External {
 
 impl TestCluster {
     /// Returns a place in a controller, outside of the API, at which [`explore`](crate::explore) may inject faults.
-    /// Outside of an exploration it has no effect. Name the controller with [`Point::of`], so that it can be crashed
-    /// there.
+    /// Outside of an exploration it has no effect. Set the controller with [`Point::of`], so that it can be crashed at
+    /// this place.
     ///
     /// ```
     /// # use testkit::TestCluster;
@@ -99,7 +99,7 @@ impl TestCluster {
         }
     }
 
-    /// Returns the external system with this name. Each name in a cluster has its own system, which is initially empty.
+    /// Returns the external system with this name. A cluster has one system per name, which is initially empty.
     #[must_use]
     pub fn external(&self, name: &str) -> External {
         External {
@@ -119,12 +119,12 @@ impl Point {
         self
     }
 
-    /// Passes the point. Fails if an exploration makes the following action fail.
+    /// Passes the point. Fails if an exploration makes the controller's next action fail.
     pub async fn pass(&self) -> Result<(), Unreachable> {
         self.around("", || ()).await
     }
 
-    /// Makes a call, with the faults of the plan.
+    /// Executes `call`, with the faults that the exploration injects before and after it.
     async fn around<T>(&self, object: &str, call: impl FnOnce() -> T) -> Result<T, Unreachable> {
         let Some(hooks) = &self.hooks else { return Ok(call()) };
         let failed = |err| {
@@ -140,7 +140,7 @@ impl Point {
 }
 
 impl External {
-    /// Returns a handle of the controller `name`: faults at its calls affect this controller, which may be crashed.
+    /// Sets the controller that uses this handle: faults at its calls affect this controller, which may be crashed.
     #[must_use]
     pub fn of(mut self, name: &str) -> Self {
         name.clone_into(&mut self.client);
@@ -196,7 +196,7 @@ impl External {
         self.call("get", key, |kept| Ok(kept.objects.get(key).cloned())).await
     }
 
-    /// Returns all objects with their keys, in the order of the keys.
+    /// Returns all objects with their keys, sorted by key.
     pub async fn list(&self) -> Result<Vec<(String, Value)>, ExternalError> {
         let all = |kept: &mut Kept| {
             let all = kept.objects.iter().map(|(key, value)| (key.clone(), value.clone()));

@@ -1,4 +1,4 @@
-//! The objects of the external systems of a cluster.
+//! Contents of the external systems of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::lock::lock;
 /// Contents of all external systems, by name.
 pub(crate) type Contents = BTreeMap<String, Kept>;
 
-/// The objects of an external system by their keys.
+/// The objects of an external system, by key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) objects: BTreeMap<String, Value>,
@@ -42,12 +42,12 @@ impl Externals {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Returns the time of the last change or failed call after another time.
+    /// Returns the time of the last change or failed call, if it is after `time`.
     pub(crate) fn active_after(&self, time: Instant) -> Option<Instant> {
         lock(&self.active).filter(|it| *it > time)
     }
 
-    /// Calls the system `name`, which is initially empty.
+    /// Calls `call` with the contents of the system `name`, which are initially empty.
     pub(crate) fn call<T>(&self, name: &str, call: impl FnOnce(&mut Kept) -> T) -> T {
         let mut all = lock(&self.kept);
         let kept = all.entry(name.to_owned()).or_default();
@@ -60,7 +60,7 @@ impl Externals {
         done
     }
 
-    /// Records a failed call, because its sender will retry.
+    /// Records a failed call, after which the caller will retry.
     pub(crate) fn failed(&self) {
         *lock(&self.active) = Some(Instant::now());
     }

@@ -32,8 +32,8 @@ use crate::lock::lock;
 use crate::report::fail;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Builder of a fault: an effect, restricted to some requests. Without restrictions it affects every request of every
-/// controller. See the [module](self).
+/// Builder of a fault: an effect, restricted to some requests. Without restrictions, the fault affects every request of
+/// every controller. See the [module](self).
 #[derive(Clone, Debug)]
 #[must_use = "a fault is only described until it is injected"]
 pub struct FaultBuilder(FaultRule);
@@ -86,7 +86,7 @@ pub fn timeout() -> FaultBuilder {
     )
 }
 
-/// Another failure, given by its HTTP status and one of Kubernetes' reasons.
+/// A different failure, given by its HTTP status and one of Kubernetes' reasons.
 ///
 /// ```
 /// # use testkit::{Verb, faults};
@@ -100,14 +100,13 @@ pub fn status(code: u16, reason: &str) -> FaultBuilder {
     }))
 }
 
-/// Handles the request after this much virtual time, as with a slow network or a busy server. The request does not
-/// fail.
+/// Handles the request after this virtual time, as with a slow network or a busy server. The request does not fail.
 pub fn delay(duration: Duration) -> FaultBuilder {
     FaultBuilder::new(Effect::DelayMs(millis(duration)))
 }
 
-/// Handles the request at once and delivers its answer after this much virtual time, when it may be outdated, as with a
-/// list of many objects. The request does not fail.
+/// Handles the request at once and delivers its answer after this virtual time, when the answer may be outdated, as for
+/// a list of many objects. The request does not fail.
 pub fn slow_answer(duration: Duration) -> FaultBuilder {
     FaultBuilder::new(Effect::DelayAnswerMs(millis(duration)))
 }
@@ -117,20 +116,20 @@ pub fn refused() -> FaultBuilder {
     FaultBuilder::new(Effect::Refuse)
 }
 
-/// Connection reset: a server, a load balancer or a node in between died. The request is not executed. With
-/// [`but_applied`](FaultBuilder::but_applied) it is executed, and the client cannot distinguish the cases.
+/// Connection reset: a server, a load balancer or a machine in between failed. The request is not executed. With
+/// [`but_applied`](FaultBuilder::but_applied) it is executed, and the client cannot distinguish the two cases.
 pub fn reset() -> FaultBuilder {
     FaultBuilder::new(Effect::Reset(When::Before))
 }
 
-/// No answer, while the connection stays open: packets are dropped. The client waits until its own timeout; kube does
-/// not set one by default. With [`but_applied`](FaultBuilder::but_applied) the request is executed.
+/// No answer, while the connection stays open because packets are dropped. The client waits until its timeout; kube
+/// does not set one by default. With [`but_applied`](FaultBuilder::but_applied) the request is executed.
 pub fn no_answer() -> FaultBuilder {
     FaultBuilder::new(Effect::Hang(When::Before))
 }
 
 /// The request is executed, and the connection breaks after this many bytes of the answer. For a watch, the bytes of
-/// all its events are counted.
+/// all its events count.
 pub fn truncated(bytes: usize) -> FaultBuilder {
     FaultBuilder::new(Effect::Truncate(bytes))
 }
@@ -177,14 +176,14 @@ impl FaultBuilder {
         self
     }
 
-    /// Restricts the fault to requests for the object of this name. Creates do not match, because their path does not
+    /// Restricts the fault to requests for the object with this name. Creates do not match, because their path does not
     /// contain a name.
     pub fn name(mut self, name: &str) -> Self {
         self.0.on.name = Some(name.to_owned());
         self
     }
 
-    /// Restricts the fault to the client of this name; see [`TestCluster::client_named`].
+    /// Restricts the fault to the client with this name; see [`TestCluster::client_named`].
     pub fn client(mut self, client: &str) -> Self {
         self.0.on.client = Some(client.to_owned());
         self
@@ -207,8 +206,8 @@ impl FaultBuilder {
         self.times(1)
     }
 
-    /// Applies the fault to each matching request with this probability, from 0 to 1. The choice is a function of the
-    /// cluster's seed.
+    /// Applies the fault to each matching request with this probability, from 0 to 1. The cluster's seed determines
+    /// which requests are affected.
     ///
     /// ```
     /// # use testkit::faults;
@@ -219,8 +218,8 @@ impl FaultBuilder {
         self
     }
 
-    /// Executes the request and replaces only its answer, so that the client does not learn about its write.
-    /// Controllers receive such answers if a connection breaks, or a server restarts, at the wrong moment.
+    /// Executes the request and replaces only its answer, so that the client does not learn whether its write
+    /// succeeded. Controllers receive such answers if a connection breaks or a server restarts at the wrong moment.
     ///
     /// ```
     /// # use testkit::{Verb, faults};
@@ -232,7 +231,7 @@ impl FaultBuilder {
             Effect::Reset(when) | Effect::Hang(when) => *when = When::After,
             Effect::Conflict => self.0.effect = applied(409),
             Effect::NotFound => self.0.effect = applied(404),
-            // Delays and truncated answers are executed anyway, and a refused connection never is.
+            // Requests with delayed or truncated answers are always executed, and those with refused connections never.
             _ => {}
         }
         self
@@ -261,7 +260,7 @@ fn applied(code: u16) -> Effect {
 }
 
 impl fmt::Display for FaultBuilder {
-    /// Writes `409 Conflict on update configmaps, number 2`.
+    /// Formats the fault as `409 Conflict on update configmaps, number 2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -276,8 +275,8 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// Returns the number of requests affected. If a fault matches no request and its `hits` are never read, it is
-    /// listed at the end of the test.
+    /// Returns the number of affected requests. If a fault matches no request and its `hits` are never read, the
+    /// message at the end of the test lists it.
     pub fn hits(&self) -> u64 {
         self.is_asked.store(true, Ordering::Relaxed);
         self.guard.hits()
@@ -300,7 +299,7 @@ struct Injection {
     hits: Arc<AtomicU64>,
     /// Set once the test has read the number of hits.
     is_asked: Arc<AtomicBool>,
-    /// Filter for a resource that was not served when the fault was injected.
+    /// Filter for a resource that was not yet served when the fault was injected.
     waits_for: Option<RequestFilter>,
 }
 
@@ -315,7 +314,7 @@ impl Injections {
         lock(&self.0).iter().filter(is_idle).map(said).collect()
     }
 
-    /// Returns the reason why a fault could not take effect: its resource was never served.
+    /// Describes a fault that could not take effect because its resource was never served.
     pub(crate) fn unserved(&self, server: &ApiServer) -> Option<String> {
         let injections = lock(&self.0);
         let mut waiting = injections.iter().filter(|it| it.waits_for.is_some()).peekable();
@@ -350,9 +349,9 @@ impl TestCluster {
     /// # Panics
     ///
     /// If the fault is impossible: a failure with a code below 400, a reason that does not exist in Kubernetes, a
-    /// probability above 1, a resource that is not served, or not with this verb. A name that is not similar to a
-    /// served resource may belong to a custom resource that the controller will define; in this case the test fails at
-    /// its end if the resource was never served.
+    /// probability above 1, a resource that is not served, or a verb that the resource does not support. A name that is
+    /// not similar to a served resource may belong to a custom resource that the controller will define; in that case
+    /// the test fails at its end if the resource was never served.
     #[track_caller]
     pub fn inject(&self, fault: FaultBuilder) -> Injected {
         let FaultBuilder(mut rule) = fault;

@@ -60,7 +60,7 @@ impl Requests {
     ///
     /// # Panics
     ///
-    /// If no request matches and none ever can, because the resource is not served, or not with this verb.
+    /// If no request matches and none ever can, because the resource is not served or does not support the verb.
     #[must_use]
     #[track_caller]
     pub fn on(self, verb: Verb, resource: &str) -> Self {
@@ -87,13 +87,13 @@ impl Requests {
         self.filtered(|it| it.info.as_ref().is_some_and(|info| info.namespace == namespace))
     }
 
-    /// Keeps requests for the object of this name.
+    /// Keeps requests for the object with this name.
     #[must_use]
     pub fn name(self, name: &str) -> Self {
         self.filtered(|it| it.info.as_ref().is_some_and(|info| info.name == name))
     }
 
-    /// Keeps requests of the client of this name.
+    /// Keeps requests of the client with this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
         self.filtered(|it| *it.client == *client)
@@ -121,7 +121,7 @@ impl Requests {
     }
 }
 
-/// Fails the test if a filter can never match, because a typing error would otherwise result in a count of 0.
+/// Fails the test if a filter can never match. Otherwise a typing error would result in a count of 0.
 #[track_caller]
 pub(crate) fn check_served(server: &ApiServer, verbs: &[Verb], resource: &str) {
     let filter = RequestFilter {
@@ -135,7 +135,7 @@ pub(crate) fn check_served(server: &ApiServer, verbs: &[Verb], resource: &str) {
 }
 
 impl fmt::Display for Requests {
-    /// Writes one request per line.
+    /// Formats the requests, one per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kept.iter().try_for_each(|request| writeln!(f, "{request}"))
     }

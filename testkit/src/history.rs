@@ -1,5 +1,5 @@
-//! The history of an object, for the message of a failed assertion: the last write, and the reactions to the object's
-//! last event.
+//! The history of an object, for the message of a failed assertion: its last write, and the reactions of controllers to
+//! its last event.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ use crate::target::ObjectId;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 use crate::text::fields;
 
-/// Maximum number of journal entries that are searched, from the newest.
+/// Maximum number of the newest journal entries that are searched.
 const LOOKED_AT: usize = 4_000;
 
 impl TestCluster {
-    /// Returns lines for the message of a failed assertion on an object: its last write, and whether its watchers did
-    /// anything after its last event. Empty if no controller has sent a request so far, and while a condition is
-    /// evaluated, because it may fail many times before it holds.
+    /// Returns lines for the message of a failed assertion about an object: its last write, and whether its watchers
+    /// did anything after its last event. Empty if no controller has sent a request yet, on a real server, and while a
+    /// condition is evaluated, because it may fail many times before it holds.
     pub(crate) fn history_of(&self, id: &ObjectId) -> String {
         let Some(info) = self.server.resource(&id.api_version, &id.kind) else {
             return String::new();
@@ -92,7 +92,7 @@ impl TestCluster {
     }
 }
 
-/// Name of the test in the text of steps.
+/// Name of the test in the steps of a trace.
 const THE_TEST: &str = "the test";
 
 fn told(step: &Step) -> String {

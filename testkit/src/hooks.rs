@@ -1,4 +1,4 @@
-//! `Hooks`: calls of a cluster to its exploration.
+//! `Hooks`: the interface through which a cluster calls its exploration.
 //!
 //! A cluster outside of an exploration has no hooks. The trait depends neither on the cluster nor on the exploration,
 //! so that both can use it.
@@ -49,36 +49,37 @@ pub(crate) trait Restart: Send + Sync {
         true
     }
 
-    /// Returns the time for which its threads have run or waited for a processor, except for a wait that has not ended;
-    /// and whether one of them runs or waits now. Zero and `false` on systems that do not measure this.
+    /// Returns the time for which the controller's threads have run or waited for a processor, without waits that have
+    /// not ended, and whether one of them runs or waits now. Zero and `false` on systems that do not measure this.
     fn busy(&self) -> (Duration, bool) {
         (Duration::ZERO, false)
     }
 }
 
-/// The second half of a call outside of the API, to be awaited after the call.
+/// The part of a call outside of the API that must be awaited after the call itself.
 pub(crate) type AfterCall<'a> = BoxFuture<'a, Result<(), Unreachable>>;
 
-/// The exploration of a cluster.
+/// Callbacks of a cluster to its exploration.
 pub(crate) trait Hooks: fmt::Debug + Send + Sync {
-    /// Builds the client for a new life of the controller `name`.
+    /// Builds the client for a new run of the controller `name`.
     fn client(self: Arc<Self>, name: &str) -> kube::Client;
 
-    /// Builds the service for clients of any version of kube, for a new life of the controller `name`.
+    /// Builds the service for clients of any version of kube, for a new run of the controller `name`.
     fn service(self: Arc<Self>, name: &str) -> Passage;
 
-    /// Registers that the controller `name` can be crashed. Returns the delay of its start, if there is one.
+    /// Registers that the controller `name` can be crashed. Returns the delay of its start; `None` if it starts at
+    /// once.
     fn controller_starts(&self, name: &str, controller: Arc<dyn Restart>) -> Option<Duration>;
 
     /// Records a line of the output of the controller `name`.
     #[cfg(all(feature = "processes", unix))]
     fn controller_wrote(&self, name: &str, line: String);
 
-    /// Records that the controller `name` panicked; `what` describes it.
+    /// Records that the controller `name` failed, for example by a panic, which `what` describes.
     #[cfg(all(feature = "processes", unix))]
     fn controller_broke(&self, name: &str, what: String);
 
-    /// Returns `true` if no controller is being started.
+    /// Returns `true` if no controller is starting, that is, if all of them are ready.
     fn are_controllers_ready(&self) -> bool;
 
     /// Returns [`Restart::busy`] for all controllers together.
@@ -90,7 +91,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Registers that the test itself has injected a fault, which has precedence over the faults of the exploration.
     fn test_injected(self: Arc<Self>);
 
-    /// Registers that a step of the test begins at this place.
+    /// Registers that a step of the test begins at this place in the source.
     fn test_goes_on(&self, place: &str);
 
     /// Registers that the test begins to wait for a condition.
@@ -114,7 +115,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Records a note about the test.
     fn test_notes(&self, note: String);
 
-    /// Registers the start of a named step of the workload, and its place unless it is empty. Returns `false` if the
+    /// Registers the start of a named step of the scenario, and its place unless it is empty. Returns `false` if the
     /// step must be skipped.
     fn step_begins(&self, name: &str, place: &str) -> bool;
 
@@ -124,18 +125,19 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Returns the time until which `settle` waits for the end of faults; `None` if it does not wait.
     fn settles_at(&self) -> Option<Instant>;
 
-    /// Returns the pauses of a wait before its first check of [`is_as_expected`](Self::is_as_expected) and between the
-    /// next ones; `None` if waits always last until the cluster is quiet.
+    /// Returns the pause before a wait first checks [`is_as_expected`](Self::is_as_expected), and the pause before each
+    /// later check; `None` if waits always last until the cluster is quiet.
     fn looks_every(&self) -> Option<[Duration; 2]>;
 
-    /// Returns `true` if the cluster has reached the state of the reference at the end of this wait, and no fault or
-    /// request is in progress.
+    /// Returns `true` if the cluster has reached the state that the reference has at the end of this wait, and no fault
+    /// or request is in progress.
     fn is_as_expected(&self) -> bool;
 
     /// Registers that the test has settled at this place.
     fn settled<'a>(&'a self, place: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Makes a call of the controller `client` outside of the API succeed, fail, or never return.
+    /// Begins a call of the controller `client` to a system outside of the API, which succeeds, fails, or never
+    /// returns.
     fn call<'a>(
         self: Arc<Self>,
         client: &'a str,
@@ -143,7 +145,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
         object: &'a str,
     ) -> BoxFuture<'a, Result<AfterCall<'a>, Unreachable>>;
 
-    /// Makes the server's call of a webhook of the controller `client` succeed, or fail with an error in words.
+    /// Lets the server's call to a webhook of the controller `client` succeed, or fail with an error message.
     #[cfg(all(feature = "processes", unix))]
     fn webhook<'a>(
         self: Arc<Self>,
@@ -152,6 +154,6 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
         call: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Registers the end of the cluster, and releases the controllers.
+    /// Registers the end of the cluster, and drops references to its controllers.
     fn cluster_ends(&self);
 }

@@ -45,14 +45,14 @@
 //!
 //! `use testkit::prelude::*;` imports the usual names. Methods that write or let time pass are async (`create`,
 //! `update`, `edit`, `patch`, `delete`, `webhooks`, `settle`, `eventually`, `consistently`, `advance`, `assert_idle`);
-//! all other methods are not (`get`, `list`, `assert_has`, `requests`, `inject`, `watches`, `controller`).
+//! all other methods are synchronous (`get`, `list`, `assert_has`, `requests`, `inject`, `watches`, `controller`).
 //!
 //! | for | use |
 //! |---|---|
 //! | the cluster | [`TestCluster::start`], [`TestCluster::builder`], or the rstest fixture [`cluster`](fn@cluster) |
 //! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and similar methods; any type of kube |
 //! | the controller | [`TestCluster::controller`], or [`TestCluster::client`] and [`TestCluster::run`] |
-//! | a controller with another version of kube | [`TestCluster::controller_over`]; see [`service`] |
+//! | a controller with a different version of kube | [`TestCluster::controller_over`]; see [`service`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | checks | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
 //! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
@@ -85,7 +85,7 @@
 //!
 //! - The server has the limitations that [`fake_apiserver`] lists. Other parts of a cluster run on request: workers
 //!   with `TestCluster::builder().workers(Worker::ALL)`, RBAC with [`TestClusterBuilder::rbac`].
-//! - Controllers on another runtime, on their own threads or behind sockets do not use virtual time.
+//! - Controllers in a different runtime, on separate threads or behind sockets do not use virtual time.
 //! - The time of day that a controller reads from the system is the real one. The cluster's time of day starts at the
 //!   same time and then follows virtual time: `cluster.server().now()`. Pass it to a controller with a configurable
 //!   clock.

@@ -1,4 +1,4 @@
-//! Locking of mutexes.
+//! Locks mutexes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

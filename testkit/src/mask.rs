@@ -9,20 +9,20 @@ use serde_json::Value;
 use crate::lock::lock;
 use crate::templates::Templates;
 
-/// Fields and names that are excluded from comparisons, by resource; `*` applies to every resource.
+/// Fields and names that are excluded from comparisons, by resource; `*` stands for every resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mask {
-    /// Resource and path, with `*` for positions in lists.
+    /// Resource and path of a field, with `*` for positions in lists.
     pub(crate) paths: BTreeSet<(String, String)>,
     /// Resources with names that differ between runs.
     pub(crate) names: BTreeSet<String>,
     /// Names with generated parts, which differ between runs.
     pub(crate) templates: Templates,
-    /// Further fields, which were found after the first runs. Shared by all copies.
+    /// Further fields, which were found later, when comparisons were already using the mask. Shared by all copies.
     learnt: Arc<Learnt>,
 }
 
-/// Fields that are added to a mask in use.
+/// Fields that are added to a mask while it is used.
 #[derive(Debug, Default)]
 struct Learnt {
     has_some: AtomicBool,
@@ -30,7 +30,7 @@ struct Learnt {
 }
 
 impl Mask {
-    /// Returns a mask of these fields of every resource.
+    /// Returns a mask that excludes these fields of every resource.
     pub(crate) fn of(ignored: &[String]) -> Self {
         Self {
             paths: ignored.iter().map(|it| ("*".to_owned(), it.clone())).collect(),
@@ -38,7 +38,7 @@ impl Mask {
         }
     }
 
-    /// Returns a mask of the generated parts of names.
+    /// Returns a mask that excludes the generated parts of names.
     pub(crate) fn with(templates: Templates) -> Self {
         Self {
             templates,
@@ -52,7 +52,7 @@ impl Mask {
         self.learnt.has_some.store(true, Ordering::Relaxed);
     }
 
-    /// Adds the fields and names of another mask.
+    /// Adds the fields and names of `other`.
     pub(crate) fn add(&mut self, other: Self) {
         self.paths.extend(other.paths);
         self.names.extend(other.names);
@@ -101,7 +101,7 @@ impl Mask {
     }
 }
 
-/// Replaces positions in lists: `spec.containers.0.image` → `spec.containers.*.image`.
+/// Replaces positions in lists by `*`: `spec.containers.0.image` → `spec.containers.*.image`.
 pub(crate) fn general(path: &str) -> String {
     let steps = path.split('.').map(|it| {
         if it.bytes().all(|it| it.is_ascii_digit()) {

@@ -53,7 +53,7 @@ impl Object {
         self.0["metadata"]["annotations"][key].as_str()
     }
 
-    /// Returns the entry of `data` as it is stored: base64 in a Secret.
+    /// Returns an entry of `data` as it is stored: in base64 for a Secret.
     pub fn data(&self, key: &str) -> Option<&str> {
         self.0["data"][key].as_str()
     }
@@ -64,13 +64,13 @@ impl Object {
         list.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Returns `true` if the object has a deletionTimestamp: it was deleted, but a finalizer or a grace period keeps
-    /// it.
+    /// Returns `true` if the object has a deletionTimestamp: it was deleted, but still exists because of a finalizer or
+    /// a grace period.
     pub fn is_terminating(&self) -> bool {
         self.0["metadata"]["deletionTimestamp"].is_string()
     }
 
-    /// Returns the `status` of the condition of this type: `True`, `False` or `Unknown`.
+    /// Returns the `status` of the condition with this type: `True`, `False` or `Unknown`.
     pub fn condition(&self, kind: &str) -> Option<&str> {
         let conditions = self.0["status"]["conditions"].as_array()?;
         conditions.iter().find(|it| it["type"] == kind)?["status"].as_str()
@@ -84,11 +84,11 @@ impl Object {
         })
     }
 
-    /// Decodes the object as a type, such as one that is built with another version of kube.
+    /// Decodes the object as a type, for example from a different version of kube.
     ///
     /// # Panics
     ///
-    /// If the object does not have this type.
+    /// If the object cannot be decoded as this type.
     #[track_caller]
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> T {
         serde_json::from_value(self.0.clone()).unwrap_or_else(|err| panic!("{err} in {}", self.0))

@@ -20,7 +20,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Builder of an object, from [`pod`], [`object`] and the other functions here; see the [module](self).
+/// Builder of an object, from [`pod`], [`object`] or a similar function; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "an object is only described until it is created"]
 pub struct ObjectBuilder(Value);
@@ -30,7 +30,7 @@ pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
     ObjectBuilder(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
 }
 
-/// Builds an object from its serialized form: a type of k8s-openapi, or one built with another version of kube.
+/// Builds an object from a serializable value, such as a type of k8s-openapi or of a different version of kube.
 /// [`Object::decode`](crate::Object::decode) is the inverse.
 ///
 /// ```
@@ -42,7 +42,7 @@ pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
 ///
 /// # Panics
 ///
-/// If it cannot be serialized as JSON, or lacks `apiVersion` or `kind`.
+/// If the value cannot be serialized as JSON, or has no `apiVersion` or `kind`.
 #[track_caller]
 pub fn serialized(object: &impl Serialize) -> ObjectBuilder {
     let object = serde_json::to_value(object).unwrap_or_else(|err| panic!("the object cannot be serialized: {err}"));
@@ -77,12 +77,12 @@ pub fn node(name: &str) -> ObjectBuilder {
     object("v1", "Node", name)
 }
 
-/// A Service on port 80 for Pods with the label `app` set to its own name.
+/// A Service on port 80 for Pods with the label `app` set to the Service's name.
 pub fn service(name: &str) -> ObjectBuilder {
     object("v1", "Service", name).set("spec", json!({"selector": {"app": name}, "ports": [{"port": 80}]}))
 }
 
-/// A Deployment of one Pod, with the label `app` set to its own name.
+/// A Deployment of one Pod, with the label `app` set to the Deployment's name.
 pub fn deployment(name: &str) -> ObjectBuilder {
     let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [container()]}});
     object("apps/v1", "Deployment", name).set(
@@ -204,13 +204,13 @@ impl ObjectBuilder {
 }
 
 impl From<Value> for ObjectBuilder {
-    /// Any JSON with `apiVersion`, `kind` and `metadata.name`.
+    /// Accepts any JSON with `apiVersion`, `kind` and `metadata.name`.
     fn from(value: Value) -> Self {
         Self(value)
     }
 }
 
-/// Returns an item of a list, or appends a new one.
+/// Returns the list item at the position `step`, or appends a new item.
 fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, String> {
     let length = items.len();
     let index: usize = step.parse().map_err(|_| format!("{step:?} is not an index"))?;
@@ -222,7 +222,7 @@ fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, Stri
         .ok_or_else(|| format!("there is no item {index} in a list of {length}"))
 }
 
-/// Returns the value as an object, replacing a value of another type.
+/// Returns the value as an object. Replaces a value of any other type by an empty object.
 fn map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());

@@ -1,7 +1,7 @@
-//! The tracing output of controllers, and the reconciles identified by their spans.
+//! The tracing output of controllers, and the reconciles, which are identified by their spans.
 //!
-//! While a run is recorded, its subscriber replaces any other subscriber of the thread. Output of other threads is not
-//! recorded; the tasks of a `TestCluster` run on a single thread.
+//! While a run is recorded, its subscriber replaces any other subscriber of the thread. The output of other threads is
+//! not recorded, but the tasks of a `TestCluster` run on a single thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use tracing_core::span::Current;
 use crate::lock::lock;
 use crate::text::shortened;
 
-/// Environment variable that enables traces: `1`, or the directory to write them to.
+/// Environment variable that enables traces: `1`, or the directory in which to write them.
 pub(crate) const TRACE: &str = "DRYDOCK_TRACE";
 
 /// Maximum number of recorded lines; later lines are dropped.
@@ -31,7 +31,7 @@ const LINES: usize = 20_000;
 /// Maximum number of characters of a line.
 const LINE_CHARS: usize = 1_000;
 
-/// Crates with output about the transport instead of the controller.
+/// Crates that write output about the transport rather than the controller.
 const NOISE: [&str; 8] = [
     "hyper",
     "h2",
@@ -43,13 +43,13 @@ const NOISE: [&str; 8] = [
     "kube_runtime",
 ];
 
-/// The field in which kube-runtime and the informer put the object of a reconcile.
+/// The field that contains the object of a reconcile, in spans of kube-runtime and the informer.
 const OBJECT: &str = "object.ref";
 
-/// The field with the reason of a reconcile.
+/// The field that contains the reason of a reconcile.
 const REASON: &str = "object.reason";
 
-/// Returns `true` if the environment enables traces.
+/// Returns `true` if the environment variable enables traces.
 pub(crate) fn is_asked() -> bool {
     std::env::var_os(TRACE).is_some_and(|it| !it.is_empty() && it != "0")
 }
@@ -68,7 +68,7 @@ pub(crate) struct Output(Arc<Shared>);
 
 struct Shared {
     began: Instant,
-    /// Returns the number of steps so far.
+    /// Returns the number of steps of the run so far.
     place: Box<dyn Fn() -> usize + Send + Sync>,
     state: Mutex<State>,
 }
@@ -77,7 +77,7 @@ struct Shared {
 struct State {
     marks: Marks,
     spans: HashMap<u64, Span>,
-    /// The entered spans, innermost last.
+    /// Ids of the entered spans, innermost last.
     stack: Vec<u64>,
     last_id: u64,
     left_out: usize,
@@ -85,11 +85,11 @@ struct State {
 
 struct Span {
     metadata: &'static Metadata<'static>,
-    /// Number of handles of the span.
+    /// Number of handles to the span.
     handles: usize,
-    /// Index of the reconcile that the span represents or belongs to.
+    /// Index of the reconcile that the span represents or that contains it.
     reconcile: Option<usize>,
-    /// Name and fields: `name{field=value}`.
+    /// Name and fields of the span: `name{field=value}`.
     text: String,
 }
 
@@ -263,8 +263,8 @@ impl Subscriber for Recorder {
         state.mark(place);
     }
 
-    /// Returns the innermost span, for kube's client: it passes requests to another task, which enters the caller's
-    /// span.
+    /// Returns the innermost span. kube's client requires it, because it handles requests in a separate task, which
+    /// enters the caller's span.
     fn current_span(&self) -> Current {
         let state = self.state();
         let current = state
@@ -304,7 +304,7 @@ struct Fields {
     message: Option<String>,
     object: Option<String>,
     reason: Option<String>,
-    /// The other fields, as `name=value`, each with a space before it.
+    /// The other fields as `name=value`, each preceded by a space.
     text: String,
 }
 
@@ -315,7 +315,7 @@ impl Fields {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Returns the object in the fields `kind`, `namespace` and `name`, which the informer's spans have.
+    /// Returns the object in the fields `kind`, `namespace` and `name`, as in spans of the informer.
     fn named(&self) -> Option<String> {
         let name = self.field("name").or_else(|| self.field("key"))?;
         let namespace = self.field("namespace").map_or(String::new(), |it| format!("{it}/"));

@@ -1,4 +1,4 @@
-//! The trace of a plain test: every step as a document, and as a page that is written if the test fails.
+//! The trace of a test without exploration: every step as a document, and as a page that is written if the test fails.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::panics::{Panicked, last_panic};
 use crate::test_cluster::{TEST_CLIENT, TestCluster, TestClusterBuilder};
 use crate::text::shortened;
 
-/// Maximum number of characters of a headline.
+/// Maximum number of characters in a headline.
 const HEADLINE_CHARS: usize = 300;
 
 impl TestClusterBuilder {
@@ -57,7 +57,8 @@ impl TestCluster {
         }
     }
 
-    /// Writes the page of a failing test. Returns a line with its path, or instructions for enabling it.
+    /// Writes the page of a failing test. Returns a line with the path of the page, or a line that explains how to
+    /// enable it.
     pub(crate) fn traced(&self, ended: &str) -> String {
         if self.output.is_none() {
             return format!("{TRACE}=1 writes a page that shows every step, with the fields that each write changed");
@@ -102,7 +103,7 @@ fn write(trace: &Trace) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Returns the name of a test's files: `crate-module-test`.
+/// Returns the name of the files that belong to a test: `crate-module-test`.
 fn file_name(test: &str) -> String {
     let program = std::env::current_exe().ok();
     let program = program
@@ -114,7 +115,7 @@ fn file_name(test: &str) -> String {
     format!("{program}-{test}").replace("::", "-").replace(['/', ' '], "-")
 }
 
-/// Returns the directory from the environment, or else `target/trace` for a test in `target/debug/deps`.
+/// Returns the directory in the environment variable, or else `target/trace` for a test in `target/debug/deps`.
 fn folder() -> Option<PathBuf> {
     match std::env::var_os(TRACE).filter(|it| !it.is_empty() && it != "1" && it != "0") {
         Some(folder) => Some(folder.into()),

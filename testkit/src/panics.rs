@@ -1,4 +1,5 @@
-//! Panics on the thread of a test: panics that count as results of conditions, and the panic that fails the test.
+//! Handles panics on the thread of a test: panics that count as results of conditions, and the panic that fails the
+//! test.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -14,7 +15,7 @@ thread_local! {
     static LAST_PANIC: RefCell<Option<Panicked>> = const { RefCell::new(None) };
 }
 
-/// Suppresses the printing of this thread's panics until it is dropped.
+/// Guard: panics of this thread are not printed until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hushed(bool);
 

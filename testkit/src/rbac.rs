@@ -1,7 +1,7 @@
-//! RBAC: clients with the rights of a user, and the role that a controller requires, derived from its requests.
+//! RBAC: clients with the rights of a user, and the smallest role for a controller, derived from its requests.
 //!
 //! A test runs the controller as the user of its deployment, and then compares the shipped role with the rights that
-//! were used:
+//! the controller used:
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -61,7 +61,7 @@ const VERBS: [&str; 8] = [
 ];
 
 impl TestCluster {
-    /// Returns a client of a user, such as the ServiceAccount of the controller's deployment. For `name`, see
+    /// Returns a client that acts as a user, such as the ServiceAccount of the controller's deployment. For `name`, see
     /// [`client_named`](Self::client_named). The user's rights are only enforced if
     /// [`rbac`](crate::TestClusterBuilder::rbac) is enabled.
     #[must_use]
@@ -69,15 +69,15 @@ impl TestCluster {
         self.server.client_as(name, user)
     }
 
-    /// Returns the rights that the controllers have used: by all requests except for the test's own. For one
-    /// controller, see [`Requests::observed_rbac`].
+    /// Returns the rights that all requests except for the test's own have used. For a single controller, see
+    /// [`Requests::observed_rbac`].
     pub fn observed_rbac(&self) -> ObservedRbac {
         self.requests().observed_rbac()
     }
 }
 
 impl Requests {
-    /// Keeps requests of the user of this name, such as `system:serviceaccount:shop:operator`.
+    /// Keeps requests of the user with this name, such as `system:serviceaccount:shop:operator`.
     #[must_use]
     pub fn user(self, name: &str) -> Self {
         self.filtered(|it| it.user.name == name)
@@ -98,7 +98,7 @@ pub struct ObservedRbac {
     needs: BTreeSet<Need>,
 }
 
-/// A required right.
+/// A right that a request requires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Need {
     namespace: String,
@@ -107,7 +107,7 @@ struct Need {
     subresource: String,
     verb: &'static str,
     name: String,
-    /// Set if a PATCH or PUT created the object, which also requires the right to create.
+    /// Set if a PATCH or PUT created the object, which requires the right to create as well.
     creates: bool,
 }
 
@@ -167,8 +167,8 @@ impl ObservedRbac {
         self.needs.is_empty()
     }
 
-    /// Returns the smallest rules that allow every request, across namespaces and names: by group and resource, with
-    /// equal verbs joined.
+    /// Returns the smallest set of rules that allows every request, across namespaces and names: by group and resource,
+    /// with equal verbs joined.
     pub fn rules(&self) -> Vec<PolicyRule> {
         smallest(self.needs.iter())
     }
@@ -191,9 +191,9 @@ impl ObservedRbac {
         })
     }
 
-    /// Compares the rights with the roles of a manifest. The scope of a role follows from its bindings in the manifest.
-    /// Without a binding, a ClusterRole applies everywhere, and a Role in its namespace, or in every namespace if it
-    /// does not name one. Other objects are ignored.
+    /// Compares the used rights with the roles in a manifest. The bindings in the manifest determine the scope of a
+    /// role. Without a binding, a ClusterRole applies everywhere, and a Role in its namespace, or in every namespace if
+    /// it does not have one. Other objects are ignored.
     ///
     /// # Panics
     ///
@@ -228,7 +228,7 @@ impl ObservedRbac {
         }
     }
 
-    /// Asserts that the roles of a manifest grant all rights that were used.
+    /// Asserts that the roles in a manifest grant all rights that were used.
     ///
     /// # Panics
     ///
@@ -240,7 +240,7 @@ impl ObservedRbac {
         assert!(comparison.is_exact(), "{comparison}");
     }
 
-    /// Asserts that the roles of a manifest grant exactly the rights that were used. A `*` always grants too much.
+    /// Asserts that the roles in a manifest grant exactly the rights that were used. A `*` always grants too much.
     ///
     /// # Panics
     ///
@@ -285,7 +285,7 @@ impl fmt::Display for ObservedRbac {
 pub struct RbacComparison {
     missing: Vec<PolicyRule>,
     unused: Vec<PolicyRule>,
-    /// Rules with a `*`, each with its rights that were used.
+    /// Rules with a `*`, each with the rights of the rule that were used.
     too_wide: Vec<(PolicyRule, Vec<PolicyRule>)>,
 }
 
@@ -334,7 +334,7 @@ impl fmt::Display for RbacComparison {
     }
 }
 
-/// A role of a manifest, and its scope.
+/// A role in a manifest, and the scope in which it applies.
 struct Grant {
     rules: Vec<PolicyRule>,
     place: Place,
@@ -391,7 +391,7 @@ impl Grant {
     }
 }
 
-/// Returns the scope that a binding gives to a role; `None` if it binds another role.
+/// Returns the scope in which a binding grants a role; `None` if it does not refer to the role.
 fn place_of_binding(binding: &Value, role: &Value) -> Option<Place> {
     let namespace = &binding["metadata"]["namespace"];
     let refers = binding["roleRef"]["kind"] == role["kind"] && binding["roleRef"]["name"] == role["metadata"]["name"];
@@ -413,7 +413,7 @@ fn is_wide(rule: &PolicyRule) -> bool {
     lists.iter().any(|list| list.iter().any(|it| it.contains('*')))
 }
 
-/// Returns the smallest rules for these rights.
+/// Returns the smallest set of rules for these rights.
 fn smallest<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<PolicyRule> {
     let rules = needs.map(Need::rule).collect::<BTreeSet<_>>().into_iter().collect();
     let mut together: BTreeMap<(Vec<String>, Vec<String>), Vec<String>> = BTreeMap::new();

@@ -13,11 +13,12 @@ use crate::target::{ObjectId, Target};
 use crate::test_cluster::TestCluster;
 use crate::text::not_served;
 
-/// Number of reads that the message of a failing condition shows.
+/// Number of reads that the message of a failed condition shows.
 const REMEMBERED: usize = 4;
 
-/// The latest objects read, for the message of a condition that does not hold. Their contents are not stored, because a
-/// condition is evaluated many times, and fails at the instant of its last evaluation.
+/// The objects that were read last, for the message of a condition that does not hold. Only their identities are
+/// stored, because a condition is evaluated many times, and its objects do not change between its last evaluation and
+/// the failure.
 #[derive(Debug, Default)]
 pub(crate) struct Reads(Mutex<Vec<ObjectId>>);
 
@@ -117,7 +118,7 @@ impl TestCluster {
     #[track_caller]
     pub fn list_in<K: Resource<DynamicType = ()> + DeserializeOwned>(&self, namespace: &str) -> Vec<K> {
         let mut objects = Vec::new();
-        // A loop and not a closure, because a failure must have the caller's location.
+        // A loop instead of a closure, because a failure must report the caller's location.
         for value in self.values(&K::api_version(&()), &K::kind(&()), namespace) {
             objects.push(self.typed(&ObjectId::of(&value), value));
         }
@@ -155,8 +156,8 @@ impl TestCluster {
         self.read(&self.sought(id))
     }
 
-    /// Returns the identity of an object with its namespace, and records it as read. Fails the test if the kind is not
-    /// served.
+    /// Returns the identity of an object with its namespace, and records that the object was read. Fails the test if
+    /// the kind is not served.
     #[track_caller]
     fn sought(&self, id: &ObjectId) -> ObjectId {
         if self.server.resource(&id.api_version, &id.kind).is_none() {
@@ -167,7 +168,7 @@ impl TestCluster {
         id
     }
 
-    /// Returns the identity with the namespace that the object must have.
+    /// Returns the identity with the object's actual namespace: the default one, or none for cluster-scoped kinds.
     pub(crate) fn located(&self, id: &ObjectId) -> ObjectId {
         let mut id = id.clone();
         let info = self.server.resource(&id.api_version, &id.kind);

@@ -1,4 +1,4 @@
-//! A real API server as a [`TestCluster`], for tests that only use features of real servers.
+//! A real API server behind a [`TestCluster`], for tests that only use features of real servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -14,10 +14,10 @@ use crate::lock::lock;
 use crate::target::ObjectId;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Quiet time of a real server after which `settle` returns.
+/// Time without a change after which `settle` returns on a real server.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Ignored resources: they change all the time, or duplicate other resources.
+/// Resources that are not read, because they change all the time or duplicate other resources.
 const PASSED_OVER: [&str; 3] = ["leases", "componentstatuses", "events.events.k8s.io"];
 
 /// The connection to a real server, and a copy of its state.
@@ -39,11 +39,11 @@ impl std::fmt::Debug for DebugClient {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The objects by uid: resourceVersion and identity.
+    /// ResourceVersion and identity of each object, by uid.
     objects: BTreeMap<String, (String, Value)>,
     /// Operations that the test called but the real server does not support.
     skipped: BTreeSet<&'static str>,
-    /// The paths of all resources that can be listed. Fetched again when definitions change.
+    /// The paths of all resources that can be listed. Fetched again after a CRD is created or changed.
     paths: Option<Vec<String>>,
     /// Objects that the test created, oldest first.
     created: Vec<ObjectId>,
@@ -139,7 +139,8 @@ impl TestCluster {
         }
     }
 
-    /// Replaces the resourceVersion of an object by its version on the real server; the copy has its own versions.
+    /// Replaces the resourceVersion of an object by the version on the real server, because versions in the copy
+    /// differ.
     pub(crate) fn with_real_version(&self, mut object: Value) -> Value {
         if let (Some(real), Some(uid)) = (&self.real, object["metadata"]["uid"].as_str())
             && let Some((version, _)) = lock(&real.known).objects.get(uid)
@@ -191,7 +192,7 @@ impl TestCluster {
             known.paths = None;
         }
         for (uid, (version, item)) in changed {
-            // Tests cannot read a kind that this crate does not support.
+            // Objects of kinds that this crate does not support are skipped, because tests cannot read them.
             if self.server.load([item.clone()]).is_ok() {
                 known.objects.insert(uid, (version, item));
             }
@@ -218,7 +219,7 @@ impl Real {
         self.send(request.ok()?).await.ok()
     }
 
-    /// Returns the paths of all resources that can be listed, as of the last change of definitions.
+    /// Returns the paths of all resources that can be listed. They are cached until a CRD is created or changed.
     async fn paths(&self) -> Vec<String> {
         let known = lock(&self.known).paths.clone();
         match known {

@@ -39,8 +39,8 @@ pub struct Recording {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RecordedChange {
-    /// Time since the first event. If the stream contains no times, the time of the object's last change is used, in
-    /// whole seconds.
+    /// Time since the first event. If the stream does not contain times, the time of the object's last change, in whole
+    /// seconds.
     pub at: Duration,
     /// Type of the event.
     pub kind: WatchEventKind,
@@ -48,7 +48,7 @@ pub struct RecordedChange {
     pub object: Value,
 }
 
-/// Pace of a replay, in virtual time.
+/// Pace of a replay in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pace {
@@ -60,7 +60,7 @@ pub enum Pace {
     Every(Duration),
 }
 
-/// The error for a stream that cannot be parsed. Its text contains the position and the reason.
+/// Error for a stream that cannot be parsed. Its message contains the position and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordingError(String);
 
@@ -148,8 +148,8 @@ impl Recording {
         Ok(Self::timed(timed))
     }
 
-    /// Collects the changes that watchers of a cluster received, once each, for a replay in another cluster. Bookmarks,
-    /// errors and injected events are omitted.
+    /// Collects the changes that watchers of a cluster received, once each, for a replay in a different cluster.
+    /// Bookmarks, errors and injected events are omitted.
     pub fn from_journal(journal: &Journal) -> Self {
         let (mut seen, mut events) = (BTreeSet::new(), Vec::new());
         let mut first = None;
@@ -176,7 +176,7 @@ impl Recording {
         let events = events.into_iter().map(|(time, kind, object)| {
             if let Some(time) = time.as_deref().and_then(seconds) {
                 let since = time.duration_since(*first.get_or_insert(time));
-                // The order has precedence over the times, because the clocks of writers differ.
+                // Keep the order of the events even if their times contradict it, because the clocks of writers differ.
                 last = last.max(Duration::try_from(since).unwrap_or_default());
             }
             RecordedChange { at: last, kind, object }
@@ -202,7 +202,7 @@ impl Recording {
     }
 }
 
-/// Returns the time of an object's last change: its deletion, its creation, or the newest time of its field owners.
+/// Returns the time of an object's last change: the newest time of its deletion, its creation and its managed fields.
 fn changed_at(object: &Value) -> Option<String> {
     let metadata = &object["metadata"];
     let owners = metadata["managedFields"].as_array();
@@ -214,7 +214,7 @@ fn changed_at(object: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Builds the object that an audit event refers to but does not contain. Its kind is looked up during the replay.
+/// Builds the object that an audit event refers to but does not contain. The replay looks its kind up.
 fn referred(reference: &Value) -> Value {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let api_version = match text("apiGroup") {
@@ -271,7 +271,7 @@ impl TestCluster {
             for (index, event) in recording.events.iter().enumerate() {
                 self.pass(place, began + due(event, index, pace)).await?;
                 let mut object = self.with_kind(&event.object);
-                // A version of another cluster might be in the future of this one, or compacted.
+                // The recorded version might be newer than the versions of this cluster, or compacted.
                 object["metadata"]["resourceVersion"] = self.server.resource_version().to_string().into();
                 watches
                     .handles()
@@ -282,7 +282,7 @@ impl TestCluster {
         })
     }
 
-    /// Adds the kind to an object, if the recording only contains its resource.
+    /// Adds `kind` to an object if the recording only contains its resource.
     fn with_kind(&self, object: &Value) -> Value {
         let mut object = object.clone();
         let (version, resource) = (object["apiVersion"].as_str(), object["resource"].as_str());

@@ -1,4 +1,4 @@
-//! Message of a failing test: the location, the failure and the last requests.
+//! The message of a failing test: the location, the failure and the last requests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,13 +18,13 @@ use crate::text::{fields, shortened};
 /// Number of journal entries that a failing test prints.
 const JOURNAL_LINES: usize = 40;
 
-/// Number of journal entries that are searched for entries to print.
+/// Maximum number of journal entries that are searched for entries to print.
 const JOURNAL_ENTRIES: usize = 4_000;
 
-/// Environment variable for printing messages of every kind: `all`.
+/// Environment variable that makes failing tests print all messages: `all`.
 pub(crate) const JOURNAL: &str = "DRYDOCK_JOURNAL";
 
-/// Maximum number of lines in a round of repeated lines that is folded.
+/// Maximum number of lines in a repeated round of lines that is folded.
 const ROUND_LINES: usize = 8;
 
 /// Maximum number of characters of a line.
@@ -42,14 +42,14 @@ impl TestCluster {
 }
 
 impl TestCluster {
-    /// Fails the test because of an object, and adds the object's history to the message.
+    /// Fails the test because of an object, with the object's history in the message.
     #[track_caller]
     pub(crate) fn fail_about(&self, id: &ObjectId, what: &str) -> ! {
         fail(&format!("{what}{}", self.history_of(id)))
     }
 }
 
-/// Fails the test at the line that called the testkit's function.
+/// Fails the test at the line that called a function of the testkit.
 #[track_caller]
 pub(crate) fn fail(what: &str) -> ! {
     panic!("{}", message_at(Location::caller(), what))
@@ -60,7 +60,7 @@ pub(crate) fn fail(what: &str) -> ! {
 pub(crate) struct Failed(pub(crate) String);
 
 impl Failed {
-    /// Returns a failure at a location in the test, which an async function gets from its caller.
+    /// Returns a failure at a location in the test, which the caller of an async function passes.
     pub(crate) fn at(place: &Location<'_>, what: &str) -> Self {
         Self(message_at(place, what))
     }
@@ -109,7 +109,7 @@ pub(crate) fn print_after_failure(cluster: &TestCluster, ended: &str) {
     eprintln!("{}", cluster.traced(ended));
 }
 
-/// Prints the faults that matched no request, for a passing test.
+/// Prints the faults that matched no request, at the end of a passing test.
 #[expect(
     clippy::print_stderr,
     reason = "a test that tests less than it appears to must be visible"
@@ -120,9 +120,9 @@ pub(crate) fn print_idle_faults(cluster: &TestCluster) {
     }
 }
 
-/// Formats the end of the journal with a limit: one line per request and event, with its client and the fields that a
-/// write changed. Repeated lines, and repeated rounds of several lines, are counted. Messages of workers, bookmarks and
-/// messages about Events and Leases are omitted unless the environment enables them.
+/// Formats the end of the journal, up to a limit: one line per request and event, with its client and the fields that a
+/// write changed. Repeated lines, and repeated rounds of several lines, are counted. Omits messages of workers,
+/// bookmarks and messages about Events and Leases, unless the environment variable enables them.
 fn last_requests(cluster: &TestCluster) -> String {
     let journal = cluster.server.journal();
     let (first, steps) = steps(&cluster.server, cluster.base, TEST_CLIENT, JOURNAL_ENTRIES);
@@ -155,7 +155,7 @@ fn last_requests(cluster: &TestCluster) -> String {
     text
 }
 
-/// Returns the kind of a message with little information about a failure.
+/// Returns the kind of a message that is omitted because it is rarely related to a failure.
 fn beside(entry: &Entry, step: &Step) -> Option<&'static str> {
     let resource = match entry {
         Entry::Request(it) if it.worker.is_some() => return Some("of workers"),
@@ -163,7 +163,7 @@ fn beside(entry: &Entry, step: &Step) -> Option<&'static str> {
         Entry::Request(it) => it.info.as_ref().map_or("", |it| &it.resource),
         Entry::Event(it) => &it.resource,
     };
-    // The lists and watches of reflectors are shown.
+    // Lists and watches of reflectors are not omitted.
     let is_object = !step.object.is_empty();
     match resource {
         "events" if is_object => Some("about Events"),
@@ -175,7 +175,7 @@ fn beside(entry: &Entry, step: &Step) -> Option<&'static str> {
 /// A line for a message.
 struct Line {
     time: String,
-    /// The text without changes, by which repetitions are found.
+    /// The text without changes, by which repeated lines are recognised.
     what: String,
     /// The fields that a write changed, which differ between rounds.
     changes: String,
@@ -195,12 +195,12 @@ impl Line {
     }
 }
 
-/// Folds repeated lines and rounds: the first round is shown, and the others are counted.
+/// Folds repeated lines and rounds of lines: shows the first round, and counts the others.
 fn folded(lines: Vec<Line>) -> Vec<(String, String)> {
     let mut shown = Vec::new();
     let mut at = 0;
     while at < lines.len() {
-        // Number of repetitions of the following lines.
+        // Returns the number of times that the next `round` lines are repeated.
         let repeats = |round: usize| {
             let pairs = lines[at..].iter().zip(lines[at..].iter().skip(round));
             pairs.take_while(|(one, next)| one.what == next.what).count() / round
@@ -263,7 +263,7 @@ pub(crate) fn most_frequent(entries: &[Entry]) -> String {
     text
 }
 
-/// Returns the message of an answer that refuses a request.
+/// Returns the message in an answer that refuses a request.
 fn refusal(request: &RecordedRequest) -> Option<String> {
     #[derive(Deserialize)]
     struct Refused {

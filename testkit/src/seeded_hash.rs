@@ -1,10 +1,11 @@
 //! Seeds the random keys of hash maps, so that they are the same in each run.
 //!
-//! The standard library draws the keys of a thread's maps from a function of the system. If the program defines a
-//! symbol of that name, it takes precedence over the system's library when the program is linked; `system` defines it
-//! for Linux and Apple. (Windows finds its function through import libraries, which std and other crates provide, and
-//! linkers refuse another definition.) The maps of `ahash`, which kube-runtime uses, have a configurable source. On the
-//! thread of a run, both return numbers that start again with each run; on all other threads they are random.
+//! The standard library obtains the keys of a thread's maps from a function of the system. If a program defines a
+//! symbol with the name of this function, the linker prefers it to the system's library; `system` defines the symbol
+//! for Linux and Apple. (On Windows the function is found through import libraries, which std and other crates provide,
+//! and linkers refuse a duplicate definition.) The maps of `ahash`, which kube-runtime uses, have a configurable
+//! source. On the thread of a run, both return a sequence of numbers that is the same in each run; on all other threads
+//! they are random.
 
 #[cfg_attr(target_os = "linux", path = "seeded_hash/linux.rs")]
 #[cfg_attr(target_vendor = "apple", path = "seeded_hash/apple.rs")]
@@ -19,32 +20,32 @@ use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
 use std::sync::Once;
 
-/// Remedy for programs in which maps of the standard library have random keys in each run; `None` if the keys are
+/// Advice for programs in which the keys of the standard library's maps are random in each run; `None` if they are
 /// seeded.
 pub(crate) const REMEDY: Option<&str> = system::REMEDY;
 
 thread_local! {
-    /// Seed of the run of this thread, plus the count of numbers drawn; `None` outside of runs.
+    /// Seed of the run on this thread, plus the count of numbers drawn; `None` outside of runs.
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Sets the source of `ahash`, once per process. This must precede the first map of `ahash`, so clusters call it, too.
+/// Sets the source of `ahash`, once per process. This must precede the first `ahash` map, so clusters call it, too.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let thread = std::thread::Builder::new().name("seeded hash".to_owned()).spawn(|| {
             seed_this_thread(0);
-            // The program has set a source, so the order of such maps is random.
+            // Fails if the program has already set a source; the order of such maps is then random.
             let _ = ahash::random_state::set_random_source(Source);
             // This draws the keys that all maps of the process share.
             std::hint::black_box(ahash::RandomState::new());
         });
-        // If no thread can be started, the keys are random as well.
+        // If the thread cannot be started, the keys are random as well.
         let _ = thread.map(std::thread::JoinHandle::join);
     });
 }
 
-/// Restarts the numbers of this thread, which are then the same each time for the same seed.
+/// Restarts the sequence of numbers on this thread. It is the same each time for the same seed.
 pub(crate) fn seed_this_thread(seed: u64) {
     DRAWN.set(Some(seed));
     system::link();
@@ -91,7 +92,7 @@ mod tests {
 
     use super::{REMEDY, seed_this_thread};
 
-    /// Returns the iteration order of a map of a new thread.
+    /// Returns the iteration order of a map that is created on a new thread.
     #[expect(
         clippy::disallowed_methods,
         reason = "the keys of another thread are read, without a runtime"

@@ -1,9 +1,10 @@
-//! Controllers with any version of kube: a service for `kube::Client::new` of another major version.
+//! Controllers with a different major version of kube: a service for the `kube::Client::new` of that version.
 //!
-//! The testkit is built with kube 5. A controller that is built with another major version uses a different type
-//! `kube::Client`. From 0.90 on, every version can build a client from a tower service for requests of the crate `http`
-//! 1.x. [`TestCluster::service`] returns such a service, and [`TestCluster::controller_over`] starts a controller with
-//! one. Objects of its types can be used in [serialized](crate::objects::serialized) form.
+//! The testkit is built with kube 5. In a controller that is built with a different major version, `kube::Client` is a
+//! different type. Since version 0.90, a client of kube can be built from a tower service for requests of the crate
+//! `http` 1.x. [`TestCluster::service`] returns such a service, and [`TestCluster::controller_over`] starts a
+//! controller with one. Objects of the other version's types can be used in [serialized](crate::objects::serialized)
+//! form.
 //!
 //! ```
 //! use testkit::TestCluster;
@@ -50,7 +51,7 @@ enum Kind {
 pub struct ResponseBody(AnswerBody);
 
 impl TestCluster {
-    /// Returns a service for the client of a controller that uses another version of kube: pass it to
+    /// Returns a service for the client of a controller that uses a different version of kube. Pass it to
     /// `kube::Client::new` of that version. This works with every version that uses the crate `http` 1.x, that is, kube
     /// 0.90 and later. `name` identifies the client in faults, watches and requests, as with
     /// [`client_named`](Self::client_named).
@@ -59,7 +60,7 @@ impl TestCluster {
         self.clients().service(name)
     }
 
-    /// Runs a controller that can be restarted and builds its own client from a service. Otherwise the same as
+    /// Runs a controller that can be restarted and builds its client from a service. Otherwise the same as
     /// [`controller`](Self::controller).
     #[track_caller]
     pub fn controller_over<C, F>(&self, name: &str, controller: C) -> Running
@@ -77,12 +78,12 @@ impl ClientService {
         Self(Kind::Server(service))
     }
 
-    /// Returns the service of a client in an exploration.
+    /// Wraps the service of a client in an exploration.
     pub(crate) fn explored(service: Passage) -> Self {
         Self(Kind::Explored(service))
     }
 
-    /// Returns the service of a client of a real server.
+    /// Wraps a client of a real server.
     pub(crate) fn remote(client: kube::Client) -> Self {
         Self(Kind::Remote(client))
     }

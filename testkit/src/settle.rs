@@ -1,6 +1,6 @@
 //! `settle` and `advance`: let virtual time pass, and detect controllers that never settle.
 //!
-//! All waiting of a test uses [`TestCluster::pass`], which detects a hot loop even if the loop stops the clock.
+//! A test always waits by [`TestCluster::pass`], which detects a hot loop even if the loop stops the clock.
 
 use std::collections::BTreeSet;
 use std::panic::Location;
@@ -16,16 +16,16 @@ use crate::report::{Checked, Failed, at_the_test, most_frequent};
 use crate::test_cluster::{Cause, TestCluster};
 use crate::work::Done;
 
-/// Number of messages per object at one instant up to which a burst of work is not a hot loop.
+/// Average number of messages per object at one instant at which a burst of messages becomes a hot loop.
 const MESSAGES_EACH: u64 = 10;
 
-/// Number of further messages after which such a burst is checked again.
+/// Number of additional messages after which a burst is checked again.
 const LOOK_AGAIN: u64 = 500;
 
-/// Time after the last activity up to which `settle` waits for processes that are busy.
+/// Time after the last activity for which `settle` continues to wait for busy processes.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// The messages of one instant of virtual time.
+/// The messages at one instant of virtual time.
 struct Burst {
     messages: u64,
     /// Number of different objects and paths.
@@ -33,8 +33,8 @@ struct Burst {
 }
 
 impl Burst {
-    /// Returns `true` if a controller repeats itself. A controller with a lot of work sends many messages, but few for
-    /// each object.
+    /// Returns `true` if a controller repeats itself. A controller with a lot of work also sends many messages, but
+    /// only a few for each object.
     fn is_hot_loop(&self, bounds: &Bounds) -> bool {
         let repeats = self.messages >= bounds.at_one_instant && self.messages >= MESSAGES_EACH * self.objects;
         repeats || self.messages >= bounds.requests
@@ -57,7 +57,7 @@ fn object_of(request: &RecordedRequest) -> String {
 }
 
 impl TestCluster {
-    /// Waits until all work is done.
+    /// Waits until all work has been done.
     ///
     /// Returns after 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) in which no object has
     /// changed, no watcher has received anything except for bookmarks, and no request has failed, except for reads of
@@ -81,7 +81,7 @@ impl TestCluster {
         at_the_test(self.settled(Location::caller()))
     }
 
-    /// Waits until all work is done, in a cluster that has been quiet since this moment.
+    /// Waits until all work has been done, in a cluster that has been quiet since `quiet_since`.
     #[track_caller]
     pub(crate) fn settle_since(&self, quiet_since: Instant) -> impl Future<Output = ()> {
         let place = Location::caller();
@@ -92,7 +92,7 @@ impl TestCluster {
         })
     }
 
-    /// Same as [`settle`](Self::settle), for a location in the test.
+    /// Same as [`settle`](Self::settle), at the given location in the test.
     pub(crate) async fn settled(&self, place: &'static Location<'static>) -> Checked<()> {
         self.rest(place).await?;
         self.has_settled(place).await;
@@ -105,7 +105,7 @@ impl TestCluster {
         }
     }
 
-    /// Same as `settle`, for a place given as a text, such as a line of a file.
+    /// Same as `settle`, at a place given as a text, such as a line of a file.
     ///
     /// # Panics
     ///
@@ -116,7 +116,7 @@ impl TestCluster {
             let what = message.split_once("the cluster does not settle").map(|(_, it)| it);
             let cause = self.cause_of(&message).unwrap_or(Cause::Restless);
             let message = match what {
-                // Time is real if places are given as texts.
+                // Places are only given as texts if time is real.
                 Some(what) => format!(
                     "{place}: the cluster does not settle{}",
                     what.replace(" of virtual time", "")
@@ -136,11 +136,11 @@ impl TestCluster {
         self.rest_since(place, Instant::now()).await
     }
 
-    /// Waits until no work is left, in a cluster that has been quiet since this moment.
+    /// Waits until no work is left, in a cluster that has been quiet since `quiet_since`.
     async fn rest_since(&self, place: &'static Location<'static>, quiet_since: Instant) -> Checked<()> {
         let journal = self.server.journal();
         let (began, first) = (Instant::now(), journal.total());
-        // Reactions follow the end of a fault.
+        // Controllers react after the end of a fault, so the quiet time begins then.
         let faults_end = self.goes_on_until().filter(|it| *it <= began);
         let (mut last, at_first) = (
             Some(quiet_since).max(faults_end).unwrap_or(began),
@@ -168,13 +168,13 @@ impl TestCluster {
             };
             match (moved, what) {
                 (None, None) if self.goes_on_until() > Some(Instant::now()) => {
-                    // At that time the faults have ended, and reactions to them have begun.
+                    // When `pass` returns, the faults have ended, and controllers have begun to react.
                     let until = self.goes_on_until().unwrap_or(last);
                     self.pass(place, until).await?;
                     last = Instant::now();
                 }
                 (None, None) if !self.are_controllers_ready() => last = Instant::now(),
-                // A process that computes, or that waits for a processor, has not settled.
+                // A process that is computing, or waiting for a processor, has not settled.
                 (None, None) if is_busy && acted.elapsed() < BUSY => last = Instant::now(),
                 (None, _) => return Ok(()),
                 (Some(_), Some(what)) => {
@@ -186,7 +186,7 @@ impl TestCluster {
         }
     }
 
-    /// Lets time pass until an instant, or until the exploration expects nothing more. Returns `true` in the latter
+    /// Lets time pass until an instant, or until the exploration finds the expected state. Returns `true` in the latter
     /// case.
     async fn pass_or_expect(&self, place: &'static Location<'static>, until: Instant) -> Checked<bool> {
         let hooks = self.hooks.as_ref();
@@ -207,7 +207,8 @@ impl TestCluster {
         }
     }
 
-    /// Returns the time until which changes are expected: in an exploration, the end of the faults.
+    /// Returns the time until which further changes are expected: the end of the faults, or the next restart of a
+    /// controller.
     fn goes_on_until(&self) -> Option<Instant> {
         let windows_end = self.hooks.as_ref().and_then(|hooks| hooks.settles_at());
         windows_end.max(self.controllers.next_start())
@@ -222,7 +223,7 @@ impl TestCluster {
         hooks.map_or((Duration::ZERO, false), |hooks| hooks.controllers_busy())
     }
 
-    /// Lets this much virtual time pass. All timers within it fire in order.
+    /// Lets this amount of virtual time pass. All timers within it fire in order.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -263,7 +264,7 @@ impl TestCluster {
                 );
                 return Err(self.restless(Cause::AtOneInstant, place, &what, journal.total() - burst.messages, ""));
             }
-            // A loop is detected at most `LOOK_AGAIN` messages late.
+            // A hot loop is detected at most `LOOK_AGAIN` messages late.
             let missing = least.saturating_sub(burst.messages);
             look_at = journal.total() + if missing > 0 { missing } else { LOOK_AGAIN };
         }
@@ -274,7 +275,7 @@ impl TestCluster {
         }
     }
 
-    /// Counts the messages at this instant among the entries after `first`.
+    /// Counts the messages at this instant among the journal entries after `first`.
     fn burst(&self, first: u64) -> Burst {
         let now = self.started.elapsed();
         let (mut messages, mut objects) = (0, BTreeSet::new());
@@ -294,8 +295,8 @@ impl TestCluster {
         }
     }
 
-    /// Returns the time of the last activity among the entries after `total`, `None` if there was none, and the number
-    /// of entries.
+    /// Returns the time of the last activity among the journal entries after `total` (`None` if there was none), and
+    /// the number of journal entries.
     fn last_activity(&self, total: u64, done: &Done) -> (Option<Instant>, u64) {
         let mut last = None;
         let total = self.server.journal().visit(total, |entry| {
@@ -313,7 +314,7 @@ impl TestCluster {
             last = Some(at).max(last);
         });
         let last = last.map(|at| self.started + at);
-        // The server's own controllers write without requests, possibly without a watcher.
+        // The server's own controllers write without requests, possibly to objects that nobody watches.
         let unseen = last.is_none() && done.count > 0;
         (last.or_else(|| unseen.then(Instant::now)), total)
     }
@@ -323,7 +324,7 @@ impl TestCluster {
         request.is_write() && !request.info.as_ref().is_some_and(is_beside)
     }
 
-    /// Returns the failure of a test with controllers that do not settle.
+    /// Returns the failure of a test whose controllers do not settle.
     fn restless(&self, cause: Cause, place: &Location<'_>, what: &str, first: u64, fields: &str) -> Failed {
         let entries = self.server.journal().since(first);
         let what = format!(
@@ -338,8 +339,8 @@ fn is_lease_write(request: &RecordedRequest) -> bool {
     request.is_write() && request.is_for("leases.coordination.k8s.io")
 }
 
-/// Returns `true` if the client is likely to retry. A read of a missing object is not a failure, and neither is a
-/// feature that the server does not support.
+/// Returns `true` for a failure after which the client is likely to retry. Reads of missing objects and features that
+/// the server does not support do not count.
 fn is_failure(request: &RecordedRequest) -> bool {
     request.code != 501
         && (request.code == 0 || request.code >= 400)

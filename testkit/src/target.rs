@@ -17,7 +17,7 @@ pub struct ObjectId {
     pub api_version: String,
     /// `kind`
     pub kind: String,
-    /// Namespace. Default: `default` for namespaced kinds.
+    /// Namespace. The default for namespaced kinds is `default`.
     pub namespace: Option<String>,
     /// Name.
     pub name: String,
@@ -41,7 +41,7 @@ impl ObjectId {
 }
 
 impl fmt::Display for ObjectId {
-    /// Writes `Pod shop/web-0`.
+    /// Formats the identity as `Pod shop/web-0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
             Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
@@ -50,7 +50,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// Identifies an object of type `K`: by its name (`"web-0"`, or `"shop/web-0"` for a namespace other than `default`) if
+/// Identifies an object of type `K`: by its name (`"web-0"`, or `"shop/web-0"` in a namespace other than `default`) if
 /// the type is known, by an [`ObjectBuilder`], or by the object itself.
 ///
 /// ```
@@ -134,7 +134,7 @@ impl Target<Object> for ObjectId {
     }
 }
 
-/// Marks the implementation of [`ToObject`] for references. The compiler chooses it; code does not need to name it.
+/// Marker type that distinguishes the implementation of [`ToObject`] for references. Inferred by the compiler.
 #[derive(Debug)]
 pub enum ByReference {}
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Characters between the words of a name.
 const BREAKS: [char; 4] = ['-', '.', '_', ':'];
 
-/// Templates of names, by the beginning of the keys of their objects: resource and namespace.
+/// Templates of object names, by the resource and namespace of the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Templates {
     all: BTreeSet<(String, Template)>,
@@ -24,11 +24,11 @@ struct Template {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
     Literal(String),
-    /// A generated word: its kind of letters, and its minimum and maximum length.
+    /// A generated word: its character set, and its minimum and maximum length.
     Generated(Letters, usize, usize),
 }
 
-/// Letters of a word; each kind includes the kinds before it.
+/// Character set of a generated word. Each variant includes the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Letters {
     Decimal,
@@ -37,7 +37,7 @@ enum Letters {
 }
 
 impl Templates {
-    /// Learns templates from the keys of objects that only one of two runs has: `configmaps shop/backup-0443`.
+    /// Derives templates from the keys of objects that exist in only one of two runs: `configmaps shop/backup-0443`.
     pub(crate) fn between<'a>(one: impl Iterator<Item = &'a str>, other: impl Iterator<Item = &'a str>) -> Self {
         let by_stem = |keys: &mut dyn Iterator<Item = &'a str>| {
             let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -65,12 +65,12 @@ impl Templates {
         self.all.is_empty()
     }
 
-    /// Adds the templates of other runs.
+    /// Adds the templates of `other`.
     pub(crate) fn add(&mut self, other: Self) {
         self.all.extend(other.all);
     }
 
-    /// Returns the key with `*` instead of the generated words of its name; `None` without a matching template.
+    /// Returns the key with `*` instead of the generated words of its name; `None` if no template matches.
     pub(crate) fn key(&self, key: &str) -> Option<String> {
         if self.is_empty() {
             return None;
@@ -82,13 +82,13 @@ impl Templates {
     }
 }
 
-/// Splits a key before the name: `configmaps shop/web` → `configmaps shop/` and `web`.
+/// Splits a key at the beginning of the name: `configmaps shop/web` → `configmaps shop/` and `web`.
 fn split(key: &str) -> Option<(&str, &str)> {
     Some(key.split_at(key.rfind('/')? + 1))
 }
 
 impl Template {
-    /// Returns the template of two names that differ in some words; `None` without a common word.
+    /// Returns the template of two names that differ in some words; `None` if they do not have a word in common.
     fn of(one: &str, other: &str) -> Option<Self> {
         let breaks = breaks(one);
         if breaks != self::breaks(other) || one == other {
@@ -112,13 +112,13 @@ impl Template {
         (template.literals() > 0).then_some(template)
     }
 
-    /// Returns the number of words that are the same in all names.
+    /// Returns the number of words that are the same in all names of the template.
     fn literals(&self) -> usize {
         let is_literal = |it: &&Word| matches!(it, Word::Literal(text) if !text.is_empty());
         self.words.iter().filter(is_literal).count()
     }
 
-    /// Returns a name with `*` instead of its generated words; `None` if it does not match.
+    /// Returns a name with `*` instead of its generated words; `None` if the name does not match the template.
     fn starred(&self, name: &str) -> Option<String> {
         let found: Vec<&str> = name.split(BREAKS).collect();
         if found.len() != self.words.len() || breaks(name) != self.breaks {

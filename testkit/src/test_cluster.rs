@@ -28,11 +28,11 @@ use crate::target::ToObject;
 use crate::virtual_clock;
 use crate::work::Work;
 
-/// `User-Agent` of the test's own requests. Faults do not affect it unless they name it, and [`TestCluster::requests`]
+/// `User-Agent` of the test's own requests. Only faults that name this client affect it, and [`TestCluster::requests`]
 /// excludes it.
 pub(crate) const TEST_CLIENT: &str = "testkit";
 
-/// A cluster for one test. See the [crate](crate) for a whole test.
+/// A cluster for one test. See the [crate](crate) for a complete test.
 ///
 /// Reads are function calls ([`get`](Self::get), [`list`](Self::list)); methods that write or let time pass are
 /// `async`. When a test fails, the cluster prints its seed and the last requests.
@@ -50,32 +50,32 @@ pub struct TestCluster {
     pub(crate) real: Option<Real>,
     /// The revision at which the test began.
     pub(crate) base: u64,
-    /// The external systems of the test.
+    /// The external systems that the controllers of the test use.
     pub(crate) externals: Arc<Externals>,
-    /// The exploration of the cluster.
+    /// The exploration that the cluster belongs to; `None` outside of an exploration.
     pub(crate) hooks: Option<Arc<dyn Hooks>>,
-    /// Revision of the server before the first object of the test; 0 if it is unknown.
+    /// Revision of the server before the first object of the test was created; 0 if it is unknown.
     pub(crate) boot: u64,
     /// The tracing output of controllers, if the test is recorded.
     pub(crate) output: Option<Output>,
-    /// Values that are dropped with the cluster.
+    /// Values that are dropped together with the cluster.
     #[cfg(all(feature = "processes", unix))]
     pub(crate) kept: Mutex<Vec<Box<dyn std::any::Any + Send>>>,
-    /// The last failure raised by the testkit, with its message.
+    /// The last failure that the testkit raised: its cause and its message.
     failed: Mutex<Option<(Cause, String)>>,
 }
 
-/// Reason of a failure raised by the testkit.
+/// Cause of a failure that the testkit raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Controllers do not settle.
     Restless,
-    /// Controllers do not settle and stop the clock.
+    /// Controllers send so many messages at one instant that the clock stops.
     AtOneInstant,
     ControllerPanicked,
 }
 
-/// Options of a [`TestCluster`]. All have defaults.
+/// Builder of a [`TestCluster`]. All options have defaults.
 ///
 /// ```
 /// use std::time::Duration;
@@ -138,8 +138,8 @@ impl Default for TestClusterBuilder {
             has_rbac: false,
             workers: Vec::new(),
             has_pod_scripts: false,
-            // Clients do not use virtual time: kube's recorder forgets an Event after six minutes of the machine's
-            // clock. With expiring Events, it would patch an expired Event repeatedly after an hour of virtual time.
+            // Clients do not use virtual time: kube's recorder forgets an Event after six minutes on the machine's
+            // clock. If Events expired, it would repeatedly patch an expired Event after an hour of virtual time.
             server: ApiServer::builder().event_ttl(None),
             bounds: Bounds::default(),
             work: Work::default(),
@@ -156,21 +156,22 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Sets the number of changes that the server keeps for each resource. A watch from an older change gets 410 Gone.
-    /// Default: 16,384.
+    /// Sets the number of changes that the server keeps for each resource. A watch that starts before the oldest kept
+    /// change gets 410 Gone. Default: 16,384.
     pub fn history(mut self, changes: usize) -> Self {
         self.history = Some(changes);
         self
     }
 
-    /// Enables RBAC: Roles determine the rights of a client [of a user](TestCluster::client_as). The test itself and
-    /// other clients remain administrators. See [`rbac`](crate::rbac).
+    /// Enables RBAC: Roles determine the rights of a client that acts as [a user](TestCluster::client_as). The test
+    /// itself and other clients remain administrators. See [`rbac`](crate::rbac).
     pub fn rbac(mut self) -> Self {
         self.has_rbac = true;
         self
     }
 
-    /// Runs these workers of a cluster: the garbage collector, the namespace controller and others. Default: none.
+    /// Runs these workers, which are parts of a real cluster: the garbage collector, the namespace controller and
+    /// others. Default: none.
     ///
     /// [`TestCluster::settle`] waits for them as for controllers. Faults do not affect them unless they name the worker
     /// as the client, and [`TestCluster::requests`] excludes their requests.
@@ -194,7 +195,8 @@ impl TestClusterBuilder {
 
     /// Sets the behaviour of some Pods: how containers start, end, fail and log, and the output of `exec` (with the
     /// feature `serve`). Requires [`Worker::Kubelet`]. If several scripts match a Pod, the last one applies. Without a
-    /// script, containers start and keep running. During a test, `cluster.server().kubelet()` changes it.
+    /// script, containers start and keep running. During a test, use `cluster.server().kubelet()` to change the
+    /// behaviour.
     ///
     /// ```
     /// use testkit::{PodScript, PodSelector, TestCluster, Worker, objects::{node, pod}};
@@ -254,9 +256,9 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Sets the maximum number of requests during one `settle`, or at one instant; more requests are a hot loop, which
-    /// fails the test. Default: 10,000. A controller that repeats itself at one instant, with ten messages for each
-    /// object, fails after 2,000 messages.
+    /// Sets the maximum number of requests during one `settle`, or at one instant; if there are more, the test fails
+    /// with a hot loop. Default: 10,000. A controller that repeats itself at one instant, with ten messages for each
+    /// object, already fails after 2,000 messages.
     pub fn max_requests(mut self, requests: u64) -> Self {
         self.bounds.requests = requests;
         self
@@ -293,7 +295,7 @@ impl TestClusterBuilder {
     }
 
     /// Counts Events as part of the state: [`TestCluster::settle`] waits while they are written, and
-    /// [`explore`](crate::explore) compares them at the end. By default they are by-products;
+    /// [`explore`](crate::explore) compares them at the end. By default, Events are ignored as by-products;
     /// [`assert_event`](TestCluster::assert_event) finds them in any case.
     ///
     /// A real cluster keeps Events for an hour. A test keeps them forever unless
@@ -309,12 +311,12 @@ impl TestClusterBuilder {
         self.step(Step::Create(definition::<K>()))
     }
 
-    /// Creates an object, as [`TestCluster::create`] does.
+    /// Creates an object like [`TestCluster::create`].
     pub fn object<Form>(self, object: impl ToObject<Form>) -> Self {
         self.step(Step::Create(object.to_object()))
     }
 
-    /// Adds the objects of a text: YAML or JSON, multiple documents, lists. Objects with a uid, as in a dump of
+    /// Adds the objects in a text: YAML or JSON, multiple documents, lists. Objects with a uid, as in a dump by
     /// `kubectl get -o yaml`, are stored unchanged, with status and times. Other objects are created as by
     /// [`TestCluster::create`].
     ///
@@ -358,7 +360,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Returns the builder of the server.
+    /// Returns the builder of the server with all options.
     pub(crate) fn server_to_be(&self) -> ApiServerBuilder {
         let mut server = self.server.clone().seed(self.seed).workers(&self.workers);
         if let Some(changes) = self.history {
@@ -384,7 +386,7 @@ impl TestClusterBuilder {
             "scripts of Pods need `Worker::Kubelet`: add `.workers(Worker::ALL)`"
         );
         pause_the_clock();
-        // This must precede the controller's first map.
+        // The source must be set before the controller creates a map.
         crate::seeded_hash::install();
         let mut cluster = TestCluster::of_server(self.server_to_be().start(), Instant::now(), self.bounds);
         for step in self.steps {
@@ -437,8 +439,8 @@ impl TestCluster {
         }
     }
 
-    /// Returns a failure at a location in the test, for a cause that exploration distinguishes from assertions of the
-    /// test.
+    /// Returns a failure at a location in the test, with a cause that explorations distinguish from failed assertions
+    /// of the test.
     pub(crate) fn failed_for(&self, cause: Cause, place: &Location<'_>, what: &str) -> Failed {
         let failed = Failed::at(place, what);
         *lock(&self.failed) = Some((cause, failed.0.clone()));
@@ -458,7 +460,7 @@ impl TestCluster {
         failed.as_ref().filter(|(_, it)| it == message).map(|(cause, _)| *cause)
     }
 
-    /// Returns a cluster with a server that mirrors a real one. Time is real, so the clock is resumed.
+    /// Returns a cluster with a server that mirrors a real one. Time is real, so tokio's clock is resumed.
     pub(crate) fn over(server: ApiServer, bounds: Bounds) -> Self {
         check_the_runtime();
         if is_paused() {
@@ -467,7 +469,7 @@ impl TestCluster {
         Self::of_server(server, Instant::now(), bounds)
     }
 
-    /// Returns a cluster like this one, with another server that has the same clock.
+    /// Returns a cluster with the same settings as this one, and a different server that has the same clock.
     pub(crate) fn with_server(&self, server: ApiServer) -> Self {
         let mut cluster = Self::of_server(server, self.started, self.bounds);
         (cluster.base, cluster.boot, cluster.work) = (self.base, self.boot, self.work.clone());
@@ -485,8 +487,8 @@ impl TestCluster {
         self.client_named("kube-rs")
     }
 
-    /// Returns a client with its own name, by which [`faults`](crate::faults), [`watches`](Self::watches) and
-    /// [`requests`](Self::requests) distinguish clients.
+    /// Returns a client with its own name, which distinguishes it from other clients in [`faults`](crate::faults),
+    /// [`watches`](Self::watches) and [`requests`](Self::requests).
     #[must_use]
     pub fn client_named(&self, name: &str) -> kube::Client {
         self.clients().client(name)
@@ -552,7 +554,7 @@ impl TestCluster {
     #[track_caller]
     fn take(&self, step: Step) {
         match step {
-            // The server answers at once, because faults do not affect the test's own client.
+            // The future is ready at once, because faults do not affect the test's own client.
             Step::Create(object) => match self.put_new(object).now_or_never() {
                 Some(Ok(_)) => {}
                 Some(Err(reason)) => self.fail(&reason),
@@ -606,9 +608,8 @@ pub fn cluster() -> TestCluster {
     TestCluster::start()
 }
 
-/// The fixture in the form that rstest expects: a test with an argument `cluster` begins with `cluster::default()`. It
-/// equals the expansion of `#[rstest::fixture]`; writing it by hand saves building the macros, their parser and their
-/// regular expressions.
+/// The fixture in the form that rstest expects: a test with an argument `cluster` begins with `cluster::default()`.
+/// Equals the expansion of `#[rstest::fixture]`, but saves compiling the macro, its parser and its regular expressions.
 #[doc(hidden)]
 #[expect(non_camel_case_types, reason = "rstest finds a fixture by the name of its argument")]
 #[derive(Debug)]
@@ -657,7 +658,7 @@ fn check_the_runtime() {
     reason = "the machine's clock is what tokio's is compared with"
 )]
 fn is_paused() -> bool {
-    // In an exploration the machine's clock follows tokio's, so another cluster would wait for it forever.
+    // In an exploration the machine's clock follows tokio's, so this loop would never end if it read the virtual clock.
     virtual_clock::of_the_machine(|| {
         let before = Instant::now();
         let machine = std::time::Instant::now();

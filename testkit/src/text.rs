@@ -1,8 +1,8 @@
-//! Texts of messages: shortened values, and the fields of a write.
+//! Texts for messages: shortened values, and the fields that a write changed.
 
 use fake_apiserver::trace::Step;
 
-/// Maximum number of fields shown of a write.
+/// Maximum number of fields that are listed for a write.
 const FIELDS: usize = 6;
 
 /// Lists the fields that a write changed, in parentheses.

@@ -1,9 +1,9 @@
-//! Virtual time in the machine's clocks, as a controller reads them in a run.
+//! Makes the machine's clocks return virtual time to controllers in a run.
 //!
-//! The standard library reads the time by the C library's function `clock_gettime`. A function of the program with this
-//! name, defined in this file, replaces it. On the thread of a run, it returns the time of the run's server; on all
-//! other threads, it calls the C library's function. As a result, caches expire in virtual time, and `Utc::now()`
-//! agrees with the server. This works on Linux, for Rust code that is linked into the test.
+//! The standard library reads the time by the C library's function `clock_gettime`. This file defines a function with
+//! the same name, which replaces it. On the thread of a run, it returns the time of the run's server; on all other
+//! threads, it calls the C library's function. As a result, caches expire in virtual time, and `Utc::now()` agrees with
+//! the server. This works on Linux, for Rust code that is linked into the test.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 thread_local! {
-    /// The clocks of the run of this thread; `None` outside of runs.
+    /// The clocks of the run on this thread; `None` outside of runs.
     static CLOCKS: Cell<Option<Clocks>> = const { Cell::new(None) };
 }
 
@@ -29,7 +29,7 @@ struct Clocks {
     monotonic: Duration,
 }
 
-/// Virtual clocks of a thread, until this is dropped.
+/// Guard: the clocks of the thread are virtual until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Virtual;
 
@@ -39,7 +39,7 @@ impl Drop for Virtual {
     }
 }
 
-/// Makes the clocks of this thread virtual. The server's current time is `time_of_day`.
+/// Makes the clocks of this thread virtual from now on, starting at `time_of_day`.
 pub(crate) fn start(time_of_day: jiff::Timestamp) -> Virtual {
     #[cfg(target_os = "linux")]
     CLOCKS.set(Some(Clocks {
@@ -51,7 +51,7 @@ pub(crate) fn start(time_of_day: jiff::Timestamp) -> Virtual {
     Virtual
 }
 
-/// Returns `true` if the clocks of a run are virtual.
+/// Returns `true` if clocks can be virtual on this system and the test does not use the machine's clock.
 pub(crate) const fn is_available(has_machine_clock: bool) -> bool {
     cfg!(target_os = "linux") && !has_machine_clock
 }
@@ -64,10 +64,10 @@ pub(crate) fn of_the_machine<T>(read: impl FnOnce() -> T) -> T {
     time
 }
 
-/// Returns the clocks of the run and the virtual time since it began; `None` outside of runs.
+/// Returns the start times of the run's clocks and the virtual time since then; `None` outside of runs.
 #[cfg(target_os = "linux")]
 fn clocks() -> Option<(Clocks, Duration)> {
-    // Reading tokio's clock may call this function.
+    // The cell is empty meanwhile, because reading tokio's clock may call this function again.
     let clocks = CLOCKS.try_with(Cell::take).ok()??;
     let elapsed = clocks.began.elapsed();
     CLOCKS.set(Some(clocks));
@@ -86,10 +86,10 @@ mod linux {
 
     type Read = unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int;
 
-    /// The C library's function, looked up once; a dangling pointer if the library lacks it.
+    /// The C library's function, looked up once; a dangling pointer if the library does not have it.
     static ORIGINAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-    /// Replaces the C library's function in a program that is linked with this crate.
+    /// Replaces the C library's function of this name in programs that are linked with this crate.
     ///
     /// # Safety
     ///
@@ -120,7 +120,7 @@ mod linux {
         }
     }
 
-    /// Calls the C library, or the kernel if the library lacks the function (as in a static program).
+    /// Calls the C library, or the kernel if the library does not have the function (as in a static program).
     ///
     /// # Safety
     ///
@@ -147,8 +147,8 @@ mod linux {
         unsafe { function(clock, time) }
     }
 
-    /// Returns the time of the monotonic clock. Calling it makes the linker include this file, and so the function
-    /// above.
+    /// Returns the time of the monotonic clock. Calling this function makes the linker include this file with the
+    /// replaced function.
     pub(super) fn monotonic() -> Duration {
         let function: Read = clock_gettime;
         // SAFETY: all bit patterns of a `timespec` are valid.

@@ -7,7 +7,7 @@ use crate::filter::check_served;
 use crate::target::ToObject;
 use crate::test_cluster::TestCluster;
 
-/// Open watches, from [`TestCluster::watches`], to filter and manipulate.
+/// Open watches, from [`TestCluster::watches`]. They can be filtered and manipulated.
 #[derive(Clone, Debug)]
 pub struct Watches {
     handles: Vec<WatchHandle>,
@@ -83,7 +83,7 @@ impl Watches {
         })
     }
 
-    /// Keeps watches of the client of this name.
+    /// Keeps watches of the client with this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
         self.filtered(&RequestFilter {
@@ -115,7 +115,7 @@ impl Watches {
         self.handles.iter().for_each(WatchHandle::cut);
     }
 
-    /// Breaks the connections within the next event, after at most this many bytes of it.
+    /// Breaks the connections in the middle of the next event, after at most this many of its bytes.
     pub fn cut_inside(&self, bytes: usize) {
         self.handles.iter().for_each(|it| it.cut_inside(bytes));
     }

@@ -13,13 +13,13 @@ use crate::target::ObjectId;
 use crate::test_cluster::TestCluster;
 
 impl TestCluster {
-    /// Installs webhooks: writes the `configurations` to the server, and makes `service`, such as an axum router,
-    /// answer in this process for every host in them.
+    /// Installs webhooks: writes the `configurations` to the server, and lets `service`, such as an axum router, answer
+    /// calls to all hosts in them, within this process.
     ///
     /// Configurations are `ValidatingWebhookConfiguration`s, `MutatingWebhookConfiguration`s, and
     /// `CustomResourceDefinition`s; for an existing definition, `spec.conversion` is sufficient. Existing objects are
-    /// patched, and other objects are created. A `clientConfig` without a `caBundle` gets one, although certificates
-    /// are not checked: sockets are not used, and timeouts follow the cluster's clock.
+    /// patched, and other objects are created. A `clientConfig` without a `caBundle` gets a placeholder, because
+    /// certificates are not checked: there are no sockets, and timeouts use the cluster's clock.
     ///
     /// ```
     /// use axum::{Router, body::Body, routing::post};
@@ -94,7 +94,8 @@ impl TestCluster {
     }
 }
 
-/// The beginning of a certificate, `-----BEGIN CERTIFICATE-----`. The server does not check the rest of it.
+/// The first line of a certificate, `-----BEGIN CERTIFICATE-----`, in base64. The server does not check the remaining
+/// lines.
 const CA_BUNDLE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==";
 
 /// Returns each `clientConfig` of a configuration.
@@ -109,7 +110,7 @@ pub(crate) fn client_configs(object: &mut Value) -> Vec<&mut Value> {
     webhooks.filter_map(|it| it.get_mut("clientConfig")).collect()
 }
 
-/// Returns the host of a URL with its port, or the host of a service.
+/// Returns the host of a URL with its port, or the host name of a Service.
 pub(crate) fn host_of(config: &Value) -> Option<String> {
     if let Some(url) = config["url"].as_str() {
         let (_, rest) = url.split_once("://")?;

@@ -1,4 +1,4 @@
-//! `Work`: distinguishes changes that are progress towards a state from by-products.
+//! `Work`: distinguishes changes that are progress towards a state from by-products, such as Leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::mask::Mask;
 
-/// Number of newest changes that are examined for repeatedly changing fields, and minimum number of changes that form a
+/// Number of newest changes that are examined for repeatedly changing fields, and minimum number of changes for such a
 /// pattern.
 const LOOKED_AT: usize = 20;
 const HABIT: usize = 5;
@@ -16,33 +16,33 @@ const HABIT: usize = 5;
 /// Maximum number of fields that are listed as repeatedly changing.
 const NAMED: usize = 4;
 
-/// Fields of `metadata` that change together with others.
+/// Fields of `metadata` that change whenever other fields change.
 const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
 
-/// Defines the changes that count as work.
+/// Determines which changes count as work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
     /// Ignored fields, such as the time of a probe.
     pub(crate) ignored: Vec<String>,
-    /// Set if Events count.
+    /// Set if changes of Events count as work.
     pub(crate) counts_events: bool,
 }
 
 /// The changes since a revision.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// Number of changes that count.
+    /// Number of changes that count as work.
     pub(crate) count: u64,
-    /// Revisions of the other changes.
+    /// Revisions of the changes that do not count as work.
     pub(crate) beside: BTreeSet<u64>,
-    /// Resource, namespace and name of the objects with changes that count. The group is left out, because Events are
+    /// Resource, namespace and name of the objects with changes that count. The group is omitted, because Events are
     /// written in two groups and stored in one.
     changed: BTreeSet<[String; 3]>,
 }
 
 impl Done {
-    /// Returns `true` if a write may have made one of the changes: its object has changed, or the write does not name
-    /// an object.
+    /// Returns `true` if a write may have made one of the changes: its object has changed, or the write does not
+    /// contain a name.
     pub(crate) fn may_be_of(&self, info: &RequestInfo) -> bool {
         let object = [&*info.resource, &info.namespace, &info.name].map(str::to_owned);
         info.name.is_empty() || self.changed.contains(&object)
@@ -53,7 +53,7 @@ fn identity(object: &StoredObject) -> [String; 3] {
     [object.resource(), object.namespace(), object.name()].map(str::to_owned)
 }
 
-/// The number of changes that count since a revision. Each change is examined once.
+/// The number of changes since a revision that count as work. Each change is examined only once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     count: u64,
@@ -70,7 +70,7 @@ impl Counted {
         }
     }
 
-    /// Returns the number of changes until now.
+    /// Returns the number of changes that count as work, up to now.
     pub(crate) fn up_to_now(&mut self, work: &Work, server: &ApiServer) -> u64 {
         let revision = server.resource_version();
         self.count += work.since(server, self.revision).count;
@@ -89,7 +89,7 @@ impl Work {
         }
     }
 
-    /// Returns the changes after a revision. Changes that are no longer in the history count.
+    /// Returns the changes after a revision. Changes that are no longer in the history count as work.
     pub(crate) fn since(&self, server: &ApiServer, after: u64) -> Done {
         let all = server.resource_version().saturating_sub(after);
         let (mut beside, mut changed) = (BTreeSet::new(), BTreeSet::new());
@@ -132,8 +132,8 @@ impl Work {
         }
     }
 
-    /// Describes the fields that keep changing after a revision, if they are always the same few; otherwise returns an
-    /// empty text.
+    /// Describes the fields that keep changing after a revision, if these are always the same few fields; otherwise
+    /// returns an empty text.
     pub(crate) fn restless_fields(&self, server: &ApiServer, after: u64) -> String {
         let changes: Vec<StoredChange> = server.changes_after(after);
         let newest: Vec<&StoredChange> = changes
@@ -163,7 +163,7 @@ impl Work {
             .map(|(object, path)| format!("\n        {path} of {object}"))
             .collect();
         let told = format!("\nthe last {} changes were all made to:{lines}", newest.len());
-        // The values of a clock or a counter never recur; the values of a field with two competing writers do.
+        // Values of a clock or a counter never recur, in contrast to a field that two controllers overwrite in turn.
         let is_clock = fields
             .values()
             .all(|values| (1..values.len()).all(|at| !values[..at].contains(&values[at])));
@@ -183,7 +183,7 @@ fn bare(mut object: Value) -> Value {
     object
 }
 
-/// Collects the fields in which two values differ, with the later value; `*` replaces positions in lists.
+/// Collects the fields in which two values differ, with their later values; `*` replaces positions in lists.
 fn differing(path: &str, before: &Value, after: &Value, found: &mut Vec<(String, Value)>) {
     let step = |name: &str| match path {
         "" => name.to_owned(),

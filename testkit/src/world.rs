@@ -1,4 +1,4 @@
-//! Worlds: saving, restoring, comparing and exporting the state of a cluster, and changing it without requests.
+//! Saves, restores, compares and exports the state of a cluster, and changes it without requests.
 //!
 //! ```
 //! use testkit::{TestCluster, objects::config_map};
@@ -43,7 +43,7 @@ impl TestCluster {
         }
     }
 
-    /// Returns another cluster with the same state, clock and future random numbers, without controllers, faults or
+    /// Returns a new cluster with the same state, clock and future random numbers, without controllers, faults or
     /// watches. From then on, the two clusters are independent.
     #[must_use]
     pub fn fork(&self) -> Self {
@@ -76,9 +76,9 @@ impl TestCluster {
         self.server.to_yaml(&self.server.snapshot())
     }
 
-    /// Loads the dump of a cluster: a directory written by `oc adm must-gather`, or a file of `kubectl get -A -o yaml`.
-    /// Uids, status and times are kept. Other documents, and objects of kinds that are not served, are skipped and
-    /// listed in the report.
+    /// Loads the dump of a cluster: a directory written by `oc adm must-gather`, or a file written by `kubectl get -A
+    /// -o yaml`. Uids, status and times are kept. Other documents, and objects of kinds that are not served, are
+    /// skipped and listed in the report.
     ///
     /// # Panics
     ///
@@ -98,7 +98,7 @@ impl TestCluster {
     }
 
     /// Applies a watch event to the state without validation, as if a controller outside of the test had made the
-    /// change. To send a false event only to watchers, use [`Watches::send`](crate::Watches::send).
+    /// change. To send an event to watchers without changing the state, use [`Watches::send`](crate::Watches::send).
     ///
     /// # Panics
     ///
@@ -113,7 +113,8 @@ impl TestCluster {
         }
     }
 
-    /// Returns the replica that serves the client of this name. Its API server may lag behind etcd. See [`Replica`].
+    /// Returns the replica of the API server that serves the client with this name, and that can lag behind etcd. See
+    /// [`Replica`].
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -132,16 +133,16 @@ impl TestCluster {
         self.server.replica(client)
     }
 
-    /// Sets the clock of the client of this name ahead by this many milliseconds, or behind if the number is negative.
-    /// This moves the times that the client writes into Leases and reads from them, as on nodes with unsynchronised
-    /// clocks.
+    /// Sets the clock of the client with this name ahead by this many milliseconds, or behind if the number is
+    /// negative. This shifts the times that the client writes into Leases and reads from them, as on nodes with
+    /// unsynchronised clocks.
     pub fn skew_clock(&self, client: &str, ahead_ms: i64) {
         if !self.skips("skew_clock") {
             self.server.skew_clock(client, ahead_ms);
         }
     }
 
-    /// Restarts the API server: all watches break, and all connections are refused for `down` of virtual time. Stored
+    /// Restarts the API server: all watches break, and connections are refused for the virtual time `down`. Stored
     /// objects are kept; with [`RestartLog::Lost`] every client must list again.
     pub fn restart(&self, log: RestartLog, down: Duration) {
         if !self.skips("restart") {

@@ -9,8 +9,8 @@ use super::list_watch::ApiListWatch;
 use crate::Error;
 use crate::object::Cacheable;
 
-/// Options of the informer of one type (controller-runtime's `cache.ByObject`). For options that are not set, the
-/// factory's apply. Passed to
+/// Options of the informer of one type (controller-runtime's `cache.ByObject`). Options that are not set have the
+/// factory's values. Passed to
 /// [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object).
 ///
 /// ```
@@ -41,7 +41,7 @@ pub struct ByObject<K> {
 type Change<K> = dyn Fn(SharedInformerBuilder<K>) -> SharedInformerBuilder<K> + Send + Sync;
 
 impl<K: Cacheable> ByObject<K> {
-    /// Creates options that do not override any of the factory's.
+    /// Creates options that do not override any option of the factory.
     pub fn new() -> Self {
         Self {
             namespaces: None,
@@ -50,7 +50,7 @@ impl<K: Cacheable> ByObject<K> {
         }
     }
 
-    /// Watches only objects in this namespace, overriding the factory's namespaces. Each further call adds a namespace.
+    /// Watches only objects in this namespace, instead of the factory's namespaces. Each further call adds a namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         let namespaces = self.namespaces.get_or_insert_default();
@@ -60,7 +60,7 @@ impl<K: Cacheable> ByObject<K> {
         self
     }
 
-    /// Watches objects in all namespaces, overriding the factory's.
+    /// Watches objects in all namespaces, instead of the factory's namespaces.
     #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.namespaces = Some(Vec::new());

@@ -1,4 +1,4 @@
-//! `DeltaQueue`: changes that reflectors have received and that are not yet in the store.
+//! `DeltaQueue`: changes that reflectors have received but that are not in the store yet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub enum QueueOrder {
     ByObject,
 }
 
-/// A change that is not yet in the store.
+/// A change that is not in the store yet.
 #[derive(Debug)]
 pub(crate) enum Delta<K> {
     Added(CachedObject<K>),
@@ -37,15 +37,15 @@ pub(crate) enum Delta<K> {
     /// An object that was missing from a list, or that was deleted with a last state that cannot be decoded. Contains
     /// the last known state.
     Vanished(CachedObject<K>),
-    /// A complete list of one source.
+    /// A complete list from one source.
     Replaced {
         source: usize,
         objects: Vec<CachedObject<K>>,
-        /// Objects of the list that could not be decoded.
+        /// Objects in the list that could not be decoded.
         unread: Vec<Unread>,
         version: ResourceVersion,
     },
-    /// A resync of some handlers.
+    /// A resync of the handlers that are due for one.
     Resync,
     /// The store contains all changes of the source up to this version. Also marks the end of a list that was split
     /// into deltas.
@@ -61,7 +61,7 @@ pub(crate) struct DeltaQueue<K> {
     /// Guards the waiting deltas.
     waiting: Mutex<Waiting<K>>,
     order: QueueOrder,
-    /// Notified when deltas were added.
+    /// Notified when deltas are added.
     filled: Notify,
     emptied: Notify,
 }
@@ -111,8 +111,8 @@ impl<K: Cacheable> DeltaQueue<K> {
         self.filled.notify_one();
     }
 
-    /// Removes the oldest deltas: at most [`BATCH`], and the rest of the last object's deltas. Returns an empty list if
-    /// the queue is empty.
+    /// Removes the oldest deltas: at most [`BATCH`], plus the remaining deltas of the last object. Returns an empty
+    /// list if the queue is empty.
     pub(crate) fn take(&self) -> Vec<Delta<K>> {
         let mut waiting = self.lock();
         let batch = match self.order {
@@ -186,7 +186,7 @@ impl<K> Waiting<K> {
             self.turns.push_back(Some(key));
         }
         match (deltas.last(), &delta) {
-            // Keep the deletion that came from an event, because it has the last state.
+            // Keep the deletion from the watch event, because it contains the last state.
             (Some(Delta::Deleted(_)), Delta::Deleted(_) | Delta::Vanished(_)) => {}
             (Some(Delta::Vanished(_)), Delta::Deleted(_) | Delta::Vanished(_)) => {
                 deltas.pop();
@@ -209,7 +209,7 @@ impl<K> Waiting<K> {
     }
 }
 
-/// Adds the changes of one source to the queue.
+/// Adds the changes from one source to the queue.
 pub(crate) struct Intake<K> {
     pub(crate) queue: std::sync::Arc<DeltaQueue<K>>,
     pub(crate) source: usize,
@@ -283,7 +283,7 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 }
 
 impl<K: Cacheable> Intake<K> {
-    /// Returns the objects of this source that are in the store or the queue, but not in a new list.
+    /// Returns the objects from this source that are in the store or the queue, but not in a new list.
     fn missing(&self, list: &[CachedObject<K>], unread: &[Unread]) -> Vec<CachedObject<K>> {
         let mut known: BTreeMap<ObjectKey, CachedObject<K>> = BTreeMap::new();
         let stored = self.indexer.lister().snapshot();

@@ -54,7 +54,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Informers {
-    /// The informers, in the order in which they were requested.
+    /// The informers, in the order of their first request.
     entries: Vec<Entry>,
     /// Runtime on which further informers are started immediately; `None` if they wait for
     /// [`SharedInformerFactory::start`].
@@ -131,7 +131,7 @@ impl<K: Cacheable> Member for SharedInformer<K> {
     }
 }
 
-/// The form in which a type is requested.
+/// Properties of a requested type: whether only metadata is stored, and the scope.
 #[derive(Clone, Copy, Debug, Default)]
 struct Form {
     is_metadata: bool,
@@ -165,7 +165,7 @@ pub struct SharedInformerFactoryBuilder {
     storage: Storage,
     strips_managed_fields: bool,
     seed: u64,
-    /// A `ByObject<K>` for each type with its own options.
+    /// The options (`ByObject<K>`) of types that override the factory's options.
     by_object: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -323,7 +323,7 @@ impl SharedInformerFactory {
         self.member(|namespace| DynamicObject::url_path(resource, namespace), form)
     }
 
-    /// Returns an informer of only the metadata of a type; the server does not send the rest.
+    /// Returns an informer that only stores the metadata of a type; the server does not send the other fields.
     pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -336,13 +336,13 @@ impl SharedInformerFactory {
         self.member(|namespace| K::url_path(&(), namespace), form)
     }
 
-    /// Starts all informers that have not been started; must be called again after further informers were requested.
-    /// Does nothing after a shutdown. Must be called within a tokio runtime.
+    /// Starts all informers that have not been started. Must be called again after further informers have been
+    /// requested. Does nothing after a shutdown. Must be called within a tokio runtime.
     pub fn start(&self) {
         self.start_on(&mut self.lock(), &Handle::current());
     }
 
-    /// Starts all informers, and from now on each informer when it is requested.
+    /// Starts all informers. From now on, also starts each further informer when it is requested.
     pub(crate) fn keep_starting(&self) {
         let (mut informers, runtime) = (self.lock(), Handle::current());
         self.start_on(&mut informers, &runtime);
@@ -364,7 +364,7 @@ impl SharedInformerFactory {
     ///
     /// # Errors
     ///
-    /// Fails if an informer stops before.
+    /// Fails if an informer stops before it has synced.
     pub async fn wait_for_cache_sync(&self) -> Result<(), Error> {
         let synced: Vec<_> = self
             .lock()
@@ -376,8 +376,9 @@ impl SharedInformerFactory {
         join_all(synced).await.into_iter().collect()
     }
 
-    /// Waits until the started informers selected by `whose` have synced: each for as long as its controllers would
-    /// wait, or for `limit` if no controller waits for it. The error names the informers that have not synced.
+    /// Waits until the started informers that `whose` selects have synced. Waits for each informer as long as its
+    /// controllers would, or for `limit` if no controller waits for it. The error names the informers that have not
+    /// synced.
     pub(crate) fn synced_within(&self, limit: Duration, whose: Whose) -> BoxFuture<'static, Result<(), Error>> {
         let is_one = |it: &&Entry| {
             let is_free = it.informer.patience().is_none();
@@ -414,7 +415,7 @@ impl SharedInformerFactory {
         self.shared.tasks.finished().await;
     }
 
-    /// Returns the informer of this path, if it exists and was started.
+    /// Returns the informer for this path, if it exists and has been started.
     pub(crate) fn started<K: Cacheable>(&self, path: &str) -> Option<SharedInformer<K>> {
         let informers = self.lock();
         let known = informers
@@ -470,7 +471,7 @@ impl SharedInformerFactory {
 pub(crate) enum Whose {
     /// Informers that no controller waits for.
     Free,
-    /// Informers that no controller waits for, and informers that have been read.
+    /// Informers that no controller waits for, and all informers that are read through a lister.
     FreeOrRead,
 }
 
@@ -490,7 +491,7 @@ impl Collect for Shared {
 /// Default time limit for caches to sync.
 pub(crate) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Returns the error for caches that have not synced in time, each with its last failure if there is one.
+/// Returns the error for caches that have not synced in time, each with its last failure, if any.
 pub(crate) fn late_caches(limit: Duration, late: &[(&str, Option<String>)]) -> Error {
     let of_one = |(path, reason): &(&str, Option<String>)| match reason {
         Some(reason) => format!("{path} ({reason})"),

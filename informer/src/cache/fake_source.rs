@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::list_watch::{Body, ListOptions, ListWatch, WatchOptions};
 use crate::{Error, ObjectKey};
 
-/// Number of changes in the history. A watch from an older version fails with status 410.
+/// Maximum number of changes in the history. A watch from an older version fails with status 410.
 const REMEMBERED: usize = 16_384;
 
 /// A source of objects that does not need a server, for tests and for data from systems other than Kubernetes
@@ -48,7 +48,7 @@ struct State {
     version: u64,
     objects: BTreeMap<ObjectKey, Value>,
     history: VecDeque<Change>,
-    /// Last version that is no longer in the history.
+    /// The newest version that is no longer in the history.
     forgotten: u64,
     /// Incremented to end all open watches.
     epoch: u64,
@@ -73,7 +73,7 @@ impl FakeSource {
     ///
     /// # Panics
     ///
-    /// Panics if it cannot be serialized as JSON.
+    /// Panics if the object cannot be serialized as JSON.
     pub fn add(&self, object: impl Serialize) {
         self.put(object, true);
     }
@@ -82,7 +82,7 @@ impl FakeSource {
     ///
     /// # Panics
     ///
-    /// Panics if it cannot be serialized as JSON.
+    /// Panics if the object cannot be serialized as JSON.
     pub fn add_unseen(&self, object: impl Serialize) {
         self.put(object, false);
     }
@@ -154,7 +154,7 @@ impl FakeSource {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next events of a watch. Returns them with the new position; `None` if the watch has ended.
+    /// Waits for the next events of a watch. Returns them with the new cursor; `None` if the watch has ended.
     async fn next(self, mut at: Cursor) -> Option<(Result<Bytes, Error>, (Self, Cursor))> {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());

@@ -1,4 +1,4 @@
-//! `IndexFn` and `Index`: objects by computed values.
+//! `IndexFn` and `Index`: look up objects by computed values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,17 +13,17 @@ use crate::object::CachedObject;
 /// Function that computes the index values of an object.
 type Values<K> = Arc<dyn Fn(&CachedObject<K>) -> Vec<String> + Send + Sync>;
 
-/// A named index function, which returns the index values of an object (client-go's `IndexFunc`).
+/// A named index function, which computes the index values of an object (client-go's `IndexFunc`).
 ///
-/// It must be deterministic. If it panics, the object is not in the index. It may read the cache, which does not
-/// contain the change yet, but must not write to it.
+/// The function must be deterministic. If it panics, the object is not in the index. It may read the cache, which does
+/// not contain the change yet, but must not write to it.
 pub struct IndexFn<K> {
     pub(crate) name: String,
     values: Values<K>,
 }
 
 impl<K> IndexFn<K> {
-    /// Creates an index function with a name. It may return any number of values for an object.
+    /// Creates an index function with a name. The function may return any number of values for an object.
     pub fn new<I>(name: &str, values: impl Fn(&CachedObject<K>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = String>,
@@ -65,7 +65,7 @@ impl<K> fmt::Debug for IndexFn<K> {
 /// user code can read the store.
 pub(crate) struct IndexValues<K> {
     functions: Vec<IndexFn<K>>,
-    /// Values by the address of the object. The entry keeps the object alive, so that its address is not reused.
+    /// Values by the address of the object. Each entry keeps its object alive, so that the address is not reused.
     of: HashMap<usize, Computed<K>, RandomState>,
 }
 
@@ -110,7 +110,7 @@ impl<K> IndexValues<K> {
     }
 }
 
-/// An index function with its contents. Buckets without objects are removed.
+/// An index function with its index. Buckets without objects are removed.
 pub(crate) struct Index<K> {
     pub(crate) function: IndexFn<K>,
     pub(crate) buckets: BTreeMap<String, Sorted<K>>,
@@ -131,8 +131,7 @@ impl<K> Index<K> {
         Self::of_buckets(function, buckets)
     }
 
-    /// Same as `new`, with values that were computed before. `number` is the position of the index function in
-    /// `values`.
+    /// Same as `new`, with precomputed values. `number` is the position of the index function in `values`.
     pub(crate) fn filled<'a>(
         &self,
         objects: impl Iterator<Item = &'a CachedObject<K>>,
@@ -164,8 +163,7 @@ impl<K> Index<K> {
         }
     }
 
-    /// Replaces `old` with `new`, using values that were computed before. `number` is the position of the index
-    /// function in `values`.
+    /// Replaces `old` with `new`, using precomputed values. `number` is the position of the index function in `values`.
     pub(crate) fn change(
         &mut self,
         old: Option<&CachedObject<K>>,
@@ -228,7 +226,7 @@ pub mod indexes {
     use super::{CachedObject, IndexFn};
     use crate::object::Cacheable;
 
-    /// Index by namespace, named `namespace`. Not needed to list a namespace.
+    /// Index by namespace, named `namespace`. Listing the objects of a namespace does not require it.
     pub fn namespace<K: Cacheable>() -> IndexFn<K> {
         IndexFn::new("namespace", |object: &CachedObject<K>| {
             object.key().namespace().map(str::to_owned)

@@ -14,7 +14,7 @@ use super::sorted::Sorted;
 use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// A store with indexes that the caller fills (client-go's `Indexer`). Informers have their own stores, which callers
+/// A store with indexes that the caller fills (client-go's `Indexer`). Informers have separate stores, which callers
 /// can only read. Clones share the store.
 ///
 /// ```
@@ -40,9 +40,9 @@ pub(crate) struct Shared<K> {
     /// Guards objects, indexes and versions. Readers hold it while they clone a reference, writers for at most one
     /// batch of changes. It is not held while user code runs.
     state: RwLock<State<K>>,
-    /// Held by a writer from its first read to its last change. Always locked before `state`.
+    /// Held by a writer from its first read to its last change. Always locked before `state`, if both are locked.
     turn: Mutex<()>,
-    /// Number of callers that wait for a version.
+    /// Number of tasks that wait for a version.
     waiting: AtomicUsize,
     moved: Notify,
 }
@@ -66,7 +66,7 @@ pub(crate) struct State<K> {
     pub(crate) indexes: BTreeMap<String, Index<K>>,
     /// The version reached by each source that fills the store.
     versions: Vec<ResourceVersion>,
-    /// For each source, the time of the last list that was older than the store.
+    /// For each source, the time at which the last list arrived that was older than the store.
     restored: Vec<Option<Instant>>,
 }
 
@@ -137,8 +137,8 @@ impl<K: Cacheable> Indexer<K> {
         Ok(())
     }
 
-    /// Inserts an object and returns the previous object with the same key. Raises the version of the store to the
-    /// object's version.
+    /// Inserts an object and returns the previous object with the same key. If the object's version is newer than the
+    /// store's, it becomes the store's version.
     pub fn insert(&self, object: CachedObject<K>) -> Option<CachedObject<K>> {
         let mut writer = self.writer();
         writer.moved_to(0, object.resource_version().clone());
@@ -163,17 +163,16 @@ impl<K: Cacheable> Indexer<K> {
         Lister::new(self.clone())
     }
 
-    /// Starts a batch of changes. If all index values were computed before, readers see all changes of the batch at
-    /// once.
+    /// Starts a batch of changes. If all index values were precomputed, readers see all changes of the batch at once.
     pub(crate) fn writer(&self) -> Writer<'_, K> {
         self.writer_with(self.index_values())
     }
 
-    /// Same as [`writer`](Self::writer), with index values that were computed before.
+    /// Same as [`writer`](Self::writer), with precomputed index values.
     pub(crate) fn writer_with(&self, mut values: IndexValues<K>) -> Writer<'_, K> {
         let turn = self.shared.turn();
         if values.functions() != self.read().indexes.len() {
-            // An index was added since the values were computed.
+            // An index was added after the values had been computed.
             values = self.index_values();
         }
         Writer {
@@ -208,13 +207,13 @@ impl<K: Cacheable> Indexer<K> {
         least.cloned().unwrap_or_default()
     }
 
-    /// Returns the version that this source has reached.
+    /// Returns the version that a source has reached.
     pub(crate) fn version_of(&self, source: usize) -> ResourceVersion {
         self.read().versions.get(source).cloned().unwrap_or_default()
     }
 
-    /// Returns the time of the last list of this source that was older than the store. Such a list shows that the
-    /// server was restored from a backup, so that it will never send some of the earlier versions.
+    /// Returns the time at which the last list arrived from this source that was older than the store. Such a list
+    /// shows that the server was restored from a backup, so that it may never send some of the earlier versions.
     pub(crate) fn restored(&self, source: usize) -> Option<Instant> {
         *self.read().restored.get(source)?
     }
@@ -235,7 +234,7 @@ impl<K: Cacheable> Indexer<K> {
     }
 }
 
-/// Increments a counter of waiting callers until it is dropped.
+/// Guard: a counter of waiting tasks is incremented until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -255,16 +254,16 @@ impl Drop for Waiting<'_> {
 pub(crate) struct Writer<'a, K> {
     shared: &'a Shared<K>,
     _turn: MutexGuard<'a, ()>,
-    /// Locked by the first change; released while index values are computed.
+    /// Lock on the state, acquired by the first change and released while index values are computed.
     state: Option<RwLockWriteGuard<'a, State<K>>>,
     values: IndexValues<K>,
     has_moved: bool,
 }
 
-/// Changes made by a list, in the order in which handlers receive them.
+/// The changes between the store and a list, in the order in which handlers receive them.
 pub(crate) struct Difference<K> {
     pub(crate) deleted: Vec<CachedObject<K>>,
-    /// All objects of the list, each with its previous state.
+    /// All objects in the list, each with its previous state.
     pub(crate) present: Vec<(Option<CachedObject<K>>, CachedObject<K>)>,
 }
 
@@ -292,8 +291,8 @@ impl<K: Cacheable> Writer<'_, K> {
         Some(old)
     }
 
-    /// Replaces the objects within `scope` with the sorted `list`. Readers use the old state while the new one is
-    /// built.
+    /// Replaces the objects within `scope` with the sorted `list`. Readers see the old state until the new one is
+    /// complete.
     pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<CachedObject<K>>) -> Difference<K> {
         self.state = None;
         let before = self.shared.read().objects.clone();
@@ -343,8 +342,8 @@ impl<K: Cacheable> Writer<'_, K> {
         difference
     }
 
-    /// Records that the store contains all changes of this source up to `version`. Ignored if `version` is lower than
-    /// the current version.
+    /// Records that the store contains all changes from this source up to `version`. Does nothing if `version` is lower
+    /// than the recorded version.
     pub(crate) fn moved_to(&mut self, source: usize, version: ResourceVersion) {
         if let Some(slot) = self.state().versions.get_mut(source) {
             let is_older = version < *slot;
@@ -355,7 +354,7 @@ impl<K: Cacheable> Writer<'_, K> {
         }
     }
 
-    /// Records the version of a list. It is lower than the current version only if the server was restored from a
+    /// Records the version of a list. It is lower than the recorded version only if the server was restored from a
     /// backup.
     pub(crate) fn listed_at(&mut self, source: usize, version: ResourceVersion) {
         let state = self.state();
@@ -378,7 +377,7 @@ impl<K: Cacheable> Writer<'_, K> {
         self.state().objects.clone()
     }
 
-    /// Computes the index values of the stored and of the new object. Does not hold the lock meanwhile.
+    /// Computes the index values of the stored object and of the new one, without holding the lock.
     fn prepare(&mut self, new: Option<&CachedObject<K>>, key: &ObjectKey) {
         if self.values.is_void() {
             return;
@@ -427,14 +426,14 @@ impl<K> Difference<K> {
 impl<K> Drop for Writer<'_, K> {
     fn drop(&mut self) {
         self.state = None;
-        // A task that is not counted yet cannot miss the change, because it reads the version after it was counted.
+        // A task that is not counted yet does not miss the change, because it reads the version after it was counted.
         if self.has_moved && self.shared.waiting.load(Ordering::SeqCst) > 0 {
             self.shared.moved.notify_waiters();
         }
     }
 }
 
-/// Sorts objects by key. If several have the same key, the last one is kept.
+/// Sorts objects by key. If several objects have the same key, keeps the last one.
 pub(crate) fn in_order<K>(mut objects: Vec<CachedObject<K>>) -> Vec<CachedObject<K>> {
     if objects.windows(2).all(|pair| pair[0].key() < pair[1].key()) {
         return objects;

@@ -25,10 +25,10 @@ use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, CachedObject, Storage, type_name};
 use crate::{Error, ObjectKey, ResourceVersion, spans};
 
-/// A cache of the objects of one type, shared by its readers and event handlers (client-go's `SharedIndexInformer`).
+/// A cache of the objects of one type, which its readers and event handlers share (client-go's `SharedIndexInformer`).
 /// Clones refer to the same informer.
 ///
-/// It does nothing until it is [`run`](Self::run). Handlers and indexes can be added before and after.
+/// It does nothing until [`run`](Self::run) is called. Handlers and indexes can be added before and afterwards.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -75,13 +75,13 @@ struct Shared<K> {
     processor: Mutex<Processor<K>>,
     phase: watch::Sender<Phase>,
     resync_period: Duration,
-    /// Notified when a handler was added, which may have a resync period.
+    /// Notified when a handler is added, because it may have a resync period.
     resyncs_changed: Notify,
-    /// Guards the dependence.
+    /// Guards the record of dependent parts.
     dependence: Mutex<Dependence>,
 }
 
-/// Records which parts of the program depend on an informer, for an ordered start.
+/// Records which parts of the program depend on the informer, so that they start after it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dependence {
     /// Set if [`SharedInformer::lister`] was called.
@@ -221,8 +221,8 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Returns a builder for an informer of several namespaces, each with its own source. It has synced when all of its
-    /// sources have synced.
+    /// Returns a builder for an informer of several namespaces, with one source for each. The informer has synced when
+    /// all of its sources have synced.
     ///
     /// ```
     /// use informer::cache::{ApiListWatch, SharedInformer};
@@ -251,8 +251,8 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Adds a handler, which receives all existing objects and then every change. Can be called at any time: changes
-    /// are neither missed nor delivered twice.
+    /// Adds a handler, which receives all existing objects and then every change. Can be called at any time; the
+    /// handler misses no changes and receives none twice.
     ///
     /// # Errors
     ///
@@ -274,7 +274,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.add_handler_beside(handler, options, std::future::pending())
     }
 
-    /// Adds a handler together with a future. They run concurrently; when one of them ends, the other is dropped.
+    /// Adds a handler and a future that runs concurrently. When one of them ends, the other is dropped.
     pub(crate) fn add_handler_beside<H: ResourceEventHandler<K>>(
         &self,
         handler: H,
@@ -293,8 +293,8 @@ impl<K: Cacheable> SharedInformer<K> {
         Ok(registration)
     }
 
-    /// Removes a handler. Its current call still completes, which [`HandlerRegistration::ended`] waits for; it is not
-    /// called again. Does nothing if the handler was already removed.
+    /// Removes a handler. The current call of the handler still completes; [`HandlerRegistration::ended`] waits for it.
+    /// The handler is not called again. Does nothing if it was already removed.
     pub fn remove_handler(&self, registration: &HandlerRegistration) {
         self.shared.processor().remove(registration);
     }
@@ -315,7 +315,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.cache()
     }
 
-    /// Returns a lister without recording that the cache is read, for controllers, which wait for the cache themselves.
+    /// Returns a lister without recording that the cache is read. For controllers, which wait for the cache themselves.
     pub(crate) fn cache(&self) -> Lister<K> {
         Lister::of_informer(self.shared.indexer.clone(), self.shared.phase.subscribe())
     }
@@ -345,7 +345,7 @@ impl<K: Cacheable> SharedInformer<K> {
             || reflectors.any(|it| it.store().scope.contains(key) && it.may_have(key, labels))
     }
 
-    /// Returns the version up to which the cache contains all changes of the object with this key.
+    /// Returns the version up to which the cache contains all changes to the object with this key.
     pub(crate) fn version_for(&self, key: &ObjectKey) -> ResourceVersion {
         let mut reflectors = self.shared.reflectors.iter();
         match reflectors.position(|it| it.store().scope.contains(key)) {
@@ -354,8 +354,8 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Returns the time at which the server was last found to be restored from a backup, for the source of the object
-    /// with this key.
+    /// Returns the time at which the informer last found that the server was restored from a backup, for the source of
+    /// the object with this key.
     pub(crate) fn restored(&self, key: &ObjectKey) -> Option<Instant> {
         let mut reflectors = self.shared.reflectors.iter();
         let source = reflectors.position(|it| it.store().scope.contains(key))?;
@@ -367,7 +367,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.dependence().is_read
     }
 
-    /// Records that a controller waits at most this long for the informer to sync.
+    /// Records that a controller waits for the informer to sync, at most for `timeout`.
     pub(crate) fn is_waited_for(&self, timeout: Duration) {
         let mut dependence = self.dependence();
         let least = dependence.patience.map_or(timeout, |it| it.min(timeout));
@@ -399,15 +399,15 @@ impl<K: Cacheable> SharedInformer<K> {
     }
 
     /// Returns the time since the server last sent anything: a response, an event or a bookmark. With several
-    /// namespaces, returns the longest time. `None` before the informer runs. Servers send a bookmark to each watch
-    /// about once per minute.
+    /// namespaces, returns the longest of these times. `None` before the informer runs. Servers send a bookmark to each
+    /// watch about once per minute.
     pub fn last_contact(&self) -> Option<Duration> {
         let silences = self.shared.reflectors.iter().map(|it| it.contact().silence());
         silences.max().flatten()
     }
 
     /// Fails if a running informer has received nothing for so long that its cache may be stale. The limit is three
-    /// minutes if the server sends bookmarks, otherwise the maximum duration of a watch; in both cases plus the
+    /// minutes if the server sends bookmarks, otherwise the maximum duration of a watch, in both cases plus the
     /// [`request_timeout`](ReflectorOptions::request_timeout). Intended for readiness checks.
     ///
     /// # Errors
@@ -455,20 +455,20 @@ impl<K: Cacheable> SharedInformer<K> {
         least.unwrap_or_default()
     }
 
-    /// Returns `true` if the informer was run and has ended.
+    /// Returns `true` if the informer has run and its run has ended.
     pub fn is_stopped(&self) -> bool {
         self.shared.phase.borrow().is_stopped()
     }
 
-    /// Keeps the cache up to date until `shutdown` is ready. Then stops receiving changes, and returns once each
-    /// handler has received its pending events. If the future is dropped, handlers end at their next await point.
+    /// Keeps the cache up to date until `shutdown` is ready. Then stops receiving changes, and returns when all
+    /// handlers have received their pending events. If the future is dropped, handlers end at their next await point.
     ///
     /// # Errors
     ///
     /// Fails if the informer was run before.
     pub fn run(&self, shutdown: impl Future<Output = ()> + Send) -> impl Future<Output = Result<(), Error>> + Send {
-        // Set the phase now rather than at the first poll, so that dropping the unpolled future stops the informer as
-        // well.
+        // Set the phase here instead of at the first poll, so that dropping the unpolled future also stops the
+        // informer.
         let mut was_new = false;
         self.shared.phase.send_if_modified(|phase| {
             was_new = *phase == Phase::New;
@@ -522,7 +522,7 @@ impl<K: Cacheable> SharedInformer<K> {
 
 impl<K: Cacheable> Shared<K> {
     fn processor(&self) -> MutexGuard<'_, Processor<K>> {
-        // Index functions are the only user code that may run under this lock, and their panics are caught.
+        // Index functions are the only user code that may run while this lock is held, and their panics are caught.
         self.processor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -618,7 +618,7 @@ impl<K: Cacheable> Collect for Shared<K> {
     }
 }
 
-/// Stops the informer when dropped, whichever way its run ends.
+/// Guard that stops the informer however its run ends.
 struct Ending<'a, K: Cacheable>(&'a Shared<K>);
 
 impl<K: Cacheable> Drop for Ending<'_, K> {
@@ -627,7 +627,7 @@ impl<K: Cacheable> Drop for Ending<'_, K> {
     }
 }
 
-/// Stops the informer when dropped, even if it was never run.
+/// Guard that stops the informer when it is dropped, even if the informer was never run.
 pub(crate) struct StopOnDrop<K: Cacheable>(pub(crate) SharedInformer<K>);
 
 impl<K: Cacheable> Drop for StopOnDrop<K> {
@@ -636,7 +636,7 @@ impl<K: Cacheable> Drop for StopOnDrop<K> {
     }
 }
 
-/// Raises resync periods to a second. Zero, which disables resyncs, is kept.
+/// Raises a resync period to at least one second. Keeps zero, which disables resyncs.
 fn at_least_a_second(period: Duration) -> Duration {
     if period.is_zero() || period >= MIN_RESYNC {
         return period;

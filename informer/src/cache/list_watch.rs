@@ -1,4 +1,4 @@
-//! `ListWatch`: a source of objects as JSON text. The reflector decides which objects are decoded, and when.
+//! `ListWatch`: a source of objects as JSON text. The reflector decides which objects to decode, and when.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,18 +21,17 @@ pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, Error>> + Send>>;
 
 /// Lists and watches the objects of one type (client-go's `ListerWatcher`).
 ///
-/// [`ApiListWatch`] sends requests to an API server. Custom sources must return the same documents: lists as a JSON
-/// `List`, and watches as one line of JSON for each event. [`FakeSource`](crate::cache::FakeSource) is an in-memory
-/// source.
+/// [`ApiListWatch`] sends requests to an API server. Custom sources must return the same documents: a list as a JSON
+/// `List`, and a watch as one line of JSON per event. [`FakeSource`](crate::cache::FakeSource) is an in-memory source.
 pub trait ListWatch: Send + Sync + 'static {
-    /// Requests a list or a page of a list. The body is one JSON document.
+    /// Requests a list, or one page of it. The body is one JSON document.
     fn list(&self, options: &ListOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
     /// Requests a watch. The body is a sequence of JSON documents: `{"type": "ADDED", "object": {…}}`.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
-    /// Returns `true` if the source supports streaming lists (`sendInitialEvents`); otherwise it is listed. Default:
-    /// `true`.
+    /// Returns `true` if the source supports streaming lists (`sendInitialEvents`); otherwise the reflector calls
+    /// [`list`](Self::list). Default: `true`.
     fn can_stream_lists(&self) -> bool {
         true
     }
@@ -49,11 +48,11 @@ pub trait ListWatch: Send + Sync + 'static {
     fn name(&self) -> String;
 }
 
-/// Interpretation of the requested version by the server (`resourceVersionMatch`).
+/// Rule by which the server interprets the requested version (`resourceVersionMatch`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VersionMatch {
-    /// The state at the requested version or a later one.
+    /// The state at the requested version or a newer one.
     NotOlderThan,
     /// The state at exactly the requested version.
     Exact,
@@ -72,13 +71,13 @@ impl VersionMatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListOptions {
-    /// Requested version. Empty requests the newest state, and `"0"` any state that the server has.
+    /// Requested version. An empty version requests the newest state, and `"0"` any state that the server has cached.
     pub resource_version: ResourceVersion,
-    /// Interpretation of the requested version. Default: the server's default.
+    /// Rule by which the server interprets the requested version. Default: the server's default.
     pub version_match: Option<VersionMatch>,
     /// Maximum number of objects in a page; 0 for all.
     pub limit: u32,
-    /// Token from the previous page; empty for the first page.
+    /// `continue` token from the previous page; empty for the first page.
     pub continue_token: String,
 }
 
@@ -86,9 +85,9 @@ pub struct ListOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchOptions {
-    /// Changes after this version are sent.
+    /// Version after which changes are sent.
     pub resource_version: ResourceVersion,
-    /// Begins with the existing objects, at `resource_version` or later, followed by a bookmark.
+    /// Begins with the existing objects, at `resource_version` or newer, followed by a bookmark.
     pub send_initial_events: bool,
     /// Number of seconds after which the server ends the watch; 0 uses the server's default.
     pub timeout_seconds: u32,
@@ -194,7 +193,7 @@ impl ApiListWatch {
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl ApiListWatch {
-    /// Returns the query: the selectors, then `own`, without empty parameters.
+    /// Returns the query string: the selectors and the parameters in `own`, except for empty ones.
     fn parameters(&self, own: Vec<(&str, String)>) -> String {
         let shared = [
             ("labelSelector", self.label_selector.clone()),
@@ -217,7 +216,7 @@ impl ApiListWatch {
         };
         let mut request = Request::get(uri).header(ACCEPT, accept);
         if is_watch {
-            // Servers compress each watch event separately, which few decoders support.
+            // Servers compress each watch event separately, which many decoders do not support.
             request = request.header(ACCEPT_ENCODING, "identity");
         }
         let request = request
@@ -239,7 +238,7 @@ impl ApiListWatch {
 fn status_of(code: u16, text: &[u8]) -> Status {
     match serde_json::from_slice::<Status>(text) {
         Ok(status) if !status.reason.is_empty() || status.code != 0 => status,
-        // The server answers with plain text for paths that it does not serve.
+        // The server answers with plain text for a path that it does not serve.
         Ok(_) | Err(_) if code == 404 => {
             Status::failure("the server could not find the requested resource", "NotFound").with_code(code)
         }
@@ -252,7 +251,7 @@ fn status_of(code: u16, text: &[u8]) -> Status {
 
 impl ListWatch for ApiListWatch {
     async fn list(&self, options: &ListOptions) -> Result<Body, Error> {
-        // The token contains the version; servers refuse requests with both.
+        // The token contains the version; servers refuse requests that contain both.
         let is_first = options.continue_token.is_empty();
         let version = if is_first {
             options.resource_version.to_string()
@@ -312,7 +311,7 @@ impl ListWatch for ApiListWatch {
         }
         match (&self.selector, labels, &self.tweak) {
             (Some(selector), Some(labels), None) => selector.matches(labels),
-            // A tweak may have changed the selector.
+            // A tweak may have changed the selector, so the source may contain the object.
             (None, _, _) | (_, None, _) | (_, _, Some(_)) => true,
         }
     }

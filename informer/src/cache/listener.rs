@@ -22,27 +22,27 @@ pub(crate) const MIN_RESYNC: Duration = Duration::from_secs(1);
 /// Number of events after which a handler yields to other tasks.
 const YIELD_AFTER: u32 = 128;
 
-/// Queueing of events for a handler that is too slow. No policy delays the cache or other handlers.
+/// Policy for queueing the events of a handler that is too slow. The cache and other handlers are never delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandlerQueue {
-    /// Queues all events without a limit. The handler receives every change; memory use grows with the number of
+    /// Queues all events without a limit. The handler receives every change. Memory use grows with the number of
     /// pending events.
     #[default]
     Unbounded,
-    /// Beyond this number of events, merges further events of the same object. The handler may skip intermediate
-    /// states, but receives the last state of each object and its deletion. At most this number of events is pending,
-    /// plus two for each object.
+    /// If more than this number of events are pending, merges further events of the same object. The handler may skip
+    /// intermediate states, but receives the last state of each object and its deletion. At most this number of events
+    /// plus two per object are pending.
     Coalescing(usize),
 }
 
 /// Options of an event handler.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
-    /// Interval at which the handler receives all objects again, as updates without a change. At least a second. Zero
+    /// Interval at which the handler receives all objects again, as updates without a change; at least one second. Zero
     /// disables resyncs. Default: `None`, which uses the informer's resync period.
     pub resync_period: Option<Duration>,
-    /// Queueing of events if the handler is too slow.
+    /// Policy for queueing events if the handler is too slow.
     pub queue: HandlerQueue,
     /// Name of the handler in messages. Default: the name of its type.
     pub name: Option<String>,
@@ -51,7 +51,7 @@ pub struct HandlerOptions {
     pub _more: (),
 }
 
-/// An event, shared by all handlers. Its objects are decoded at most once until the last handler has received it.
+/// An event that all handlers share. Each object is decoded at most once while handlers are receiving the event.
 pub(crate) struct Told<K> {
     event: Event<K>,
 }
@@ -107,13 +107,13 @@ pub(crate) struct Listener<K> {
 pub(crate) struct Resync {
     pub(crate) period: Duration,
     pub(crate) due: Option<Instant>,
-    /// Set if a resync is due. The next [`Item::Resync`] is delivered to this handler.
+    /// Set if a resync is due. The next [`Item::Resync`] is then delivered to this handler.
     pub(crate) is_requested: bool,
     /// Set if the handler receives updates without a change: it is new, or its resync is in progress.
     pub(crate) is_syncing: bool,
 }
 
-/// Stage of a handler's life.
+/// Stage in the life cycle of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Syncing,
@@ -185,7 +185,7 @@ impl HandlerRegistration {
         matches!(*self.status.stage.borrow(), Stage::Ended { .. })
     }
 
-    /// Returns `true` if both registrations belong to the same handler.
+    /// Returns `true` if both registrations refer to the same handler.
     pub(crate) fn is(&self, status: &Self) -> bool {
         Arc::ptr_eq(&self.status, &status.status)
     }
@@ -202,7 +202,7 @@ impl fmt::Debug for HandlerRegistration {
     }
 }
 
-/// Pending items. All of `items` are delivered before `merged`.
+/// Pending items. All of `items` are delivered before those in `merged`.
 struct Queue<K> {
     items: VecDeque<Item<K>>,
     merged: Merged<K>,
@@ -265,7 +265,7 @@ impl<K: Cacheable> Listener<K> {
         self.filled.notify_one();
     }
 
-    /// Removes all pending items, and ends delivery after the current item.
+    /// Removes all pending items, and stops delivery after the current item.
     pub(crate) fn remove(&self) {
         self.status.is_removed.store(true, Ordering::Release);
         let mut queue = self.lock();
@@ -331,8 +331,8 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// Waits for the next items to deliver: all pending items, or only the first if later ones may still be merged.
-    /// Returns `None` when the queue is closed and empty.
+    /// Waits for the next items to deliver: all pending items, or only the first one if later items may still be
+    /// merged. Returns `None` when the queue is closed and empty.
     pub(crate) async fn next(&self) -> Option<VecDeque<Item<K>>> {
         loop {
             {
@@ -368,7 +368,7 @@ impl<K: Cacheable> Listener<K> {
     }
 }
 
-/// Marks the handler as ended when its task ends for any reason.
+/// Guard that marks the handler as ended when its task ends for any reason.
 struct End(Arc<Status>);
 
 impl Drop for End {
@@ -379,7 +379,7 @@ impl Drop for End {
 
 impl<K> Drop for Listener<K> {
     fn drop(&mut self) {
-        // The task may never have started, so it may not have done this.
+        // The task may never have started, in which case it has not marked the handler as ended.
         self.status.end();
     }
 }
@@ -418,7 +418,7 @@ struct Merged<K> {
 enum Slot<K> {
     /// An item that does not belong to an object.
     Item(Item<K>),
-    /// The object's deletion, if there was one, and its last event after the deletion.
+    /// The object's deletion, if any, and its last event after the deletion.
     Object(Option<Event<K>>, Option<Event<K>>),
 }
 
@@ -440,10 +440,10 @@ impl<K: Cacheable> Merged<K> {
     fn push(&mut self, item: Item<K>) {
         let event = match item {
             Item::Event(told) => told.event.clone(),
-            // One pending resync is sufficient.
+            // A single pending resync is sufficient.
             Item::Resync(_) if self.items.values().any(|it| matches!(it, Slot::Item(Item::Resync(_)))) => return,
             Item::Replay(_) | Item::Resync(_) | Item::Synced => {
-                // Later events must not be merged with earlier ones across this item.
+                // Later events must not be merged with events before this item.
                 self.places.clear();
                 self.items.insert(self.next, Slot::Item(item));
                 self.next += 1;
@@ -479,7 +479,7 @@ impl<K: Cacheable> Merged<K> {
     }
 }
 
-/// Merges an event of an object into its pending events: a deletion, if there was one, and the last event after it.
+/// Merges an event of an object into its pending events: its deletion, if any, and the last event after the deletion.
 pub(crate) fn merge<K: Cacheable>(deleted: &mut Option<Event<K>>, after: &mut Option<Event<K>>, event: Event<K>) {
     let merged = match (after.take(), event) {
         (_, gone @ Event::Deleted { .. }) => {

@@ -115,7 +115,7 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// Fails if the index does not exist.
     pub fn related(&self, index: &str, object: &CachedObject<K>) -> Result<Vec<CachedObject<K>>, Error> {
-        // The function is user code that may read the cache, so it must not be called under the lock.
+        // The function is user code that may read the cache, so it must not be called while the lock is held.
         let function = self.with_index(index, |index| index.function.clone())?;
         let values = function.values(object);
         let buckets: Vec<Sorted<K>> = self.with_index(index, |index| {
@@ -142,8 +142,8 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.version()
     }
 
-    /// Waits until the cache is at `version` or later, so that it contains the caller's own write. If the versions
-    /// cannot be compared, waits for any change of the cache's version. Waits forever if the informer has stopped.
+    /// Waits until the cache is at `version` or later, so that it contains a write of the caller. If the versions
+    /// cannot be compared, waits for any change of the cache's version. Never returns if the informer has stopped.
     pub async fn reached(&self, version: &ResourceVersion) {
         let now = self.resource_version();
         let is_reached = |at: &ResourceVersion| match at.partial_cmp(version) {
@@ -208,7 +208,7 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.read().indexes.contains_key(index)
     }
 
-    /// Waits until `is_so` returns `true`. It is called after each change of the cache.
+    /// Waits until `is_so` returns `true`. Calls it initially and after each change of the cache.
     pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
         self.indexer.wait_for_version(|_| is_so()).await;
     }

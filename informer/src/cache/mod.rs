@@ -1,6 +1,6 @@
 //! Local caches of objects: listing and watching, storing, reading, and notifying handlers.
 //!
-//! This module accesses the server only through [`ListWatch`], and is independent of queues and controllers.
+//! This module accesses the server only through [`ListWatch`], and does not depend on queues or controllers.
 //!
 //! ```
 //! use informer::cache::{ApiListWatch, SharedInformer};

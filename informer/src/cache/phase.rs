@@ -23,7 +23,7 @@ impl Phase {
     }
 }
 
-/// Waits until an informer has synced. `name` is used in the error.
+/// Waits until an informer has synced. The error contains `name`.
 pub(crate) async fn synced(mut phase: watch::Receiver<Phase>, name: &str) -> Result<(), Error> {
     let reached = phase.wait_for(|it| it.has_synced() || it.is_stopped()).await;
     match reached.map(|it| *it) {

@@ -27,7 +27,7 @@ pub(crate) struct Processor<K> {
     listeners: Vec<Arc<Listener<K>>>,
     /// Tasks of handlers that were added before the informer was run.
     to_start: Vec<(HandlerRegistration, BoxFuture<'static, ()>)>,
-    /// Tasks of the handlers; `None` before and after the run.
+    /// Tasks of running handlers; `None` before and after the informer runs.
     tasks: Option<TaskGroup>,
     /// For each source, set if the store contains its first list.
     synced: Vec<bool>,
@@ -36,7 +36,7 @@ pub(crate) struct Processor<K> {
 }
 
 /// Computes the index values of the objects in a batch and of the objects that they replace. Yields to other tasks
-/// meanwhile, because index functions may be slow and batches large.
+/// repeatedly, because index functions may be slow and batches large.
 pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Indexer<K>) -> IndexValues<K> {
     let mut values = indexer.index_values();
     if values.is_void() {
@@ -71,14 +71,14 @@ pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Ind
 enum Outcome<K> {
     Event {
         told: Arc<Told<K>>,
-        /// Set if the object has not changed: a list contained the state that was already stored.
+        /// Set if a list contained the state that was already stored, so that the object has not changed.
         is_sync: bool,
     },
     Resync(Sorted<K>),
     Synced,
 }
 
-/// Records `version` for its source, unless a later version was recorded.
+/// Records `version` for its source, unless a later version is already recorded.
 fn note_newest(newest: &mut Vec<(usize, ResourceVersion)>, source: usize, version: &ResourceVersion) {
     match newest.iter_mut().find(|(it, _)| *it == source) {
         Some((_, newest)) if version < newest => {}
@@ -103,8 +103,8 @@ impl<K: Cacheable> Processor<K> {
         self.synced.iter().all(|it| *it)
     }
 
-    /// Adds a handler, and sends it the contents of `indexer`. `beside` runs concurrently with the handler; when one of
-    /// them ends, the other is dropped.
+    /// Adds a handler, and sends it the contents of `indexer`. `beside` is a future that runs concurrently with the
+    /// handler; when one of them ends, the other is dropped.
     pub(crate) fn add(
         &mut self,
         handler: impl ResourceEventHandler<K>,
@@ -137,7 +137,7 @@ impl<K: Cacheable> Processor<K> {
         registration
     }
 
-    /// Removes a handler if it exists.
+    /// Removes a handler if it still exists.
     pub(crate) fn remove(&mut self, registration: &HandlerRegistration) {
         self.to_start.retain(|(it, _)| !it.is(registration));
         self.listeners.retain(|listener| {
@@ -149,14 +149,14 @@ impl<K: Cacheable> Processor<K> {
         });
     }
 
-    /// Starts the tasks of handlers that were added before.
+    /// Starts the tasks of handlers that were added before the informer was run.
     pub(crate) fn start(&mut self) {
         let tasks = TaskGroup::default();
         self.to_start.drain(..).for_each(|(_, task)| tasks.spawn(task));
         self.tasks = Some(tasks);
     }
 
-    /// Closes all queues. Returns the tasks of the handlers, which end when they have delivered their pending items.
+    /// Closes all queues. Returns the tasks of the handlers, which end when the pending items have been delivered.
     pub(crate) fn close(&mut self) -> Option<TaskGroup> {
         self.to_start.clear();
         self.listeners.drain(..).for_each(|listener| listener.close());
@@ -168,7 +168,7 @@ impl<K: Cacheable> Processor<K> {
         self.listeners.iter().filter_map(|it| it.resync().due).min()
     }
 
-    /// Marks the handlers with a due resync. Returns `true` if there are any.
+    /// Requests a resync for the handlers that are due for one. Returns `true` if there are any.
     pub(crate) fn request_resyncs(&self) -> bool {
         let now = Instant::now();
         let mut any = false;
@@ -200,7 +200,7 @@ impl<K: Cacheable> Processor<K> {
             self.apply(delta, &mut writer, &mut outcomes, &mut newest);
         }
         for (source, version) in newest {
-            // If deltas are grouped by object, deltas with a lower version may still be waiting.
+            // If deltas are grouped by object, deltas with lower versions may still be waiting.
             if self.order == QueueOrder::Arrival || is_last {
                 writer.moved_to(source, version);
             }
@@ -309,7 +309,7 @@ impl<K: Cacheable> Processor<K> {
                 (event, false)
             }
         };
-        // Most relists contain only known states. No event is needed if no handler expects a resync.
+        // Most lists contain only known states, which are not delivered unless a handler expects a resync.
         if is_sync && !self.listeners.iter().any(|it| it.resync().is_syncing) {
             return;
         }

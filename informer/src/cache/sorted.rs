@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::ObjectKey;
 use crate::object::CachedObject;
 
-/// Maximum number of parts of a node; larger nodes are split in two. The root is not split: its size is the number of
-/// objects divided by about the square of this constant.
+/// Maximum number of parts of a node; larger nodes are split in two. The root is never split: its number of parts is
+/// about the number of objects divided by the square of this constant.
 const PARTS_MAX: usize = 64;
 
 /// An ordered map from key to object. Only the root may be empty.
@@ -20,15 +20,15 @@ pub(crate) struct Sorted<K> {
     len: usize,
 }
 
-/// Ordered parts, and for each part a lower bound of its keys, so that a search need not access the parts themselves.
-/// The lower bound of the first part is not used.
+/// Ordered parts, each with a lower bound of its keys, so that a search need not access the parts themselves. The lower
+/// bound of the first part is not used.
 struct Node<T> {
     firsts: Arc<Vec<ObjectKey>>,
     parts: Vec<Arc<T>>,
 }
 
-/// A run of consecutive objects. A search scans the contiguous hashes and then accesses a single object, instead of
-/// accessing an object in memory at every step.
+/// Consecutive objects. A search scans the contiguous hashes and then accesses a single object, instead of accessing an
+/// object in memory at every step.
 struct Chunk<K> {
     hashes: Vec<u32>,
     objects: Vec<CachedObject<K>>,
@@ -91,7 +91,7 @@ impl<K> Sorted<K> {
 
     /// Removes and returns the object with this key.
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<CachedObject<K>> {
-        // Return early if the key is missing, before any node is copied.
+        // Return early if the key is missing, before nodes are copied.
         self.get(key)?;
         let root = Arc::make_mut(&mut self.root);
         let at_branch = root.place_of(key);
@@ -132,7 +132,7 @@ impl<K> Sorted<K> {
     }
 }
 
-/// Splits items into runs of three quarters of the maximum size, so that later inserts do not split them.
+/// Splits items into chunks of three quarters of the maximum size, so that later inserts do not immediately split them.
 fn in_runs<T>(items: Vec<T>) -> Vec<Vec<T>> {
     let mut rest = items.into_iter();
     let runs = std::iter::from_fn(|| {
@@ -156,7 +156,7 @@ impl<T> Node<T> {
         self.last_where(|first| first <= key)
     }
 
-    /// Returns the index of the last part for which `is_so` holds for the first key, or 0.
+    /// Returns the index of the last part in which the first key satisfies `is_so`, or 0.
     fn last_where(&self, is_so: impl Fn(&ObjectKey) -> bool) -> usize {
         self.firsts.partition_point(is_so).saturating_sub(1)
     }

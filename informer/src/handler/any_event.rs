@@ -8,7 +8,7 @@ use super::event_handler::Event;
 use crate::object::{Cacheable, CachedObject};
 use crate::{ObjectKey, ResourceVersion};
 
-/// Metadata of an object of any type. Reading it does not decode the object.
+/// Metadata of an object of any type. It is available without decoding the object.
 pub trait AnyObject: Send + Sync {
     /// Returns the namespace and name.
     fn key(&self) -> &ObjectKey;

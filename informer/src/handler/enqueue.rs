@@ -45,7 +45,7 @@ impl<K, R, M: ToKeys<K, R>> ToKeys<K, R> for std::sync::Arc<M> {
 pub struct Enqueued<R = ObjectKey> {
     /// The key.
     pub key: R,
-    /// Set if nothing has changed: the event is from the initial list or a resync. Queues with priorities give such
+    /// Set if nothing has changed, because the event is from the initial list or a resync. Priority queues give such
     /// keys a low priority.
     pub is_replay: bool,
 }
@@ -74,8 +74,8 @@ pub struct ForOwner {
     is_controller_only: bool,
 }
 
-/// Maps objects to the keys of all owners of type `O`. For updates, owners of the old state come before owners of the
-/// new state.
+/// Maps objects to the keys of all owners of type `O`. For updates, owners of the old state precede owners of the new
+/// state.
 pub fn owner<O>() -> ForOwner
 where
     O: Resource<DynamicType = ()>,
@@ -105,7 +105,7 @@ where
 }
 
 impl ForOwner {
-    /// Only maps to the owner with `controller: true`.
+    /// Maps only to the owner with `controller: true`.
     #[must_use]
     pub fn controller_only(mut self) -> Self {
         self.is_controller_only = true;
@@ -128,7 +128,7 @@ impl ForOwner {
 
 impl<K: Cacheable> ToKeys<K> for ForOwner {
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(ObjectKey)) {
-        // If an object has changed its owner, the old owner is affected as well.
+        // If the owner of an object has changed, the old owner is affected as well.
         if let Some(old) = event.old() {
             self.of_object(old, push);
         }
@@ -139,7 +139,7 @@ impl<K: Cacheable> ToKeys<K> for ForOwner {
 /// Maps objects with a function (controller-runtime's `EnqueueRequestsFromMapFunc`).
 pub struct Mapped<K, F>(F, PhantomData<fn(K)>);
 
-/// Maps objects with `f`. For updates, `f` is called with the old state, then with the new state.
+/// Maps objects with `f`. For updates, calls `f` with the old state, then with the new state.
 pub fn mapped<K, F, I>(f: F) -> Mapped<K, F>
 where
     F: Fn(&CachedObject<K>) -> I + Send + Sync + 'static,

@@ -41,8 +41,8 @@ pub enum Event<K> {
 }
 
 impl<K> Event<K> {
-    /// Returns `true` if the event does not contain a new state: an object of the initial list, or an update without a
-    /// change. Queues with priorities process other events first.
+    /// Returns `true` if the event does not contain a new state: an object in the initial list, or an update without a
+    /// change. Priority queues process other events first.
     pub fn is_replay(&self) -> bool {
         match self {
             Self::Added { is_in_initial_list, .. } => *is_in_initial_list,
@@ -113,13 +113,13 @@ impl<K> fmt::Debug for Event<K> {
 
 /// Receives the events of one type (client-go's `ResourceEventHandler`).
 ///
-/// For each object, a handler receives a subsequence of its states, in order and including the latest one, and always
+/// For each object, a handler receives some or all of its states, in order and including the latest one, and always
 /// receives its deletion. The order between different objects is undefined. The cache is at least as new as the
-/// delivered event. A handler receives one event at a time; slow handlers do not delay others.
+/// delivered event. A handler receives one event at a time; slow handlers do not delay other handlers.
 ///
 /// The methods can be written as `async fn`. Errors and panics are logged and counted
-/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)), but events are not delivered
-/// again: to retry, add a key to a queue.
+/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)), but failed events are not
+/// delivered again: to retry, add a key to a queue.
 ///
 /// ```
 /// use informer::CachedObject;
@@ -186,8 +186,8 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     }
 
     /// Wraps the handler so that it only receives objects for which `passes` returns `true` (client-go's
-    /// `FilteringResourceEventHandler`). If an update makes an object pass, the handler receives an addition; if an
-    /// update makes it no longer pass, the handler receives a deletion.
+    /// `FilteringResourceEventHandler`). If an object begins to pass by an update, the handler receives an addition; if
+    /// it no longer passes, the handler receives a deletion.
     fn filtered<F>(self, passes: F) -> Filtered<Self, F>
     where
         Self: Sized,

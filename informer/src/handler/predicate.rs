@@ -38,7 +38,7 @@ pub trait Predicate<K>: Send + Sync + 'static {
         move |event: &Event<K>| self.passes(event) || other.passes(event)
     }
 
-    /// Passes events that do not pass this predicate. Negated predicates about changes drop deletions; see
+    /// Passes events that do not pass this predicate. The negation of a predicate about changes drops deletions; see
     /// [`predicates`].
     fn not(self) -> impl Predicate<K>
     where

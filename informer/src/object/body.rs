@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::header::{Header, Raw};
 
-/// The form in which a cache stores objects. `benches/README.md` in the repository has measurements.
+/// The form in which a cache stores objects. `benches/README.md` in the repository contains measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Storage {
-    /// JSON text that is decoded on use; users at the same time share the decoded object. This is the default: it needs
-    /// a quarter of the memory of [`Typed`](Self::Typed), and unused objects are never decoded.
+    /// JSON text that is decoded on use; concurrent users share the decoded object. This is the default: it needs a
+    /// quarter of the memory of [`Typed`](Self::Typed), and unused objects are never decoded.
     #[default]
     Encoded,
-    /// Objects that are decoded on arrival, without the text; vectors do not have excess capacity. For small sets of
-    /// objects that are read often.
+    /// Objects that are decoded on arrival and stored without the text; vectors do not have excess capacity. For small
+    /// sets of objects that are read often.
     Typed,
-    /// Compressed JSON text. Needs a third of the memory of `Encoded`, and a few microseconds more per read.
+    /// Compressed JSON text. Needs a third of the memory of `Encoded`, and takes a few microseconds longer per read.
     #[cfg(feature = "compression")]
     Compressed,
 }
@@ -76,7 +76,7 @@ impl Span {
         self.length == 0
     }
 
-    /// Returns the span as it is after `cut` was removed from the text.
+    /// Returns the span that results if `cut` is removed from the text.
     fn without(self, cut: Span) -> Self {
         let start = if self.start > cut.start {
             self.start - cut.length
@@ -87,7 +87,7 @@ impl Span {
     }
 }
 
-/// Positions of fields that are read without decoding the object.
+/// Positions of fields in the text of an object, so that they are read without decoding the object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) uid: Span,
@@ -97,7 +97,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Returns the positions in `text`, from which `header` was parsed.
+    /// Returns the positions of fields in `text`. `header` must have been parsed from this text.
     fn read(text: &str, header: &Header<'_>) -> Self {
         let metadata = &header.metadata;
         let of = |raw: Option<Raw<'_>>| raw.map_or_else(Span::default, |raw| Span::of(text, raw.0));
@@ -120,7 +120,7 @@ impl Places {
     }
 }
 
-/// Returns the text to store, with the positions of fields in it.
+/// Returns the text to store, together with the positions of fields in it.
 pub(crate) fn keep<'a>(text: &'a str, header: &Header<'_>, managed: Managed) -> (Cow<'a, str>, Places) {
     let places = Places::read(text, header);
     let cut = match managed {
@@ -199,7 +199,7 @@ mod tests {
                 r#"{"metadata":{"name":"a" , "managedFields" : [] , "uid":"u"}}"#,
                 r#"{"metadata":{"name":"a"  , "uid":"u"}}"#,
             ),
-            // Servers do not escape field names. If a name is escaped, the field is kept.
+            // Servers do not escape field names. If the name is escaped, the field is kept.
             (
                 r#"{"metadata":{"managed\u0046ields":[1]}}"#,
                 r#"{"metadata":{"managed\u0046ields":[1]}}"#,

@@ -23,8 +23,8 @@ impl<K: Resource + DeserializeOwned + Send + Sync + 'static> Cacheable for K {}
 
 /// An immutable state of an object of type `K`. Clones are cheap and share the object.
 ///
-/// Key, version, labels and owners are available without decoding the object. [`typed`](Self::typed) decodes it and
-/// shares the result between all users at the same time.
+/// Key, version, labels and owners are available without decoding the object. [`typed`](Self::typed) decodes it;
+/// concurrent users share the result.
 ///
 /// ```
 /// use informer::{CachedObject, ObjectKey};
@@ -50,7 +50,8 @@ struct Record<K> {
     is_deleting: bool,
     places: Places,
     body: Body<K>,
-    /// Number of events with this state that handlers have not received yet. Until then, the decoded object is kept.
+    /// Number of events with this state that handlers have not received yet. The decoded object is kept while there are
+    /// any.
     waiting: AtomicU32,
     /// Guards the decoded object. Locked during decoding, so that concurrent callers share the result.
     decoded: Mutex<Decoded<K>>,
@@ -69,7 +70,7 @@ fn uid_hash(uid: &str) -> u32 {
     if uid.is_empty() { 0 } else { hash_of(uid).max(1) }
 }
 
-/// Compares two hashes of uids. Hash 0 matches any other.
+/// Compares two hashes of uids. Hash 0 matches any hash.
 fn may_be_same(one: u32, other: u32) -> bool {
     one == 0 || other == 0 || one == other
 }
@@ -106,7 +107,7 @@ impl<K> CachedObject<K> {
         self.record.generation
     }
 
-    /// Returns `true` if the object has a deletion timestamp: its finalizers, or its grace period, delay the deletion.
+    /// Returns `true` if the object has a deletion timestamp: finalizers or a grace period delay its deletion.
     pub fn is_deleting(&self) -> bool {
         self.record.is_deleting
     }
@@ -117,7 +118,7 @@ impl<K> CachedObject<K> {
     }
 
     /// Returns `true` if both are the same state of the same object. Compares uids as well, because a cluster that was
-    /// restored from a backup may assign a version again.
+    /// restored from a backup may assign the same version again.
     pub fn is_same_state(&self, other: &Self) -> bool {
         let (one, other) = (&self.record, &other.record);
         Arc::ptr_eq(one, other) || one.resource_version == other.resource_version && may_be_same(one.uid, other.uid)
@@ -133,8 +134,8 @@ impl<K> CachedObject<K> {
         Arc::as_ptr(&self.record).addr()
     }
 
-    /// Records an event with this state that handlers have not received yet. Until
-    /// [`release_decoded`](Self::release_decoded), the decoded object is kept for them.
+    /// Records an event with this state that handlers have not received yet. The decoded object is kept for them until
+    /// [`release_decoded`](Self::release_decoded) is called.
     pub(crate) fn keep_decoded(&self) {
         self.record.waiting.fetch_add(1, Ordering::Relaxed);
     }
@@ -155,7 +156,8 @@ impl<K: Cacheable> CachedObject<K> {
     ///
     /// # Errors
     ///
-    /// Fails if the text is not a single JSON object. Whether it matches type `K` is only checked when it is decoded.
+    /// Fails if the text is not a single JSON object. Whether the object matches type `K` is only checked when it is
+    /// decoded.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let invalid = |err| Error::decode("an object", err);
         let (header, object) = Header::read_whole(text).map_err(invalid)?;
@@ -215,7 +217,7 @@ impl<K: Cacheable> CachedObject<K> {
     }
 
     /// Decodes the object. The result is shared: the object is not decoded again while a caller uses the result or
-    /// handlers still have to receive an event with it.
+    /// while handlers have not received an event with it yet.
     ///
     /// # Errors
     ///
@@ -283,7 +285,7 @@ impl<K: Cacheable> CachedObject<K> {
     }
 }
 
-/// Returns the name of a type for messages: `Pod`, `PartialObjectMeta<Pod>`.
+/// Returns the name of a type for messages, such as `Pod` or `PartialObjectMeta<Pod>`.
 pub(crate) fn type_name<K>() -> String {
     let last = |path: &'static str| path.rsplit("::").next().unwrap_or(path);
     match std::any::type_name::<K>().split_once('<') {
@@ -300,7 +302,7 @@ fn decode<K: Cacheable>(key: &ObjectKey, text: &str) -> Result<Arc<K>, Error> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Decoding runs under this lock, and a user's `Deserialize` may panic; the state is consistent even then.
+    // A user's `Deserialize` may panic while this lock is held; the state is consistent even then.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,5 @@
-//! `Compressed`: compressed text of an object. Because objects of one type are similar, the first object that an
-//! informer receives becomes the dictionary for all others.
+//! `Compressed`: compressed text of an object. Objects of one type are similar, so the first object that an informer
+//! receives becomes the dictionary for all other objects.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -19,7 +19,7 @@ pub struct OwnerRef<'a> {
     pub api_version: &'a str,
     /// Kind of the owner, such as `ReplicaSet`.
     pub kind: &'a str,
-    /// Name of the owner. A namespaced owner is in the same namespace as the object.
+    /// Name of the owner. If the owner is namespaced, it is in the same namespace as the object.
     pub name: &'a str,
     /// Uid of the owner.
     pub uid: &'a str,
@@ -41,7 +41,7 @@ struct EncodedOwner<'a> {
     controller: Option<bool>,
 }
 
-/// Labels or annotations. Borrow from the text unless they contain escapes.
+/// Labels or annotations, borrowed from the text unless they contain escapes.
 type Pairs<'a> = BTreeMap<Text<'a>, Text<'a>>;
 
 /// Selects labels or annotations.

@@ -1,4 +1,4 @@
-//! `Header`: the metadata that caches need, parsed in one pass that also checks that the object is valid JSON.
+//! `Header`: the metadata that caches need. It is parsed in one pass, which also checks that the object is valid JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -46,8 +46,8 @@ pub(crate) struct Metadata<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Parses the object at the beginning of `text`, and returns it with its own text. `None` if the text ends before
-    /// the object does.
+    /// Parses the object at the beginning of `text`. Returns the header and the text of the object; `None` if the text
+    /// ends before the object does.
     pub(crate) fn read(text: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
         match Self::scan(text) {
             Ok(read) => Ok(Some(read)),
@@ -61,7 +61,7 @@ impl<'a> Header<'a> {
         Self::read(text.as_bytes())?.ok_or_else(|| JsonError::custom("the object is incomplete"))
     }
 
-    /// Parses JSON in the form that servers write.
+    /// Parses JSON in the form that servers write it.
     fn scan(bytes: &'a [u8]) -> Result<(Self, &'a str), Stop> {
         let mut scanner = Scanner::new(bytes);
         let mut metadata = None;
@@ -69,7 +69,7 @@ impl<'a> Header<'a> {
             if name != b"metadata" {
                 return scanner.skip();
             }
-            // `serde_json` handles repeated fields.
+            // Objects with repeated fields are left to `serde_json`.
             match metadata.replace(Metadata::scan(scanner)?) {
                 None => Ok(()),
                 Some(_) => Err(Stop::Unusual),
@@ -81,7 +81,7 @@ impl<'a> Header<'a> {
         Ok((Self { metadata, lengths }, text))
     }
 
-    /// Parses any JSON, with `serde_json`.
+    /// Parses any JSON, using `serde_json`.
     #[cold]
     fn parse(bytes: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
         let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Self>();

@@ -1,6 +1,6 @@
 //! Objects as caches store them: as JSON text, together with the metadata that indexes, predicates and queues need.
 //!
-//! This module is independent of the sources of objects and of handlers.
+//! This module does not depend on the sources of objects or on handlers.
 
 mod scan;
 mod header;

@@ -1,13 +1,13 @@
-//! `read`: decodes an object into its type after a [`Scanner`] has scanned it, and allocates vectors with the exact
+//! `read`: decodes the text of an object after a [`Scanner`] has scanned it, and allocates vectors with the exact
 //! capacity.
 //!
-//! `serde_json` only knows the length of an array at its end, so vectors grow, by four elements at first. The excess
-//! capacity is a quarter of the memory of a typed Pod (21.3 KB with it, 16.1 KB without). The scanner has counted the
-//! items, and the reader passes these counts to `Deserialize` implementations. Managed fields are skipped instead of
-//! being removed from a copy of the text. Only structure is parsed here; `serde_json` parses numbers, escapes, enums
-//! and everything else, and parses the whole object again if anything fails here.
+//! `serde_json` does not have the length of an array before its end, so vectors grow, by four elements at first. The
+//! excess capacity is a quarter of the memory of a typed Pod (21.3 KB with it, 16.1 KB without). The scanner has
+//! counted the items, and the reader passes these counts to `Deserialize` implementations. Managed fields are skipped
+//! instead of being removed from a copy of the text. Only structure is parsed here; `serde_json` parses numbers,
+//! escapes, enums and everything else. If parsing fails here, `serde_json` parses the whole object again.
 //!
-//! Generic code is compiled in the user's crate once for each type. To keep it small, it only calls code that does not
+//! Generic code is compiled in the user's crate once per type. To keep it small, it only calls code that does not
 //! depend on the type.
 
 use serde::de::value::BorrowedStrDeserializer;

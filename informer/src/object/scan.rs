@@ -1,8 +1,8 @@
-//! `Scanner`: checks JSON in the form that servers write in a single pass, without building values.
+//! `Scanner`: checks JSON in the form that servers write it, in a single pass and without building values.
 //!
-//! For each text, it either agrees with `serde_json`, or reports that the text is unusual, so that `serde_json` has to
-//! parse it: texts with errors, escapes in names that matter, deep nesting. This is rare. The scanner needs half the
-//! instructions and two thirds of the time that `serde_json` needs to skip a value.
+//! For each text, the scanner either agrees with `serde_json`, or reports that the text is unusual, so that
+//! `serde_json` has to parse it: texts with errors, deep nesting, or escapes in field names that are read. This is
+//! rare. The scanner needs half the instructions and two thirds of the time that `serde_json` needs to skip a value.
 
 /// Reasons why a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! `DelayQueue`: keys ordered by due time. It is a heap without a timer: the callers that wait for keys also wait for
-//! the next due time.
+//! `DelayQueue`: keys ordered by due time. It is a heap without a timer: callers that wait for keys also wait for the
+//! next due time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use super::ready::SlotId;
 /// Due time of a key, and a unique number: keys with the same due time are ordered by this number.
 pub(super) type Due = (Instant, u64);
 
-/// Keys by due time. If a key's due time changes, its old entry remains and is void. Void entries are removed when
+/// Keys by due time. If the due time of a key changes, its old entry remains but is void. Void entries are removed when
 /// there are more than [`VOID`] of them and more void than valid entries.
 #[derive(Debug, Default)]
 pub(super) struct DelayQueue {
@@ -48,8 +48,8 @@ impl DelayQueue {
         self.heap.len() - self.void.min(self.heap.len())
     }
 
-    /// Returns the due time of the first entry. If this entry is void, the time is earlier than the next key's, never
-    /// later.
+    /// Returns the due time of the first entry. If this entry is void, the time is earlier than the due time of the
+    /// next key, never later.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(((at, _), _))| *at)
     }

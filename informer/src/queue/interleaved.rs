@@ -1,4 +1,4 @@
-//! Tests a queue with interleaved threads that add keys and take keys, in orders determined by seeds.
+//! Tests a queue with interleaved threads that add keys and take keys, in an order that a seed determines.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

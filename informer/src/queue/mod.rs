@@ -1,7 +1,7 @@
 //! Work queues: each key is queued at most once, is held by at most one worker, and can be delayed after a failure.
 //!
-//! A [`WorkQueue`] is synchronous except for [`WorkQueue::get`], and starts no task. It is independent of objects and
-//! caches: a key is any value that can be compared and hashed.
+//! A [`WorkQueue`] is synchronous except for [`WorkQueue::get`], and does not start tasks. It does not depend on
+//! objects or caches: a key is any value that can be compared and hashed.
 
 mod ready;
 mod delay_queue;

@@ -1,5 +1,5 @@
-//! `Pending`: the state of a work queue's keys. It is synchronous and does not read the clock; the current time is an
-//! argument.
+//! `Pending`: the keys of a work queue with their states. It is synchronous and does not read the clock; the current
+//! time is an argument.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use super::delay_queue::{DelayQueue, Due};
 use super::metrics::Stats;
 use super::ready::{Entry, Ready, SlotId, Ticket};
 
-/// Slots of unused keys are kept for reuse: at most this number, or half of all slots.
+/// Number of slots above which unused slots are freed, if more than half of all slots are unused.
 const IDLE_SLOTS: usize = 4096;
 
 /// Ticket of a key that is not queued.
@@ -52,7 +52,7 @@ pub(super) struct Pending<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The key as of its last add, so that it need not be cloned for the worker. `None` if the key is neither queued
+    /// The key as it was last added, so that it need not be cloned for the worker. `None` if the key is neither queued
     /// nor delayed.
     key: Option<T>,
     /// Ticket of the queued key; [`NONE`] if the key is not queued.
@@ -71,7 +71,7 @@ struct Slot<T> {
     taken: Option<Instant>,
 }
 
-/// A key with its state, for a worker.
+/// A key that is given to a worker, with its state.
 #[derive(Debug)]
 pub(super) struct Taken<T> {
     pub(super) key: T,
@@ -139,23 +139,23 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         slot
     }
 
-    /// Marks a key as one that may have failures in the rate limiter.
+    /// Records that the rate limiter may have failures of a key.
     pub(super) fn limit(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         self.limited += usize::from(!slot.is_limited);
         slot.is_limited = true;
     }
 
-    /// Removes the mark that [`limit`](Self::limit) sets.
+    /// Records that the rate limiter has no failures of a key.
     pub(super) fn unlimit(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         self.limited -= usize::from(slot.is_limited);
         slot.is_limited = false;
     }
 
-    /// Queues a key at `at`. If the key is already delayed, the earlier time applies.
+    /// Delays a key until `at`. If the key is already delayed, the earlier time applies.
     ///
-    /// With priorities, a key is ready or delayed, never both: a ready key stays ready.
+    /// With priorities, a key is either ready or delayed: a key that is already ready stays ready.
     pub(super) fn add_at(&mut self, key: T, priority: i32, at: Instant) -> SlotId {
         let id = self.slot_of(key);
         if let Some(stats) = &mut self.stats {
@@ -241,7 +241,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         })
     }
 
-    /// Records that the worker of a key is done. If the key was added meanwhile, it becomes available.
+    /// Records that the worker of a key is done. If the key was added in the meantime, it becomes available.
     pub(super) fn done(&mut self, id: SlotId, now: Option<Instant>) {
         self.processing -= 1;
         let slot = &mut self.slots[id as usize];
@@ -336,7 +336,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             slot.added = now;
             self.in_line += 1;
             self.locked += usize::from(slot.is_processing);
-            // The key is no longer delayed: returning it once covers both adds.
+            // The key is no longer delayed: returning it once covers both additions.
             if slot.due.take().is_some() {
                 rank = rank.max(slot.priority);
                 let slots = &self.slots;

@@ -20,10 +20,10 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-/// Computes the delay of a key before it is retried. Records the failures of keys until they are reset.
+/// Computes how long a key is delayed before it is retried. Records the failures of each key until they are reset.
 ///
-/// A controller calls the other methods only for keys for which [`when`](Self::when) was called before, not for keys
-/// that never failed.
+/// Controllers only call the other methods for a key after a call of [`when`](Self::when), not for keys that never
+/// failed.
 pub trait RateLimiter<T>: Debug + Send {
     /// Records a failure of the key, and returns the key's delay.
     fn when(&mut self, key: &T) -> Duration;
@@ -86,7 +86,7 @@ impl<T> ExponentialBackoff<T> {
 }
 
 impl<T> Default for ExponentialBackoff<T> {
-    /// Returns controller-runtime's default limiter: from 5 ms to 1,000 s.
+    /// Returns controller-runtime's default limiter: delays from 5 ms to 1,000 s.
     fn default() -> Self {
         Self::new(Duration::from_millis(5), Duration::from_secs(1000))
     }
@@ -108,7 +108,7 @@ impl<T: Clone + Debug + Eq + Hash + Send> RateLimiter<T> for ExponentialBackoff<
     }
 }
 
-/// A short delay for the first failures of a key, and a long one for further ones.
+/// A short delay for the first failures of a key, and a long delay for further failures.
 #[derive(Clone, Debug)]
 pub struct FastSlow<T> {
     fast: Duration,
@@ -118,7 +118,8 @@ pub struct FastSlow<T> {
 }
 
 impl<T> FastSlow<T> {
-    /// Creates a limiter with the short delay, the long delay, and the number of failures with the short delay.
+    /// Creates a limiter with the short delay, the long delay, and the number of failures for which the short delay
+    /// applies.
     pub fn new(fast: Duration, slow: Duration, max_fast: u32) -> Self {
         Self {
             fast,
@@ -169,7 +170,7 @@ impl TokenBucket {
         }
     }
 
-    /// Reserves a token. Returns the time until it is available, at most a day.
+    /// Reserves a token. Returns the time until the token is available; at most a day.
     pub fn reserve(&mut self) -> Duration {
         let longest = Duration::from_secs(24 * 3600);
         self.fill();
@@ -208,7 +209,7 @@ impl<T> RateLimiter<T> for TokenBucket {
     }
 }
 
-/// Applies the longest delay of several limiters. Each of them records every failure.
+/// Applies the longest delay of several limiters. Each limiter records every failure.
 #[derive(Debug)]
 pub struct MaxOf<T>(Vec<Box<dyn RateLimiter<T>>>);
 
@@ -234,7 +235,7 @@ impl<T: Debug> RateLimiter<T> for MaxOf<T> {
     }
 }
 
-/// Limits the delays of another limiter to a maximum.
+/// Limits the delays of a rate limiter to a maximum.
 #[derive(Clone, Debug)]
 pub struct WithMaxWait<L> {
     limiter: L,

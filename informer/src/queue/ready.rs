@@ -10,8 +10,8 @@ pub(super) type SlotId = u32;
 /// ticket in the key's slot.
 pub(super) type Ticket = u64;
 
-/// The lines of all priorities. If a key moves to another line, its old entry remains and is void. Void entries of a
-/// line are removed when there are more than [`VOID`] of them and more void than valid entries.
+/// The lines of all priorities. If a key moves to a different line, its old entry remains but is void. Void entries of
+/// a line are removed when there are more than [`VOID`] of them and more void than valid entries.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     /// The line of priority 0, which contains nearly all keys.
@@ -22,8 +22,8 @@ pub(super) struct Ready {
 #[derive(Debug, Default)]
 struct Line {
     entries: VecDeque<(Ticket, SlotId)>,
-    /// Keys that reached the front of the line while a worker had them. They are returned before `entries` once the
-    /// worker is done. Their tickets are older than all tickets in `entries`.
+    /// Keys that reached the front of the line while a worker had them. Once the worker is done, they are returned
+    /// before `entries`. Their tickets are older than all tickets in `entries`.
     passed: BTreeMap<Ticket, SlotId>,
     void: usize,
 }
@@ -67,8 +67,7 @@ impl Ready {
         }
     }
 
-    /// Removes and returns the next key for which `look` returns [`Entry::Valid`]. Removes entries of other states on
-    /// the way.
+    /// Removes and returns the next key for which `look` returns [`Entry::Valid`]. Removes the entries before it.
     pub(super) fn pop(&mut self, mut look: impl FnMut(Ticket, SlotId) -> Entry) -> Option<SlotId> {
         if self.others.is_empty() {
             return self.normal.pop(&mut look);

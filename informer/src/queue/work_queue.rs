@@ -21,11 +21,11 @@ use crate::sync::Mutex;
 /// Default priority of a key.
 pub const DEFAULT_PRIORITY: i32 = 0;
 
-/// controller-runtime's priority for work that is not urgent: keys of the first list after a start, and of updates
-/// without a change.
+/// controller-runtime's priority for work that is not urgent: keys of objects in the first list after a start, and of
+/// updates without a change.
 pub const LOW_PRIORITY: i32 = -100;
 
-/// Maximum delay: about 30 years, so that timers do not overflow. Longer delays are reduced to it.
+/// Maximum delay: about 30 years, so that timers do not overflow. Longer delays are shortened to it.
 const LONGEST_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// A queue of keys for workers. Clones share the same queue.
@@ -65,9 +65,9 @@ pub struct WorkQueue<T: Clone + Eq + Hash>(Arc<Inner<T>>);
 struct Inner<T: Clone + Eq + Hash> {
     name: Option<String>,
     discipline: Discipline,
-    /// Guards the keys and the waiters.
+    /// Guards the keys and the waiting callers.
     state: Mutex<State<T>>,
-    /// Guards the failures. Never locked together with `state`.
+    /// Guards the rate limiter. Never locked together with `state`.
     limiter: Mutex<Box<dyn RateLimiter<T>>>,
     /// Wakes callers that wait for a key.
     work: Notify,
@@ -91,7 +91,7 @@ enum Phase {
     Open,
     /// The queue was shut down: adds are ignored.
     ShutDown,
-    /// As `ShutDown`, and a caller waits until all work is done.
+    /// Same as `ShutDown`, while a caller waits until all work is done.
     Draining,
 }
 
@@ -103,8 +103,8 @@ pub struct AddOptions {
     pub priority: i32,
     /// Delay before the key becomes ready; zero means no delay.
     pub after: Duration,
-    /// Counts a failure of the key in the rate limiter, and delays the key by the limiter's delay. If `after` is set as
-    /// well, the shorter delay applies.
+    /// Records a failure of the key in the rate limiter, and delays the key by the limiter's delay. If `after` is set
+    /// as well, the shorter delay applies.
     pub is_rate_limited: bool,
     /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
@@ -141,8 +141,8 @@ pub struct WorkQueueBuilder<T> {
 }
 
 impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueueBuilder<T> {
-    /// Orders keys by priority, highest first, instead of by arrival. The default rate limiter is then only an
-    /// [`ExponentialBackoff`], without a bucket for all keys together.
+    /// Orders keys by priority, highest first, instead of by arrival. The default rate limiter is then an
+    /// [`ExponentialBackoff`], without a limit for all keys together.
     pub fn by_priority(mut self) -> Self {
         self.discipline = Discipline::Priority;
         self
@@ -291,8 +291,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         Some(self.work(taken))
     }
 
-    /// Resets the failures of a key in the rate limiter, because the key succeeded or is not retried. Does not end a
-    /// worker's hold on the key.
+    /// Resets the failures of a key in the rate limiter, because the key succeeded or will not be retried. A worker
+    /// that has the key keeps it.
     pub fn forget(&self, key: &T) {
         self.0.limiter().forget(key);
     }
@@ -319,7 +319,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Returns the number of ready keys. Delayed keys are not counted; keys that workers have are counted if they were
+    /// Returns the number of ready keys. Delayed keys are not counted. A key that a worker has is counted if it was
     /// added again.
     pub fn len(&self) -> usize {
         let mut state = self.0.state();
@@ -427,7 +427,7 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         if is_first && state.has_timekeeper {
             self.earlier.notify_one();
         } else if is_first && state.waiting > 0 {
-            // The woken caller will find no key, and then wait for the due time.
+            // The woken caller will not find a key, and will then wait for the due time.
             self.work.notify_one();
         } else {
             self.wake(&state);
@@ -468,8 +468,8 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         }
     }
 
-    /// Wakes a waiting caller to wait for the next due time, if nobody waits for it. Must be called by callers that
-    /// stop waiting.
+    /// Wakes a waiting caller to wait for the next due time, if no caller waits for it. Callers that stop waiting must
+    /// call this.
     fn find_timekeeper(&self, state: &State<T>) {
         if state.waiting > 0 && !state.has_timekeeper && state.pending.has_delayed() {
             self.work.notify_one();
@@ -574,7 +574,7 @@ impl<T: Clone + Eq + Hash> Drop for Seat<'_, T> {
 /// again.
 pub struct WorkItem<T: Clone + Eq + Hash> {
     key: T,
-    /// Slot of the key; `None` once the key was handed back.
+    /// Slot of the key; `None` once the key has been handed back.
     slot: Option<SlotId>,
     priority: i32,
     /// Set if the rate limiter may have recorded failures of the key.
@@ -608,7 +608,7 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         self.exchange(None).then_some(self)
     }
 
-    /// Same as [`next`](Self::next); `ended` is the current time, if the caller has just read it.
+    /// Same as [`next`](Self::next). `ended` is the current time, if the caller has just read it.
     pub(crate) async fn next_at(mut self, ended: Option<Instant>) -> Option<Self> {
         // Without budget, other tasks run first, and `ended` will no longer be the current time.
         let ended = ended.filter(|_| tokio::task::coop::has_budget_remaining());

@@ -17,8 +17,8 @@ use crate::{Error, ResourceVersion};
 /// Time limit for reading the current state.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of objects to read after a create with a generated name. For larger collections, the version of the
-/// list is used.
+/// Maximum number of objects to read after a create with a generated name. If the collection is larger, the version of
+/// the list is used instead.
 const ASKED_MOST: usize = 500;
 
 /// The request that reads the current state after a write with an unknown outcome.
@@ -33,20 +33,20 @@ pub(crate) struct Asked {
 #[derive(Clone)]
 pub(super) enum About {
     Object(String),
-    /// The whole collection, because the server generated the object's name.
+    /// The whole collection, because the server generated the name of the written object.
     Made,
-    /// The whole collection, because objects of it were deleted.
+    /// The whole collection, because objects in it were deleted.
     Deleted,
 }
 
 impl Asked {
-    /// Reads the current state. Returns what a cache must have received to include it.
+    /// Reads the current state. Returns the condition under which a cache includes this state.
     pub(super) async fn present(&self) -> Result<Written, Error> {
         let asking = async {
             match &self.about {
                 About::Object(name) => self.object(name).await,
                 About::Made => self.newest(ASKED_MOST).await,
-                // Deleted objects are only covered by the version of a list.
+                // Only the version of a list covers objects that no longer exist.
                 About::Deleted => self.newest(0).await,
             }
         };
@@ -63,7 +63,7 @@ impl Asked {
         }
     }
 
-    /// Reads the version at which an object does not exist, which only lists return.
+    /// Reads a version at which an object does not exist. Only lists return such a version.
     async fn absent(&self, name: &str) -> Result<Written, Error> {
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let uri = format!("{}?fieldSelector=metadata.name%3D{name}&limit=1", self.path);
@@ -79,8 +79,8 @@ impl Asked {
         Ok(Written::Absent { floor })
     }
 
-    /// Returns the highest version of the collection's objects. If there are more than `most` objects, returns the
-    /// version of the list instead. This is the version of the whole server, which a cache only reaches with its next
+    /// Returns the highest version of the objects in the collection. If there are more than `most` objects, returns the
+    /// version of the list instead. This is a version of the whole server, which a cache only reaches with its next
     /// bookmark.
     async fn newest(&self, most: usize) -> Result<Written, Error> {
         let uri = format!("{}?limit={}", self.path, most.max(1));
@@ -118,7 +118,7 @@ pub(super) struct Answer {
     pub(super) kind: String,
     pub(super) metadata: Metadata,
     pub(super) details: Details,
-    /// May be `null` for an empty list.
+    /// Objects of a list. May be `null` if the list is empty.
     pub(super) items: Option<Vec<Item>>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-/// A resource in a cluster, for assigning writes to caches.
+/// A resource in a cluster. Determines which caches receive a write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Collection {
     /// `None` for the controller's own cluster.
@@ -45,8 +45,8 @@ impl fmt::Display for Collection {
     }
 }
 
-/// Identifies an engaged cluster. Clones are equal. If a cluster is engaged again under the same name, its id is
-/// different, because it may be another server with other versions.
+/// Identifies an engaged cluster. Clones are equal. If a cluster is engaged again under the same name, it gets a new
+/// id, because it may be a different server with different versions.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterId(Arc<str>);
 

@@ -1,4 +1,4 @@
-//! `Gate`: holds keys back until the caches have received the writes of their reconciles (KEP-5647).
+//! `Gate`: delays keys until the caches have received the writes of their last reconciles (KEP-5647).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,7 +21,7 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     /// labels, if they are known.
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool;
 
-    /// Returns the version up to which the cache contains all changes of the object with this key.
+    /// Returns the version up to which the cache contains all changes to the object with this key.
     fn resource_version(&self, key: &ObjectKey) -> ResourceVersion;
 
     /// Returns the uid of the object with this key, if the cache contains it.
@@ -30,11 +30,11 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     /// Returns `true` if the cache contains an object with this key that is being deleted.
     fn is_deleting(&self, key: &ObjectKey) -> bool;
 
-    /// Returns the time at which the server was last found to be restored from a backup. Earlier writes may be lost, so
-    /// that the cache will never receive them.
+    /// Returns the time at which the server was last found to be restored from a backup. Earlier writes may be lost, in
+    /// which case the cache will never receive them.
     fn restored(&self, key: &ObjectKey) -> Option<Instant>;
 
-    /// Returns `true` if the cache receives no further changes.
+    /// Returns `true` if the cache will not receive further changes.
     fn has_ended(&self) -> bool {
         false
     }
@@ -57,16 +57,16 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     }
 }
 
-/// Maximum time for which a key is held back. It is longer than two intervals between bookmarks: a cache of only some
-/// objects of a resource may need bookmarks to reach the version of a write to other objects.
+/// Maximum time for which a key is held back. It is longer than two intervals between bookmarks: a cache that contains
+/// only some objects of a resource may reach the version of a write to other objects only by a bookmark.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Minimum and maximum delay between checks of a held key. The key is usually checked earlier, because the event of the
-/// write adds it again.
+/// Minimum and maximum delay between checks of a key that is held back. The key is usually checked earlier, because the
+/// event of the write adds it again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Caches of a controller. A resource has several caches if informers select different objects or forms of it. Only
-/// iterated to remove caches that have ended.
+/// Caches of a controller. There are several caches of a resource if informers select different objects or different
+/// representations of them. Only iterated to remove caches that have ended.
 #[derive(Default)]
 pub(crate) struct Caches(HashMap<Collection, Vec<Arc<dyn CacheState>>>);
 
@@ -87,17 +87,17 @@ impl Caches {
         self.behind(write).is_none()
     }
 
-    /// Returns a cache that has not received the write, if there is one.
+    /// Returns the first cache that has not received the write, if any.
     fn behind(&self, write: &Write) -> Option<&dyn CacheState> {
         let mut caches = self.0.get(&write.collection).into_iter().flatten();
         caches.find(|it| !it.has_seen(write)).map(AsRef::as_ref)
     }
 }
 
-/// The writes of each key that the caches have not received yet. Its size is bounded by the number of keys with such
-/// writes and the number of writes of a reconcile; other entries are removed within ten seconds.
+/// The writes of each key that the caches have not received yet. The number of entries is bounded by the number of such
+/// keys and the number of writes of a reconcile; all other entries are removed within ten seconds.
 pub(crate) struct Gate<R> {
-    /// Set once there is a cache. Before that, writes are not recorded.
+    /// Set once a cache has been added. Before that, writes are not recorded.
     has_caches: AtomicBool,
     /// Guards the caches and the writes.
     state: Mutex<State<R>>,
@@ -121,8 +121,9 @@ struct Unseen {
 }
 
 impl Unseen {
-    /// Returns the age at which the periodic check removes the entry. Entries of keys that were held back are kept
-    /// longer, so that their next check finds the entry and fails, even if it is late because all workers are busy.
+    /// Returns the age at which the periodic check removes the entry. Entries of keys that are held back are kept
+    /// longer, so that the next check of the key finds its entry and fails, even if it is late because all workers are
+    /// busy.
     fn patience(&self) -> Duration {
         if self.pause > PAUSES.0 { PATIENCE * 2 } else { PATIENCE }
     }
@@ -134,9 +135,9 @@ pub(super) enum Passage {
     Open,
     /// The outcome of a write is unknown: call [`Gate::ask`], then check the key again.
     Ask,
-    /// The key must be checked again after this delay.
+    /// The key is held back, and must be checked again after this delay.
     Held(Duration),
-    /// The key was held back for too long; contains the reason. The next check lets it pass.
+    /// The key was held back for too long, for this reason. The next check lets it pass.
     Stuck(String),
 }
 
@@ -170,7 +171,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         }
     }
 
-    /// Adds a cache to wait for. It applies to writes that are recorded from now on.
+    /// Adds a cache to wait for. It also applies to earlier writes that other caches have not received yet.
     pub(crate) fn join(&self, collection: Collection, cache: Arc<dyn CacheState>) {
         let mut state = self.lock();
         state.caches.drop_ended();
@@ -183,7 +184,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         self.has_caches.load(Ordering::Relaxed)
     }
 
-    /// Checks whether a key may be reconciled. `has_asked` is set if [`ask`](Self::ask) was called immediately before.
+    /// Checks whether a key may be reconciled. `has_asked` is set if [`ask`](Self::ask) has just been called.
     pub(super) fn look(&self, key: &R, has_asked: bool) -> Passage {
         let mut state = self.lock();
         let State { caches, keys, .. } = &mut *state;
@@ -213,8 +214,8 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         Passage::Held(pause)
     }
 
-    /// Reads the current state from the server for the writes of a key with unknown outcomes. If the server does not
-    /// answer, the next check retries.
+    /// For a key's writes with unknown outcomes, reads the current state from the server. If the server does not
+    /// answer, the next check of the key retries.
     pub(super) async fn ask(&self, key: &R) {
         let unknown: Vec<Write> = {
             let all = self.lock();
@@ -259,7 +260,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
 }
 
 impl Write {
-    /// Describes the write that a cache has not received.
+    /// Describes the write that a cache has not received yet.
     fn missing_in(&self, cache: Option<&dyn CacheState>) -> String {
         let (collection, key) = (&self.collection, &self.key);
         let at = cache.map(|it| it.resource_version(key)).unwrap_or_default();
@@ -304,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    /// A fake cache at a version.
+    /// A fake cache that contains all changes up to a version.
     #[derive(Default)]
     struct Cache(AtomicU64);
 
@@ -352,7 +353,7 @@ mod tests {
         let sweeping = Arc::clone(&gate);
         tokio::spawn(async move { sweeping.sweep().await });
         gate.remember(&0, write(9));
-        // Start to hold the key just before a sweep, so that its last check comes just after one.
+        // Begin to hold the key back just before a sweep, so that its last check is just after one.
         tokio::time::sleep(Duration::from_millis(9_900)).await;
         gate.remember(&1, write(9));
         let start = Instant::now();

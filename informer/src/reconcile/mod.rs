@@ -1,6 +1,6 @@
 //! Reconciling keys: the reconciler, its result, and the worker loop that calls it.
 //!
-//! This module depends on keys and queues, but is independent of objects and of the sources of events.
+//! This module depends on keys and queues, but not on objects or on the sources of events.
 
 mod reconciler;
 mod reconcile_error;

@@ -9,7 +9,7 @@ use crate::errors::chain;
 /// Error of a reconcile. The `?` operator converts any error to it. The key is retried with an increasing delay, unless
 /// the error or one of its sources is a [`TerminalError`].
 ///
-/// Its text contains the error and its sources, so that a log line contains both the context and the cause.
+/// The message contains the error and its sources, so that a log line shows both the context and the cause.
 pub struct ReconcileError {
     source: BoxError,
     is_terminal: bool,
@@ -17,7 +17,7 @@ pub struct ReconcileError {
 
 impl ReconcileError {
     /// Creates an error that a retry cannot fix: the key is not retried until something changes (controller-runtime's
-    /// `TerminalError`). Functions with other error types can return a [`TerminalError`].
+    /// `TerminalError`). Functions with a different error type can return a [`TerminalError`] instead.
     pub fn terminal(source: impl Into<BoxError>) -> Self {
         TerminalError::new(source).into()
     }
@@ -32,14 +32,13 @@ impl ReconcileError {
         &*self.source
     }
 
-    /// Returns the wrapped error. If it is terminal, a [`ReconcileError`] created from it is terminal as well.
+    /// Returns the wrapped error. If it is terminal, a new [`ReconcileError`] that wraps it is terminal as well.
     pub fn into_inner(self) -> BoxError {
         self.source
     }
 }
 
-// `ReconcileError` does not implement `Error`, because this blanket conversion would then conflict with `From<T> for
-// T`.
+// `ReconcileError` does not implement `Error`, because this blanket conversion would conflict with `From<T> for T`.
 impl<E: Into<BoxError>> From<E> for ReconcileError {
     fn from(source: E) -> Self {
         let source = source.into();
@@ -67,7 +66,7 @@ impl fmt::Display for ReconcileError {
                 Some(err) => write_request(&mut next, err)?,
                 None => write!(next, "{link}")?,
             }
-            // Skip sources whose text is already included: many errors contain the text of their source.
+            // Skip sources that the text already contains: many errors include the text of their source.
             if next.is_empty() || text.contains(&next) || link.is::<Mark>() {
                 continue;
             }
@@ -110,8 +109,8 @@ impl fmt::Display for ReconcileError {
 /// ```
 pub struct TerminalError(Mark);
 
-/// Source of a [`TerminalError`], which also marks an error as terminal. It is found even if a wrapper such as
-/// `anyhow::Error` forwards to the sources of its error, but hides the error itself.
+/// Source of a [`TerminalError`], which also marks an error as terminal. It is found even behind a wrapper, such as
+/// `anyhow::Error`, that forwards to the sources of its error but hides the error itself.
 struct Mark(BoxError);
 
 const TERMINAL: &str = "terminal error";

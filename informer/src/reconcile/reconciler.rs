@@ -13,13 +13,13 @@ use crate::ObjectKey;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request<R = ObjectKey> {
-    /// The key, usually of an object. If the object does not exist, the reconciler should clean up after it.
+    /// The key, usually of an object. If the object no longer exists, the reconciler should clean up after it.
     pub key: R,
     /// Number of failures of the key since its last success.
     pub failures: u32,
-    /// Priority of the key in the queue. Requeues keep it.
+    /// Priority of the key in the queue. Requeued keys keep it.
     pub priority: i32,
-    /// Number of this call, counted from 1 in each controller. It distinguishes the log lines of different calls.
+    /// Number of this call, counted from 1 in each controller. Distinguishes the log lines of different calls.
     pub id: u64,
     /// Cancelled when the controller must stop (Go's `ctx.Done()`). The controller waits for running reconciles, so
     /// long reconciles should check this and return. Ignored when requests are compared.
@@ -69,7 +69,7 @@ impl<R> Request<R> {
 /// ```
 pub trait Reconciler<R = ObjectKey>: Send + Sync + 'static {
     /// Reconciles a key. The future may be dropped at an await point, after a timeout or when leadership is lost; the
-    /// rest of the function is then not executed.
+    /// remaining part of the function is then not executed.
     fn reconcile(&self, request: Request<R>) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 }
 
@@ -123,8 +123,8 @@ impl Action {
         Self::then(Then::At(at))
     }
 
-    /// Reconciles the key again after a delay from the rate limiter, which records a failure (controller-runtime's
-    /// deprecated `Requeue`).
+    /// Reconciles the key again after a delay from the rate limiter, which counts this as a failure
+    /// (controller-runtime's deprecated `Requeue`).
     pub fn back_off() -> Self {
         Self::then(Then::BackOff)
     }

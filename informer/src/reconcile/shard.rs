@@ -1,4 +1,4 @@
-//! `Shard`: restricts a controller to the keys that this process owns, if several processes share the keys.
+//! `Shard`: restricts a controller to the keys that this process owns, if several processes divide the keys among them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::Error;
 
 /// Determines the keys that this process may work on.
 pub(crate) trait Shard<R>: Send + Sync {
-    /// Begins work on a key. Returns `None` if another process owns the key. The key is then set aside until this
+    /// Begins work on a key. Returns `None` if a different process owns the key; the key is then set aside until this
     /// process owns it again.
     fn begin(&self, key: &R) -> Option<Stay>;
 
@@ -16,7 +16,7 @@ pub(crate) trait Shard<R>: Send + Sync {
     fn set_aside(&self, key: &R);
 }
 
-/// Issues [`Stay`]s and is notified of their end.
+/// Keeps a record of the [`Stay`]s, which call it when they end.
 pub(crate) trait Hold: Send + Sync {
     /// Checks that this process may still work on its keys.
     ///
@@ -25,11 +25,11 @@ pub(crate) trait Hold: Send + Sync {
     /// Fails if the time for which this process may work on its keys has passed.
     fn check(&self) -> Result<(), Error>;
 
-    /// Ends work on a key. `place` identifies the group of keys that it belongs to.
+    /// Ends work on a key. `place` identifies the group of keys to which the key belongs.
     fn end(&self, place: u64);
 }
 
-/// A guard for work on a key. This process keeps the key until the guard is dropped, or until the key is lost.
+/// Guard for work on a key. This process owns the key until the guard is dropped, unless it loses the key earlier.
 pub(crate) struct Stay {
     place: u64,
     permit: Permit,
@@ -55,8 +55,8 @@ impl Stay {
         }
     }
 
-    /// Runs a future until it completes, or until the key is lost. In the latter case, it is dropped at its next
-    /// `.await`, further writes are refused, and `None` is returned.
+    /// Runs a future until it completes, or until the key is lost. In the latter case, drops the future at its next
+    /// `.await`, refuses further writes, and returns `None`.
     pub(crate) async fn keep<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let permitted = PERMIT.scope(self.permit.clone(), future);
         self.permit.lost.run_until_cancelled(permitted).await

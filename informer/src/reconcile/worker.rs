@@ -1,4 +1,4 @@
-//! `Workers`: the loop that takes keys from a queue, reconciles them, and requeues them according to the results.
+//! `Workers`: take keys from a queue, reconcile them, and requeue them according to the results.
 
 use std::fmt;
 use std::hash::Hash;
@@ -36,15 +36,15 @@ pub(crate) struct WorkersConfig {
     pub(crate) concurrency: usize,
     /// Time limit of a reconcile.
     pub(crate) timeout: Option<Duration>,
-    /// Set if a panic only fails the reconcile; otherwise it ends the controller.
+    /// Set if a panic only fails the reconcile. Otherwise a panic ends the controller.
     pub(crate) recovers_panics: bool,
     /// Cancelled when the controller must stop.
     pub(crate) stop: Arc<CancellationToken>,
 }
 
-/// Checks before a key is reconciled.
+/// Checks that a key must pass before it is reconciled.
 pub(crate) struct Doors<R> {
-    /// Holds a key back until the caches have received the writes of its last reconcile.
+    /// Delays a key until the caches have received the writes of its last reconcile.
     pub(crate) gate: Option<Arc<Gate<R>>>,
     /// Checks that this process owns the key.
     pub(crate) shard: Option<Arc<dyn Shard<R>>>,
@@ -116,15 +116,15 @@ where
         }
     }
 
-    /// Processes a key that was taken from the queue. Returns the time at which the reconcile ended; `None` if the key
-    /// was not reconciled.
+    /// Processes a key from the queue. Returns the time at which the reconcile ended; `None` if the key was not
+    /// reconciled.
     async fn process(&self, work: &WorkItem<R>) -> Option<Instant> {
         let stay = match &self.shard {
             None => None,
             Some(shard) => match shard.begin(work) {
                 Some(stay) => Some((shard, stay)),
                 None => {
-                    // The next owner of the key starts with no failures.
+                    // The number of failures does not move to the next owner of the key.
                     self.queue.forget_work(work);
                     return None;
                 }
@@ -160,8 +160,8 @@ where
         let started = taken.unwrap_or_else(Instant::now);
         let request = self.request(work);
         let span = self.span(&request);
-        // Pinned in place, because a reconcile future is large, and each future that it was moved into would contain it
-        // again.
+        // Pinned in place, because the future of a reconcile is large, and each future that it was moved into would
+        // contain it again.
         let call = pin!(async {
             match &stay {
                 None => Some(self.call(request, &span).await),

@@ -1,4 +1,4 @@
-//! `Write`: a write of a reconcile, and the condition under which a cache includes it.
+//! `Write`: a write of a reconcile, and the condition under which a cache includes the write.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -32,7 +32,7 @@ pub(crate) enum Written {
     /// The cache has reached this version.
     Version(ResourceVersion),
     /// The object is being deleted: the cache has reached this version, or it has reached `floor` and does not contain
-    /// the object, because this may have been the object's last state.
+    /// the object, because this version may have been the object's last one.
     Terminating {
         version: ResourceVersion,
         floor: ResourceVersion,
@@ -43,11 +43,12 @@ pub(crate) enum Written {
     /// The object was or is being deleted: the cache has reached `floor`, and does not contain the object with this uid
     /// or contains it with a deletion timestamp.
     Deleted { floor: ResourceVersion, uid: String },
-    /// No object with this name existed at version `floor`: the cache does not contain one, or has reached `floor`, so
-    /// that it contains one that was created later. `floor` is empty if the server did not return a version.
+    /// No object with this name existed at version `floor`: the cache does not contain an object with this name, or has
+    /// reached `floor`, so that it contains one that was created later. `floor` is empty if the server did not return a
+    /// version.
     Absent { floor: ResourceVersion },
     /// The outcome is unknown: the current state must be read from the server. Compared by identity, because a result
-    /// for one write does not apply to a later one.
+    /// for one write does not apply to a later write.
     Unknown(Arc<Asked>),
 }
 
@@ -63,7 +64,7 @@ impl Write {
     }
 
     /// If the outcome is unknown, reads the current state from the server. Returns the write unchanged if the server
-    /// does not answer, and `None` if the server refuses the request.
+    /// does not answer; `None` if the server refuses the request.
     pub(crate) async fn learn(&self) -> Option<Self> {
         let mut learnt = self.clone();
         let Written::Unknown(asked) = &self.what else {
@@ -93,9 +94,9 @@ impl Write {
         }
     }
 
-    /// Adds a write to a list. Responses may arrive in a different order than the server executed the writes, so the
-    /// result does not depend on the order of calls: of two versions of an object, the higher one is kept, and a
-    /// deletion is kept in addition to a version.
+    /// Adds a write to a list. The result does not depend on the order of calls, because the order of responses may
+    /// differ from the order in which the server executed the writes. Of two versions of an object, the higher one is
+    /// kept; a deletion is kept in addition to a version.
     pub(crate) fn merge(writes: &mut Vec<Self>, new: Self) {
         let mut is_superseded = false;
         writes.retain(|known| {
@@ -116,8 +117,8 @@ impl Write {
         }
     }
 
-    /// Replaces a write with an unknown outcome with the result of [`learn`](Self::learn). Does nothing if a later
-    /// write has replaced it in the meantime.
+    /// Replaces a write with an unknown outcome by the result of [`learn`](Self::learn). Does nothing if a later write
+    /// has replaced the write in the meantime.
     pub(crate) fn settle(writes: &mut Vec<Self>, unknown: &Self, learnt: Option<Self>) {
         let Written::Unknown(asked) = &unknown.what else {
             return;
@@ -136,8 +137,8 @@ impl Write {
         }
     }
 
-    /// Returns the highest version of the writes to an object. States that a cache has of the object are only
-    /// meaningful once the cache has reached this version.
+    /// Returns the highest version of the writes to an object. The state of the object in a cache is only relevant once
+    /// the cache has reached this version.
     pub(crate) fn floor(writes: &[Self], collection: &Collection, key: &ObjectKey) -> ResourceVersion {
         let to_it = writes
             .iter()
@@ -152,7 +153,7 @@ impl Write {
     }
 }
 
-/// Determines which of two writes to an object are kept.
+/// Which of two writes to an object are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Both,

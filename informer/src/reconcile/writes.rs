@@ -20,7 +20,7 @@ use super::shard::check_permit;
 use super::write::{Write, Written};
 use crate::{ObjectKey, ResourceVersion};
 
-/// Records the writes of a client, so that a key is not reconciled from caches that are older than its last writes
+/// Records the writes of a client, so that a key is not reconciled from caches that do not contain its last writes
 /// (KEP-5647).
 ///
 /// Caches lag behind the server. A controller that has just created an object may not find it in the cache, and create
@@ -28,12 +28,12 @@ use crate::{ObjectKey, ResourceVersion};
 /// is being reconciled, and this key is not reconciled again until the controller's caches have received the write.
 /// `ControllerBuilder::without_read_your_writes` describes the details.
 ///
-/// Writes with unknown outcomes are recorded as well: the response was lost or late, or the request was dropped. Before
-/// the key is reconciled again, the current state is read from the server, and caches must reach the versions in it. If
-/// the server generated the name of the object, this reads the metadata of up to 500 objects.
+/// Writes with an unknown outcome are recorded as well: the response was lost or late, or the request was dropped.
+/// Before the key is reconciled again, the current state is read from the server, and caches must reach the versions in
+/// it. If the server generated the name of the object, the metadata of up to 500 objects is read.
 ///
-/// The same applies to responses without a version, such as responses to evictions and bindings. Dry runs are not
-/// recorded.
+/// The same applies to responses that do not contain a version, such as responses to evictions and bindings. Dry runs
+/// are not recorded.
 ///
 /// Requests of tasks that a reconciler spawns are not recorded.
 #[derive(Clone, Copy, Default)]
@@ -61,13 +61,13 @@ impl Writes {
         Self::observe_in(None, client)
     }
 
-    /// Wraps `client` so that its writes are recorded as writes to a cluster; `None` is the controller's own cluster.
+    /// Wraps `client` so that its writes are recorded as writes to `cluster`; `None` is the controller's own cluster.
     pub(crate) fn observe_in(cluster: Option<ClusterId>, client: &Client) -> Client {
         let inner = client.clone();
         let service = service_fn(move |request: Request<Body>| {
             let (client, cluster) = (inner.clone(), cluster.clone());
             // Task-locals must be read in the task that awaits the response, because kube's client calls the service in
-            // a task of its own.
+            // a separate task.
             let answer: Answering = Box::pin(async move {
                 if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
                     check_permit().map_err(|err| {
@@ -76,7 +76,7 @@ impl Writes {
                     })?;
                 }
                 match Target::of(cluster, &request) {
-                    // If `client` is wrapped as well, it must not record the write for another cluster.
+                    // If `client` is wrapped as well, it must not record the write for a different cluster.
                     Some(target) => SCOPE.scope(Scope::default(), observe(client, request, target)).await,
                     None => client.send(request).await,
                 }
@@ -94,8 +94,8 @@ impl Writes {
         (result, writes)
     }
 
-    /// Runs a request, and calls `note` with its writes. If the future is dropped early, the outcome of the write is
-    /// unknown, and `note` is still called.
+    /// Sends a request, and calls `note` with its writes. If the future is dropped early, the outcome of the write is
+    /// unknown; `note` is still called.
     pub(crate) async fn noted<T>(future: impl Future<Output = T>, note: impl FnOnce(&[Write])) -> T {
         let scope = Scope::default();
         let _noting = Noting {
@@ -146,7 +146,7 @@ struct Target {
 }
 
 impl Target {
-    /// Returns the target of a request. `None` for reads and outside of reconciles.
+    /// Returns the target of a request; `None` for reads and outside of reconciles.
     fn of(cluster: Option<ClusterId>, request: &Request<Body>) -> Option<Self> {
         if !matches!(
             *request.method(),
@@ -170,7 +170,7 @@ impl Target {
         let (plural, name) = match *rest {
             [plural] => (plural, None),
             [plural, name] => (plural, Some(name)),
-            // These are connections to containers and tokens, which do not change objects.
+            // Requests for connections to containers and for tokens do not change objects.
             [_, _, "attach" | "exec" | "log" | "portforward" | "proxy" | "token"] => return None,
             [plural, name, _] => (plural, Some(name)),
             _ => return None,
@@ -266,13 +266,13 @@ fn is_dry_run(head: &Parts, sent: &Bytes) -> bool {
     }
 }
 
-/// Returns the name of the object in a request body, if it has one.
+/// Returns the name of the object in a request body, if it contains one.
 fn named_in(sent: &Bytes) -> Option<String> {
     let object = serde_json::from_slice::<Item>(sent).unwrap_or_default();
     Some(object.metadata.name).filter(|it| !it.is_empty())
 }
 
-/// Outcome of a request. If it is dropped without a recorded result, the outcome is unknown.
+/// Outcome of a request. If this is dropped before a result was recorded, the outcome is unknown.
 struct Outcome {
     asked: Asked,
     target: Option<Target>,
@@ -280,8 +280,8 @@ struct Outcome {
 
 impl Outcome {
     /// Returns `true` if the server may have executed a failed request: the server or a proxy exceeded a time limit.
-    /// Other server errors only count if several objects were to be deleted, because some may have been, or if the
-    /// server was to generate a name, because a retry would create another object.
+    /// After other server errors, returns `true` only if several objects were to be deleted, because some may have
+    /// been, or if the server was to generate a name, because a retry would create an additional object.
     fn is_unknown(&self, code: StatusCode) -> bool {
         match code {
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
@@ -294,7 +294,7 @@ impl Outcome {
         self.target = None;
     }
 
-    /// Records a success. If the response does not identify the written state, the outcome stays unknown.
+    /// Records a success. If the response does not identify the written state, the outcome remains unknown.
     fn answered(&mut self, answer: Answer, is_delete: bool) {
         let is_told = answer.kind != "Status" || !answer.details.uid.is_empty();
         if let Some(target) = self.target.take_if(|_| is_told) {
@@ -333,7 +333,7 @@ impl Target {
             let (floor, uid) = (self.floor(&key), details.uid);
             return self.push(key, None, Written::Gone { floor, uid });
         }
-        // A Scale has its own labels, not the labels of its target.
+        // The labels of a Scale are not the labels of its target.
         let labels = (kind != "Scale").then_some(metadata.labels);
         // The response contains a state of the object, even if the object is being deleted. If the response to a
         // deletion has no deletion timestamp, the object was removed immediately, and this was its last state.

@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout};
 use super::health::EndpointResponse;
 use crate::Error;
 
-/// Time for which a permission and a refusal are cached. controller-runtime caches token reviews for the same time as
-/// permissions here.
+/// Times for which a permission and a refusal are cached. controller-runtime caches token reviews for as long as
+/// permissions are cached here.
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30));
 
 /// Maximum number of cached decisions. When it is reached, all are dropped.
@@ -24,7 +24,7 @@ const ANSWERS: usize = 1024;
 /// Time limit for a decision of the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Decides on requests with TokenReviews and SubjectAccessReviews.
+/// Authorizes requests by TokenReviews and SubjectAccessReviews.
 pub(super) struct Access {
     client: Client,
     /// Guards the cached decisions, by token and path.
@@ -45,7 +45,7 @@ impl Access {
         }
     }
 
-    /// Returns the error response for a caller that may not read this path; `None` if the caller may read it.
+    /// Returns the error response for a caller that is not permitted to read this path; `None` if the caller is.
     pub(super) async fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<EndpointResponse> {
         let token = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
         let Some(token) = token.and_then(bearer) else {
@@ -109,7 +109,7 @@ impl Access {
     }
 }
 
-/// Builds a review of whether a user may `get` a non-resource path.
+/// Builds a review that checks whether a user may `get` a non-resource path.
 fn may_get(path: &str, user: UserInfo) -> SubjectAccessReview {
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {

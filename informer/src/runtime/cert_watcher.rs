@@ -131,7 +131,7 @@ impl CertWatcher {
     /// # Errors
     ///
     /// Fails if a file cannot be read, or if certificate and key do not match, for example because only one of the
-    /// files was replaced yet.
+    /// files has been replaced yet.
     pub fn reload(&self) -> Result<bool, Error> {
         let Some(files) = &self.0.files else {
             return Ok(false);

@@ -54,8 +54,8 @@ impl ClusterControllerBuilder {
         }
     }
 
-    /// Sets the type that the controller reconciles: an event of an object enqueues its key with its cluster. May only
-    /// be called once.
+    /// Sets the type that the controller reconciles: an event of an object enqueues the object's key, with its cluster.
+    /// May only be called once.
     pub fn for_<K>(mut self) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -70,7 +70,7 @@ impl ClusterControllerBuilder {
         self.watches::<K>(enqueue::object())
     }
 
-    /// Watches a type of dependents: events enqueue the owner in the same cluster. Must be called after
+    /// Watches a type of dependents: events enqueue the owner, in the same cluster. Must be called after
     /// [`for_`](Self::for_).
     pub fn owns<K>(mut self) -> Self
     where
@@ -105,7 +105,7 @@ impl ClusterControllerBuilder {
         self
     }
 
-    /// Sets other options of the controller, such as concurrency, rate limiter and filters.
+    /// Sets further options of the controller, such as concurrency, rate limiter and filters.
     pub fn with(
         mut self,
         change: impl FnOnce(ControllerBuilder<Manager, ClusterKey>) -> ControllerBuilder<Manager, ClusterKey>,
@@ -129,7 +129,7 @@ impl ClusterControllerBuilder {
         if let Some(fault) = fault {
             return Err(Error::refused(format!("controller of clusters: {fault}")));
         }
-        // The controller itself starts without watches; they are added for each cluster.
+        // The controller itself begins without watches; watches are added for each cluster.
         let (engage, arrivals) = unbounded_channel();
         let builder = self
             .builder
@@ -146,7 +146,7 @@ impl ClusterControllerBuilder {
                 engaged,
                 later: later.clone(),
             };
-            // Sending fails only if the controller has ended.
+            // Sending only fails if the controller has ended.
             let _ = engage.send(arrival);
             Ok(())
         }))
@@ -160,14 +160,15 @@ struct Arrival {
     later: LaterWatches<ClusterKey>,
 }
 
-/// Releases the keys of each cluster once all of its caches have synced. Clusters that never sync do not delay others.
+/// Releases the held keys of each cluster once all of its caches have synced. Clusters that never sync do not delay
+/// other clusters.
 async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     let mut syncing = FuturesUnordered::new();
     loop {
         tokio::select! {
             Some(arrival) = arrivals.recv() => syncing.push(async move {
                 let all = arrival.watches.iter().map(HandlerRegistration::synced);
-                // If the cluster was disengaged before, its keys are dropped.
+                // If the cluster has been disengaged, the caches end before they sync, and the keys are dropped.
                 if try_join_all(all).await.is_ok() {
                     arrival.engaged.let_in(|key| arrival.later.add_key(key));
                 }
@@ -178,10 +179,10 @@ async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     }
 }
 
-/// Holds the keys of a cluster until all of its caches have synced. An earlier reconcile could miss objects in the
-/// caches and create them again.
+/// Holds the keys of a cluster back until all of its caches have synced. An earlier reconcile could miss objects that
+/// the caches do not contain yet, and create them again.
 struct Engaged {
-    /// The held keys; `None` once they were released.
+    /// The held keys; `None` once they have been released.
     waiting: Mutex<Option<BTreeSet<ClusterKey>>>,
 }
 
@@ -194,7 +195,7 @@ impl Default for Engaged {
 }
 
 impl Engaged {
-    /// Holds a key if the caches have not synced yet, otherwise passes it to `push`.
+    /// Holds a key back if the caches have not synced yet; otherwise passes it to `push`.
     fn pass(&self, key: ClusterKey, push: &mut dyn FnMut(ClusterKey)) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *waiting {
@@ -208,14 +209,14 @@ impl Engaged {
         }
     }
 
-    /// Passes the held keys to `add`, and stops holding keys.
+    /// Passes the held keys to `add`, and stops holding keys back.
     fn let_in(&self, add: impl FnMut(ClusterKey)) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         waiting.into_iter().flatten().for_each(add);
     }
 }
 
-/// Wraps a mapping to object keys, and adds the name of the cluster.
+/// Wraps a mapping to object keys so that it returns keys with the name of the cluster.
 struct InCluster<M> {
     cluster: Arc<str>,
     engaged: Arc<Engaged>,

@@ -19,9 +19,9 @@ use crate::reconcile::{BoxError, ClusterId, Writes};
 ///
 /// Clusters can be engaged and disengaged while the manager runs. A controller of several clusters reconciles keys of
 /// type [`ClusterKey`](super::ClusterKey), with one queue and one concurrency limit for all clusters. Keys of a cluster
-/// are reconciled once all of the controller's caches there have synced; unreachable clusters do not delay others.
-/// After a reconcile has written to a cluster, its key is not reconciled again until the controller's caches of that
-/// cluster have received the writes. Leader election uses the manager's own cluster.
+/// are reconciled once all caches of the controller in this cluster have synced; unreachable clusters do not delay
+/// other clusters. After a reconcile has written to a cluster, its key is not reconciled again until the controller's
+/// caches in that cluster have received the writes. Leader election uses the manager's own cluster.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -141,7 +141,7 @@ impl Clusters {
         self.engage_with(name, client, factory)
     }
 
-    /// Engages a cluster with a custom informer factory, for example for some namespaces or with a seed.
+    /// Engages a cluster with a custom informer factory, for example a factory for some namespaces or with a seed.
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl Clusters {
         Ok(cluster)
     }
 
-    /// Disengages a cluster and stops its informers. Queued keys of the cluster are still reconciled, but
-    /// [`get`](Self::get) returns `None` for it. Does nothing if no cluster has this name.
+    /// Disengages a cluster and stops its informers. Keys of the cluster that are already queued are still reconciled,
+    /// but [`get`](Self::get) returns `None` for the cluster. Does nothing if no cluster has this name.
     pub async fn disengage(&self, name: &str) {
         let cluster = self.state().clusters.remove(name);
         if let Some(cluster) = cluster {
@@ -226,7 +226,7 @@ impl Clusters {
     }
 }
 
-/// Starts and stops the informers of all clusters.
+/// Starts the informers of all clusters, and stops them with the manager.
 struct Informers(Clusters);
 
 impl Runnable for Informers {

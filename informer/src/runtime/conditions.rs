@@ -1,4 +1,4 @@
-//! Conditions in the status of an object, at most one of each type.
+//! Conditions in the status of an object. An object has at most one condition of each type.
 //!
 //! ```
 //! use informer::Clock;
@@ -55,7 +55,7 @@ pub struct ConditionSetter<'a> {
     clock: &'a Clock,
 }
 
-/// Returns a setter for the conditions of an object. It sets `observedGeneration` to the object's generation.
+/// Returns a setter for the conditions of an object. The setter sets `observedGeneration` to the object's generation.
 pub fn of<'a>(object: &impl Resource, clock: &'a Clock) -> ConditionSetter<'a> {
     ConditionSetter {
         generation: object.meta().generation,
@@ -79,10 +79,10 @@ impl ConditionSetter<'_> {
     }
 }
 
-/// Sets the condition of a type (apimachinery's `SetStatusCondition`). Returns `true` if this changed anything. [`of`]
-/// is a shorter form.
+/// Sets the condition of a type (apimachinery's `SetStatusCondition`). Returns `true` if this changed anything. For a
+/// shorter form, see [`of`].
 ///
-/// `lastTransitionTime` is set only if the status changes; a new reason or message keeps it.
+/// Changes `lastTransitionTime` only if the status changes, not if only the reason or the message changes.
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,

@@ -24,7 +24,7 @@ use crate::reconcile::{BoxError, Gate};
 use crate::tasks::TaskGroup;
 use crate::{Error, ObjectKey, spans};
 
-/// Watches objects, and calls a [`Reconciler`](crate::reconcile::Reconciler) with the keys of their events.
+/// Watches objects, and calls a [`Reconciler`](crate::reconcile::Reconciler) with the keys that their events enqueue.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,10 +57,10 @@ use crate::{Error, ObjectKey, spans};
 /// ```
 ///
 /// A controller starts when all of its caches have synced, reconciles each key in at most one task at a time, and
-/// retries failures with an increasing delay. Reconcilers read the objects themselves from the caches.
+/// retries failures with an increasing delay. Reconcilers read the objects from the caches.
 pub struct Controller<R: RequestKey = ObjectKey> {
     parts: Parts<R>,
-    /// The active watches and sources; `None` until they were started.
+    /// The active watches and sources; `None` until they have been started.
     running: Option<Running>,
 }
 
@@ -87,7 +87,7 @@ struct Running {
     removals: Vec<Box<dyn FnOnce() + Send>>,
     stop: CancellationToken,
     tasks: TaskGroup,
-    /// Panic of a source. The keys that it would have added are lost, so the controller ends.
+    /// Message of a panic in a source. Keys that the source would have added are lost, so the controller ends.
     panic: watch::Sender<Option<String>>,
 }
 
@@ -158,7 +158,7 @@ impl<R: RequestKey> Controller<R> {
     async fn run_until(mut self, stop: CancellationToken) -> Result<(), Error> {
         match stop.run_until_cancelled(self.begin()).await {
             None => return Ok(()),
-            // If the caches stop at the same signal, they may end before they have synced.
+            // If the caches stop on the same signal, they may end before they have synced.
             Some(Err(_)) if stop.is_cancelled() => return Ok(()),
             Some(begun) => begun?,
         }

@@ -38,7 +38,7 @@ pub struct ControllerBuilder<M = (), R: RequestKey = ObjectKey> {
     pub(super) replays: Option<Replays<R>>,
     debounce: Duration,
     filters: Vec<Filter>,
-    /// Functions that tell informers how long the controller waits for them to sync.
+    /// Functions that inform the watched informers how long the controller waits for them to sync.
     pub(super) waits: Vec<Box<dyn Fn(Duration) + Send>>,
     pub(super) caches: Caches,
     metrics: Metrics,
@@ -151,7 +151,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 
     /// Adds a filter for events of all types (controller-runtime's `WithEventFilter`). Applies to all watches,
-    /// including watches that were added before.
+    /// including watches that have already been added.
     pub fn with_event_filter(mut self, filter: impl Fn(&AnyEvent<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.filters.push(Arc::new(filter));
         self
@@ -163,9 +163,9 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Delays each key after an event. Further events of the key during this time do not cause additional reconciles,
-    /// and do not prolong the delay. Does not apply to keys from a [`source`](Self::source) or to keys that a reconcile
-    /// requeues. Default: zero.
+    /// Delays each key after an event. Further events for the key during this time do not cause additional reconciles,
+    /// and do not extend the delay. Does not apply to keys from a [`source`](Self::source) or to requeued keys.
+    /// Default: zero.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         self.debounce = debounce;
         self
@@ -180,7 +180,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 
     /// Sets the function that creates the `tracing` span of each reconcile (controller-runtime's `LogConstructor`). Log
-    /// lines, panics and further spans of the reconciler are within this span.
+    /// lines, panics and inner spans of the reconciler are within this span.
     ///
     /// Default: a root span `reconcile` of level ERROR and target `informer::reconcile`. Its fields are `controller`,
     /// `group` and `kind` of the reconciled type, `namespace` and `name` of the object (also `cluster` if there are
@@ -208,7 +208,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Reconciles keys without waiting for the caches to receive the writes of their last reconcile.
+    /// Reconciles keys without waiting until the caches have received the writes of the last reconcile.
     ///
     /// By default, a key is held back until all caches of the written types have received the writes of its last
     /// reconcile. This applies to writes through an observed client: [`Manager::client`](super::Manager::client), or a
@@ -234,7 +234,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Ends the controller if a reconcile panics. By default, a panic is an error of the reconciled key.
+    /// Ends the controller if a reconcile panics. By default, a panic only fails the reconcile of the key.
     pub fn propagate_panics(mut self) -> Self {
         self.workers.recovers_panics = false;
         self
@@ -246,14 +246,14 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Fills the queue before this process becomes the leader, so that it can then start reconciling immediately
+    /// Fills the queue before this process becomes the leader, so that the leader can start reconciling immediately
     /// (controller-runtime's `EnableWarmup`).
     pub fn warm_up(mut self) -> Self {
         self.is_warmed_up = true;
         self
     }
 
-    /// Shares the keys of the controller with other replicas: every replica runs the controller, regardless of leader
+    /// Divides the keys of the controller among replicas: every replica runs the controller, regardless of leader
     /// election, and reconciles the keys that it owns. The owner is determined from the text of the key. A
     /// [`source`](Self::source) must send its keys to all replicas, because a key is lost if only a replica that does
     /// not own it receives it.
@@ -339,7 +339,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 }
 
-/// Returns the object that a key identifies; empty for custom key types.
+/// Returns the cluster and the object that a key identifies; empty for custom key types.
 fn parts_of(key: &dyn Any) -> KeyParts<'_> {
     match key.downcast_ref::<ClusterKey>() {
         Some(key) => KeyParts {

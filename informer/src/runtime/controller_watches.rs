@@ -142,8 +142,8 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.informer(&informer, resource, to_keys, |_: &Event<DynamicObject>| true)
     }
 
-    /// Watches with an informer from elsewhere, for example of a dynamic type or of some objects of a type. The caller
-    /// has to run it.
+    /// Watches with an existing informer, for example of a dynamic type or of some objects of a type. The caller has to
+    /// run the informer.
     pub fn informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -156,9 +156,9 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.remote_informer(informer, to_keys, predicate)
     }
 
-    /// Watches with an informer of another cluster, which the caller has to run. Keys are not held back until its cache
-    /// has received writes, because the controller cannot recognize writes to that cluster. Controllers of
-    /// [`Clusters`](super::Clusters) can.
+    /// Watches with an informer of a different cluster. The caller has to run the informer. Reconciles do not wait
+    /// until its cache contains the controller's own writes, because the controller cannot recognize writes to that
+    /// cluster. Controllers of [`Clusters`](super::Clusters) can.
     pub fn remote_informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -189,9 +189,9 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 
     /// Reconciles all objects again whenever the stream yields an item (kube-runtime's `reconcile_all_on`), for example
-    /// after the configuration of the process was reloaded. Enqueues the keys of all objects in the watched caches, as
-    /// a new list would; does not include keys from a [`source`](Self::source). Several streams can be added. The end
-    /// of a stream does not matter.
+    /// after the configuration of the process was reloaded. Like a new list, this enqueues the keys of all objects in
+    /// the watched caches, but not keys from a [`source`](Self::source). Several streams can be added. The end of a
+    /// stream has no effect.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         self.replays.get_or_insert_default();
         self.sources.push(Box::new(move |intake, stop| {

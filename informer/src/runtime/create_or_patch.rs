@@ -1,4 +1,4 @@
-//! `create_or_patch`: creates an object, or patches the differences from its desired state.
+//! `create_or_patch`: creates an object, or patches the fields that differ from its desired state.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::{Error, ObjectKey};
 
 /// Brings an object into its desired state (controller-runtime's `CreateOrPatch`). If no object with the name of
 /// `initial` exists, applies `change` to `initial` and creates it. Otherwise applies `change` to the existing object
-/// and patches the differences: first of the object, then of its status.
+/// and patches the differences: first in the object, then in its status.
 ///
-/// Patches only contain changed fields without a version as precondition, so they do not cause conflicts.
+/// Patches only contain changed fields and do not require a version, so they do not cause conflicts.
 ///
 /// ```
 /// use informer::runtime::{OperationResult, create_or_patch};
@@ -59,7 +59,7 @@ where
         kept.check(&initial)?;
         let status = status_of(&mut json(key, &initial)?);
         let created = api.create(&PostParams::default(), &initial).await?;
-        // If the type has a status subresource, a create ignores the status, so it is written separately.
+        // If the type has a status subresource, the server ignores the status in a create, so it is written separately.
         let has_written = status.is_null() || status_of(&mut json(key, &created)?) == status;
         if has_written {
             return Ok((created, OperationResult::Created));

@@ -82,7 +82,7 @@ where
     Ok((updated, OperationResult::Updated))
 }
 
-/// The key of an object, to check that a change keeps it.
+/// The original key of an object, which a change must keep.
 pub(super) struct Kept {
     /// Name of the operation, for errors.
     pub(super) what: &'static str,

@@ -44,13 +44,14 @@ where
     K: Cacheable + Resource<DynamicType = ()>,
 {
     /// Creates a handle to the dependents in `lister`. The client should be [observed](crate::reconcile::Writes), so
-    /// that the next reconcile reads its writes.
+    /// that the next reconcile reads the writes of this one.
     pub fn new(client: Client, lister: Lister<K>) -> Self {
         Self { client, lister }
     }
 
     /// Creates or patches the object with this name in the owner's namespace, so that it has the state that `change`
-    /// sets and `owner` as its controller. Returns the resulting object. Sends no request if nothing has to be changed.
+    /// sets and `owner` is its controller. Returns the resulting object. If nothing has to be changed, does not send a
+    /// request.
     ///
     /// `change` receives the existing object or an empty one, and should only set fields that the caller is responsible
     /// for. Only differences are patched, so fields that are unknown to this program, or that a transform removed from
@@ -59,8 +60,8 @@ where
     ///
     /// # Errors
     ///
-    /// Fails if the object has another controller, `change` changes its name, or a request fails. If the cache was
-    /// stale, the request fails with a conflict or because the object already exists; the reconcile is then retried.
+    /// Fails if the object has a different controller, `change` changes its name, or a request fails. If the cache was
+    /// outdated, the request fails with a conflict or because the object already exists; the reconcile is then retried.
     pub async fn ensure<O>(&self, owner: &O, name: &str, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
     where
         O: Resource<DynamicType = ()>,
@@ -73,12 +74,12 @@ where
         self.ensure_at(owner, &key, change).await
     }
 
-    /// Same as [`ensure`](Self::ensure), for an object in any namespace or without one. If it is not in the owner's
-    /// namespace, the owner must be cluster-scoped.
+    /// Same as [`ensure`](Self::ensure), for an object in any namespace or a cluster-scoped object. If it is not in the
+    /// owner's namespace, the owner must be cluster-scoped.
     ///
     /// # Errors
     ///
-    /// See [`ensure`](Self::ensure). Also fails if the owner is in another namespace.
+    /// See [`ensure`](Self::ensure). Also fails if the owner is in a different namespace.
     pub async fn ensure_at<O>(&self, owner: &O, key: &ObjectKey, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
     where
         O: Resource<DynamicType = ()>,

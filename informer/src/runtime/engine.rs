@@ -21,7 +21,7 @@ use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 use crate::{Error, spans};
 
-/// Maximum time to wait for tasks to end after they were aborted.
+/// Maximum time to wait until aborted tasks have ended.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The components of a manager that the engine uses.
@@ -33,14 +33,14 @@ pub(super) struct EngineParts {
     pub(super) elected: CancellationToken,
 }
 
-/// The running components of a manager. If it is dropped, all of them end at their next await points.
+/// The running components of a manager. If it is dropped, all components end at their next await points.
 pub(super) struct Engine {
     parts: EngineParts,
     adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
     happening: mpsc::UnboundedReceiver<Happening>,
     tell: mpsc::UnboundedSender<Happening>,
     stage: Stage,
-    /// Runnables that wait for a later stage.
+    /// Runnables that start in a later stage.
     waiting: Vec<Box<dyn Runnable>>,
     servers: Crew,
     always: Crew,
@@ -49,7 +49,7 @@ pub(super) struct Engine {
     preparing: TaskGroup,
     election: TaskGroup,
     end_election: CancellationToken,
-    /// Set if leadership was lost: runnables that still run are then dropped instead of stopped.
+    /// Set if leadership was lost. Runnables that are still running are then dropped instead of stopped.
     pub(super) is_lost: bool,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct Engine {
 enum Stage {
     /// Servers run; caches that no controller waits for are syncing.
     Servers,
-    /// Runnables of the group `Always` run, unless they read caches; caches with readers are syncing.
+    /// Runnables of the group `Always` run, except for those that read caches. Caches with a lister are syncing.
     Always,
-    /// The caches with readers have synced as well; the process waits to become the leader.
+    /// Caches with a lister have synced as well; the process waits to become the leader.
     Standby,
     Leader,
 }
@@ -68,7 +68,7 @@ enum Stage {
 /// An event that the engine reacts to.
 enum Happening {
     Failure(Error),
-    /// Caches have synced, so that the stage is reached, or have failed to sync in time.
+    /// Caches have synced, so that the stage is reached, or have not synced in time.
     Synced(Stage, Result<(), Error>),
     WarmedUp(Box<dyn Runnable>),
     Elected,
@@ -76,7 +76,7 @@ enum Happening {
     Over(Option<ElectionOutcome>),
 }
 
-/// Running runnables of one group.
+/// The runnables of one group that are running.
 #[derive(Default)]
 struct Crew {
     stop: CancellationToken,
@@ -112,7 +112,7 @@ fn names(running: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> 
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a future of a runnable. Returns a panic as an error, because the manager must not continue without the
+/// Runs a future of a runnable. Converts a panic to an error, because the manager must not continue without the
 /// runnable.
 async fn guarded(name: &str, doing: impl Future<Output = Result<(), BoxError>>) -> Result<(), Error> {
     let result = AssertUnwindSafe(doing.instrument(spans::runnable(name)))
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Runs the manager. Only returns if something fails.
+    /// Runs the manager. Only returns with an error.
     pub(super) async fn run(&mut self, runnables: Vec<Box<dyn Runnable>>) -> Result<(), Error> {
         for runnable in runnables {
             self.take(runnable);
@@ -165,7 +165,7 @@ impl Engine {
             match next {
                 Either::Left(Some(happening)) => self.react(happening)?,
                 Either::Right(Some(added)) => self.take(added),
-                // Cannot happen, because this struct owns both senders.
+                // Unreachable, because this struct owns both senders.
                 Either::Left(None) | Either::Right(None) => return Ok(()),
             }
         }
@@ -204,7 +204,7 @@ impl Engine {
         }
     }
 
-    /// Starts a runnable, warms it up, or lets it wait for a later stage, depending on its group.
+    /// Starts a runnable, warms it up, or keeps it for a later stage, depending on its group.
     fn take(&mut self, runnable: Box<dyn Runnable>) {
         let needs = match (runnable.group(), runnable.reads_caches()) {
             (RunnableGroup::Server, _) => return self.servers.start(runnable, &self.tell),
@@ -259,7 +259,7 @@ impl Engine {
         });
     }
 
-    /// Stops all components in order, and waits for each.
+    /// Stops all components in order, waiting for each of them.
     pub(super) async fn stop(&mut self) {
         self.adding.close();
         self.always.stop().await;
@@ -283,7 +283,7 @@ impl Engine {
                 crew.tasks.abandon().await;
             }
         };
-        // A task that blocks its thread cannot be aborted. The release of the lease does not wait for it.
+        // A task that blocks its thread cannot be aborted. The release of the lease does not wait for such a task.
         let _ = timeout(ABANDON_TIMEOUT, ending).await;
         self.leave_election().await;
         late

@@ -7,14 +7,14 @@ use std::time::Duration;
 use k8s_openapi::api::events::v1::Event;
 use tokio::time::Instant;
 
-/// A series ends if no event is added to it for this long.
+/// Time after the last event of a series at which the series ends.
 pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
 
-/// Maximum number of recorded series, and of sources. If it is exceeded, the series or source that was silent for
-/// longest is dropped.
+/// Maximum number of recorded series, and of sources. If there are more, the series or source with the oldest last
+/// event is dropped.
 const REMEMBERED: usize = 4096;
 
-/// Maximum burst of events of a source about an object, and the interval at which one more event is allowed.
+/// Maximum burst of events from one source about one object, and the interval at which one more event is allowed.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 
@@ -30,7 +30,7 @@ pub(super) enum Verdict {
     Count { name: String, count: i32 },
     /// Only count the event; [`refresh`](Correlator::refresh) returns the count later.
     Later,
-    /// Drop the event, because its source has sent too many.
+    /// Drop the event, because its source has sent too many events.
     Drop,
 }
 
@@ -43,14 +43,14 @@ pub(super) struct Correlator {
 
 #[derive(Debug)]
 struct Series {
-    /// The first event of the series. Counts are written to it, and it is created again if it was deleted.
+    /// The first event of the series. Counts are written to its Event. If this Event was deleted, it is created again.
     event: Event,
     count: i32,
     written: i32,
     last: Instant,
 }
 
-/// Spam filter for a source and an object: a token bucket.
+/// Spam filter for events from one source about one object: a token bucket.
 #[derive(Debug)]
 struct Source {
     tokens: u32,

@@ -1,4 +1,4 @@
-//! `Lanes`: sends Events to the server, several at a time, so that slow requests do not delay others.
+//! `Lanes`: sends several Events to the server at a time, so that slow requests do not delay other Events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ const LANES: usize = 8;
 /// write that the server refuses is not retried.
 const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
 
-/// Time limit for an attempt. A request without a response counts as failed, so that it does not block its lane.
+/// Time limit for an attempt. A request without a response counts as failed, so that it does not block later writes of
+/// its lane.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A write of an Event: its creation, or a new count of an existing one.
@@ -113,8 +114,8 @@ impl Lanes {
 }
 
 impl Sink {
-    /// Sends a write until it succeeds, is refused, or has failed too often. Once `stop` is cancelled, it is not
-    /// retried.
+    /// Sends a write until it succeeds, is refused, or has failed too often. Once `stop` is cancelled, failed writes
+    /// are not retried.
     async fn write(&self, write: Write, stop: CancellationToken) {
         let namespace = write.event.metadata.namespace.as_deref().unwrap_or("default");
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
@@ -146,8 +147,8 @@ impl Sink {
                 .await
                 .map_err(Error::from)
             {
-                // The Event has expired or was deleted. Create it again with its name, so that later counts can be
-                // written to it.
+                // The Event has expired or was deleted. Create it again under the same name, so that later counts can
+                // be written to it.
                 Err(err) if err.is_not_found() => {
                     event.series = Some(EventSeries {
                         count,
@@ -170,9 +171,9 @@ impl Sink {
 pub(super) enum DropReason {
     /// The queue is full, or the writer has stopped.
     Full,
-    /// The spam filter has dropped it.
+    /// The spam filter dropped the event.
     Spam,
-    /// The server has refused it, or all attempts have failed.
+    /// The server refused the event, or all attempts failed.
     Failed,
 }
 

@@ -1,4 +1,4 @@
-//! `Expectations`: creations and deletions that were requested but not observed yet.
+//! `Expectations`: creations and deletions that were requested but have not been observed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,14 +8,15 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 
-/// Age after which an expectation counts as met: its event must have been lost.
+/// Age after which an expectation counts as met, because its event must have been lost.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Tracks expected creations and deletions (kube-controller-manager's `UIDTrackingControllerExpectations`). Clones
 /// share the expectations.
 ///
-/// Reconcilers of a [`Controller`](super::Controller) do not need it, because the controller waits for the versions of
-/// their writes. It is intended for code that creates objects in its own tasks, or with a client that is not observed.
+/// Reconcilers of a [`Controller`](super::Controller) do not need it, because the controller waits until its caches
+/// contain their writes. It is intended for code that creates objects in separate tasks, or with a client that is not
+/// observed.
 ///
 /// ```
 /// use informer::ObjectKey;
@@ -37,7 +38,8 @@ pub struct Expectations {
 #[derive(Debug)]
 struct Expected {
     creations: u64,
-    /// Uids of the expected deletions. A deletion may be observed twice, by its deletion timestamp and by its event.
+    /// Uids of the objects with expected deletions. A deletion may be observed twice: by its deletion timestamp and by
+    /// its event.
     deletions: BTreeSet<String>,
     since: Instant,
 }
@@ -48,7 +50,7 @@ impl Expectations {
         Self::default()
     }
 
-    /// Expects `count` more creations. Must be called before the requests are sent.
+    /// Increases the number of expected creations by `count`. Must be called before the requests are sent.
     pub fn expect_creations(&self, key: &ObjectKey, count: u64) {
         self.expect(key, |it| it.creations += count);
     }
@@ -70,7 +72,7 @@ impl Expectations {
         });
     }
 
-    /// Returns `true` if all expectations of an owner were met, or are older than five minutes.
+    /// Returns `true` if all expectations of an owner are met or older than five minutes.
     pub fn are_met(&self, key: &ObjectKey) -> bool {
         let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected

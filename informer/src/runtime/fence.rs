@@ -1,4 +1,4 @@
-//! Refuses writes of a process that is no longer the leader, before they are sent.
+//! Refuses writes before they are sent if this process is no longer the leader.
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};

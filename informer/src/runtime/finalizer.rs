@@ -1,4 +1,4 @@
-//! Finalizers: keep deleted objects until their external resources were cleaned up.
+//! Finalizers: keep deleted objects until their external resources have been cleaned up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub enum Deletion<K> {
 
 /// Reconciles an object that requires cleanup when it is deleted (controller-runtime's `pkg/finalizer`).
 ///
-/// If the object is not being deleted, adds the finalizer if necessary, and calls `work` with [`Deletion::No`]. If it
-/// is being deleted and has the finalizer, calls `work` with [`Deletion::Pending`], and removes the finalizer if that
-/// succeeds. Ignores objects that are being deleted and do not have the finalizer.
+/// If the object is not being deleted, adds the finalizer if necessary, and calls `work` with [`Deletion::No`]. If the
+/// object is being deleted and has the finalizer, calls `work` with [`Deletion::Pending`], and removes the finalizer if
+/// `work` succeeds. Ignores objects that are being deleted and do not have the finalizer.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,7 +44,7 @@ pub enum Deletion<K> {
 ///
 /// # Errors
 ///
-/// Fails if `work` or a request fails. A conflict means that `object` was stale; its next event triggers another
+/// Fails if `work` or a request fails. A conflict means that `object` was outdated; its next event triggers another
 /// reconcile.
 pub async fn finalize<K>(
     api: &Api<K>,
@@ -76,8 +76,8 @@ pub fn has_finalizer(object: &impl Resource, name: &str) -> bool {
     object.finalizers().iter().any(|it| it == name)
 }
 
-/// Adds a finalizer if the object has not changed since it was read. Returns the new state of the object. Sends no
-/// request if the object already has the finalizer.
+/// Adds a finalizer if the object has not changed since it was read. Returns the new state of the object. If the object
+/// already has the finalizer, does not send a request.
 ///
 /// # Errors
 ///
@@ -94,8 +94,8 @@ where
     write(api, object, &finalizers).await
 }
 
-/// Removes a finalizer if the object has not changed since it was read. Sends no request if the object does not have
-/// the finalizer. Succeeds if the object no longer exists.
+/// Removes a finalizer if the object has not changed since it was read. If the object does not have the finalizer, does
+/// not send a request. Succeeds if the object no longer exists.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// Writes all finalizers with a merge patch. It replaces the whole list, so the patch requires that the object has not
+/// Writes all finalizers with a merge patch. The patch replaces the whole list, so it requires that the object has not
 /// changed since it was read.
 async fn write<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<K, Error>
 where

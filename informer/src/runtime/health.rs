@@ -1,5 +1,4 @@
-//! `Endpoints`: health checks and metrics of a process, independent of HTTP: a function from a path to a status and a
-//! body.
+//! `Endpoints`: health checks and metrics of a process, independent of HTTP: maps a path to a status and a body.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -99,7 +98,7 @@ impl Endpoints {
         match parts[1..] {
             [] => all(parts[0], &checks, query),
             [name] => match checks.get(name) {
-                // As in controller-runtime, `ping` passes even without such a check.
+                // As in controller-runtime, `ping` passes even if there is no check with this name.
                 None if name == "ping" => text(200, "ok"),
                 None => text(404, "404 page not found\n"),
                 Some(check) => match outcome(&**check) {
@@ -130,7 +129,7 @@ fn outcome(check: &dyn Check) -> Result<(), BoxError> {
         .unwrap_or_else(|panic| Err(format!("panic: {}", text_of_panic(&*panic)).into()))
 }
 
-/// Runs all checks of a path. Reasons of failures are logged, but not returned.
+/// Runs all checks of a path. The reasons of failures are logged, but not part of the response.
 fn all(path: &str, checks: &Checks, query: &str) -> EndpointResponse {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let is_verbose = pairs().any(|(key, _)| key == "verbose");

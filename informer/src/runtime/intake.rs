@@ -1,4 +1,4 @@
-//! `Intake`: adds the keys of events to the queue of a controller.
+//! `Intake`: adds the keys that events affect to the queue of a controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,23 +38,23 @@ pub(super) struct Registered {
     pub(super) remove: Box<dyn FnOnce() + Send>,
 }
 
-/// The queue of a controller, and the processing of events before their keys are added.
+/// The queue of a controller, and the settings that apply to events before their keys are added.
 #[derive(Clone)]
 pub(super) struct Intake<R: RequestKey> {
     pub(super) queue: WorkQueue<R>,
     pub(super) filters: Arc<[Filter]>,
-    /// Set if the controller is sharded.
+    /// The keys that this replica owns, if the controller is sharded.
     pub(super) shard: Option<Arc<ShardKeys<R>>>,
-    /// Set if a stream can trigger that all keys are reconciled again.
+    /// The watches to enqueue again, if a stream can trigger this.
     pub(super) replays: Option<Replays<R>>,
-    /// Delay of each key after an event, to combine it with further events.
+    /// Time for which each key is delayed after an event, so that further events are combined with it.
     pub(super) debounce: Duration,
     pub(super) panics: Arc<EventPanics>,
 }
 
 impl<R: RequestKey> Intake<R> {
-    /// Adds a key to the queue, if this replica owns it. `is_replay` gives it a low priority, for keys from a first
-    /// list or a resync.
+    /// Adds a key to the queue, if this replica owns it. `is_replay` gives the key a low priority, if it is from a
+    /// first list or a resync.
     pub(super) fn add(&self, key: R, is_replay: bool) {
         if self.shard.as_ref().is_some_and(|it| !it.takes(&key)) {
             return;
@@ -71,7 +71,7 @@ impl<R: RequestKey> Intake<R> {
         );
     }
 
-    /// Adds the keys of all objects in the watched caches, as a new list would.
+    /// Adds the keys of all objects in the watched caches, like a new list.
     pub(super) fn add_all(&self) {
         if let Some(replays) = &self.replays {
             replays.run(|key| self.add(key, true));
@@ -88,7 +88,7 @@ impl<R: RequestKey> Intake<R> {
         let (intake, filters) = (self.clone(), Arc::clone(&self.filters));
         let watch = Arc::new((to_keys, predicate));
         let replayed = Arc::clone(&watch);
-        // Only the user's functions can panic here.
+        // Only the user's functions can panic in this closure.
         let each_key = move |event: &Event<K>, watch: &(T, P), sink: &mut dyn FnMut(enqueue::Enqueued<R>)| {
             let (to_keys, predicate) = watch;
             let any = AnyEvent::from(event);

@@ -17,8 +17,8 @@ use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 /// A handle for adding watches to a controller, before or while it runs; see
 /// [`Controller::later_watches`](super::Controller::later_watches). Clones refer to the same controller.
 ///
-/// The controller does not wait for the caches of these watches to sync. Once a cache has synced, keys are held back
-/// until it has received their writes, as with the caches of other watches.
+/// The controller does not wait until the caches of these watches have synced. Once a cache has synced, keys are held
+/// back until it has received their writes, as with the caches of other watches.
 ///
 /// ```
 /// use informer::handler::enqueue;
@@ -40,7 +40,7 @@ pub struct LaterWatches<R: RequestKey = ObjectKey> {
     later: Later,
 }
 
-/// Watches that were added later, and that end with the controller.
+/// Watches that are added after the controller was built, and that end with it.
 #[derive(Clone, Default)]
 pub(super) struct Later(Arc<Mutex<Added>>);
 
@@ -55,7 +55,7 @@ impl Later {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all watches. No further ones can be added.
+    /// Ends all watches. After this, watches can no longer be added.
     pub(super) fn end(&self) {
         let removals = {
             let mut added = self.added();
@@ -117,7 +117,7 @@ impl<R: RequestKey> LaterWatches<R> {
         self.add(Some(collection), informer, to_keys, predicate)
     }
 
-    /// Watches with an informer of another cluster; see
+    /// Watches with an informer of a different cluster; see
     /// [`ControllerBuilder::remote_informer`](super::ControllerBuilder::remote_informer).
     ///
     /// # Errors
@@ -137,7 +137,8 @@ impl<R: RequestKey> LaterWatches<R> {
         self.intake.add(key, true);
     }
 
-    /// Starts a watch. If `collection` is given, keys are held back until the informer has received their writes to it.
+    /// Starts a watch. If `collection` is given, keys are held back until the informer has received their writes to
+    /// this collection.
     pub(super) fn add<K: Cacheable>(
         &self,
         collection: Option<Collection>,
@@ -160,7 +161,7 @@ impl<R: RequestKey> LaterWatches<R> {
     }
 }
 
-/// Cache of a watch that was added later. Keys wait for it only from its first sync until the watch ends.
+/// Cache of a watch that was added later. Keys wait for it only between its first sync and the end of the watch.
 struct Watched<K> {
     informer: SharedInformer<K>,
     watch: HandlerRegistration,

@@ -1,9 +1,9 @@
 //! `LeaderElector`: ensures that only one of several processes is active at a time.
 //!
-//! A disconnected leader stops at its renew deadline. On a machine that was suspended for longer than the lease, it may
-//! be active for a moment afterwards. Writes of a [fenced](LeaderElector::fenced) client are then refused before they
-//! are sent, but a write that was already sent can still be executed. Operations that must never happen twice need an
-//! additional check.
+//! A disconnected leader stops at its renew deadline. If its machine was suspended for longer than the lease, the
+//! leader may be active for a moment afterwards. Writes of a [fenced](LeaderElector::fenced) client are then refused
+//! before they are sent, but a write that was already sent can still be executed. Operations that must never happen
+//! twice need an additional check.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,9 +30,9 @@ const JITTER_FACTOR: f64 = 1.2;
 /// Minimum time limit of requests for the Lease, as in client-go.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Minimum time between the end of a leader and the start of the next one. It allows for inexact timers, clocks of
-/// different speeds, and requests in flight. [`Manager`](super::Manager) needs up to this time to drop the tasks of the
-/// leader.
+/// Minimum time between the end of one leader and the start of the next one. It allows for inexact timers, clocks that
+/// run at different speeds, and requests in flight. [`Manager`](super::Manager) needs up to this time to drop the tasks
+/// of the leader.
 const LEAST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Options of leader election. The defaults are controller-runtime's.
@@ -52,7 +52,7 @@ pub struct LeaderElectionConfig {
     /// Delay between attempts to acquire or renew the lease. Default: 2 s.
     pub retry_period: Duration,
     /// Releases the lease when the leader is cancelled, so that other candidates need not wait until it expires. The
-    /// work of the leader must have ended before; [`Manager`](super::Manager) ensures this. Default: true.
+    /// leader's work must have ended before that; [`Manager`](super::Manager) ensures this. Default: true.
     pub release_on_cancel: bool,
     /// Clock for times written to the Lease. They do not affect the election.
     pub clock: Clock,
@@ -137,16 +137,16 @@ struct Inner {
 struct State {
     jitter: Jitter,
     observed: Option<Observed>,
-    /// Time at which the first claim was sent that is unanswered since. The Lease may contain it.
+    /// Time at which the first claim was sent that has not been answered yet. The Lease may contain this claim.
     unanswered: Option<Instant>,
     /// Set once this process has led.
     has_led: bool,
-    /// Number of renewals before which the Lease had to be read.
+    /// Number of renewals for which the Lease had to be read first.
     slow_paths: u64,
 }
 
-/// The last observed state of the Lease. The times that it contains are not used, so that clocks of other machines do
-/// not matter.
+/// The last observed state of the Lease. The times in the Lease are not used, so the clocks of other machines do not
+/// matter.
 #[derive(Clone)]
 struct Observed {
     lease: Lease,
@@ -154,15 +154,15 @@ struct Observed {
     /// Set if this process holds the Lease.
     is_mine: bool,
     /// Time from which the lease duration is counted. For a claim of this process, the time at which it was sent,
-    /// because other processes may have observed it since then. For a claim of another process, the time at which it
+    /// because other processes may have observed it from then on. For a claim of another process, the time at which it
     /// was first observed.
     at: Instant,
 }
 
-/// Origin of an observed state of the Lease.
+/// Way in which a state of the Lease was observed.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// Response to a claim of this process, with the time at which the request was sent.
+    /// By the response to a claim of this process; contains the time at which the request was sent.
     Claimed(Instant),
     Read,
 }
@@ -264,9 +264,10 @@ impl LeaderElector {
         outcome
     }
 
-    /// Wraps `client` so that it refuses writes after this process has lost leadership: it did not renew the lease
-    /// within the renew deadline, or it has lost or released the lease. [`Manager::client`](super::Manager::client)
-    /// returns such a client. A process that has not led yet may write.
+    /// Wraps `client` so that it refuses writes after this process has lost leadership, that is, if it did not renew
+    /// the lease within the renew deadline, or has lost or released the lease.
+    /// [`Manager::client`](super::Manager::client) returns such a client. A process that has not been the leader yet
+    /// may write.
     pub fn fenced(&self, client: &Client) -> Client {
         fence::fenced(client, self)
     }
@@ -297,7 +298,7 @@ impl LeaderElector {
         self.state().is_mine()
     }
 
-    /// Returns the identity of the leader when the Lease was last checked; `None` if it was not held.
+    /// Returns the identity of the leader when the Lease was last checked; `None` if nobody held it.
     pub fn leader(&self) -> Option<String> {
         self.state().holder().map(str::to_owned)
     }
@@ -338,7 +339,7 @@ impl LeaderElector {
     async fn acquire(&self) {
         loop {
             match self.try_acquire_or_renew().await {
-                // The response may arrive after the lease has expired.
+                // The response may have arrived after the lease expired.
                 Ok(true) if self.state().is_leading(self.0.config.renew_deadline) => return,
                 Ok(_) => {}
                 Err(err) => tracing::warn!(lease = self.0.lock.describe(), error = %err, "could not acquire the lease"),
@@ -381,8 +382,8 @@ impl LeaderElector {
     /// Attempts to acquire or renew the lease. Returns `true` if this process holds it afterwards.
     async fn try_acquire_or_renew(&self) -> Result<bool, Error> {
         let lock = &self.0.lock;
-        // While this process holds the lease, other processes do not change it, so it can be updated without reading
-        // it.
+        // While this process holds the lease, other processes do not change it. It can therefore be updated without
+        // reading it.
         let held = {
             let state = self.state();
             let held = state.observed.clone();
@@ -396,7 +397,7 @@ impl LeaderElector {
             self.state().slow_paths += 1;
         }
         let Some(lease) = self.answered(lock.get()).await? else {
-            // If the Lease was deleted manually, its holder may not have noticed yet.
+            // If the Lease was deleted manually, its holder may not have noticed this yet.
             if self.state().observed.as_ref().is_some_and(Observed::is_of_another) {
                 return Ok(false);
             }
@@ -482,7 +483,7 @@ impl LeaderElector {
                 // If the response to a renewal was lost, the renewal does not extend the lease for this process.
                 (Seen::Read, Some(before)) if is_mine && before.is_mine => before.at,
                 (Seen::Read, _) if is_mine => state.unanswered.unwrap_or_else(Instant::now),
-                // If the claim is unchanged, the holder has not renewed it.
+                // If the claim is unchanged, the holder has not renewed the lease.
                 (Seen::Read, Some(before)) if before.claim == claim => before.at,
                 (Seen::Read, _) => Instant::now(),
             };

@@ -1,4 +1,4 @@
-//! `LeaseLock`: a Lease that at most one of several processes holds.
+//! `LeaseLock`: a Lease that at most one process at a time holds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct LeaseLock {
     labels: BTreeMap<String, String>,
 }
 
-/// The spec of a Lease. Equal specs are the same claim.
+/// The spec of a Lease. Equal specs belong to the same claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Claim(LeaseSpec);
 
@@ -38,7 +38,7 @@ impl LeaseLock {
     }
 
     /// Sets labels of the Lease (controller-runtime's `LeaderElectionLabels`). Whenever a process acquires or renews
-    /// the Lease, it sets these labels and keeps others.
+    /// the Lease, it sets these labels and keeps all other labels.
     #[must_use]
     pub fn labels<'a>(mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let labels = labels
@@ -63,7 +63,7 @@ impl LeaseLock {
         Ok(self.api.get_opt(&self.name).await?)
     }
 
-    /// Creates the Lease as filled in by `claim`.
+    /// Creates the Lease with the fields that `claim` sets.
     pub(super) async fn create(&self, claim: impl FnOnce(&mut Lease)) -> Result<Lease, Error> {
         let mut lease = Lease {
             metadata: ObjectMeta {
@@ -78,7 +78,7 @@ impl LeaseLock {
         Ok(self.api.create(&PostParams::default(), &lease).await?)
     }
 
-    /// Changes the Lease with `claim`, unless it was changed since it was read.
+    /// Updates the Lease with the fields that `claim` sets, unless it was changed since it was read.
     pub(super) async fn update(&self, mut lease: Lease, claim: impl FnOnce(&mut Lease)) -> Result<Lease, Error> {
         claim(&mut lease);
         self.label(&mut lease);
@@ -95,16 +95,16 @@ impl LeaseLock {
 
 /// Identifies a process that can hold a Lease.
 ///
-/// Two processes may have the same identity, such as the name of a Pod that was force-deleted and recreated. They are
-/// distinguished by a random part. client-go appends it to the identity; here it is in an annotation, and the identity
-/// remains unchanged.
+/// Two processes may have the same identity, such as the name of a Pod that was force-deleted and recreated. A random
+/// part distinguishes them. client-go appends the random part to the identity; here it is in an annotation, and the
+/// identity remains unchanged.
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
     identity: String,
     token: String,
 }
 
-/// Annotation with the random part of the holder.
+/// Annotation that contains the random part of the holder.
 const TOKEN: &str = "informer.drydock.dev/holder";
 
 impl Holder {
@@ -115,13 +115,13 @@ impl Holder {
         }
     }
 
-    /// Returns `true` if this process holds the Lease; `false` for another process with the same identity.
+    /// Returns `true` if this process holds the Lease; `false` if another process with the same identity does.
     pub(super) fn holds(&self, lease: &Lease) -> bool {
         let token = lease.metadata.annotations.as_ref().and_then(|it| it.get(TOKEN));
         Claim::of(lease).holder() == Some(&self.identity) && token == Some(&self.token)
     }
 
-    /// Fills in the Lease to acquire or renew it.
+    /// Sets the fields of the Lease to acquire or renew it.
     pub(super) fn claim(&self, lease: &mut Lease, duration: Duration, now: &crate::Clock) {
         let (is_renewed, is_new) = (self.holds(lease), lease.spec.is_none());
         let spec = lease.spec.get_or_insert_default();
@@ -138,7 +138,7 @@ impl Holder {
         }
     }
 
-    /// Fills in the Lease to release it: without a holder, and with a duration of a second.
+    /// Sets the fields of the Lease to release it: removes the holder, and sets the duration to a second.
     pub(super) fn release(&self, lease: &mut Lease, now: &crate::Clock) {
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());

@@ -1,4 +1,4 @@
-//! Accepts, secures, serves and closes connections.
+//! Accepts connections, secures them by TLS, serves requests, and closes connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,7 +19,7 @@ use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 
 /// Limits for the headers of a request, as in controller-runtime: the maximum length in bytes, and the maximum time
-/// until they are complete, which includes the idle time of the connection.
+/// until they are complete, including the time for which the connection is idle.
 const HEADER_BYTES: usize = 1 << 20;
 const HEADER_TIME: Duration = Duration::from_secs(90);
 
@@ -80,7 +80,7 @@ where
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(HEADER_BYTES);
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
-    // Errors only affect this connection.
+    // An error only affects this connection.
     if let Either::Right(((), connection)) = select(connection.as_mut(), std::pin::pin!(stop.cancelled())).await {
         connection.graceful_shutdown();
     } else {
@@ -89,8 +89,8 @@ where
     let _ = connection.await;
 }
 
-/// Accepts the next connection, and pauses after failures: if the process has run out of file descriptors, the next
-/// attempt would fail immediately as well.
+/// Accepts the next connection. Pauses after a failure: if the process has no file descriptors left, the next attempt
+/// would also fail immediately.
 async fn accepted<T, Fut: Future<Output = io::Result<T>>>(accept: impl Fn() -> Fut) -> T {
     let mut pause = ACCEPT_PAUSES.0;
     loop {

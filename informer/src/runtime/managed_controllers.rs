@@ -22,7 +22,7 @@ impl ControllerBuilder<Manager> {
 }
 
 impl<R: RequestKey> ControllerBuilder<Manager, R> {
-    /// Builds the controller without adding it to the manager. Returns both.
+    /// Builds the controller without adding it to the manager, and returns both.
     pub(super) fn apart(self, reconciler: impl Reconciler<R>) -> Result<(Manager, Controller<R>), Error> {
         let manager = self.manager.clone();
         Ok((manager, self.build(reconciler)?))

@@ -32,15 +32,15 @@ use crate::{Cacheable, Clock, Error, spans};
 /// manager.
 ///
 /// It starts servers, then caches, then the runnables of the group `Always`, and, once this process is the leader, the
-/// runnables of the group `Leader`. Standby processes therefore have warm caches. When it stops, it stops the groups
-/// `Always` and `Leader`, the caches, and the servers, in this order, and finally releases the lease.
+/// runnables of the group `Leader`. The caches of standby processes are therefore up to date. When it stops, it stops
+/// the groups `Always` and `Leader`, the caches, and the servers, in this order, and finally releases the lease.
 ///
 /// Some of these steps wait for caches to sync. The group `Always` starts once the caches that no controller watches
 /// have synced, and the leader election starts once the caches with a lister have synced. The manager fails if this
 /// takes longer than two minutes, or longer than the shortest
-/// [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of the controllers that watch a cache.
-/// Controllers wait for all other caches themselves. This allows runnables of the group `Always` to install the types
-/// that controllers need.
+/// [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of the controllers that watch a cache. All
+/// other caches are only awaited by the controllers that use them. Runnables of the group `Always` can therefore
+/// install the types that controllers need.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -86,7 +86,7 @@ struct State {
 enum Phase {
     /// The manager has not started; contains the runnables that were added.
     New(Vec<Box<dyn Runnable>>),
-    /// The manager runs, and receives further runnables from this channel.
+    /// The manager is running, and receives further runnables from this channel.
     Running(mpsc::UnboundedSender<Box<dyn Runnable>>),
     Stopped,
 }
@@ -108,13 +108,13 @@ pub struct ManagerBuilder {
 
 impl ManagerBuilder {
     /// Enables leader election: only one of several processes runs the controllers at a time. Default: disabled, so
-    /// that this process always runs them.
+    /// that this process always runs the controllers.
     pub fn leader_election(mut self, lock: LeaseLock, config: LeaderElectionConfig) -> Self {
         self.election = Some((lock, config));
         self
     }
 
-    /// Sets the seed of jitter in informers and leader election, unless they have their own seeds; see
+    /// Sets the seed of jitter in informers and leader election that do not set a seed themselves; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default: 0, which selects a random seed; with
     /// leader election, a seed derived from the identity. Does not affect a [factory](Self::factory) that was set.
     pub fn seed(mut self, seed: u64) -> Self {
@@ -128,8 +128,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Configures the informers, as an alternative to [`factory`](Self::factory). They use the manager's seed, and
-    /// their requests are included in its metrics.
+    /// Configures the informers, as an alternative to [`factory`](Self::factory). The informers use the manager's seed,
+    /// and their requests are included in its metrics.
     ///
     /// ```
     /// use informer::Storage;
@@ -264,14 +264,14 @@ impl Manager {
     }
 
     /// Returns the client that reconcilers should use. Its writes are recorded, so that a key is not reconciled from
-    /// caches that are older than its writes. With leader election, writes are refused after this process has lost the
-    /// lease; see [`LeaderElector::fenced`].
+    /// caches that do not contain them. With leader election, writes are refused after this process has lost the lease;
+    /// see [`LeaderElector::fenced`].
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
 
     /// Returns a client that reads from the caches and writes to the server (controller-runtime's `GetClient`). Reads
-    /// fail unless the manager runs.
+    /// fail unless the manager is running.
     pub fn cached_client(&self) -> CachedClient {
         self.0.cached_client.clone()
     }
@@ -281,7 +281,7 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// Fails if an index of this field exists, or the informer has stopped.
+    /// Fails if an index for this field exists, or the informer has stopped.
     pub fn index_field<K>(&self, path: &str) -> Result<(), Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -292,8 +292,8 @@ impl Manager {
 
     /// Returns the event recorder with this name, such as `example.com/web-operator` (controller-runtime's
     /// `GetEventRecorder`). Repeated calls return the same recorder. Events are written while the manager runs, with
-    /// times from the manager's clock. Their reporting instance is the identity of the leader election; without leader
-    /// election, it is `name`.
+    /// times from the manager's clock. The reporting instance of the Events is the identity of the leader election;
+    /// without leader election, it is `name`.
     ///
     /// ```
     /// use informer::runtime::{Manager, Note};
@@ -347,7 +347,7 @@ impl Manager {
         Dependents::new(self.client(), self.lister())
     }
 
-    /// Returns the informer factory. Its informers start with the manager; informers that are added later start
+    /// Returns the informer factory. Its informers start with the manager; informers that are requested later start
     /// immediately.
     pub fn factory(&self) -> SharedInformerFactory {
         self.0.factory.clone()
@@ -399,12 +399,13 @@ impl Manager {
         Ok(())
     }
 
-    /// Waits until this process is the leader. Without leader election, waits until the manager has started everything.
+    /// Waits until this process is the leader. Without leader election, waits until the manager has started all
+    /// runnables.
     pub async fn elected(&self) {
         self.0.elected.cancelled().await;
     }
 
-    /// Returns `true` if this process leads.
+    /// Returns `true` if this process is the leader.
     pub fn is_leader(&self) -> bool {
         match &self.0.elector {
             Some(elector) => elector.is_leader(),
@@ -417,8 +418,8 @@ impl Manager {
     /// # Errors
     ///
     /// Fails if a runnable fails, if the lease is lost, if the shutdown takes too long, or if the manager was run
-    /// before. After a loss of the lease, it returns immediately, without waiting for components to stop. Of several
-    /// errors, the first is returned.
+    /// before. After a loss of the lease, returns immediately, without waiting for components to stop. If there are
+    /// several errors, returns the first one.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_until(shutdown).instrument(spans::manager()).await
     }
@@ -445,7 +446,7 @@ impl Manager {
         };
         self.state().phase = Phase::Stopped;
         if engine.is_lost {
-            // Another process may already be the leader, so drop everything that still runs.
+            // Another process may already be the leader, so drop everything that is still running.
             return outcome;
         }
         let Some(grace) = self.0.grace else {

@@ -32,12 +32,12 @@ pub(super) fn difference(found: &Value, wanted: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// Converts an object to a JSON value. `key` is used in the error.
+/// Converts an object to a JSON value. The error contains `key`.
 pub(super) fn json(key: &ObjectKey, object: &impl Serialize) -> Result<Value, Error> {
     serde_json::to_value(object).map_err(|err| Error::decode(key.to_string(), err))
 }
 
-/// Sends a merge patch of an object or a subresource, with `version` as precondition.
+/// Sends a merge patch of an object or a subresource, with `version` as a precondition.
 pub(super) async fn send<K>(
     client: &Client,
     key: &ObjectKey,

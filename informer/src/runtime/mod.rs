@@ -1,6 +1,6 @@
 //! Controllers, managers, leader election, events, and helpers for reconcilers.
 //!
-//! This module depends on all others; the others do not depend on it.
+//! This module depends on all other modules, and no other module depends on it.
 
 mod request_key;
 mod cluster_key;

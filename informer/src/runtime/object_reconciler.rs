@@ -11,8 +11,8 @@ use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 /// Result<Action, E>>`. [`as_reconciler`] converts it to a [`Reconciler`].
 ///
 /// It is also called for objects that are being deleted: check `deletionTimestamp`, or use
-/// [`finalize`](super::finalize). It is not called for objects that were deleted; the garbage collector deletes their
-/// dependents.
+/// [`finalize`](super::finalize). It is not called for objects that no longer exist; the garbage collector deletes
+/// their dependents.
 ///
 /// ```
 /// use std::sync::Arc;

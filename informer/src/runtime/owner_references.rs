@@ -24,8 +24,8 @@ use crate::{Error, ObjectKey};
 ///
 /// # Errors
 ///
-/// Fails if another object is the controller, if the name or the uid of the owner is missing, if the owner is in
-/// another namespace, or if it is namespaced and the object is cluster-scoped.
+/// Fails if a different object is the controller, if the name or the uid of the owner is missing, if the owner is in a
+/// different namespace, or if the owner is namespaced and the object is cluster-scoped.
 pub fn set_controller<K, O>(object: &mut K, owner: &O) -> Result<(), Error>
 where
     K: Resource,
@@ -48,7 +48,7 @@ where
 ///
 /// # Errors
 ///
-/// Fails in the same cases as [`set_controller`], except if another object is the controller.
+/// Fails in the same cases as [`set_controller`], except if a different object is the controller.
 pub fn set_owner<K, O>(object: &mut K, owner: &O) -> Result<(), Error>
 where
     K: Resource,
@@ -121,7 +121,7 @@ where
     if let Some(namespace) = owner_key.namespace() {
         match key.namespace() {
             Some(own) if own == namespace => {}
-            // An object without a name will be created in the owner's namespace.
+            // If the object has neither a namespace nor a name yet, it will be created in the owner's namespace.
             None if object.meta().name.is_none() => {}
             None => return refused("cluster-scoped resource must not have a namespace-scoped owner"),
             Some(_) => return refused("cross-namespace owner references are disallowed"),

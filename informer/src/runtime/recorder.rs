@@ -54,7 +54,7 @@ pub struct Note {
     pub action: String,
     /// Human-readable text. Truncated after 1,024 bytes.
     pub note: String,
-    /// Another object that is related to the event.
+    /// A different object that is related to the event.
     pub related: Option<ObjectReference>,
     /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
@@ -116,8 +116,8 @@ impl RecorderConfig {
 /// Records Events of `events.k8s.io/v1`. Clones refer to the same recorder.
 ///
 /// Recording does not wait and cannot fail: an [`EventWriter`], which a [`Manager`](super::Manager) runs, sends the
-/// events. Events that differ only in their notes form a series: the second event adds a count to the first, and
-/// further events are counted, and the count is written every half hour. A series ends after six minutes without an
+/// events. Events that differ only in their notes form a series: the second event adds a count to the first one, and
+/// further events increase the count, which is written every half hour. A series ends after six minutes without an
 /// event. For each controller and object, there may be a burst of 25 events, plus one event every five minutes. Events
 /// are also dropped if 1,000 are already queued. Another 1,000 may be in progress, and eight of them are sent at a
 /// time. Dropped events are [counted](Self::register_metrics).
@@ -137,12 +137,12 @@ impl RecorderConfig {
 pub struct EventRecorder {
     config: Arc<RecorderConfig>,
     events: mpsc::Sender<(Event, Instant)>,
-    /// Number in the name of the last event, to generate unique names.
+    /// Number in the name of the last event, used to generate unique names.
     last: Arc<AtomicU64>,
     dropped: Arc<Dropped>,
 }
 
-/// Sends the events of an [`EventRecorder`]: up to eight at a time, and the events of a series one after the other.
+/// Sends the events of an [`EventRecorder`]: up to eight at a time, but events of the same series one after the other.
 pub struct EventWriter {
     sink: Arc<Sink>,
     events: mpsc::Receiver<(Event, Instant)>,
@@ -230,8 +230,8 @@ impl EventRecorder {
         }
     }
 
-    /// Returns the current time in nanoseconds, or the last number plus one if that is greater, so that names of events
-    /// are unique.
+    /// Returns the current time in nanoseconds, or the last number plus one if that is greater, so that the names of
+    /// events are unique.
     fn number(&self) -> u64 {
         let now = u64::try_from(self.config.clock.now().as_nanosecond()).unwrap_or_default();
         let last = self
@@ -421,7 +421,7 @@ mod tests {
                 writer.take(event, at, &mut first);
             }
         }
-        // All series have ended, but counts that were not written must be kept.
+        // All series have ended, but counts that have not been written must be kept.
         tokio::time::advance(REFRESH).await;
         let waiting = [(); 3].map(|()| {
             let mut lanes = lanes(&writer);

@@ -19,7 +19,7 @@ use crate::handler::Event;
 use crate::metrics::{Collect, Samples};
 use crate::{Cacheable, ObjectKey};
 
-/// Shortest and longest pause before an event is delivered again. The pause doubles with each panic.
+/// Shortest and longest pause before an event is delivered again. Each further panic doubles the pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 
 /// Counts panics of the functions that map and filter the events of a controller.
@@ -56,8 +56,8 @@ impl Collect for EventPanics {
 /// Function that delivers an event.
 type Deliver<K> = Box<dyn Fn(&Event<K>) + Send + Sync>;
 
-/// Delivers the events of a watch. After a panic, an event is kept for another attempt: for each object, at most a
-/// deletion and the last event after it.
+/// Delivers the events of a watch. After a panic, the event is kept for another attempt. At most a deletion and the
+/// last event after it are kept for each object.
 pub(super) struct Redelivery<K> {
     deliver: Deliver<K>,
     panics: Arc<EventPanics>,
@@ -89,7 +89,7 @@ impl<K: Cacheable> Redelivery<K> {
         self.attempt(event, &mut |event| (self.deliver)(event));
     }
 
-    /// Delivers an event with `deliver`. If it panics, the event will be delivered again as usual.
+    /// Delivers an event with `deliver`. If this panics, later attempts use the usual function of the watch.
     pub(super) fn attempt(&self, event: &Event<K>, deliver: &mut dyn FnMut(&Event<K>)) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| deliver(event))) else {
             return;

@@ -1,4 +1,4 @@
-//! `Replays`: enqueues the keys of all objects in the watched caches of a controller again.
+//! `Replays`: enqueues again the keys of all objects in the watched caches of a controller.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Function that calls its argument with each key of a watch.
 pub(super) type Replay<R> = Arc<dyn Fn(&mut dyn FnMut(R)) + Send + Sync>;
 
-/// A watch. The second function returns `true` if the watch has ended.
+/// A watch, and a function that returns `true` if the watch has ended.
 struct Watched<R> {
     replay: Replay<R>,
     has_ended: Box<dyn Fn() -> bool + Send + Sync>,
@@ -16,7 +16,7 @@ struct Watched<R> {
 pub(super) struct Replays<R>(Arc<Mutex<Vec<Watched<R>>>>);
 
 impl<R> Replays<R> {
-    /// Adds a watch, and removes watches that have ended, for example of disengaged clusters.
+    /// Adds a watch, and removes watches that have ended, for example because their cluster was disengaged.
     pub(super) fn add(&self, replay: Replay<R>, has_ended: impl Fn() -> bool + Send + Sync + 'static) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|it| !(it.has_ended)());

@@ -1,4 +1,4 @@
-//! `retry_on_conflict`: retries a read and write after a conflict.
+//! `retry_on_conflict`: reads, changes and writes an object again after a conflict.
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ impl RetryPolicy {
     };
 }
 
-/// Calls `update`, which should read, change and write an object. Retries it after conflicts, until the maximum number
-/// of attempts.
+/// Calls `update`, which should read, change and write an object. Repeats the call after conflicts, up to the maximum
+/// number of attempts.
 ///
 /// ```
 /// use informer::Error;
@@ -68,7 +68,7 @@ impl RetryPolicy {
 ///
 /// # Errors
 ///
-/// Fails if all attempts fail with conflicts, or as soon as one fails with another error.
+/// Fails if all attempts fail with conflicts, or as soon as an attempt fails with a different error.
 pub async fn retry_on_conflict<T, E, F, Fut>(policy: RetryPolicy, mut update: F) -> Result<T, Error>
 where
     F: FnMut() -> Fut,

@@ -8,15 +8,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::reconcile::BoxError;
 
-/// Group of a runnable, which determines when it runs. Groups start in the order `Server`, `Always`, `Leader`; they
-/// stop in the order `Always`, `Leader`, `Server`.
+/// Group of a runnable, which determines when it starts and stops. Groups start in the order `Server`, `Always`,
+/// `Leader`; they stop in the order `Always`, `Leader`, `Server`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RunnableGroup {
     /// Starts before the caches and stops after them. For servers that receive requests from outside.
     Server,
-    /// Runs as long as the manager. Starts once the caches that no controller watches have synced.
-    /// [`Runnable::reads_caches`] can make it wait for all caches with a lister.
+    /// Runs as long as the manager. Starts once the caches that no controller watches have synced, or, if
+    /// [`Runnable::reads_caches`] returns `true`, once all caches with a lister have synced.
     Always,
     /// Runs while this process is the leader.
     Leader,
@@ -40,12 +40,12 @@ pub trait Runnable: Send + 'static {
     }
 
     /// Prepares the runnable before this process becomes the leader. Completes before `run` is called; other runnables
-    /// do not wait for it. Default: does nothing.
+    /// do not wait until it has completed. Default: does nothing.
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
         futures::future::ready(Ok(())).boxed()
     }
 
-    /// Runs until `stop` is cancelled; may also end earlier. If it fails, the manager stops.
+    /// Runs until `stop` is cancelled, or ends earlier by itself. If it fails, the manager stops.
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 

@@ -59,8 +59,8 @@ impl Server {
 
     /// Requires authorization for `/metrics` (controller-runtime's `WithAuthenticationAndAuthorization`): a TokenReview
     /// identifies the user of the bearer token, and a SubjectAccessReview checks that the user may `get` the path.
-    /// Permissions are cached for a minute, and refusals for half a minute. Health and readiness remain open, because
-    /// the kubelet does not send a token.
+    /// Permissions are cached for a minute, and refusals for half a minute. Health and readiness do not require
+    /// authorization, because the kubelet does not send a token.
     #[must_use]
     pub fn authorize(mut self, client: &Client) -> Self {
         self.access = Some(Arc::new(Access::new(client)));

@@ -14,15 +14,17 @@ use serde_json::{Map, Value};
 
 use super::partial::{self, StandIn};
 
-/// Converts between the versions of a custom resource (controller-runtime's `conversion.Hub` and `Convertible`): other
-/// versions are converted to and from a common hub version.
+/// Converts between the versions of a custom resource (controller-runtime's `conversion.Hub` and `Convertible`): all
+/// other versions are converted to and from a common hub version.
 ///
-/// The functions may change labels and annotations; all other metadata is kept. Fields with the value null are omitted.
+/// The functions may change labels and annotations; all other metadata is kept. Fields with the value `null` are
+/// omitted.
 ///
-/// For server-side apply, the server converts partial objects, with the fields of one manager each. If an object lacks
-/// fields that its type requires, the functions receive zero values for them, as in Go: an empty string, 0, the first
-/// variant of an enum. They are then called again with other values (`"x"`, 1, the last variant), and fields that
-/// differ are removed from the result. If a function fails for these values, the zero values remain in the result.
+/// For server-side apply, the server converts partial objects, which contain the fields of one manager each. If an
+/// object lacks fields that its type requires, the functions receive zero values for them, as in Go: an empty string,
+/// 0, or the first variant of an enum. They are then called again with different values (`"x"`, 1, or the last
+/// variant), and fields that differ between the two results are removed. If a function fails for the different values,
+/// the result for the zero values is used.
 ///
 /// ```
 /// use informer::webhook::Conversion;
@@ -88,7 +90,7 @@ impl<H> Conversion<H>
 where
     H: Resource<DynamicType = ()> + DeserializeOwned + Serialize + 'static,
 {
-    /// Adds another version, with its conversions to the hub (`ConvertTo`) and from the hub (`ConvertFrom`).
+    /// Adds a version, with its conversions to the hub (`ConvertTo`) and from the hub (`ConvertFrom`).
     #[must_use]
     pub fn spoke<S, E1, E2>(
         mut self,
@@ -139,7 +141,7 @@ where
     Arc::new(move |object| {
         let (mut json, is_partial) = with(object, StandIn::Zero)?;
         if is_partial {
-            // The function may refuse these generated values. The zero values then remain, as in Go.
+            // The function may refuse these generated values. The result for the zero values is then used, as in Go.
             let other = catch_unwind(AssertUnwindSafe(|| with(object, StandIn::Other)));
             if let Ok(Ok((other, _))) = other {
                 json = partial::common(json, other).unwrap_or_else(|| Value::Object(Map::new()));

@@ -12,12 +12,12 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 /// Sets defaults in objects of one type when they are written (controller-runtime's `admission.Defaulter`). Implemented
 /// for all `Fn(&mut K, &AdmissionRequest) -> Result<(), Denial>`. Only called for creations and updates.
 ///
-/// Only the fields that it changes are patched, so fields that are unknown to the type are kept.
+/// Only the fields that the defaulter changes are patched, so fields that are unknown to the type are kept.
 ///
-/// List items are matched by position. If a defaulter removes an item, or inserts one before others, the whole list is
-/// replaced, and its items lose fields that are unknown to the Rust type; controller-runtime does the same for fields
-/// that are unknown to the Go type. A webhook that injects sidecars should therefore append its container, or use a
-/// type that keeps unknown fields, such as `DynamicObject`.
+/// List items are matched by position. If a defaulter removes an item, or inserts one before other items, the whole
+/// list is replaced, and its items lose fields that are unknown to the Rust type; controller-runtime does the same for
+/// fields that are unknown to the Go type. A webhook that injects sidecars should therefore append its container, or
+/// use a type that keeps unknown fields, such as `DynamicObject`.
 ///
 /// ```
 /// use informer::webhook::{AdmissionRequest, Defaulter, Denial};
@@ -74,8 +74,8 @@ where
     })
 }
 
-/// Applies the changes between `before` and `after` to `raw`. Fields that are unknown to the type, or that it adds, are
-/// as the client sent them.
+/// Applies the changes between `before` and `after` to `raw`. Fields that are unknown to the type, or that the type
+/// adds, remain as the client sent them.
 fn carried(raw: &Value, before: &Value, after: Value) -> Value {
     if *before == after {
         return raw.clone();

@@ -6,8 +6,8 @@ use kube::core::Status;
 
 use crate::reconcile::BoxError;
 
-/// Refusal of a request. The `?` operator converts any error to it: to the API server's Status, if the error contains
-/// one, otherwise to status 403 with the error's message.
+/// Refusal of a request. The `?` operator converts any error to a refusal: with the API server's Status if the error
+/// contains one, otherwise with status 403 and the error's message.
 pub struct Denial {
     status: Box<Status>,
     warnings: Vec<String>,
@@ -48,7 +48,7 @@ impl Denial {
     }
 }
 
-// `Denial` does not implement `Error`, because this blanket conversion would then conflict with `From<T> for T`.
+// `Denial` does not implement `Error`, because this blanket conversion would conflict with `From<T> for T`.
 impl<E: Into<BoxError>> From<E> for Denial {
     fn from(source: E) -> Self {
         let source = source.into();

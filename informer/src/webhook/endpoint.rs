@@ -20,7 +20,7 @@ use super::span::{self, SpanOf};
 use super::stats::Stats;
 use crate::error::text_of_panic;
 
-/// Maximum length of an admission review in bytes: two objects of 3 MiB, and 1 MiB for the rest, as in
+/// Maximum length of an admission review in bytes: two objects of 3 MiB, and 1 MiB for all other fields, as in
 /// controller-runtime.
 const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
 
@@ -36,7 +36,7 @@ pub(super) struct Endpoint {
     pub(super) path: String,
     pub(super) stats: Arc<Stats>,
     pub(super) what: What,
-    /// Creates the spans of admission requests. Default: `None`, which creates the default span.
+    /// Function that creates the spans of admission requests. Default: `None`, which creates the default span.
     pub(super) span: Option<SpanOf>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! For server-side apply, the server converts the fields of each manager separately. These objects lack fields that
 //! their Rust types require. Go decodes them with zero values, which its conversions copy to the result, so that the
-//! manager then owns them. Here, an object is converted twice, with different values for each missing field: fields of
-//! the result that differ were derived from missing fields, and are removed.
+//! manager then owns them. In this crate, an object is converted twice, with different values for each missing field:
+//! fields that differ between the two results were derived from missing fields, and are removed.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Map, Value, json};
@@ -33,7 +33,7 @@ impl StandIn {
     }
 }
 
-/// Decodes an object. Also returns `true` if required fields were missing and were substituted.
+/// Decodes an object. Also returns `true` if required fields were missing and values were substituted for them.
 pub(super) fn decode<A: DeserializeOwned>(object: &Value, stand_in: StandIn) -> Result<(A, bool), String> {
     let mut whole = object.clone();
     for count in 0..=MISSING_MAX {
@@ -46,10 +46,10 @@ pub(super) fn decode<A: DeserializeOwned>(object: &Value, stand_in: StandIn) -> 
     Err(format!("more than {MISSING_MAX} required fields are missing"))
 }
 
-/// Error of decoding an object.
+/// Error that occurs when an object is decoded.
 struct Fault {
     error: Error,
-    /// Name of the missing field, and JSON pointer of the object that lacks it.
+    /// Name of the missing field, and JSON pointer to the object that lacks it.
     missing: Option<(String, String)>,
 }
 
@@ -72,8 +72,8 @@ fn quoted<'a>(message: &'a str, prefix: &str) -> Option<&'a str> {
     rest.split('`').next()
 }
 
-/// Inserts a value for the missing field. Returns `None` if no field is missing, or if the type does not accept any of
-/// the values.
+/// Inserts a value for the missing field. Returns `None` if the error is not about a missing field, or if the type does
+/// not accept any of the values.
 fn filled<A: DeserializeOwned>(object: &Value, fault: &Fault, stand_in: StandIn) -> Option<Value> {
     let (field, pointer) = fault.missing.as_ref()?;
     let mut values = stand_in.values();
@@ -87,7 +87,7 @@ fn filled<A: DeserializeOwned>(object: &Value, fault: &Fault, stand_in: StandIn)
             .insert(field.clone(), value);
         match read::<A>(&whole) {
             Ok(_) => return Some(whole),
-            // Only the next field is missing, which may be within this one.
+            // This value is accepted if only another field is missing, which may be within the value.
             Err(it) if it.missing.is_some() && it.missing != fault.missing => return Some(whole),
             Err(it) => {
                 let message = it.error.to_string();

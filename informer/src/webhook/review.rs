@@ -20,7 +20,7 @@ pub enum Operation {
     Update,
     /// An object is deleted.
     Delete,
-    /// A connection is opened: `exec`, `proxy`.
+    /// A connection is opened, as by `exec` or `proxy`.
     Connect,
 }
 
@@ -29,21 +29,21 @@ pub enum Operation {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// Identifies the request. The response contains it as well.
+    /// Identifier of the request, which the response must repeat.
     pub uid: String,
-    /// Type of the object as sent to the webhook.
+    /// Type of the object as the server sends it to the webhook.
     #[serde(default = "no_kind")]
     pub kind: GroupVersionKind,
-    /// Resource of the object as sent to the webhook.
+    /// Resource of the object as the server sends it to the webhook.
     #[serde(default = "no_resource")]
     pub resource: GroupVersionResource,
     /// Subresource, such as `status` or `scale`; empty for the object itself.
     #[serde(default)]
     pub sub_resource: String,
-    /// Type in the client's request, which may have been converted for the webhook.
+    /// Type in the client's request. Differs from `kind` if the object was converted for the webhook.
     #[serde(default)]
     pub request_kind: Option<GroupVersionKind>,
-    /// Resource in the client's request, which may have been converted for the webhook.
+    /// Resource in the client's request. Differs from `resource` if the object was converted for the webhook.
     #[serde(default)]
     pub request_resource: Option<GroupVersionResource>,
     /// Name of the object; empty if the server generates it.

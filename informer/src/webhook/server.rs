@@ -1,4 +1,4 @@
-//! `WebhookServer`: serves webhooks over TLS, run by a manager.
+//! `WebhookServer`: serves webhooks over TLS. Run by a manager.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -21,8 +21,8 @@ use crate::Error;
 use crate::reconcile::BoxError;
 use crate::runtime::{CertWatcher, Runnable, RunnableGroup, listen};
 
-/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager starts it before its caches, and stops it after everything
-/// else.
+/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager starts it before its caches, and stops it after all other
+/// components.
 ///
 /// ```
 /// use informer::runtime::{CertWatcher, Manager};

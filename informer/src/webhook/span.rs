@@ -24,7 +24,7 @@ pub(super) fn of_admission(span_of: Option<&SpanOf>, path: &str, request: &Admis
 }
 
 /// Creates the default span. The level is ERROR, so that a subscriber that only shows errors includes the fields. The
-/// parent is the span in which the request arrived.
+/// parent is the span that was active when the request arrived.
 fn admission(path: &str, request: &AdmissionRequest) -> Span {
     error_span!(
         target: "informer::webhook",

@@ -10,7 +10,7 @@ use crate::metrics::{Collect, Histogram, Samples};
 /// Default histogram bounds of Prometheus, in seconds.
 const BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Status code under which requests are counted if the client disconnects before the response, as in nginx.
+/// Status code under which a request is counted if the client disconnects before the response, as in nginx.
 const GIVEN_UP: u16 = 499;
 
 /// Counters and histograms of a webhook.
@@ -60,8 +60,8 @@ impl Stats {
     }
 }
 
-/// A request in progress. Counted with the code [`GIVEN_UP`] if it is dropped without a response, for example because
-/// the API server has waited for the webhook's `timeoutSeconds`.
+/// A request in progress. If it is dropped without a response, it is counted with the code [`GIVEN_UP`], for example
+/// because the API server has waited for the webhook's `timeoutSeconds`.
 pub(super) struct InFlight {
     stats: Arc<Stats>,
     began: Instant,

@@ -76,7 +76,7 @@ pub struct Webhooks {
     mutating: Vec<MutatingWebhook>,
     conversion_stats: Option<Arc<Stats>>,
     longest_conversion: Option<usize>,
-    /// Creates the spans of admission requests. Default: `None`, which creates the default span.
+    /// Function that creates the spans of admission requests. Default: `None`, which creates the default span.
     span: Option<SpanOf>,
 }
 
@@ -244,14 +244,14 @@ impl Webhooks {
     }
 
     /// Sets the maximum length of a conversion review in bytes. Default: 1 GiB, because the server converts all objects
-    /// of a page in one request. Longer reviews are refused. controller-runtime has no such limit.
+    /// of a page in one request. Longer reviews are refused. controller-runtime does not have such a limit.
     #[must_use]
     pub fn longest_conversion(mut self, bytes: usize) -> Self {
         self.longest_conversion = Some(bytes);
         self
     }
 
-    /// Registers metrics, named `controller_runtime_webhook_…`, for all webhooks that were added before.
+    /// Registers metrics, named `controller_runtime_webhook_…`, for all webhooks that have already been added.
     #[must_use]
     pub fn metrics(self, metrics: &Metrics) -> Self {
         let all = self.endpoints.iter().map(|it| &it.stats).chain(&self.conversion_stats);
@@ -262,7 +262,7 @@ impl Webhooks {
         self
     }
 
-    /// Returns the webhooks as an axum [`Router`](crate::webhook::Router), which needs no socket.
+    /// Returns the webhooks as an axum [`Router`](crate::webhook::Router), which does not need a socket.
     pub fn service(&self) -> Router {
         let conversions: Arc<[Conversion]> = self.conversions.iter().cloned().collect();
         let convert = self.conversion_stats.as_ref().map(|stats| Endpoint {
@@ -286,8 +286,9 @@ impl Webhooks {
     }
 
     /// Returns the objects that make an API server call these webhooks at `server`: a `ValidatingWebhookConfiguration`
-    /// and a `MutatingWebhookConfiguration`, both named `name`, and for each conversion a CustomResourceDefinition with
-    /// only `spec.conversion`. The objects are suitable for server-side apply; [`install`](Self::install) applies them.
+    /// and a `MutatingWebhookConfiguration`, both named `name`, and a CustomResourceDefinition with only
+    /// `spec.conversion` for each conversion. The objects are suitable for server-side apply;
+    /// [`install`](Self::install) applies them.
     ///
     /// `server` contains a service, or a URL without a path, and the `caBundle` for its certificate.
     pub fn configurations(&self, name: &str, server: &WebhookClientConfig) -> Vec<Value> {
@@ -427,7 +428,7 @@ impl Webhooks {
     }
 }
 
-/// Adds the host in `server` to the path in `webhook`. If `webhook` has a complete address, it is kept.
+/// Adds the host in `server` to the path in `webhook`. If `webhook` contains a complete address, the address is kept.
 fn joined(server: &WebhookClientConfig, webhook: &WebhookClientConfig) -> WebhookClientConfig {
     let path = match &webhook.url {
         Some(path) if path.starts_with('/') => path,

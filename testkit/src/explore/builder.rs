@@ -102,8 +102,8 @@ impl Explore {
         self
     }
 
-    /// Sets the cluster with which every run begins. It is built once; starting a run from it takes the same time for
-    /// ten objects as for ten thousand. Default: [`TestCluster::start`].
+    /// Sets the cluster with which every run begins. It is built once; starting a run from it takes as long for ten
+    /// thousand objects as for ten. Default: [`TestCluster::start`].
     pub fn cluster(mut self, cluster: TestClusterBuilder) -> Self {
         self.world = cluster;
         self
@@ -168,9 +168,9 @@ impl Explore {
         self
     }
 
-    /// Ignores a field of the end state, for every resource: `status.attempts`, or `status.conditions.*.message`. It
-    /// may also go back to an earlier value. A controller that keeps changing the field still prevents the cluster from
-    /// settling, unless the [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field, too.
+    /// Ignores a field of the end state in all resources, such as `status.attempts` or `status.conditions.*.message`.
+    /// The field may also return to an earlier value. A controller that keeps changing the field still prevents the
+    /// cluster from settling, unless the [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field, too.
     pub fn ignore(mut self, field: &str) -> Self {
         self.config.ignored.push(field.to_owned());
         self
@@ -183,15 +183,15 @@ impl Explore {
     }
 
     /// Sets the processor time of the exploration, as the sum over all threads, so that other load on the machine does
-    /// not change the extent of the search. Default: ten seconds. See [`schedules`](Self::schedules).
+    /// not change how much is searched. Default: ten seconds. See [`schedules`](Self::schedules).
     pub fn budget(mut self, time: Duration) -> Self {
         self.limits.time = time;
         self
     }
 
-    /// Fails if a single fault remains untried at the end of [`budget`](Self::budget) or
-    /// [`schedules`](Self::schedules); for [`explore_spec`](super::explore_spec) also if a change or a sequence of
-    /// changes remains untried. Without this option the report contains a warning.
+    /// Fails if a single fault remains untried when the [`budget`](Self::budget) or the number of
+    /// [`schedules`](Self::schedules) is used up; for [`explore_spec`](super::explore_spec) also if a change or a
+    /// sequence of changes remains untried. Without this option the report only contains a warning.
     pub fn require_all_singles(mut self) -> Self {
         self.requires_all_singles = true;
         self
@@ -237,7 +237,7 @@ impl Explore {
     }
 
     /// Runs one part of the search: part `number` of `of`, counted from 1. The environment variable `EXPLORE_SHARD=2/8`
-    /// has the same effect without a change to the test.
+    /// has the same effect without changing the test.
     ///
     /// # Panics
     ///
@@ -320,7 +320,8 @@ impl Explore {
         }
     }
 
-    /// Copies the merged results of all shards into the report. Returns the failures to reproduce.
+    /// Copies the combined results of all shards into the report. Returns the replay strings of the failures to
+    /// reproduce.
     fn of_shards(&self, merged: Merged, report: &mut Report) -> Vec<String> {
         (report.coverage, report.never, report.notes) = (merged.coverage, merged.never, merged.notes);
         report.requires_all_singles = self.requires_all_singles;
@@ -399,7 +400,7 @@ impl Explore {
         self.reported(report, findings, &world)
     }
 
-    /// Adds findings to the report, and writes it to files if it has any. The report of a shard is always written.
+    /// Adds findings to the report, and writes it to files if there are any. The report of a shard is always written.
     fn reported(&self, mut report: Report, findings: Vec<Finding>, world: &World) -> Report {
         let is_written = !findings.is_empty() || !self.shard.is_whole();
         for mut finding in findings {

@@ -22,9 +22,9 @@ use crate::test_cluster::{Cause, TestCluster};
 /// The changes are derived from the custom resource's schema and the spec of a valid object. Numbers are set to the
 /// ends of their range and to neighbouring values, enums to each of their values, and strings to other strings. Lists
 /// are tried with one more item, with one item less, empty, and in reverse order. Optional fields are removed and
-/// added. Each change is first made on its own, then reverted, then followed by another change. `start` starts the
+/// added. Each change is first made on its own, then reverted, then followed by a different change. `start` starts the
 /// controllers, and the cluster settles after each step. Changes that the server refuses are ignored. If the spec
-/// contains the name of an existing object, such as a Secret, another change creates that object after the custom
+/// contains the name of an existing object, such as a Secret, an additional change creates that object after the custom
 /// resource instead of before it. Each run is checked for:
 ///
 /// - **path independence**: changing an object leads to the same state as creating an object with the final spec,
@@ -90,8 +90,8 @@ pub fn explore_spec<K: CustomResourceExt>(
     explore_spec_of(&K::crd(), object, start)
 }
 
-/// Same as [`explore_spec`], for a CustomResourceDefinition of another version of kube, or one that was read from a
-/// file.
+/// Same as [`explore_spec`], for a CustomResourceDefinition from a different version of kube, or one that was read from
+/// a file.
 ///
 /// # Panics
 ///
@@ -154,7 +154,8 @@ async fn operate(cluster: &TestCluster, spec: &Spec, plan: &Plan) {
     }
 }
 
-/// Waits until the cluster is settled, for a limited time: a controller may retry indefinitely if the spec is unusable.
+/// Waits until the cluster has settled, for a limited time: a controller may retry indefinitely if the spec is
+/// unusable.
 async fn rest(cluster: &TestCluster) {
     if let Err(payload) = AssertUnwindSafe(cluster.settle()).catch_unwind().await
         && cluster.cause_of(&message(payload.as_ref())) != Some(Cause::Restless)

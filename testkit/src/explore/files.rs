@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Returns the name of a test's files: `crate-module-test`.
+/// Returns the name of the files that belong to a test: `crate-module-test`.
 pub(crate) fn file_name(test: &str) -> String {
     let program = std::env::current_exe().ok();
     let program = program
@@ -14,7 +14,7 @@ pub(crate) fn file_name(test: &str) -> String {
     format!("{program}-{test}").replace("::", "-").replace(['/', ' '], "-")
 }
 
-/// Environment variable with the directory of the reports.
+/// Environment variable that contains the directory of the reports.
 const REPORTS: &str = "EXPLORE_REPORTS";
 
 /// Returns the directory of the reports: `EXPLORE_REPORTS`, or else `target/explore` if the test's executable is in

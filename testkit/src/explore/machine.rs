@@ -1,4 +1,4 @@
-//! The machine's clocks. The results of runs in virtual time do not depend on them.
+//! The machine's real clocks. The results of runs in virtual time do not depend on them.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ mod processor {
 
     use rustix::time::{ClockId, clock_gettime};
 
-    /// Returns the processor time of this thread. Limits use it so that other load on the machine does not change the
-    /// extent of an exploration.
+    /// Returns the processor time of this thread. Limits use it so that other load on the machine does not change how
+    /// much is explored.
     pub(crate) fn thread_time() -> Duration {
         Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
     }
@@ -54,8 +54,8 @@ mod processor {
     type Times =
         unsafe extern "system" fn(*mut c_void, *mut FILETIME, *mut FILETIME, *mut FILETIME, *mut FILETIME) -> i32;
 
-    /// Returns the processor time of this thread. Limits use it so that other load on the machine does not change the
-    /// extent of an exploration. Windows counts in steps of 16 ms.
+    /// Returns the processor time of this thread. Limits use it so that other load on the machine does not change how
+    /// much is explored. Windows counts in steps of 16 ms.
     pub(crate) fn thread_time() -> Duration {
         // SAFETY: the pseudo handle of the current thread needs no release.
         spent(GetThreadTimes, unsafe { GetCurrentThread() })
@@ -67,10 +67,10 @@ mod processor {
         spent(GetProcessTimes, unsafe { GetCurrentProcess() })
     }
 
-    /// Returns the sum of the times in the kernel and in the program.
+    /// Returns the sum of kernel time and user time.
     fn spent(times: Times, handle: *mut c_void) -> Duration {
         let [mut created, mut ended, mut kernel, mut user] = [FILETIME::default(); 4];
-        // SAFETY: the handle is one of the calling thread, and the pointers are valid during the call.
+        // SAFETY: `handle` is a pseudo handle of this thread or process, and the pointers are valid during the call.
         let is_done = unsafe { times(handle, &mut created, &mut ended, &mut kernel, &mut user) } != 0;
         let nanos = |it: FILETIME| ((u64::from(it.dwHighDateTime) << 32) | u64::from(it.dwLowDateTime)) * 100;
         match is_done {
@@ -83,14 +83,14 @@ mod processor {
 /// Minimum processor time that counts as activity.
 const AWAKE: Duration = Duration::from_millis(100);
 
-/// Real time after which a run is aborted if the process is idle, because its thread blocks.
+/// Real time after which a run is aborted if the process is idle, because a thread is blocked.
 const BLOCKED: Duration = Duration::from_secs(30);
 
 /// Real time after which a run is aborted in any case, because a loop does not end. The limit is high so that a busy
 /// machine does not change a verdict.
 const ENDLESS: Duration = Duration::from_secs(300);
 
-/// Activity of the process.
+/// Measures for how long the process has been idle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Activity {
     since: WallClock,
@@ -114,12 +114,12 @@ impl Activity {
     }
 }
 
-/// Returns `true` if a run that has taken `running`, in a process that has been idle for `idle`, must be aborted.
+/// Returns `true` if a run must be aborted after the real time `running`, in a process that has been idle for `idle`.
 pub(crate) fn is_stuck(running: Duration, idle: Duration) -> bool {
     running > ENDLESS || running.min(idle) > BLOCKED
 }
 
-/// Returns the machine's time of day.
+/// Returns the machine's current time of day.
 #[expect(
     clippy::disallowed_methods,
     reason = "notes about other clocks compare times with this clock"

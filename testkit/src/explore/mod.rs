@@ -16,7 +16,7 @@ mod reports;
 mod machine;
 mod files;
 
-/// Parts of an exploration that the exploration of processes reuses.
+/// Internals of explorations in virtual time that explorations of processes use, too.
 #[cfg(all(feature = "processes", unix))]
 pub(crate) mod parts {
     pub(crate) use super::gate::name_in;

@@ -19,11 +19,11 @@ use crate::lock::lock;
 /// Maximum size of a request body, as in the server. A larger request closes its connection.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// The encoding that the gate cannot read, and its replacement.
+/// The encoding that the gate cannot read, and the encoding that replaces it.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 
-/// A listener, and the current life of the controller that it serves.
+/// A listener, and the current run of the controller that it serves.
 #[derive(Debug)]
 pub(crate) struct Address {
     serving: Serving,
@@ -32,9 +32,9 @@ pub(crate) struct Address {
 
 struct Shared {
     server: ApiServer,
-    /// The gate's service for the current life; `None` before the first start.
+    /// The gate's service for the current run of the controller; `None` before the first start.
     passage: Mutex<Option<Passage>>,
-    /// Set once a list or a watch of the current life has been answered.
+    /// Set once a list or a watch in the current run of the controller has been answered.
     has_listed: AtomicBool,
     /// Paths of the objects that the controller uses for leader election.
     locks: Mutex<BTreeSet<String>>,
@@ -66,7 +66,7 @@ impl Address {
         Ok(Self { serving, shared })
     }
 
-    /// Begins a new life of the controller. From now on this service handles its requests.
+    /// Begins a new run of the controller. From now on, `passage` handles its requests.
     pub(crate) fn begin(&self, passage: Passage) {
         self.shared.has_listed.store(false, Ordering::Relaxed);
         *lock(&self.shared.passage) = Some(passage);
@@ -98,7 +98,7 @@ impl Address {
 /// Answers a request.
 async fn answer(shared: Arc<Shared>, request: Request<Body>) -> io::Result<Response<Body>> {
     if request.headers().contains_key(header::UPGRADE) {
-        // The streams of `exec` are not messages of the API.
+        // Streams of `exec` bypass the gate, because they are not messages about objects.
         let answer = shared.server.service().oneshot(request).await;
         return Ok(answer.unwrap_or_else(|never| match never {}));
     }

@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use crate::explore::parts::MustHold;
 
-/// A condition that is checked in every run: one of `always`, `eventually` and `sometimes`. Its violation is a failure,
-/// like the violation of an oracle.
+/// A condition that is checked in every run: one of `always`, `eventually` and `sometimes`. If it is violated, the run
+/// fails, as with an oracle.
 ///
-/// A rule in CEL can access the objects that `object`, `objects` and `variables` name, as in a
-/// ValidatingAdmissionPolicy. `always` and `sometimes` are evaluated after every write. A command succeeds if it exits
-/// with code 0; `always` and `sometimes` run it each time the cluster has settled.
+/// A CEL rule can access the objects that `object`, `objects` and `variables` name, as in a ValidatingAdmissionPolicy.
+/// `always` and `sometimes` are evaluated after every write. A command succeeds if it exits with code 0; for `always`
+/// and `sometimes`, it runs each time the cluster has settled.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Check {
@@ -28,7 +28,7 @@ pub(crate) struct Check {
     sometimes: Option<Rule>,
     /// Object in the variable `object`, as `RESOURCE/NAME`. The variable is `null` while the object does not exist.
     object: Option<String>,
-    /// Resource with all its objects in the variable `objects`, a list: `pods`.
+    /// Resource such as `pods`. The variable `objects` is the list of its objects.
     objects: Option<String>,
     /// Labels of the objects in `objects`, in the syntax of `kubectl get -l`: `app=web,tier!=cache`.
     selector: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) enum Rule {
     Command(Command),
 }
 
-/// A command, which holds if it exits with code 0.
+/// A command. The rule holds if it exits with code 0.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Command {
@@ -58,7 +58,7 @@ pub(crate) struct Command {
 /// A variable of a rule.
 pub(crate) struct Variable {
     pub(crate) name: String,
-    /// The object or the objects: `RESOURCE/NAME` or `RESOURCE`.
+    /// The source of the value: `RESOURCE/NAME` for an object, or `RESOURCE` for a list.
     pub(crate) source: String,
     pub(crate) namespace: Option<String>,
     pub(crate) selector: Option<LabelSelector>,
@@ -71,7 +71,7 @@ impl Variable {
 }
 
 impl Check {
-    /// Returns the rule, and when it must hold; `None` if there is none.
+    /// Returns the rule, and when it must hold; `None` if no rule is set.
     pub(crate) fn rule(&self) -> Option<(MustHold, &Rule)> {
         let rules = [
             (MustHold::Always, &self.always),
@@ -150,7 +150,7 @@ impl Check {
     }
 }
 
-/// Parses a rule.
+/// Parses a CEL rule that can access these variables.
 pub(crate) fn parsed(expression: &str, variables: &[Variable]) -> Result<ObjectRule, String> {
     ObjectRule::parse(expression, variables.iter().map(|it| (it.name.as_str(), it.is_list())))
 }

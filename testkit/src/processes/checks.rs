@@ -1,4 +1,4 @@
-//! Evaluates the checks of a scenario: rules on the objects as they are stored, and commands.
+//! Evaluates the checks of a scenario: CEL rules over stored objects, and commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::test_cluster::TestCluster;
 /// Maximum number of objects that a message names.
 const NAMED: usize = 8;
 
-/// Checks in the form that explorations evaluate.
+/// The checks of a scenario in the form that explorations evaluate.
 #[derive(Default)]
 pub(crate) struct Checks {
     pub(crate) all_the_time: Vec<parts::Check>,
@@ -54,7 +54,7 @@ fn value(variable: &Variable, cluster: &TestCluster) -> Result<Value, String> {
     Ok(list.into_iter().filter(is_selected).collect())
 }
 
-/// Evaluates a rule. The error names the objects for which it is false.
+/// Evaluates a rule. The error names the objects for which the rule is false.
 fn evaluate(expression: &str, rule: &ObjectRule, variables: &[Variable], cluster: &TestCluster) -> Result<(), String> {
     let mut values = Vec::new();
     for variable in variables {
@@ -95,13 +95,13 @@ fn names(value: &Value) -> String {
 }
 
 impl Scenario {
-    /// Returns the checks in the form that explorations evaluate. Files for commands are written to `folder`.
+    /// Converts the checks to the form that explorations evaluate. Files for commands are written to `folder`.
     pub(crate) fn evaluated_checks(&self, folder: &Path) -> Checks {
         let mut checks = Checks::default();
         for check in self.checks.iter().map(|it| &it.value) {
-            // It was validated when the scenario was read.
+            // The check was validated when the scenario was read.
             let Some((must, rule)) = check.rule() else { continue };
-            // Names of oracles are static. Few are leaked: one for each check of the scenario.
+            // Names of oracles are static. Only one per check is leaked.
             let oracle: &'static str = Box::leak(format!("{} {:?}", word(must), check.name).into_boxed_str());
             match rule {
                 Rule::Command(Command { run }) => checks.inquiries.push(Inquiry {
@@ -134,7 +134,7 @@ impl Scenario {
     }
 }
 
-/// Returns a check that runs a command. The command reaches the server at a separate address.
+/// Returns a check that runs a command. A separate address of the server is opened for the command.
 fn command(line: &str, directory: &Path, folder: &Path) -> Box<parts::Ask> {
     let (line, directory, folder) = (line.to_owned(), directory.to_owned(), folder.to_owned());
     Box::new(move |cluster| {

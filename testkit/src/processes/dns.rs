@@ -1,4 +1,4 @@
-//! Names of Services and Pods in the network of a run, as the DNS server of a cluster resolves them.
+//! Resolves names of Services and Pods in the network of a run, like the DNS server of a cluster.
 //!
 //! It follows "Kubernetes DNS-Based Service Discovery" 1.1.0 for A, CNAME and SRV records below `cluster.local`. Other
 //! names do not exist.
@@ -23,7 +23,7 @@ const TTL: Ttl = Ttl::from_secs(0);
 /// Maximum size of a message over UDP.
 const MESSAGE_BYTES: usize = 512;
 
-/// An answer under construction.
+/// Builder of an answer.
 type Answer = AnswerBuilder<StaticCompressor<Vec<u8>>>;
 
 /// The result of resolving a name.
@@ -32,7 +32,7 @@ struct Found {
     addresses: Vec<Ipv4Addr>,
     /// The canonical name, if the queried name is an alias.
     alias: Option<String>,
-    /// Ports and names of the hosts that serve them.
+    /// For an SRV query: ports, and names of the hosts that serve them.
     services: Vec<(u16, String)>,
     /// Ports of the Service at its own address.
     ports: Vec<u16>,
@@ -44,12 +44,12 @@ pub(crate) async fn serve(socket: UdpSocket, server: ApiServer, listen: impl Fn(
     let mut query = [0; MESSAGE_BYTES];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut query).await else {
-            // The next receive fails if a client no longer exists.
+            // The next receive fails if the client of an earlier answer no longer exists.
             continue;
         };
         let answer = answer(&server, &query[..length], &listen).await;
         if let Some(answer) = answer {
-            // A client that no longer exists does not need the answer.
+            // Ignore errors: the client may no longer exist.
             let _ = socket.send_to(&answer, client).await;
         }
     }
@@ -78,7 +78,7 @@ async fn answer(server: &ApiServer, query: &[u8], listen: impl Fn(&[u16]) -> io:
     Some(answer.finish().into_target())
 }
 
-/// Adds the records of a type, as long as they fit into the message.
+/// Adds the records of one type, as long as they fit into the message.
 fn add(answer: &mut Answer, name: &Name<Vec<u8>>, kind: Rtype, found: &Found) {
     let parse = |text: &str| text.parse::<Name<Vec<u8>>>().ok();
     if let Some(alias) = found.alias.as_deref().and_then(parse) {
@@ -161,7 +161,7 @@ async fn service(server: &ApiServer, namespace: &str, name: &str) -> Option<Foun
     })
 }
 
-/// Finds the hosts that serve a named port of a Service.
+/// Finds the ports and hosts that serve a named port of a Service.
 async fn services(server: &ApiServer, namespace: &str, name: &str, port: &str, protocol: &str) -> Option<Found> {
     let object = server.get("v1", "Service", namespace, name).await.ok()?;
     let spec = &object["spec"];
@@ -188,7 +188,7 @@ async fn services(server: &ApiServer, namespace: &str, name: &str, port: &str, p
     })
 }
 
-/// Returns the address and the port of a ready endpoint, for the address and the port of a Service.
+/// Returns the address and port of a ready endpoint of the Service that has this address and port.
 pub(crate) async fn endpoint_of(server: &ApiServer, address: &str, port: u16) -> Option<(String, u16)> {
     let services = server.list("v1", "Service", "").await.ok()?;
     let address: Ipv4Addr = address.parse().ok()?;
@@ -205,7 +205,7 @@ pub(crate) async fn endpoint_of(server: &ApiServer, address: &str, port: u16) ->
     })
 }
 
-/// An endpoint of a Service that receives connections.
+/// A ready endpoint of a Service.
 struct Endpoint {
     address: Ipv4Addr,
     hostname: Option<String>,
@@ -213,14 +213,14 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the first label of the endpoint's name.
+    /// Returns the first label of the endpoint's DNS name.
     fn host(&self) -> String {
         let name = self.hostname.clone();
         name.unwrap_or_else(|| self.address.to_string().replace('.', "-"))
     }
 }
 
-/// Returns the ready endpoints of a Service, in the order of their addresses.
+/// Returns the ready endpoints of a Service, sorted by address.
 async fn endpoints(server: &ApiServer, namespace: &str, service: &str) -> Vec<Endpoint> {
     let slices = server.list("discovery.k8s.io/v1", "EndpointSlice", namespace).await;
     let slices = slices.unwrap_or_default().into_iter();
@@ -243,7 +243,7 @@ async fn endpoints(server: &ApiServer, namespace: &str, service: &str) -> Vec<En
     endpoints
 }
 
-/// Returns the address of a Service; `None` for a headless one.
+/// Returns the address of a Service; `None` for a headless Service.
 fn cluster_ip(spec: &Value) -> Option<Ipv4Addr> {
     spec["clusterIP"].as_str()?.parse().ok()
 }
@@ -255,7 +255,7 @@ fn ports(spec: &Value) -> impl Iterator<Item = (u16, &str)> {
     tcp.filter_map(|it| Some((number(&it["port"])?, it["name"].as_str().unwrap_or_default())))
 }
 
-/// Returns `true` for a port with this name and this protocol, in upper or lower case.
+/// Returns `true` if a port has this name and this protocol, ignoring case.
 fn is_port(port: &Value, name: &str, protocol: &str) -> bool {
     let is_protocol = port["protocol"]
         .as_str()

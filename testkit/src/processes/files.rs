@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::address::Address;
 
-/// The directory of all runs. It is removed when this is dropped, unless it is kept.
+/// The directory that contains the files of all runs. It is removed when this is dropped, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -55,7 +55,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.is_kept {
-            // If this fails, the system removes the directory at some time.
+            // If this fails, the system eventually removes the directory.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -67,7 +67,7 @@ fn restrict(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
 }
 
-/// The directory of a run. It is removed with the run, unless it is kept.
+/// The directory of one run. It is removed at the end of the run, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     pub(crate) path: PathBuf,

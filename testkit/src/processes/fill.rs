@@ -16,14 +16,14 @@ const ENVIRONMENT: &str = "env.";
 /// Number of attempts to find a port that no run uses.
 const ATTEMPTS: usize = 100;
 
-/// Values by the names of their placeholders. A port is chosen on first use and does not change.
+/// Values of placeholders, by name. A port is chosen on first use and does not change.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) values: BTreeMap<String, String>,
 }
 
 impl Places {
-    /// Fills in a text. The error names a placeholder without a value.
+    /// Replaces the placeholders in a text. The error names a placeholder without a value.
     pub(crate) fn fill(&mut self, text: &str) -> Result<String, String> {
         let mut filled = String::new();
         let mut rest = text;
@@ -63,7 +63,7 @@ impl Places {
     }
 }
 
-/// Returns a free port of the loopback interface that was not returned before, so that concurrent runs do not share a
+/// Returns a free port of the loopback interface that was not returned recently, so that concurrent runs do not share a
 /// port.
 fn free_port() -> io::Result<u16> {
     static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
@@ -73,7 +73,7 @@ fn free_port() -> io::Result<u16> {
         let port = listener.local_addr()?.port();
         let mut taken = lock(&TAKEN);
         if !taken.contains(&port) {
-            // Forget ports of earlier runs, which have ended: the system only has some ten thousand.
+            // Forget the ports of earlier runs, which have ended: the system only has some ten thousand ports.
             if taken.len() > 4_000 {
                 taken.clear();
             }

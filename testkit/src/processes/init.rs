@@ -37,7 +37,7 @@ const BUILT_IN: [&str; 20] = [
     "storage.k8s.io",
 ];
 
-/// Returns a scenario as YAML. Comments mark the parts that a person must fill in.
+/// Returns a scenario as YAML. Comments mark the parts that the user must fill in.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ pub(crate) fn init(directory: &Path) -> Result<String, ScenarioError> {
     Ok(text)
 }
 
-/// Returns the target ports, as numbers or names, of the Services that webhook configurations refer to.
+/// Returns the target ports (numbers or names) of the Services that webhook configurations refer to.
 fn webhook_ports<'a>(objects: impl Iterator<Item = &'a Value> + Clone) -> Vec<Value> {
     let configurations = objects.clone().filter(|it| is_configuration(it));
     let called: BTreeSet<String> = configurations.flat_map(services).collect();
@@ -115,7 +115,7 @@ fn webhook_ports<'a>(objects: impl Iterator<Item = &'a Value> + Clone) -> Vec<Va
     targets.collect()
 }
 
-/// Returns the entry for a controller that runs this container. `webhooks` are the ports at which webhooks are called.
+/// Returns the YAML of a controller that runs this container. `webhooks` are the ports at which webhooks are called.
 fn controller(workload: &Value, container: &Value, webhooks: &[Value]) -> String {
     let name = container["name"].as_str().unwrap_or("controller");
     let words = |field: &str| {
@@ -196,7 +196,7 @@ fn list(text: &mut String, field: &str, items: impl Iterator<Item = String>) {
     }
 }
 
-/// Formats a text as a YAML scalar, quoted if YAML would read it as another value.
+/// Formats a text as a YAML scalar, quoted if YAML would parse it as a different value.
 fn quoted(text: &str) -> String {
     let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '/' | '_' | '-' | '=');
     let is_word = text.starts_with(|it: char| it.is_ascii_alphabetic() || matches!(it, '.' | '/'));

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::test_cluster::TEST_CLIENT;
 
-/// Annotation with the record of an election, in ConfigMaps and Endpoints.
+/// Annotation that contains the leader election record, in ConfigMaps and Endpoints.
 pub(crate) const RECORD: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// Removes the holder from the objects at these paths.
+/// Removes the holder from the locks at these paths.
 pub(crate) async fn release(server: &ApiServer, paths: &[String]) {
     for path in paths {
         let request = |method: Method, body: String| {
@@ -27,13 +27,13 @@ pub(crate) async fn release(server: &ApiServer, paths: &[String]) {
         };
         let Some(patch) = released(&object) else { continue };
         if let Ok(write) = request(Method::PATCH, patch.to_string()) {
-            // A deleted object does not block anything.
+            // Ignore errors: if the object was deleted, it does not block anything.
             let _ = server.call(write).await;
         }
     }
 }
 
-/// Returns the patch that releases a lock; `None` if it does not have a holder.
+/// Returns the patch that releases a lock; `None` if nobody holds it.
 fn released(object: &Value) -> Option<Value> {
     if let Some(record) = object["metadata"]["annotations"][RECORD].as_str() {
         let mut record: Value = serde_json::from_str(record).ok()?;

@@ -11,14 +11,14 @@ use crate::explore::parts::{Merged, Shard, together};
 #[derive(Clone, Debug)]
 pub(crate) struct Shards {
     merged: Merged,
-    /// Plans that failed only in some of their runs, with the failure.
+    /// Descriptions of plans that failed only in some of their runs, with the failures.
     unsure: Vec<(String, String)>,
     /// Set if a shard was interrupted.
     is_interrupted: bool,
 }
 
 impl Shards {
-    /// Reads the reports. The error names a report that is missing or does not match the others.
+    /// Reads the reports. The error names a report that is missing or does not belong to the same search.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, String> {
         let mut reports: Vec<(Shard, String, Value)> = Vec::new();
         for path in paths {
@@ -62,12 +62,12 @@ impl Shards {
         })
     }
 
-    /// Returns the plans that failed in the shards.
+    /// Returns the replay strings of the plans that failed in the shards.
     pub(crate) fn replays(&self) -> &[String] {
         &self.merged.failures
     }
 
-    /// Adds the findings of the shards to a report that has replayed their failures.
+    /// Adds the other findings of the shards to a report of replays of their failures.
     pub(crate) fn add_to(self, report: &mut Report) {
         report.coverage = self.merged.coverage;
         report.notes.extend(self.merged.notes);
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes these reports to files that are named by their numbers, and reads them.
+    /// Writes the reports to files that are numbered in their order, and reads these files.
     fn read(name: &str, reports: &[Value]) -> Result<Shards, String> {
         let folder = std::env::temp_dir().join(format!("drydock-merge-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).expect("the directory can be created");

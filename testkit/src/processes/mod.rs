@@ -1,11 +1,11 @@
 //! Explores controllers that run as separate processes, in any language, in real time.
 //!
-//! A scenario is a YAML file: the controllers, the initial cluster of a run, and the steps of its users. Each run has
-//! its own API server inside this process, and each controller its own address, at which the gate of
+//! A scenario is a YAML file that contains the controllers, the initial cluster of a run, and the steps of its users.
+//! Each run has a separate API server inside this process. Each controller has a separate address, at which the gate of
 //! [`explore`](crate::explore) holds, fails, delays and loses its messages. The search, the oracles and replay strings
 //! are the same as for controllers inside the process. Runs take real time, and many of them run concurrently.
 //!
-//! The command is `drydock explore scenario.yaml`. [`Scenario::explore`] does the same for a test:
+//! The command is `drydock explore scenario.yaml`. [`Scenario::explore`] does the same in a test:
 //!
 //! ```no_run
 //! use testkit::processes::{Options, Scenario};

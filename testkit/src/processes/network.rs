@@ -9,13 +9,13 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Network {
-    /// The network of this machine. Only one run at a time can use a program that listens on a fixed port.
+    /// The network of this machine. A fixed port can only be used by one run at a time.
     #[default]
     Host,
-    /// Networks for each run, so that fixed ports are free in every run: one for the controllers, which contains a
-    /// loopback interface, and one for Pods and Services, which receives connections to their addresses. The names of
-    /// Services and Pods are resolved as in a cluster. Needs Linux, `ip` of iproute2, and root or a user namespace:
-    /// `unshare --user --map-root-user drydock explore …`.
+    /// Separate networks for each run, so that fixed ports are free in every run: one for the controllers, which
+    /// contains a loopback interface, and one for Pods and Services, which receives connections to their addresses. The
+    /// names of Services and Pods are resolved as in a cluster. Needs Linux, `ip` of iproute2, and root or a user
+    /// namespace: `unshare --user --map-root-user drydock explore …`.
     Private,
 }
 
@@ -24,8 +24,8 @@ pub(crate) enum Network {
 pub(crate) struct PodNetwork(private::Namespaces);
 
 impl Network {
-    /// Moves this thread into the network of the controllers. Sockets and processes that it creates from now on belong
-    /// to this network. Returns the network of the Pods if networks are private. The error is a sentence for the
+    /// Moves this thread into the network of the controllers. Sockets and processes that the thread creates from now on
+    /// belong to this network. Returns the network of the Pods if networks are private. Fails with a message for the
     /// report.
     pub(crate) async fn enter(self) -> Result<Option<PodNetwork>, String> {
         match self {
@@ -37,7 +37,7 @@ impl Network {
 
 impl PodNetwork {
     /// Calls a function in the network of the Pods, so that the sockets that it creates belong to this network. Must be
-    /// called on the thread that entered the network.
+    /// called on a thread that is in the network of the controllers.
     pub(crate) fn within<T>(&self, bind: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.0.within(bind)
     }
@@ -54,8 +54,8 @@ mod private {
     use tokio::io::{AsyncBufReadExt, BufReader};
     use tokio::process::{Child, Command};
 
-    /// Shell script that prepares the network of the Pods: all addresses of Pods, Services and Nodes belong to it. It
-    /// waits until the input ends.
+    /// Shell script that prepares the network of the Pods: all addresses of Pods, Services and Nodes belong to it. The
+    /// script then waits until its standard input ends.
     const PODS: &str = "ip -batch - <<. && echo && read -r end
 link set lo up
 route add local 10.244.0.0/16 dev lo
@@ -65,7 +65,8 @@ route add local 169.254.20.10 dev lo
 .
 ";
 
-    /// Shell script that prepares the network of the controllers and connects it to the network of the process `$1`.
+    /// Shell script that prepares the network of the controllers and connects it to the network of the process with the
+    /// id `$1`.
     const CONTROLLERS: &str = "set -e
 ip -batch - <<.
 link set lo up
@@ -89,9 +90,9 @@ read -r end
         controllers: File,
     }
 
-    /// Moves this thread into a new network of controllers.
+    /// Moves this thread into a new network for the controllers.
     pub(super) async fn enter() -> Result<Namespaces, String> {
-        // Until this process has opened the networks, they only exist as long as these processes.
+        // The networks exist only as long as these processes, until this process has opened them.
         let (_pods, id) = prepare(PODS, "").await?;
         let pods = network_of(&id)?;
         let (_controllers, id) = prepare(CONTROLLERS, &id).await?;
@@ -121,7 +122,7 @@ read -r end
         File::open(format!("/proc/{process}/ns/net")).map_err(|err| failed(&err.to_string()))
     }
 
-    /// Runs a script in a new network until it has written a line. Returns its process and the process id.
+    /// Runs a script in a new network until it has written a line. Returns the script's process and its id.
     async fn prepare(script: &str, argument: &str) -> Result<(Child, String), String> {
         let mut command = Command::new("unshare");
         command
@@ -133,7 +134,7 @@ read -r end
         let mut child = command.spawn().map_err(|err| failed(&err.to_string()))?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            // Without a line, the program has failed.
+            // If there is no line, the script has failed.
             let _ = BufReader::new(output).read_line(&mut line).await;
         }
         if let (true, Some(id)) = (line.ends_with('\n'), child.id()) {
@@ -156,7 +157,7 @@ read -r end
 mod private {
     use std::io;
 
-    /// Never created, because private networks require Linux.
+    /// Uninhabited, because private networks require Linux.
     #[derive(Debug)]
     pub(super) enum Namespaces {}
 

@@ -13,11 +13,11 @@ use super::old_crds::as_v1;
 use super::webhooks::Trust;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Field managers of steps that apply objects, and of steps that patch them, as in kubectl.
+/// Field managers of steps: for applied objects and for patches, as in kubectl.
 const MANAGER: &str = "kubectl";
 pub(crate) const PATCHES: &str = "kubectl-patch";
 
-/// Time for which an action is retried if the server cannot handle it at the moment, and the pause before each retry.
+/// Time for which a request is retried if the server cannot handle it at the moment, and the pause before each retry.
 const TRY_AGAIN: [Duration; 2] = [Duration::from_secs(30), Duration::from_millis(250)];
 
 /// An object that a scenario names.
@@ -37,7 +37,7 @@ pub(crate) struct Access<'a> {
     pub(crate) trust: &'a Trust,
 }
 
-/// The error of a request.
+/// The error answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) code: u16,
@@ -56,7 +56,7 @@ impl From<Refused> for String {
     }
 }
 
-/// Finds a resource by its plural, kind or a short name, with its group or without.
+/// Finds a resource by its plural, kind or short name, with or without its group.
 pub(crate) fn resource_of(cluster: &TestCluster, resource: &str) -> Result<ResourceInfo, String> {
     let wanted = resource.to_lowercase();
     let is_meant = |it: &ResourceInfo| {
@@ -153,7 +153,7 @@ impl Access<'_> {
         Ok(self.apply_at(&format!("{collection}/{name}"), MANAGER, &object).await?)
     }
 
-    /// Applies an object at its path, with a separate field manager.
+    /// Applies an object at its path, with the given field manager.
     pub(crate) async fn apply_at(self, path: &str, manager: &str, object: &Value) -> Result<(), Refused> {
         let path = format!("{path}?fieldManager={manager}&force=true");
         let sent = self.send(Method::PATCH, &path, "application/apply-patch+yaml", Some(object));
@@ -161,7 +161,7 @@ impl Access<'_> {
     }
 
     /// Sends a request of the test, and retries it if the server cannot handle it at the moment. The error contains the
-    /// answer's reason and message.
+    /// reason and the message of the server's answer.
     pub(crate) async fn send(
         self,
         method: Method,

@@ -6,18 +6,18 @@ use serde_json::{Map, Value, json};
 /// Version of the definitions that are converted.
 const OLD: &str = "apiextensions.k8s.io/v1beta1";
 
-/// The schema field that keeps undeclared fields.
+/// The schema field that makes the server keep undeclared fields.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// The schema fields that make a list a map.
+/// Schema fields for the type of a list, and for the keys of a list that is treated as a map.
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
 
-/// Fields of the whole definition that belong to each version in v1.
+/// Fields that v1beta1 has once per definition, and v1 in each version.
 const PER_VERSION: [&str; 2] = ["subresources", "additionalPrinterColumns"];
 
-/// Converts a definition of v1beta1; other objects are unchanged. v1beta1 keeps unknown fields unless the definition
-/// sets `preserveUnknownFields: false`, and so does the result, at every level.
+/// Converts a definition from v1beta1; does not change other objects. In v1beta1, unknown fields are kept unless the
+/// definition sets `preserveUnknownFields: false`. The converted definition keeps them as well, at every level.
 pub(crate) fn as_v1(mut object: Value) -> Value {
     if object["apiVersion"] != OLD || object["kind"] != "CustomResourceDefinition" {
         return object;
@@ -59,7 +59,7 @@ pub(crate) fn as_v1(mut object: Value) -> Value {
         }
         if let Some(schema) = schema.as_object_mut() {
             schema.entry("type").or_insert_with(|| "object".into());
-            // The server defines these fields itself, so only their types are kept.
+            // The server itself defines these fields, so only their types are kept.
             for field in ["apiVersion", "kind", "metadata"] {
                 if let Some(known) = schema.get_mut("properties").and_then(|it| it.get_mut(field)) {
                     *known = json!({"type": if field == "metadata" { "object" } else { "string" }});
@@ -72,7 +72,7 @@ pub(crate) fn as_v1(mut object: Value) -> Value {
     object
 }
 
-/// Adds the types that v1 requires, and keeps unknown fields of objects.
+/// Adds the types that v1 requires, and lets objects keep unknown fields if `preserves` is set.
 fn structural(schema: &mut Map<String, Value>, preserves: bool) {
     let has_fields = schema.contains_key("properties") || schema.contains_key("additionalProperties");
     if has_fields && !schema.contains_key("type") {
@@ -89,7 +89,7 @@ fn structural(schema: &mut Map<String, Value>, preserves: bool) {
     }
     let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
     for (name, field) in fields.into_iter().flatten() {
-        // The server defines the metadata of the whole object.
+        // The server itself defines the metadata at the top level.
         if let Some(field) = field.as_object_mut().filter(|_| name != "metadata") {
             structural(field, preserves);
         }
@@ -101,7 +101,7 @@ fn structural(schema: &mut Map<String, Value>, preserves: bool) {
     }
 }
 
-/// Returns `true` if the items of a list may lack a key, which v1 refuses.
+/// Returns `true` if a key field of a list's items is optional and has no default, which v1 refuses.
 fn has_optional_key(schema: &Map<String, Value>) -> bool {
     let items = schema.get("items").unwrap_or(&Value::Null);
     let required = items["required"].as_array();
@@ -114,7 +114,7 @@ fn has_optional_key(schema: &Map<String, Value>) -> bool {
     keys.is_some_and(|it| it.iter().any(is_optional))
 }
 
-/// Moves the conversion webhook to its place in v1.
+/// Moves the settings of the conversion webhook to the fields that v1 uses.
 fn convert_webhook(spec: &mut Map<String, Value>) {
     let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) else {
         return;

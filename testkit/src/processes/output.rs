@@ -1,13 +1,13 @@
-//! Output of a process, line by line.
+//! Reads the output of a process line by line.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 use tokio::task::JoinHandle;
 
-/// Maximum number of bytes of a line; the rest is omitted.
+/// Maximum number of bytes of a line that are kept.
 const LINE_BYTES: usize = 2_000;
 
-/// Prefixes of the lines that programs of some languages write when they panic.
+/// Prefixes of the first lines of a panic in several languages.
 const PANICS: [&str; 4] = [
     "panic: ",
     "fatal error: ",
@@ -15,7 +15,7 @@ const PANICS: [&str; 4] = [
     "Exception in thread \"main\"",
 ];
 
-/// Passes each line that a process writes to `take`, in a separate task, which ends with the output.
+/// Passes each line that a process writes to `take`. The task ends when the output ends.
 pub(crate) fn read_output(child: &mut Child, take: impl Fn(String) + Send + Sync + 'static) -> JoinHandle<()> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! `Pace`: the number of concurrent runs, from the processor time that they use and the other load of the machine.
+//! `Pace`: chooses the number of concurrent runs, based on their processor time and other load on the machine.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
@@ -11,35 +11,35 @@ use crate::lock::lock;
 /// Maximum number of concurrent runs.
 const PARALLEL_MAX: usize = 32;
 
-/// Maximum share of the processors that concurrent runs may use, in percent: on a busy machine, timeouts would cause
+/// Maximum share of the processors, in percent, that concurrent runs may use. On a busy machine, timeouts would cause
 /// failures.
 const LOAD_PERCENT: u32 = 70;
 
-/// Number of completed runs after which their measured processor time replaces the estimate.
+/// Number of completed runs after which the measured processor time replaces the estimate.
 const MEASURED: u32 = 8;
 
 /// Interval at which the load of other programs is measured.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Minimum share of the processors that is used while other programs run, in percent.
+/// Minimum share of the processors, in percent, that is used even if other programs need more.
 const SHARE_PERCENT: u32 = 50;
 
-/// The number of concurrent runs.
+/// Chooses the number of concurrent runs.
 #[derive(Debug)]
 pub(crate) struct Pace {
     usage: Arc<Usage>,
-    /// Number that the scenario sets.
+    /// Number that the scenario sets, if any.
     fixed: Option<usize>,
-    /// Number that is used until enough runs have ended.
+    /// Estimated number that is used until enough runs have completed.
     first: usize,
-    /// Usage of the references, which does not count because they wait longer.
+    /// Usage by the references. It is subtracted, because references wait longer than other runs.
     before: Used,
     own_before: Duration,
-    /// The last measurement of other programs.
+    /// The last measurement of the load of other programs.
     others: Mutex<Others>,
 }
 
-/// The load of other programs.
+/// The load caused by other programs.
 #[derive(Debug)]
 struct Others {
     since: WallClock,
@@ -112,8 +112,8 @@ impl Others {
     }
 }
 
-/// Returns the number of runs that the processors can make at once. `waits` is the ratio of the time of a run to its
-/// processor time.
+/// Returns the number of runs that the processors can execute concurrently. `waits` is the ratio of the duration of a
+/// run to its processor time.
 fn fitting(waits: f64) -> f64 {
     waits * cores() * f64::from(LOAD_PERCENT) / 100.0
 }

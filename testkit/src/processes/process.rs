@@ -23,19 +23,19 @@ use super::usage::{Usage, busy};
 use crate::hooks::{Hooks, Restart};
 use crate::lock::lock;
 
-/// Time after SIGTERM in which a process must end; then it is killed.
+/// Time after SIGTERM within which a process must exit before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// First and longest pause before a process that exited by itself is restarted.
+/// Shortest and longest pause before a process that exited by itself is restarted.
 const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(16)];
 
-/// Interval between checks for the readiness of a new process.
+/// Interval at which the readiness of a new process is checked.
 const LOOK_FOR_READY: Duration = Duration::from_millis(50);
 
-/// Number of last output lines in the message about the end of a process.
+/// Number of last output lines in the message about the exit of a process.
 const LAST_LINES: usize = 12;
 
-/// Maximum number of first lines of a panic that are shown.
+/// Maximum number of lines of a panic that are shown.
 const PANIC_LINES: usize = 4;
 
 /// Path at which programs look for their in-cluster configuration.
@@ -60,7 +60,7 @@ exec "$@""#;
 #[derive(Clone, Debug)]
 pub(crate) struct Process(Arc<Shared>);
 
-/// Data shared by all starts of a controller.
+/// Configuration of a controller that all of its starts share.
 #[derive(Debug)]
 pub(crate) struct Launch {
     /// The name of this replica.
@@ -78,7 +78,7 @@ pub(crate) struct Launch {
     pub(crate) address: Address,
     pub(crate) reaper: Reaper,
     pub(crate) usage: Arc<Usage>,
-    /// Set if the locks of a killed leader are released.
+    /// Set if the locks of a killed leader are released, so that the next one need not wait.
     pub(crate) releases: bool,
 }
 
@@ -87,23 +87,24 @@ struct Shared {
     launch: Launch,
     server: ApiServer,
     hooks: Weak<dyn Hooks>,
-    /// State of the current life.
+    /// State of the process.
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of lives so far. A task of an earlier life does nothing.
+    /// Number of starts and ends so far, which identifies the current run of the process. Tasks of earlier runs do
+    /// nothing.
     life: u64,
     group: Option<i32>,
     is_ready: bool,
-    /// Reason why the process can never become ready.
+    /// Reason why the process never becomes ready.
     failed: Option<String>,
     /// Set if the run is over, so that the process is never restarted.
     is_over: bool,
-    /// The last lines of the output of this life.
+    /// The last lines of the output since the last start.
     last: VecDeque<String>,
-    /// The first lines of a panic.
+    /// The first lines of a panic, if there was one.
     panic: Vec<String>,
 }
 
@@ -121,13 +122,13 @@ impl Process {
         &self.0.launch.name
     }
 
-    /// Ends the process at the end of its run.
+    /// Kills the process at the end of its run.
     pub(crate) fn end(&self) {
         lock(&self.0.state).is_over = true;
         self.0.end(Signal::KILL);
     }
 
-    /// Waits until the process is ready. The error is a text for the report.
+    /// Waits until the process is ready. Fails with a message for the report.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), String> {
         let began = Instant::now();
         let bound = self.0.launch.controller.startup.0;
@@ -152,7 +153,7 @@ impl Process {
         }
     }
 
-    /// Returns the process id and the kubeconfig, for attaching a debugger.
+    /// Describes the process by its id and kubeconfig, for attaching a debugger.
     pub(crate) fn described(&self) -> String {
         let group = lock(&self.0.state).group;
         let group = group.map_or("not running".to_owned(), |it| format!("process {it}"));
@@ -200,7 +201,7 @@ impl Restart for Process {
 }
 
 impl Shared {
-    /// Begins a new life; tasks of the previous life end. The process of the previous life may still run.
+    /// Begins a new run of the process and ends the tasks of the previous one. The previous process may still exist.
     fn next_life(&self) -> u64 {
         let mut state = lock(&self.state);
         state.life += 1;
@@ -208,7 +209,7 @@ impl Shared {
         state.life
     }
 
-    /// Ends the current life with a signal. Returns the process group.
+    /// Ends the current run of the process by a signal. Returns the process group.
     fn end(&self, signal: Signal) -> Option<i32> {
         let group = {
             let mut state = lock(&self.state);
@@ -281,9 +282,9 @@ impl Shared {
             let ready = tokio::spawn(Arc::clone(&self).become_ready(life));
             let status = child.wait().await;
             ready.abort();
-            // The rest of the output explains the exit. A child of the process may keep the output open.
+            // The remaining output explains the exit. A child of the process may keep the output open.
             let _ = timeout(GRACE, output).await;
-            // Remaining children of the process are killed as well.
+            // Also kills remaining children of the process.
             kill(group, Signal::KILL);
             self.launch.reaper.remove(group);
             if !self.is_current(life) {
@@ -327,7 +328,7 @@ impl Shared {
         restarts
     }
 
-    /// Starts the program, which waits for a line on its standard input. The error is a text for the report.
+    /// Starts the program, which first waits for a line on its standard input. Fails with a message for the report.
     fn start(&self) -> Result<Child, String> {
         let launch = &self.launch;
         let program = self.program()?;
@@ -388,7 +389,7 @@ impl Shared {
         state.last.push_back(line);
     }
 
-    /// Records whether the process is ready. Returns `true` if it is ready or if this life is over.
+    /// Records whether the process is ready. Returns `true` if it is ready or if its run is over.
     fn is_done(&self, life: u64, is_ready: bool) -> bool {
         let mut state = lock(&self.state);
         let is_over = state.life != life;
@@ -402,7 +403,7 @@ impl Shared {
             let is_ready = match &self.launch.ready {
                 None => self.launch.address.has_listed(),
                 Some(Ready { url: Some(url), .. }) => is_answering(url).await,
-                // The reader of its output checks this condition.
+                // The task that reads the output checks this condition.
                 Some(Ready { url: None, .. }) => return,
             };
             if self.is_done(life, is_ready) {
@@ -419,7 +420,7 @@ impl Drop for Shared {
     }
 }
 
-/// Returns `true` if a process of the group exists.
+/// Returns `true` if a process group still contains a process.
 fn exists(group: i32) -> bool {
     let group = rustix::process::Pid::from_raw(group);
     group.is_some_and(|it| rustix::process::test_kill_process_group(it).is_ok())

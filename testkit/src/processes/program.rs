@@ -1,4 +1,4 @@
-//! The program of a simulated Pod: answers to HTTP requests, or a command.
+//! The programs of simulated Pods: HTTP answers, or a command.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,11 +40,11 @@ pub(super) struct Host {
     pub(super) directory: PathBuf,
     /// Directory that all commands of the run share.
     pub(super) common: PathBuf,
-    /// Values of the state by the uids of Pods.
+    /// State values of Pods, by uid and name.
     pub(super) values: Mutex<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
-/// A program that listens on its port. Dropping this ends it.
+/// A program that listens on its port. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) address: SocketAddr,
@@ -74,12 +74,12 @@ impl Drop for Running {
 }
 
 impl Host {
-    /// Removes the state of Pods that no longer exist.
+    /// Removes the state of Pods for which `exists` returns `false`.
     pub(super) fn forget_all_but(&self, exists: impl Fn(&str) -> bool) {
         lock(&self.values).retain(|uid, _| exists(uid));
     }
 
-    /// Adds a line to the output in the report.
+    /// Adds a line to the output that the report contains.
     pub(super) fn wrote(&self, pod: &Pod, stub: &Stub, line: String) {
         if let Some(hooks) = self.hooks.upgrade() {
             hooks.controller_wrote(&name_of(pod, stub), line);
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Serves the HTTP answers of a stub.
+    /// Starts a server for the HTTP answers of a stub.
     async fn start_http(self: &Arc<Self>, stub: &Stub, pod: &Pod) -> Result<Listening, String> {
         let options = match &stub.tls {
             None => ServeOptions::http(),
@@ -186,7 +186,7 @@ impl Host {
         let mut child = command.spawn().map_err(failed)?;
         let group = self.reaper.begin(&mut child).await;
         let (hooks, name) = (Weak::clone(&self.hooks), name_of(pod, stub));
-        // The task ends with the command.
+        // The task ends when the command exits.
         drop(read_output(&mut child, move |line| {
             if let Some(hooks) = hooks.upgrade() {
                 hooks.controller_wrote(&name, line);

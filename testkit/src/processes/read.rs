@@ -1,4 +1,4 @@
-//! Reads scenarios, and rejects values that have the right type but that a run cannot use.
+//! Reads scenarios, and rejects values that have the right type but cannot be used in a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::scenario::{Controller, Scenario};
 use super::step::Step;
 use crate::explore::{Faults, Oracle};
 
-/// Error for an unusable scenario. The text names the file, and the line or the field.
+/// Error for an unusable scenario. Its message contains the file, and the line or the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError(pub(crate) String);
 
@@ -29,7 +29,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read; if a field is unknown, missing or of another type; or if a value is unusable.
+    /// If the file cannot be read; if a field is unknown or missing or has the wrong type; or if a value is unusable.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
         let path = path.as_ref();
         let file = path.display().to_string();
@@ -54,7 +54,7 @@ impl Scenario {
         schemars::schema_for!(Self).to_value()
     }
 
-    /// Returns an error for the first invalid value.
+    /// Returns an error for the first value that cannot be used.
     fn wrong(&self) -> Option<String> {
         if self.controllers.is_empty() {
             return Some("controllers: at least one is required".to_owned());
@@ -199,7 +199,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the behaviour of Pods. The error names the script.
+    /// Returns the scripts of simulated Pods. The error names the invalid script.
     pub(crate) fn pod_scripts(&self) -> Result<Vec<(PodSelector, PodScript)>, String> {
         let scripts = self.cluster.pods.iter().enumerate().map(|(at, script)| {
             let order = serde_json::from_value::<ScriptOrder>(script.clone()).map_err(|err| err.to_string());

@@ -1,7 +1,7 @@
 //! `Reaper`: a process that kills the controllers when this process ends, for any reason.
 //!
-//! It is this program with another argument, in its own process group, and reads the ids of process groups from its
-//! standard input. The input ends when this process ends.
+//! It runs this executable with a special argument, in a separate process group, and reads the ids of process groups
+//! from its standard input, which is closed when this process ends.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
@@ -14,14 +14,14 @@ use tokio::io::AsyncWriteExt;
 
 use crate::lock::lock;
 
-/// The argument that makes this program a reaper.
+/// The argument that makes this executable run as a reaper.
 pub(crate) const ARGUMENT: &str = "reap-process-groups";
 
 /// Shell script that reads a line and then executes the command in its arguments. If this process is killed before it
-/// has registered the new process with the reaper, the input ends and the new process exits.
+/// has registered the new process with the reaper, the input is closed and the new process exits.
 const START: &str = r#"read -r go && exec "$@" </dev/null"#;
 
-/// Returns a command that waits for [`Reaper::begin`] and then executes its further arguments. It has its own process
+/// Returns a command that waits for [`Reaper::begin`] and then executes its remaining arguments, in a separate process
 /// group.
 pub(crate) fn guarded() -> tokio::process::Command {
     let mut command = tokio::process::Command::new("sh");
@@ -35,7 +35,7 @@ pub(crate) fn guarded() -> tokio::process::Command {
     command
 }
 
-/// A running reaper. It ends with this process.
+/// A running reaper process. It exits when this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Reaper(Arc<Mutex<Running>>);
 
@@ -46,7 +46,7 @@ struct Running {
 }
 
 impl Reaper {
-    /// Starts the program at this path as a reaper.
+    /// Starts the executable at this path as a reaper.
     pub(crate) fn start(program: &std::path::Path) -> io::Result<Self> {
         let mut child = Command::new(program)
             .arg(ARGUMENT)
@@ -58,12 +58,13 @@ impl Reaper {
         Ok(Self(Arc::new(Mutex::new(Running { input, child }))))
     }
 
-    /// Registers a process of [`guarded`], which then executes its command. Returns its process group.
+    /// Registers a process that was started from [`guarded`], and lets it execute its command. Returns its process
+    /// group.
     pub(crate) async fn begin(&self, child: &mut tokio::process::Child) -> i32 {
         let group = child.id().and_then(|it| i32::try_from(it).ok()).unwrap_or_default();
         self.add(group);
         if let Some(mut input) = child.stdin.take() {
-            // If the process has already ended, the caller that waits for it observes this.
+            // Ignore errors: if the process has already exited, the caller notices it when waiting for the process.
             let _ = input.write_all(b"\n").await;
         }
         group
@@ -81,7 +82,7 @@ impl Reaper {
 
     fn tell(&self, line: &str) {
         if let Some(input) = &mut lock(&self.0).input {
-            // Even without a reaper the processes end with their run.
+            // Ignore errors: even without a reaper, the processes end with their run.
             let _ = input.write_all(line.as_bytes());
         }
     }

@@ -21,7 +21,7 @@ pub struct Report {
     /// The file of the scenario.
     name: String,
     pub(crate) found: Vec<Found>,
-    /// Plans that failed only in some of their runs, with the failure.
+    /// Plans that failed only in some of their runs, with descriptions of the failures.
     pub(crate) unsure: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
     /// The `sometimes` checks that never held.
@@ -92,7 +92,7 @@ impl Found {
     }
 }
 
-/// Converts the output of processes for the viewer, which shows each line next to the steps of its time.
+/// Converts the output of processes for the viewer, which shows each line next to the steps at the same time.
 fn recorded(output: &[Wrote]) -> Recorded {
     let log = |it: &Wrote| Log {
         at: it.at.as_secs_f64(),
@@ -148,8 +148,8 @@ impl Report {
         self.found.is_empty() && self.never().is_empty()
     }
 
-    /// Returns the `sometimes` checks that never held. A shard does not judge them, because they may hold in another
-    /// one.
+    /// Returns the `sometimes` checks that never held. Empty for a shard, because a check may hold in a different
+    /// shard.
     fn never(&self) -> &[String] {
         match self.shard {
             None => &self.never,
@@ -218,7 +218,7 @@ impl Report {
         })
     }
 
-    /// Returns the report as JUnit XML: a test case for each failure, or a single passing one.
+    /// Returns the report as JUnit XML: a test case for each failure, or a single passing test case.
     #[must_use]
     pub fn to_junit(&self) -> String {
         let time = self.spent.elapsed.as_secs_f64();
@@ -297,7 +297,7 @@ impl Report {
         self.trace().to_html()
     }
 
-    /// Returns the command that repeats a failure.
+    /// Returns the command that replays a failure.
     fn command(&self, replay: &str) -> String {
         match replay {
             "" => format!("drydock explore {}", self.name),

@@ -1,4 +1,4 @@
-//! One run of a scenario: starts the controllers, and executes the steps of users.
+//! Executes one run of a scenario: starts the controllers, and takes the steps of users.
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -22,18 +22,18 @@ use crate::hooks::Hooks;
 use crate::lock::lock;
 use crate::test_cluster::TestCluster;
 
-/// Data shared by the runs of an exploration.
+/// Data that the runs of an exploration share.
 #[derive(Debug)]
 pub(crate) struct Runner {
     pub(crate) scenario: Scenario,
     pub(crate) folder: Arc<Folder>,
     pub(crate) reaper: Reaper,
     pub(crate) usage: Arc<Usage>,
-    /// Tokens of the controllers, in their order.
+    /// Tokens of the controllers, in the order of the controllers.
     pub(crate) tokens: Vec<String>,
     /// The certificate of webhooks.
     pub(crate) trust: Trust,
-    /// Lines about the processes of the last run, printed if it is kept alive.
+    /// Descriptions of the last run's processes, which are printed if the run is kept alive.
     pub(crate) kept: Mutex<Vec<String>>,
 }
 
@@ -63,7 +63,7 @@ impl Runner {
         };
         let ending = match self.start(cluster, hooks).await {
             Ok(ending) => ending,
-            // The report contains this text.
+            // The report contains the reason.
             Err(why) => resume_unwind(Box::new(why)),
         };
         // The controllers outlive the steps, because the run waits for the end state.
@@ -251,7 +251,8 @@ impl Runner {
         Ok(Some(file))
     }
 
-    /// Serves an administrator if a step runs a command or the run is kept for inspection. Returns the kubeconfig.
+    /// Serves the API with the rights of an administrator if a step runs a command or the run is kept alive. Returns
+    /// the kubeconfig.
     async fn admin(&self, cluster: &TestCluster, ending: &mut Ending) -> std::io::Result<Option<PathBuf>> {
         let is_needed = self.scenario.steps.iter().any(|it| it.value.run.is_some());
         if !is_needed && !self.folder.is_kept() {
@@ -266,7 +267,7 @@ impl Runner {
     }
 }
 
-/// Returns the condition with its placeholders filled in.
+/// Returns the readiness condition with its placeholders filled in.
 fn filled(ready: &Ready, places: &mut Places) -> Result<Ready, String> {
     let url = ready.url.as_ref().map(|it| places.fill(it));
     Ok(Ready {

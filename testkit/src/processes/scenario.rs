@@ -15,7 +15,7 @@ use super::step::Step;
 use super::stub::Stub;
 use super::time::Time;
 
-/// Controllers in separate processes, the cluster they work on, and the steps of its users.
+/// Controllers in separate processes, their cluster, and the steps of its users.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
@@ -54,7 +54,7 @@ pub struct Scenario {
     /// Number of concurrent runs. Default: as many as the processors can run, measured in the runs so far; at most 32.
     pub(crate) parallel: Option<usize>,
     /// Time without activity after which the references count as settled. Default 3s. Raise it for a controller that
-    /// waits longer for a timer. Later runs use a time derived from the longest pause of the references instead.
+    /// waits longer for a timer. Other runs use a time derived from the longest pause of the references instead.
     #[serde(default = "default_quiet")]
     pub(crate) quiet: Time,
     /// Number of runs without faults that are compared to find fields that always differ. Default 3.
@@ -89,23 +89,23 @@ pub(crate) struct Controller {
     /// Number of processes. If there are several, their names are `NAME-0`, `NAME-1` and so on. Default 1.
     #[serde(default = "default_replicas")]
     pub(crate) replicas: usize,
-    /// Condition under which the controller counts as started. Default: its first list or watch is answered.
+    /// Condition under which the controller counts as started. Default: its first list or watch has been answered.
     pub(crate) ready: Option<Ready>,
     /// Time within which the controller must be ready. Default 60s.
     #[serde(default = "default_startup")]
     pub(crate) startup: Time,
     /// Sets `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT` and mounts token, CA and namespace at their usual
-    /// place, for programs that only read an in-cluster configuration. Linux only; `unshare` and `mount` are needed.
+    /// paths, for programs that only read an in-cluster configuration. Linux only; requires `unshare` and `mount`.
     #[serde(default)]
     pub(crate) in_cluster: bool,
     /// Namespace in the in-cluster configuration and in the kubeconfig. Default `default`.
     #[serde(default = "default_namespace")]
     pub(crate) namespace: String,
-    /// User of the controller's token, such as `system:serviceaccount:shop:operator`. Only with `cluster.rbac`;
-    /// default: an administrator.
+    /// User of the controller's token, such as `system:serviceaccount:shop:operator`. Only with `cluster.rbac`.
+    /// Default: an administrator.
     pub(crate) user: Option<String>,
-    /// Services with webhooks that the controller serves, as `NAMESPACE/NAME`. Default: all Services that
-    /// configurations name. Required if several controllers serve webhooks.
+    /// Services with webhooks that the controller serves, as `NAMESPACE/NAME`. Default: all Services in webhook
+    /// configurations. Required if several controllers serve webhooks.
     #[serde(default)]
     pub(crate) webhooks: Vec<String>,
     /// Port at which the controller serves webhooks, instead of `${PORT_WEBHOOK}`, if the port is not configurable.
@@ -116,7 +116,7 @@ pub(crate) struct Controller {
     #[serde(default = "default_true")]
     pub(crate) restarts: bool,
     /// Releases the Leases of a killed process, as if they had expired, so that the next process need not wait.
-    /// Default: `true` for one replica, and `false` for several, because another replica takes over.
+    /// Default: `true` for one replica; `false` for several replicas, because another one takes over.
     pub(crate) release_leases: Option<bool>,
     /// Serves HTTP instead of HTTPS to the controller. Default `false`.
     #[serde(default)]

@@ -30,10 +30,10 @@ use crate::lock::lock;
 use crate::test_cluster::TestCluster;
 use crate::work::Work;
 
-/// Expected duration of a wait in a run without a fault, when all work is done.
+/// Expected duration of a wait in a run without faults, when all work has been done.
 const SHORT_WAIT: Duration = Duration::from_millis(250);
 
-/// Time after which a Pod starts, in real time. The server's default would take most of a run.
+/// Time after which a Pod starts, in real time. The server's default would make up most of a run.
 const POD_STARTS: Duration = Duration::from_millis(200);
 
 /// Time after which a run fails if its cluster has not settled.
@@ -55,8 +55,8 @@ pub struct Options {
     pub merge: Vec<std::path::PathBuf>,
     /// Flag that ends the exploration. The report contains the failures found so far.
     pub stop: Arc<AtomicBool>,
-    /// Path of the program `drydock`, which is also run as a reaper: it kills the controllers when this process ends.
-    /// Default: the program of this process.
+    /// Path of the program `drydock`, which also runs as the reaper: it kills the controllers when this process ends.
+    /// Default: the executable of this process.
     pub reaper: Option<std::path::PathBuf>,
     /// Prints the phases of the exploration to standard error.
     pub is_verbose: bool,
@@ -131,7 +131,7 @@ impl Scenario {
         Ok(report)
     }
 
-    /// Returns the initial state of all runs. The error is a text for the report.
+    /// Returns the initial state of all runs. Fails with a message for the report.
     fn world(&self, tokens: &[String], trust: &Trust) -> Result<World, String> {
         let cluster = &self.cluster;
         let workers = match &cluster.workers {
@@ -200,7 +200,7 @@ impl Scenario {
         crate::panics::quietly(|| builder.world(None))
     }
 
-    /// Reads the objects in the files and steps of the scenario.
+    /// Returns the objects in the files and steps of the scenario.
     fn objects(&self) -> Result<Vec<Value>, String> {
         let cluster = &self.cluster;
         let steps = || self.steps.iter().map(|it| &it.value);
@@ -265,7 +265,7 @@ impl Runner {
         }
     }
 
-    /// Keeps a run alive, and prints instructions for accessing it.
+    /// Keeps a run alive, and prints how to access it.
     fn linger(self: &Arc<Self>) -> Linger {
         let runner = Arc::clone(self);
         Box::new(move |_| {
@@ -283,7 +283,7 @@ struct Exploration<'a> {
     config: Config,
     runner: Arc<Runner>,
     options: &'a Options,
-    /// Plans that are run in place of a search.
+    /// Replay strings of the plans that are run in place of a search.
     replays: Vec<String>,
     shard: Shard,
 }
@@ -371,7 +371,7 @@ impl Exploration<'_> {
         }
     }
 
-    /// Adds the results of a search other than its failures.
+    /// Adds the results of a search except for its failures.
     fn add_findings(&self, search: &Search<'_>, report: &mut Report) {
         report.untried_kinds = search.untried_kinds();
         let is_whole = self.replays.is_empty() && !self.is_stopped();
@@ -391,7 +391,7 @@ impl Exploration<'_> {
         self.options.stop.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Returns the expected duration of a later run. Most of its waits are shorter than the waits of the references.
+    /// Returns the expected duration of a run after the references. Most of its waits are shorter than theirs.
     fn expected(&self, reference: &Reference, quiet: Duration) -> Duration {
         let waits = u32::try_from(reference.milestones.len()).unwrap_or(u32::MAX);
         let idle = self.runner.scenario.quiet.0.saturating_mul(waits.saturating_add(1));

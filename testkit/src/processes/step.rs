@@ -1,4 +1,4 @@
-//! `Step`: an action of users in a scenario, and the condition that is awaited after it.
+//! `Step`: an action of users in a scenario, and the condition to wait for after it.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::time::Time;
 
 /// A step: one action, then a wait. Without `wait`, the cluster settles after the action.
 ///
-/// If the server cannot handle an action at the moment (429, or 500 and above, as while a webhook is unavailable), the
-/// action is retried for 30s.
+/// If the server cannot handle an action at the moment (429, or 500 and above, for example while a webhook is
+/// unavailable), the action is retried for 30s.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Step {
@@ -65,8 +65,8 @@ pub(crate) struct Patch {
     pub(crate) apply: Option<Value>,
 }
 
-/// A change of the current object: one of `run` and `json`. If another client writes the object in between, it is read
-/// and changed again.
+/// A change of the current object: one of `run` and `json`. If another client writes the object in between, the object
+/// is read and changed again.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Edit {
@@ -89,7 +89,8 @@ pub(crate) struct Scale {
     pub(crate) replicas: u32,
 }
 
-/// A condition on an object: one of `for`, `condition`, `path` and `absent`. Without them the object must exist.
+/// A condition on an object: one of `for`, `condition`, `path` and `absent`. Without any of them, the object must
+/// exist.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Wait {
@@ -116,14 +117,14 @@ pub(crate) struct Wait {
     pub(crate) timeout: Time,
 }
 
-/// A condition that is awaited, parsed for its evaluation.
+/// A condition to wait for, parsed for its evaluation.
 #[derive(Clone, Debug)]
 pub(crate) enum Awaited {
     Exists,
     Absent,
-    /// The type of a condition, and its status.
+    /// The type and the status of a condition.
     Condition(String, String),
-    /// A field, and its value as text. Without a value, the field must exist.
+    /// A field (its path, parsed and as text), and its value as text. Without a value, the field must exist.
     Field(FieldPath, String, Option<String>),
 }
 

@@ -27,7 +27,7 @@ const RUN_BOUND: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of a command's output in a message.
 const OUTPUT_BYTES: usize = 2_000;
 
-/// Number of times an edit begins again because the object was written in between.
+/// Number of times an edit is attempted again because the object was written in between.
 const EDITS: usize = 10;
 
 const MERGE: &str = "application/merge-patch+json";
@@ -35,7 +35,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 impl Step {
-    /// Executes the action of the step. The error is a text for the report.
+    /// Executes the action of the step. Fails with a message for the report.
     pub(crate) async fn act(
         &self,
         scenario: &Scenario,
@@ -70,7 +70,7 @@ impl Step {
         Ok(())
     }
 
-    /// Makes the change of a step to objects.
+    /// Makes the change that a step specifies.
     async fn change(&self, scenario: &Scenario, access: Access<'_>) -> Result<(), String> {
         let named = |object: &str| named(access.cluster, object, self.namespace());
         for path in self.apply.iter().flat_map(|it| it.all()) {
@@ -132,7 +132,7 @@ impl Step {
         Ok(())
     }
 
-    /// Reads an object, changes it and writes it. Starts again if another client writes the object in between.
+    /// Reads an object, changes it and writes it. Repeats this if another client writes the object in between.
     async fn edit(&self, edit: &Edit, directory: &Path, access: Access<'_>) -> Result<(), String> {
         let named = named(access.cluster, &edit.object, self.namespace())?;
         let path = named.path("");
@@ -167,13 +167,12 @@ impl Step {
         }
     }
 
-    /// Waits until the objects that the step deletes no longer exist, as `kubectl delete` does, but not longer than
-    /// `time`.
+    /// Waits until the objects that the step deletes no longer exist, like `kubectl delete`, for at most `time`.
     pub(crate) async fn wait_until_deleted(&self, time: Duration, cluster: &TestCluster) {
         let began = Instant::now();
         let objects = self.delete.iter().flat_map(|it| it.all());
         for object in objects.filter(|_| self.refused.is_none()) {
-            // The step would have failed for an unknown resource.
+            // If the resource were unknown, the step would already have failed.
             let Ok(named) = named(cluster, object, self.namespace()) else {
                 continue;
             };
@@ -183,8 +182,8 @@ impl Step {
         }
     }
 
-    /// Waits for the condition of the step. After a fault it may take longer, which is recorded. The error is a text
-    /// for the report.
+    /// Waits for the condition of the step. After a fault the wait may take longer, which is recorded. Fails with a
+    /// message for the report.
     pub(crate) async fn wait_for(&self, wait: &Wait, cluster: &TestCluster, hooks: &dyn Hooks) -> Result<(), String> {
         let began = Instant::now();
         let limit = wait.timeout.0;
@@ -222,7 +221,7 @@ fn merge(object: &mut Value, fields: &Value) {
     }
 }
 
-/// Passes an object to a command line, and reads the changed one.
+/// Passes an object to a command on standard input, and reads the changed object from its output.
 async fn edited(directory: &Path, line: &str, object: &Value) -> Result<Value, String> {
     let output = run(directory, line, None, Some(format!("{object:#}"))).await?;
     let read = load::from_text(&output).map_err(|err| format!("the output of `{line}`: {err}"))?;
@@ -235,7 +234,7 @@ async fn edited(directory: &Path, line: &str, object: &Value) -> Result<Value, S
     }
 }
 
-/// Runs a command line, and returns its standard output. The error is a sentence with its last output.
+/// Runs a command line, and returns its standard output. Fails with a message that contains the last output.
 pub(crate) async fn run(
     directory: &Path,
     line: &str,
@@ -258,7 +257,7 @@ pub(crate) async fn run(
     let stdin = child.stdin.take();
     let write = async {
         if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // A command need not read all of its input.
+            // The command may exit without reading all of its input.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     };

@@ -10,31 +10,31 @@ use serde_json::{Value, json};
 
 use super::fill::Places;
 
-/// Placeholders with the Pod of a stub, in the order of [`Stub::places`].
+/// Placeholders for the properties of a stub's Pod, in the order of [`Stub::places`].
 const POD: [&str; 4] = ["POD_NAME", "POD_NAMESPACE", "POD_IP", "POD_UID"];
 
-/// Prefix of placeholders for values of the state.
+/// Prefix of placeholders for state values of a Pod.
 const STATE: &str = "state.";
 
-/// A program at a port of simulated Pods: either answers to HTTP requests, or a command. It is reached at the addresses
-/// and names of the Pods and of their Services. Only with `network: private`.
+/// A program at a port of simulated Pods: either HTTP answers or a command. Controllers reach it at the addresses and
+/// names of the Pods and of their Services. Only with `network: private`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Stub {
-    /// The Pods: `{labels: app=db}`, or `{namespace: shop, name: db-0}`.
+    /// Selects the Pods: `{labels: app=db}`, or `{namespace: shop, name: db-0}`.
     pub(crate) pods: Value,
-    /// The TCP port of the Pods. A Service may have another port, with this one as its `targetPort`.
+    /// The TCP port of the Pods. The port of a Service may differ; its `targetPort` is this port.
     pub(crate) port: u16,
-    /// Answers to HTTP requests. The first one that matches applies; without one, the answer is 404.
+    /// Answers to HTTP requests. The first one that matches applies; if none does, the answer is 404.
     #[serde(default)]
     pub(crate) http: Vec<Answer>,
     /// Name of a Secret with `tls.crt` and `tls.key`, in the namespace of the Pod, for serving TLS. Connections are
     /// reset while the Secret does not exist. Only with `http`.
     pub(crate) tls: Option<String>,
-    /// The program and its arguments. It must listen on the port `${PORT}` of the loopback interface. It is started at
-    /// the first connection to a Pod, one process for each Pod, and ends with its Pod. `${POD_NAME}`,
-    /// `${POD_NAMESPACE}`, `${POD_IP}`, `${POD_UID}`, `${SCENARIO}` and `${STATE}` (a directory that all stubs of a run
-    /// share) are placeholders.
+    /// The program and its arguments. It must listen on the port `${PORT}` of the loopback interface. At the first
+    /// connection to a Pod, a process is started for this Pod; it ends with the Pod. `${POD_NAME}`, `${POD_NAMESPACE}`,
+    /// `${POD_IP}`, `${POD_UID}`, `${SCENARIO}` and `${STATE}` (a directory that all stubs of a run share) are
+    /// placeholders.
     #[serde(default)]
     pub(crate) command: Vec<String>,
     /// Environment variables of the command, with the same placeholders.
@@ -48,11 +48,11 @@ pub(crate) struct Stub {
 pub(crate) struct Answer {
     /// Method of the requests, such as `GET`. Default: any.
     pub(crate) method: Option<String>,
-    /// Path of the requests, without the query; a `*` at the end matches any rest. Default: any.
+    /// Path of the requests, without the query; a `*` at the end matches any suffix. Default: any.
     pub(crate) path: Option<String>,
     /// A text that the body of the requests must contain.
     pub(crate) containing: Option<String>,
-    /// Values of the state of the Pod for which this answer applies; an empty text means a missing value.
+    /// State values of the Pod for which this answer applies; an empty text means a missing value.
     #[serde(default)]
     pub(crate) when: BTreeMap<String, String>,
     /// Status of the answer. Default 200.
@@ -61,12 +61,12 @@ pub(crate) struct Answer {
     /// Headers of the answer.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Body of the answer, as JSON. May contain the placeholders `${POD_NAME}`, `${POD_NAMESPACE}`, `${POD_IP}`,
+    /// Body of the answer as JSON. May contain the placeholders `${POD_NAME}`, `${POD_NAMESPACE}`, `${POD_IP}`,
     /// `${POD_UID}` and `${state.NAME}`.
     pub(crate) json: Option<Value>,
-    /// Body of the answer, as text, with the same placeholders.
+    /// Body of the answer as text, with the same placeholders.
     pub(crate) body: Option<String>,
-    /// Values that the request sets in the state of its Pod, before it is answered. A Pod begins without values.
+    /// State values of the Pod that the request sets before it is answered. A Pod begins without values.
     #[serde(default)]
     pub(crate) set: BTreeMap<String, String>,
     /// Behaviour of this Pod from now on, in the format of the scripts in `cluster.pods`: `{readyAfterMs: 100}`. It
@@ -74,7 +74,7 @@ pub(crate) struct Answer {
     pub(crate) script: Option<Value>,
 }
 
-/// The data of a Pod that its stubs use.
+/// The properties of a Pod that its stubs use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) name: String,
@@ -84,7 +84,7 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Reads a Pod that runs at this address; `None` for other Pods.
+    /// Reads the properties of a Pod if it is running at this address.
     pub(crate) fn running_at(address: &str, pod: &Value) -> Option<Self> {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
         let runs = pod["status"]["phase"] == "Running" && pod["status"]["podIP"] == address;
@@ -96,7 +96,7 @@ impl Pod {
         })
     }
 
-    /// Returns the placeholders for this Pod.
+    /// Returns the values of the placeholders for this Pod.
     pub(crate) fn places(&self) -> Places {
         let values = [&self.name, &self.namespace, &self.address, &self.uid];
         let values = POD.iter().zip(values);
@@ -109,7 +109,7 @@ impl Pod {
 }
 
 impl Stub {
-    /// Returns the selected Pods. The error names the field.
+    /// Returns the selector of the Pods. The error names the invalid field.
     pub(crate) fn selector(&self) -> Result<PodSelector, String> {
         read_script(&self.pods, &json!({}))
             .map(|(pods, _)| pods)
@@ -155,7 +155,7 @@ impl Answer {
         if let Some(Err(err)) = self.script.as_ref().map(|it| read_script(&json!({}), it)) {
             return Some(format!("script: {err}"));
         }
-        // The state is only known later.
+        // The state values are only known at run time.
         let pod = Pod {
             name: String::new(),
             namespace: String::new(),
@@ -198,7 +198,7 @@ impl Answer {
     }
 }
 
-/// Reads a script of Pods.
+/// Parses the script of simulated Pods, and the selector of these Pods.
 pub(crate) fn read_script(pods: &Value, script: &Value) -> Result<(PodSelector, fake_apiserver::PodScript), String> {
     let order = json!({"pods": pods, "script": script});
     let order = serde_json::from_value::<ScriptOrder>(order).map_err(|err| err.to_string());

@@ -1,4 +1,4 @@
-//! `Stubs`: the programs of the simulated Pods of a run, which are reached at the addresses of Pods and Services.
+//! `Stubs`: runs the programs of simulated Pods, and connects clients to them at the addresses of Pods and Services.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -56,21 +56,21 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Ports with a listener.
+    /// Ports on which connections are accepted.
     ports: Vec<u16>,
-    /// Programs by the uid of their Pods and the index of their stub.
+    /// Programs by the uid of the Pod and the index of the stub.
     programs: BTreeMap<(String, usize), Arc<Program>>,
     is_over: bool,
 }
 
-/// A program of a Pod; it is empty until it listens.
+/// A program of a Pod, which is started at the first connection.
 #[derive(Debug, Default)]
 struct Program {
     listens: OnceCell<Listening>,
 }
 
 impl Stubs {
-    /// Serves the names and the programs of Pods in their network, until the run ends.
+    /// Resolves DNS names and connects clients to the programs of Pods, in the network of the Pods, until the run ends.
     pub(crate) fn serve(network: PodNetwork, settings: &Settings<'_>) -> Result<Self, String> {
         let stubs = settings.stubs.iter().map(|it| Ok((it.selector()?, it.clone())));
         let shared = Arc::new(Shared {
@@ -104,7 +104,7 @@ impl Stubs {
         Ok(Self(shared))
     }
 
-    /// Ends the programs, because the run ends.
+    /// Ends the programs at the end of the run.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.0.state);
         state.is_over = true;
@@ -135,7 +135,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Connects a client to the program at the address that it has connected to.
+    /// Connects a client to the program that serves the address to which the client has connected.
     async fn connect(self: Arc<Self>, mut client: TcpStream) {
         let program = match client.local_addr() {
             Ok(address) => self.program_at(address).await,
@@ -147,13 +147,13 @@ impl Shared {
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut program).await;
             }
             None => {
-                // The client gets a reset, as from a machine on which nothing listens.
+                // Resets the client's connection, as if nothing listened on the port.
                 let _ = client.set_zero_linger();
             }
         }
     }
 
-    /// Connects to the program that serves an address of a Pod or a Service.
+    /// Connects to the program that serves this address of a Pod or a Service.
     async fn program_at(self: &Arc<Self>, at: SocketAddr) -> Option<TcpStream> {
         let pods = self.host.server.list("v1", "Pod", "").await.ok()?;
         self.forget_all_but(&pods);
@@ -189,8 +189,8 @@ impl Shared {
         connected.ok()
     }
 
-    /// Finds the Pod with a stub at an address and port, and the index of the stub. Pods in the network of their Node
-    /// share an address.
+    /// Finds the Pod with a stub at an address and port, and the index of the stub. Pods in the host network of a Node
+    /// have the same address.
     fn served(&self, pods: &[Value], address: &str, port: u16) -> Option<(usize, Pod)> {
         let mut running = pods.iter().filter_map(|it| Some((it, Pod::running_at(address, it)?)));
         running.find_map(|(object, pod)| {

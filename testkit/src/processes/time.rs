@@ -13,7 +13,7 @@ use serde::de::{Deserializer, Error, Visitor};
 pub(crate) struct Time(pub(crate) Duration);
 
 impl Time {
-    /// Parses a duration such as `1.5s`; `None` if the text has another form.
+    /// Parses a duration such as `1.5s`; returns `None` if the format is invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let unit = text.find(|it: char| it.is_ascii_alphabetic()).unwrap_or(text.len());

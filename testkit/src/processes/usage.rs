@@ -1,4 +1,4 @@
-//! `Usage`: processor time and memory of the controllers of all runs.
+//! `Usage`: processor time and memory used by the controllers of all runs.
 
 use std::fs;
 use std::sync::Mutex;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::lock::lock;
 
-/// Clock ticks of `/proc` per second, on every architecture of Linux.
+/// Clock ticks per second in `/proc`; the same on every architecture of Linux.
 const TICKS: u64 = 100;
 
-/// Usage of processes so far.
+/// Resources used by processes so far.
 #[derive(Debug, Default)]
 pub(crate) struct Usage(Mutex<Used>);
 
@@ -25,7 +25,8 @@ pub(crate) struct Used {
 }
 
 impl Usage {
-    /// Adds the usage of a process that still runs or has just ended. Does nothing on systems without `/proc`.
+    /// Adds the resources used by a process that still exists or has just exited. Does nothing on systems without
+    /// `/proc`.
     pub(crate) fn add(&self, process: u32) {
         let mut used = lock(&self.0);
         used.processor += processor(&format!("/proc/{process}/stat")).unwrap_or_default();
@@ -33,7 +34,7 @@ impl Usage {
         used.memory_bytes = used.memory_bytes.max(memory);
     }
 
-    /// Counts a run.
+    /// Counts the start of a run.
     pub(crate) fn begin(&self) {
         lock(&self.0).runs += 1;
     }
@@ -60,14 +61,14 @@ fn processor(path: &str) -> Option<Duration> {
     Some(Duration::from_millis(ticks * 1_000 / TICKS))
 }
 
-/// Returns the time for which the threads of a process have run or waited for a processor, and whether one of them does
-/// so now; zero and `false` without `/proc`.
+/// Returns the time for which the threads of a process have run or waited for a processor, and whether one of them is
+/// doing so now; zero and `false` without `/proc`.
 pub(crate) fn busy(process: u32) -> (Duration, bool) {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     let (mut nanoseconds, mut is_running) = (0, false);
     for thread in threads.flatten() {
         let read = |file| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
-        // Nanoseconds of running and of waiting, then the number of time slices.
+        // The file contains the nanoseconds of running and of waiting, and the number of time slices.
         let times = read("schedstat");
         nanoseconds += times
             .split_whitespace()
@@ -90,7 +91,7 @@ fn memory(process: u32) -> Option<u64> {
     Some(kilobytes * 1_024)
 }
 
-/// Returns the average number of tasks that run or wait for a processor in the last minute; `None` without `/proc`.
+/// Returns the load average of the last minute; `None` without `/proc`.
 pub(crate) fn load() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
@@ -101,7 +102,7 @@ pub(crate) fn of_the_machine() -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
-    // User, nice, system, idle, iowait, irq and softirq.
+    // The fields are user, nice, system, idle, iowait, irq and softirq.
     let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|at| ticks.get(at)).sum();
     Some(Duration::from_millis(busy * 1_000 / TICKS))
 }

@@ -1,4 +1,4 @@
-//! Webhooks that controllers serve: the certificates of their processes, and the calls to their ports.
+//! Webhooks that controllers serve: the certificates of their processes, and the routing of calls to their ports.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::webhooks::{client_configs, host_of};
 pub(crate) const PORT: &str = "PORT_WEBHOOK";
 pub(crate) const CERTIFICATES: &str = "CERT_DIR";
 
-/// Default directory of certificates in controller-runtime, below the directory for temporary files.
+/// Default directory of certificates in controller-runtime, relative to the directory for temporary files.
 const DEFAULT: &str = "k8s-webhook-server/serving-certs";
 
 /// Kinds that contain the address of a webhook.
@@ -34,10 +34,10 @@ const KINDS: [&str; 3] = [
 /// Beginning of a certificate in PEM.
 const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// Key of a controller that serves the webhooks of all Services.
+/// Key for the controller that serves the webhooks of all Services.
 const ANY_SERVICE: &str = "*";
 
-/// The certificate of all webhooks of a scenario; `None` if no controller serves webhooks.
+/// The certificate for all webhooks of a scenario; empty if no controller serves webhooks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
     /// The authority as PEM in base64, for `caBundle`.
@@ -47,7 +47,7 @@ pub(crate) struct Trust {
 }
 
 impl Controller {
-    /// Returns `true` if a placeholder occurs in the command, the environment or the URL for readiness.
+    /// Returns `true` if a placeholder occurs in the command, the environment or the readiness URL.
     fn uses(&self, place: &str) -> bool {
         let place = format!("${{{place}}}");
         let url = self.ready.as_ref().and_then(|it| it.url.as_ref());
@@ -101,8 +101,8 @@ pub(crate) fn services(object: &Value) -> BTreeSet<String> {
 }
 
 impl Scenario {
-    /// Returns a note for each Service in a webhook configuration that no controller serves: its webhooks cannot be
-    /// called.
+    /// Returns a note for each Service in a webhook configuration that no controller serves, because its webhooks
+    /// cannot be called.
     pub(crate) fn unserved_webhooks(&self, objects: &[Value]) -> Vec<String> {
         let serving = || self.controllers.iter().filter(|it| it.serves_webhooks());
         if serving().any(|it| it.webhooks.is_empty()) {
@@ -126,7 +126,7 @@ impl Scenario {
 }
 
 impl Trust {
-    /// Makes a certificate for the Services that the configurations among `objects` name, if a controller serves
+    /// Creates a certificate for the Services in the webhook configurations among `objects`, if a controller serves
     /// webhooks.
     pub(crate) fn new<'a>(scenario: &Scenario, objects: impl Iterator<Item = &'a Value>) -> io::Result<Self> {
         let is_needed = |it: &Controller| it.serves_webhooks() || it.uses(CERTIFICATES);
@@ -149,7 +149,7 @@ impl Trust {
         })
     }
 
-    /// Adds the CA bundle to webhook configurations that refer to Services and have none.
+    /// Adds the CA bundle to webhook configurations that refer to a Service and do not have a bundle.
     pub(crate) fn add_to(&self, object: &mut Value) {
         if self.files.is_none() || !is_configuration(object) {
             return;
@@ -167,8 +167,8 @@ impl Trust {
         }
     }
 
-    /// Writes the certificate below a directory for temporary files. Returns its directory; `None` if there is no
-    /// certificate.
+    /// Writes the certificate below a directory for temporary files. Returns the certificate's directory; `None` if
+    /// there is no certificate.
     pub(crate) fn write(&self, temporary: &Path) -> io::Result<Option<PathBuf>> {
         let Some(files) = &self.files else { return Ok(None) };
         let directory = temporary.join(DEFAULT);
@@ -184,13 +184,13 @@ pub(crate) fn is_configuration(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|it| KINDS.contains(&it))
 }
 
-/// Returns the host of the Service `NAMESPACE/NAME`.
+/// Returns the host name of the Service `NAMESPACE/NAME`.
 fn service_host(service: &str) -> String {
     let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
     format!("{name}.{namespace}.svc")
 }
 
-/// The controllers of a run that serve webhooks, by host.
+/// The controllers of a run that serve webhooks, by the host of the webhook.
 #[derive(Debug, Default)]
 pub(crate) struct Served(BTreeMap<String, String>);
 

@@ -9,7 +9,7 @@ use std::slice;
 
 pub(super) const REMEDY: Option<&str> = None;
 
-/// Replaces the function of the system in a program that is linked with this crate; 0 is success.
+/// Replaces the system's function of this name in programs that are linked with this crate; 0 is success.
 ///
 /// # Safety
 ///
@@ -20,7 +20,7 @@ unsafe extern "C" fn CCRandomGenerateBytes(buffer: *mut c_void, length: usize) -
     unsafe { getentropy(buffer, length) }
 }
 
-/// Replaces the function of the system in a program that is linked with this crate; 0 is success.
+/// Replaces the system's function of this name in programs that are linked with this crate; 0 is success.
 ///
 /// # Safety
 ///
@@ -37,7 +37,7 @@ unsafe extern "C" fn getentropy(buffer: *mut c_void, length: usize) -> c_int {
     0
 }
 
-/// Makes the linker include this file, and so the functions above.
+/// Makes the linker include this file with the functions above.
 pub(super) fn link() {
     let functions: [unsafe extern "C" fn(*mut c_void, usize) -> c_int; 2] = [CCRandomGenerateBytes, getentropy];
     std::hint::black_box(functions);

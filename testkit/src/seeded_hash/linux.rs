@@ -11,7 +11,7 @@ use std::slice;
 
 pub(super) const REMEDY: Option<&str> = None;
 
-/// Replaces the function of the C library in a program that is linked with this crate.
+/// Replaces the C library's function of this name in programs that are linked with this crate.
 ///
 /// # Safety
 ///
@@ -27,7 +27,7 @@ unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint
     unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) as isize }
 }
 
-/// Makes the linker include this file, and so the function above.
+/// Makes the linker include this file with the function above.
 pub(super) fn link() {
     let function: unsafe extern "C" fn(*mut c_void, usize, c_uint) -> isize = getrandom;
     std::hint::black_box(function);

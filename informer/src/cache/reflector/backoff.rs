@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::jitter::Jitter;
 
-/// Delays of a reflector after consecutive failures.
+/// Delays of a reflector after consecutive failures, which increase exponentially.
 ///
 /// Each delay is randomly extended by up to `jitter` times its length, so that clients that failed at the same time do
 /// not retry at the same time. `most` is the maximum delay before this extension.
@@ -14,13 +14,14 @@ use crate::jitter::Jitter;
 pub struct Backoff {
     /// Delay after the first failure. Default: 800 ms.
     pub initial: Duration,
-    /// Factor between consecutive delays. Default: 2.
+    /// Factor by which each delay exceeds the previous one. Default: 2.
     pub factor: f64,
     /// Maximum random extension of a delay, as a multiple of the delay. Default: 1.
     pub jitter: f64,
     /// Maximum delay without jitter. Default: 30 s.
     pub most: Duration,
-    /// The delays start over from `initial` if more than this time has passed since they last started. Default: 2 min.
+    /// Time after which the series of delays starts again at `initial`, measured from the start of the series. Default:
+    /// 2 min.
     pub reset_after: Duration,
     /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
@@ -40,7 +41,7 @@ impl Default for Backoff {
     }
 }
 
-/// The state of a [`Backoff`] during a run.
+/// The state of a [`Backoff`] while its reflector runs.
 #[derive(Debug)]
 pub(crate) struct Waits {
     backoff: Backoff,

@@ -1,4 +1,4 @@
-//! `Contact`: the time of the last data from the source, and its last failure.
+//! `Contact`: when the source last sent data, and the last failure.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) struct Contact {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Time of the last data, or of the first request; `None` before the reflector runs.
+    /// Time at which data last arrived, or of the first request; `None` before the reflector runs.
     heard: Option<Instant>,
     /// Set if the source has sent a bookmark in the middle of a watch.
     sends_bookmarks: bool,
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Contact {
-    /// Records that data arrived from the source, or that it is requested for the first time.
+    /// Records that data arrived from the source, or that the first request was sent.
     pub(super) fn heard(&self) {
         self.lock().heard = Some(Instant::now());
     }
@@ -35,7 +35,7 @@ impl Contact {
         self.lock().sends_bookmarks = true;
     }
 
-    /// Returns `true` if the source sends bookmarks, about one each minute.
+    /// Returns `true` if the source sends bookmarks, about one per minute.
     pub(super) fn sends_bookmarks(&self) -> bool {
         self.lock().sends_bookmarks
     }
@@ -51,7 +51,7 @@ impl Contact {
         state.failure = Some(format!("{err}{hint}").into());
     }
 
-    /// Records that a list is complete, which clears the last failure.
+    /// Records that a list is complete, and clears the last failure.
     pub(super) fn listed(&self) {
         self.lock().failure = None;
     }
@@ -61,7 +61,7 @@ impl Contact {
         self.lock().heard.map(|at| at.elapsed())
     }
 
-    /// Returns the number of failed passes and of unreadable objects.
+    /// Returns the number of lists and watches that failed, plus the number of objects that could not be decoded.
     pub(crate) fn failures(&self) -> u64 {
         self.lock().failures
     }

@@ -1,5 +1,5 @@
-//! `ListReader` and `Lines`: parse a response incrementally, while it arrives. Each object is parsed once, and only the
-//! unread bytes are buffered.
+//! `ListReader` and `Lines`: parse a response incrementally, while it arrives. Each object is parsed once, and only
+//! unparsed bytes are buffered.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use serde_json::Error as JsonError;
 use crate::object::{Header, Text, plain_text};
 use crate::{Error, ResourceVersion};
 
-/// The annotation of the bookmark that ends the initial events of a watch.
+/// The annotation of the bookmark that marks the end of the initial events of a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Bytes that have arrived but are not parsed yet.
+/// Bytes that have arrived but have not been parsed yet.
 #[derive(Debug, Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -23,7 +23,7 @@ struct Buffer {
 
 impl Buffer {
     fn push(&mut self, piece: &[u8]) {
-        // The rest is at most an incomplete object.
+        // The remaining bytes are at most one incomplete object.
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(piece);
@@ -59,11 +59,11 @@ fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, usize), JsonError> {
     }
 }
 
-/// Metadata of a list, returned after all of its objects.
+/// Metadata of a list, available after all of its objects have been read.
 #[derive(Debug, Default)]
 pub(crate) struct ListEnd {
     pub(crate) resource_version: ResourceVersion,
-    /// Token of the next page; empty after the last one.
+    /// Token of the next page; empty after the last page.
     pub(crate) continue_token: String,
 }
 
@@ -101,7 +101,7 @@ enum Field {
 pub(crate) struct ListReader {
     buffer: Buffer,
     place: Place,
-    /// Number of bytes that must be buffered before the next attempt.
+    /// Number of bytes that must be buffered before the next attempt to parse.
     enough: usize,
     /// Set if the document is a list: it has `items`, or its kind ends in `List`.
     is_list: bool,
@@ -109,7 +109,7 @@ pub(crate) struct ListReader {
 }
 
 impl ListReader {
-    /// Adds the next chunk of the document, and calls `item` for each complete object.
+    /// Adds the next chunk of the document, and calls `item` with each complete object.
     pub(crate) fn push(&mut self, piece: &[u8], item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<(), Error> {
         self.buffer.push(piece);
         if self.buffer.rest().len() >= self.enough {
@@ -118,7 +118,7 @@ impl ListReader {
         Ok(())
     }
 
-    /// Parses the rest of the document. Fails if it is incomplete or not a list.
+    /// Parses the remaining document. Fails if it is incomplete or not a list.
     pub(crate) fn finish(mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<ListEnd, Error> {
         self.read(true, item)?;
         let fault = match self.place {
@@ -137,7 +137,7 @@ impl ListReader {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(err) if err.is_eof() && !is_all => {
-                    // Avoids parsing a long object from its start after each short chunk.
+                    // Avoids parsing a long object from its start after every short chunk.
                     self.enough = self.buffer.rest().len() * 2;
                     return Ok(());
                 }
@@ -147,7 +147,7 @@ impl ListReader {
         Ok(())
     }
 
-    /// Reads the next token, value or object. Returns `false` if more bytes are needed.
+    /// Parses the next token, value or object. Returns `false` if more bytes are needed.
     fn step(&mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<bool, JsonError> {
         let Some(next) = self.buffer.peek() else {
             return Ok(false);
@@ -172,7 +172,7 @@ impl ListReader {
             (Place::Value(field), _) => {
                 let length = self.field(field)?;
                 if length == self.buffer.rest().len() {
-                    // A number may continue in the next chunk. A list never ends with a number.
+                    // The next chunk may continue the number. A list document never ends with a number.
                     return Ok(false);
                 }
                 (Place::AfterValue, length)
@@ -181,7 +181,7 @@ impl ListReader {
             (Place::Items, b']') => (Place::AfterValue, 1),
             (Place::Items, _) => {
                 let Some((header, object)) = Header::read(self.buffer.rest())? else {
-                    // Avoids parsing a long object from its start after each short chunk.
+                    // Avoids parsing a long object from its start after every short chunk.
                     self.enough = self.buffer.rest().len() * 2;
                     return Ok(false);
                 };
@@ -197,7 +197,7 @@ impl ListReader {
         Ok(true)
     }
 
-    /// Parses the value of a field other than the array `items`. Returns the length of the value.
+    /// Parses the value of a field other than the array `items`. Returns its length in bytes.
     fn field(&mut self, field: Field) -> Result<usize, JsonError> {
         let bytes = self.buffer.rest();
         match field {
@@ -239,7 +239,7 @@ impl Field {
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     buffer: Buffer,
-    /// The first `searched` unread bytes contain no line end.
+    /// The first `searched` unread bytes do not contain the end of a line.
     searched: usize,
 }
 
@@ -316,7 +316,7 @@ impl<'a> WatchLine<'a> {
         Ok(Self { kind, object, header })
     }
 
-    /// Returns `true` for the bookmark after the initial events.
+    /// Returns `true` for the bookmark that marks the end of the initial events.
     pub(crate) fn ends_initial_events(&self) -> bool {
         let annotations = self.header.metadata.annotations.map(|raw| raw.0).unwrap_or_default();
         let annotations: BTreeMap<Text<'_>, Text<'_>> = serde_json::from_str(annotations).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `Reflector`: keeps a store in sync with the server by listing and watching, and handles the server's failures. It is
-//! independent of how the objects are used.
+//! `Reflector`: keeps a store in sync with the server by listing and watching, and handles failures of the server. It
+//! does not depend on how the objects are used.
 
 mod backoff;
 mod contact;
@@ -58,11 +58,12 @@ pub struct Reflector<K, S> {
 struct Run {
     jitter: Jitter,
     waits: Waits,
-    /// Set if the last version has expired on the server. The next list then requests the newest state.
+    /// Set if the last version has expired on the server, so that the next list requests the newest state.
     is_last_unavailable: bool,
-    /// Set if a list at any version was split into pages: the server has no watch cache, so later lists request pages.
+    /// Set if a list at any version was split into pages. The server then has no watch cache, so later lists request
+    /// pages.
     comes_in_pages: bool,
-    /// Set if the source did not mark the end of the initial events. Streaming lists are no longer attempted.
+    /// Set if the source did not mark the end of the initial events, so that streaming lists are no longer attempted.
     cannot_stream: bool,
 }
 
@@ -115,7 +116,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         &self.contact
     }
 
-    /// Returns the maximum silence of a healthy source. After a longer silence, the cache may be stale.
+    /// Returns the maximum time without data from a healthy source. After a longer time, the cache may be stale.
     pub(crate) fn longest_silence(&self) -> Duration {
         self.watch_silence().unwrap_or_else(|| self.options.longest_watch()) + self.options.request_timeout
     }

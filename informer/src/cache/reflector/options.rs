@@ -38,11 +38,11 @@ pub struct ReflectorOptions<K> {
     /// Minimum duration of a watch before the server ends it; the maximum is twice as long. Default: five minutes;
     /// smaller values are raised to five minutes.
     pub min_watch_timeout: Duration,
-    /// Time limit for requests: for the first byte of a page, and for each further chunk; a whole page may take five
-    /// times as long. Opening a watch may take half as long. A request that exceeds the limit fails with an error for
+    /// Time limit for requests. It applies to the first byte of a page and to each further chunk; a whole page may take
+    /// five times as long, and opening a watch half as long. A request that exceeds the limit fails with an error for
     /// which [`Error::is_unanswered`] returns `true`. Default: 60 s, kube-apiserver's time limit for lists.
     pub request_timeout: Duration,
-    /// Begins with a watch that sends the existing objects, and lists only if this fails. Default: true.
+    /// Begins with a watch that sends the existing objects, and falls back to lists if this fails. Default: true.
     pub streaming_lists: bool,
     /// Time during which a watch that ended with an internal server error is restarted immediately. Default: zero,
     /// which disables these restarts.
@@ -63,10 +63,10 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Sets a function that changes each object before it is stored. It is called once for each received state, and
-    /// should be idempotent. It is not called for objects that a relist finds deleted. A failure or panic is passed to
-    /// the [error handler](Self::on_error); the cache keeps the previous state of the object, if any, and handlers do
-    /// not receive a deletion.
+    /// Sets a function that changes each object before it is stored. The function is called once for each received
+    /// state, and should be idempotent. It is not called for objects that a list shows to be deleted. A failure or
+    /// panic is passed to the [error handler](Self::on_error); the cache keeps the previous state of the object, if
+    /// any, and handlers do not receive a deletion.
     #[must_use]
     pub fn transform<F, E>(mut self, transform: F) -> Self
     where
@@ -85,8 +85,8 @@ impl<K: Cacheable> ReflectorOptions<K> {
     }
 
     /// Sets the function that is called with each error that ends a list or watch (client-go's `WatchErrorHandler`),
-    /// and with the error of each object that cannot be decoded. It replaces the default, which logs the error, and
-    /// must return quickly.
+    /// and with each error of an object that cannot be decoded. The function replaces the default, which logs the
+    /// error, and must return quickly.
     #[must_use]
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(handler));
@@ -98,7 +98,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         if key.name().is_empty() {
             return Err(Error::refused("an object has no name"));
         }
-        // `K` and the transform are user code. A panic would end the informer, and its cache would never be updated
+        // `K` and the transform are user code. A panic would end the informer, and the cache would never be updated
         // again.
         catch_unwind(AssertUnwindSafe(|| self.read(key, text, header))).unwrap_or_else(|panic| {
             let (key, text) = (header.key(), text_of_panic(&*panic));
@@ -123,7 +123,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         CachedObject::read(header.key(), text, &header, &keep)
     }
 
-    /// Returns an object that cannot be [read](Self::object) as its received text, without decoding or transforming it.
+    /// Stores the received text of an object that could not be [decoded or transformed](Self::object).
     pub(crate) fn unread(&self, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         let keep = Keep {
             storage: Storage::Encoded,
@@ -145,7 +145,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         (least, least.saturating_mul(2).min(u64::from(u32::MAX)))
     }
 
-    /// Returns the time after which a watch is considered dead.
+    /// Returns the time after which a watch counts as dead even if it has not ended.
     pub(super) fn longest_watch(&self) -> Duration {
         Duration::from_secs(self.watch_seconds().1) + super::watch::GRACE
     }

@@ -42,8 +42,7 @@ impl<L: ListWatch> Source for L {
     }
 }
 
-/// Awaits a response of a source. A panic is returned as an error, because it would otherwise end the informer
-/// silently.
+/// Awaits a response of a source. Converts a panic to an error, because a panic would end the informer silently.
 async fn guarded(source: &impl ListWatch, asking: impl Future<Output = Result<Body, Error>>) -> Result<Body, Error> {
     let name = source.name();
     let failed = move |panic: Box<dyn Any + Send>| {

@@ -31,7 +31,7 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
         let _ = version;
     }
     /// Returns the newest state of an object in the store. If a list contains the same version, the reflector reuses
-    /// this state and drops the received one, so that relists of unchanged objects need no additional memory.
+    /// this state instead of the received one, so that lists of unchanged objects need no additional memory.
     fn known(&self, key: &ObjectKey) -> Option<CachedObject<K>> {
         let _ = key;
         None
@@ -53,7 +53,7 @@ pub struct Unread {
 }
 
 impl Unread {
-    /// Returns `stored` if it is an earlier state of this object: if its uid is the same, or unknown.
+    /// Returns `stored` if it is an earlier state of this object: if it has the same uid, or if the uid is unknown.
     pub fn known<K: Cacheable>(&self, stored: Option<&CachedObject<K>>) -> Option<CachedObject<K>> {
         stored.filter(|it| it.may_have_uid(&self.uid)).cloned()
     }

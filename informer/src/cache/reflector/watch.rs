@@ -1,4 +1,4 @@
-//! Watches: applies events to the store, handles the ends of watches, and receives streaming lists.
+//! Watches: applies events to the store, handles the end of a watch, and receives streaming lists.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,20 +16,21 @@ use crate::cache::list_watch::{Body, WatchOptions};
 use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// A watch that ends within this time and without an event counts as a failure.
+/// A watch that ends within this time without an event counts as a failure.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
-/// Time after the requested end of a watch at which it counts as dead: the server or the network has dropped it.
+/// Time after the requested end of a watch at which the watch counts as dead, because the server or the network has
+/// dropped it.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
 /// A watch without data for this long counts as dead if the source sends bookmarks (one per minute).
 const BOOKMARK_SILENCE: Duration = Duration::from_secs(3 * 60);
 
-/// Time limit of a streaming list, including retries; afterwards the source is listed instead. client-go has no such
-/// limit: if a server ignored `sendInitialEvents`, client-go would wait forever.
+/// Time limit of a streaming list, including retries; afterwards the source is listed instead. client-go does not have
+/// such a limit: it would wait forever for a server that ignores `sendInitialEvents`.
 const STREAMING_PATIENCE: Duration = Duration::from_secs(60);
 
-/// An internal error starts a new series of retries if the last one was longer ago than this.
+/// An internal error starts a new series of retries if the previous internal error was longer ago than this.
 const INTERNAL_ERROR_RESET: Duration = Duration::from_secs(60);
 
 /// An open watch.
@@ -62,14 +63,15 @@ enum Piece {
 enum Ended {
     /// The watch can be resumed at the last version.
     Over,
-    /// No data arrived in time. If the watch has sent events it is reopened; otherwise the source is listed again.
+    /// No data arrived in time. If the watch has sent events, it is reopened; otherwise the source is listed again.
     Silent,
     /// The watch sent invalid data; a new list is required.
     Lost,
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Watches and applies changes until a new list is needed. Returned errors are passed to the error handler.
+    /// Watches and applies changes until a new list is needed. An error that is returned is passed to the error
+    /// handler.
     pub(super) async fn watch(&self, run: &mut Run, mut stream: Option<Stream>) -> Result<(), Error> {
         let mut internal_errors = InternalErrors::new(self.options.internal_error_retry);
         loop {
@@ -86,8 +88,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             };
             match self.follow(&mut current).await {
                 Ok(Ended::Over) => {}
-                // The connection may be dead, so reopen the watch. If the new one is silent as well, list again: a
-                // server that was restored from a backup sends nothing until it reaches the version.
+                // The connection may be dead, so reopen the watch. If the new watch does not send anything either, list
+                // again: a server that was restored from a backup sends nothing until it reaches the version.
                 Ok(Ended::Silent) if current.events > 0 => {}
                 Ok(Ended::Silent | Ended::Lost) => return Ok(()),
                 Err(err) if err.is_expired() => return Ok(()),
@@ -130,7 +132,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                     self.store.room().await;
                     return Ok(stream);
                 }
-                // Retry once without a delay. Not more often, in case the server cuts off every watch.
+                // Retry once without a delay, but not more often, because the server may cut off every watch.
                 Ok(None) if !was_cut_off => was_cut_off = true,
                 Ok(None) => drop(timeout_at(until, self.pause(run)).await),
                 Err(err) if err.is_connection_refused() || err.is_too_many_requests() => {
@@ -247,7 +249,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
     /// Applies the events of one watch until it ends.
     async fn follow(&self, stream: &mut Stream) -> Result<Ended, Error> {
         loop {
-            // A streaming list may have left unread lines in the buffer.
+            // The buffer may still contain unread lines from a streaming list.
             while let Some(line) = stream.lines.next() {
                 stream.events += 1;
                 let line = match WatchLine::read(line) {
@@ -319,7 +321,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Deletes an object even if its last state cannot be decoded, because no later event would delete it.
+    /// Deletes an object even if its last state cannot be decoded, because no later event will delete it.
     fn delete(&self, line: &WatchLine<'_>) {
         let (key, version) = (line.header.key(), line.header.resource_version());
         if key.name().is_empty() {
@@ -339,15 +341,15 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 self.store.bookmark(&version);
             }
         } else if let Ok(object) = self.options.unread(line.object, &line.header) {
-            // The store may still have an unprocessed ADDED event of the object.
+            // The store may contain an ADDED event of the object that has not been applied yet.
             self.store.delete(object);
         }
     }
 }
 
 impl Stream {
-    /// Changes the deadline of the timer. Changes of less than a second are skipped, because chunks often arrive in
-    /// bursts.
+    /// Changes the deadline of the timer. Does nothing if the deadline changes by less than a second, because chunks
+    /// often arrive in bursts.
     fn wait_until(&mut self, due: Instant) {
         if due.max(self.timer.deadline()) - due.min(self.timer.deadline()) >= Duration::from_secs(1) {
             self.timer.as_mut().reset(due);
@@ -371,7 +373,7 @@ impl Stream {
         .await
     }
 
-    /// Fails if the watch ended within a second and without an event. The caller then pauses before the next attempt.
+    /// Fails if the watch ended within a second without an event. The caller then pauses before the next attempt.
     fn check_length(&self) -> Result<(), Error> {
         if self.events == 0 && self.began.elapsed() < VERY_SHORT {
             return Err(Error::refused(

@@ -30,18 +30,18 @@ pub(super) struct Backend {
 pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) factory: SharedInformerFactory,
-    /// Cancelled when informers may be started.
+    /// Cancelled once informers may be started.
     started: CancellationToken,
     pub(super) unseen: Unseen,
     pub(super) cache_sync_timeout: Duration,
 }
 
-/// The target of reads.
+/// Source from which objects of a type are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// To the cache; its informer is started if necessary.
+    /// From the cache; the informer is started if necessary.
     Cache,
-    /// To the cache; reads fail if its informer was not started.
+    /// From the cache; reads fail if the informer has not been started.
     StartedCache,
     Server,
 }
@@ -65,12 +65,12 @@ impl Backend {
         }
     }
 
-    /// Makes all further reads of type `K` go to the server.
+    /// Sends all further reads of type `K` to the server.
     pub(super) fn read_from_server<K: 'static>(&mut self) {
         self.uncached = self.uncached.iter().copied().chain([TypeId::of::<K>()]).collect();
     }
 
-    /// Returns where reads of type `K` are sent.
+    /// Returns how objects of type `K` are read.
     pub(super) fn reader_of<K: 'static>(&self) -> Reader {
         if self.uncached.contains(&TypeId::of::<K>()) {
             Reader::Server
@@ -83,7 +83,7 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// Fails if the manager does not run yet.
+    /// Fails if the manager is not running yet.
     pub(super) fn check_started(&self) -> Result<(), Error> {
         if self.shared.started.is_cancelled() {
             return Ok(());

@@ -18,11 +18,11 @@ use crate::reconcile::Writes;
 use crate::{Cacheable, Error, ObjectKey};
 
 /// Reads from caches and writes to the server (controller-runtime's `client.Client`). Returned by
-/// [`Manager::cached_client`](crate::runtime::Manager::cached_client). Clones are the same client.
+/// [`Manager::cached_client`](crate::runtime::Manager::cached_client). Clones share caches and tracked writes.
 ///
 /// The first read of a type starts its informer and waits up to two minutes for it to sync. Reads include all earlier
-/// writes of this client and its clones: a read waits up to 30 s for the cache to receive them, and then fails. At most
-/// 4,096 writes per type are tracked.
+/// writes of this client and its clones: a read waits up to 30 s until the cache has received them, and then fails. At
+/// most 4,096 objects per type with such writes are tracked.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -85,7 +85,7 @@ impl CachedClient {
         Self(Backend::new(client, factory, started))
     }
 
-    /// Returns a client that fails to read a type if its informer was not started (controller-runtime's
+    /// Returns a client that fails to read a type if its informer has not been started (controller-runtime's
     /// `ReaderFailOnMissingInformer`).
     #[must_use]
     pub fn fail_on_missing_informer(mut self) -> Self {
@@ -121,7 +121,7 @@ impl CachedClient {
         self
     }
 
-    /// Returns a client that takes over fields of other managers in [`apply`](Self::apply) (controller-runtime's
+    /// Returns a client that takes over fields from other managers in [`apply`](Self::apply) (controller-runtime's
     /// `ForceOwnership`).
     #[must_use]
     pub fn force_ownership(mut self) -> Self {
@@ -129,7 +129,7 @@ impl CachedClient {
         self
     }
 
-    /// Returns a client with this handling of unknown and duplicate fields (controller-runtime's
+    /// Returns a client that sets how the server handles unknown and duplicate fields (controller-runtime's
     /// `WithFieldValidation`): `Strict` refuses them, `Warn` drops them with a warning, `Ignore` drops them. Default:
     /// the server's default, which is `Warn`.
     #[must_use]
@@ -157,7 +157,7 @@ impl CachedClient {
         KindClient::new(&self.0, Kinds::dynamic(resource, true))
     }
 
-    /// Returns a client for only the metadata of a type, which supports reads, patches and deletions.
+    /// Returns a client that only handles the metadata of a type. It supports reads, patches and deletions.
     pub fn metadata<K>(&self) -> KindClient<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -202,8 +202,8 @@ impl CachedClient {
         self.kind().create(object).await
     }
 
-    /// Replaces an object. If `object` has a `resourceVersion`, fails with a conflict if the stored object was changed
-    /// since that version.
+    /// Replaces an object. If `object` has a `resourceVersion` and the stored object has changed since then, fails with
+    /// a conflict.
     ///
     /// # Errors
     ///
@@ -230,8 +230,8 @@ impl CachedClient {
     }
 
     /// Patches the differences between two states of an object (controller-runtime's `client.MergeFrom`). If `before`
-    /// has a `resourceVersion`, the patch requires that the object is still at this version. Sends no request without
-    /// differences.
+    /// has a `resourceVersion`, the patch requires that the object is still at this version. If there are no
+    /// differences, does not send a request.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl CachedClient {
         self.kind().apply(object).await
     }
 
-    /// Deletes an object. If it has finalizers or a grace period, it continues to exist for some time.
+    /// Deletes an object. If it has finalizers or a grace period, it still exists for some time.
     ///
     /// # Errors
     ///

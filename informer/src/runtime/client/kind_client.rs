@@ -24,7 +24,7 @@ use crate::{CachedObject, Error, ObjectKey};
 /// Maximum time for which a read waits for the cache to receive writes of the client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Interval at which a waiting read asks the server again about writes with unknown outcomes.
+/// Interval at which a waiting read requests the outcomes of writes again, if they are unknown.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Reads and writes the objects of one type, with the methods of [`CachedClient`](super::CachedClient). Returned by
@@ -52,20 +52,20 @@ pub struct KindClient<K> {
 type Find<K> = Arc<dyn Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync>;
 type Path = Arc<dyn Fn(Option<&str>) -> String + Send + Sync>;
 
-/// Identifies a type in messages and requests, and finds its informer.
+/// The names of a type in messages and requests, and a function that finds its informer.
 pub(super) struct Kinds<K> {
     find: Find<K>,
     path: Path,
     /// Plural for messages, such as `configmaps`.
     pub(super) plural: Arc<str>,
-    /// Group and plural under which writes are recorded: `apps/deployments`.
+    /// Group and plural under which writes are recorded, such as `apps/deployments`.
     resource: Arc<str>,
     pub(super) is_of_cluster: bool,
     pub(super) is_metadata: bool,
 }
 
 impl<K> Kinds<K> {
-    /// Creates the kinds of `K` with the names of `R`.
+    /// Creates the names of `K` from the type `R`.
     fn named<R>(
         resource: R::DynamicType,
         find: impl Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync + 'static,
@@ -303,7 +303,7 @@ impl<K: Cacheable> KindClient<K> {
         let seen = async {
             loop {
                 self.client.shared.unseen.learn(&self.kinds.resource, key).await;
-                // If the server did not answer, or another outcome becomes unknown meanwhile, ask again.
+                // If the server did not answer, or if another outcome becomes unknown in the meantime, ask again.
                 let received = cache.until(|| first().is_none());
                 if timeout(ASK_AGAIN, received).await.is_ok() {
                     return;
@@ -393,7 +393,7 @@ pub struct Subresource<K> {
 }
 
 impl<K: Cacheable> Subresource<K> {
-    /// Replaces the subresource. The rest of the object is not written.
+    /// Replaces the subresource. Other parts of the object are not written.
     ///
     /// # Errors
     ///
@@ -415,8 +415,8 @@ impl<K: Cacheable> Subresource<K> {
         self.kind.send_patch(key, Part::Sub(&self.name), &params, patch).await
     }
 
-    /// Patches the differences between two states of an object, only in the field named like the subresource, such as
-    /// `status`.
+    /// Patches the differences between two states of an object, but only in the field with the name of the subresource,
+    /// such as `status`.
     ///
     /// # Errors
     ///

@@ -91,7 +91,7 @@ impl<K: Cacheable> ListRequest<K> {
         self
     }
 
-    /// Selects objects with this value in an index of the informer. Reads from the server do not support this.
+    /// Selects objects with this value in an index of the informer. Not supported by reads from the server.
     pub fn index(mut self, index: &str, value: &str) -> Self {
         self.indexes.push((index.to_owned(), value.to_owned()));
         self
@@ -198,7 +198,7 @@ struct Items {
     items: Vec<Box<RawValue>>,
 }
 
-/// Selectors of a list or deletion.
+/// Selectors of a list or of a deletion of several objects.
 #[derive(Debug, Default)]
 struct Wanted {
     namespace: Option<String>,

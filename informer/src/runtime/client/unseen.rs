@@ -7,7 +7,7 @@ use crate::ObjectKey;
 use crate::reconcile::{CacheState, Write};
 use crate::sync::Mutex;
 
-/// Maximum number of objects of a resource for which writes are tracked. If it is exceeded, the object with the oldest
+/// Maximum number of objects of a resource for which writes are tracked. If there are more, the object with the oldest
 /// write is dropped, and reads may return its state from before the write.
 const REMEMBERED: usize = 4096;
 
@@ -53,7 +53,7 @@ impl Known {
         Write::merge(&mut written.writes, write);
     }
 
-    /// Drops writes to an object that the cache has received, and returns the first of the others.
+    /// Drops writes to an object that the cache has received. Returns the first remaining write.
     fn first_of(&mut self, key: &ObjectKey, cache: &impl CacheState) -> Option<Write> {
         let written = self.objects.get_mut(key)?;
         written.writes.retain(|write| !cache.has_seen(write));
@@ -77,8 +77,7 @@ fn keys_of(key: &ObjectKey) -> [ObjectKey; 2] {
 }
 
 impl Unseen {
-    /// Adds writes to the record. If there are several writes to an object, the order of their responses does not
-    /// matter.
+    /// Adds writes to the record. The order of the responses to several writes to an object does not matter.
     pub(super) fn remember(&self, writes: &[Write]) {
         let mut all = self.lock();
         for write in writes {
@@ -87,8 +86,8 @@ impl Unseen {
         }
     }
 
-    /// Asks the server about writes with unknown outcomes to an object, or to all objects of a resource if `key` is
-    /// `None`. If the server does not answer, the outcomes stay unknown.
+    /// Reads the outcomes of writes from the server, if they are unknown: of writes to an object, or to all objects of
+    /// a resource if `key` is `None`. If the server does not answer, the outcomes remain unknown.
     pub(super) async fn learn(&self, resource: &str, key: Option<&ObjectKey>) {
         let unknown: Vec<Write> = {
             let all = self.lock();
@@ -112,7 +111,7 @@ impl Unseen {
     }
 
     /// Returns the first write to this object, or to any object if `key` is `None`, that the cache has not received.
-    /// Drops the writes that it has received.
+    /// Drops the writes that the cache has received.
     pub(super) fn first(&self, resource: &str, key: Option<&ObjectKey>, cache: &impl CacheState) -> Option<Write> {
         let mut all = self.lock();
         let known = all.get_mut(resource)?;
@@ -149,7 +148,7 @@ mod tests {
     use crate::interleave::interleave;
     use crate::reconcile::{Collection, Written as Outcome};
 
-    /// A fake cache at a version, which counts its comparisons with writes.
+    /// A fake cache that contains all changes up to a version, and counts how often it is compared with a write.
     #[derive(Default)]
     struct Cache {
         at: AtomicUsize,
@@ -197,7 +196,7 @@ mod tests {
             let (unseen, cache) = (Unseen::default(), Cache::default());
             let receive = |version: usize| cache.at.store(version, Ordering::Relaxed);
             let holds_back = |key: Option<&ObjectKey>| unseen.first(pods.resource(), key, &cache).is_some();
-            // Each task waits for its own write. The responses to both tasks arrive in a different order than the
+            // Each task waits for its own write. The responses arrive in a different order than the server executed the
             // writes.
             let writer = |versions: [u64; 3]| {
                 for version in versions {
@@ -251,7 +250,7 @@ mod tests {
         assert_eq!(first(Some(&key(1)), &behind), None, "the oldest writes are forgotten");
         assert_eq!(first(None, &behind), Some(key(5_000 - 4_096)));
         assert_eq!(behind.looks.load(Ordering::Relaxed), 2);
-        // A list of all objects drops each write once the cache has received it.
+        // A list of all objects drops the writes that the cache has received.
         let abreast = cache(10 + 4_000);
         for _ in 0..3 {
             assert_eq!(first(None, &abreast), Some(key(4_001)));

@@ -50,7 +50,7 @@ impl<K: Cacheable> KindClient<K> {
         let key = self.named_key("apply", object)?;
         let params = self.client.options.apply(&key)?;
         let mut body = self.json(&key, object)?;
-        // The server refuses `managedFields` in server-side apply.
+        // In server-side apply, the server refuses objects with `managedFields`.
         if let Some(metadata) = body["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -119,7 +119,7 @@ impl<K: Cacheable> KindClient<K> {
     ///
     /// # Errors
     ///
-    /// Fails if it does not.
+    /// Fails if this is not the case.
     pub(super) fn check_namespace(&self, verb: &str, key: &ObjectKey) -> Result<(), Error> {
         let fault = match (key.namespace(), self.kinds.is_of_cluster) {
             (None, false) => "has no namespace",

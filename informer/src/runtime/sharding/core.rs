@@ -1,4 +1,4 @@
-//! `Core`: the permission of a replica and its work in progress, shared by all of its controllers.
+//! `Core`: the keys that a replica is permitted to work on and its work in progress. All of its controllers share it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,14 +20,14 @@ use crate::sync::Mutex;
 
 /// A sharded controller.
 pub(super) trait Participant: Send + Sync {
-    /// Handles a change of the permission, with which further keys may have become permitted.
+    /// Handles a change of the permission, which may now include further keys.
     fn widened(&self, before: &Permission, after: &Permission);
 }
 
 /// The permission of a replica, and the keys that it is working on.
 pub(super) struct Core {
     state: Mutex<State>,
-    /// Notified when work ends on a key that is moving to another replica.
+    /// Notified when work ends on a key that is moving to a different replica.
     pub(super) ended: Notify,
     /// Notified when the deadline or the permission changes.
     changed: Notify,
@@ -41,9 +41,10 @@ struct State {
     without: Option<Instant>,
     /// Keys in progress, by their places in the hash space.
     active: HashMap<u64, Active, RandomState>,
-    /// Keys of this replica that others still hold: the other replica, the key, and the time at which the wait began.
+    /// Keys of this replica that other replicas still hold: the other replica, the key, and the time at which the wait
+    /// began.
     awaited: BTreeMap<(Arc<str>, Held), Instant>,
-    /// Time for which a reconcile may continue after its key has moved to another replica.
+    /// Time for which a reconcile may continue after its key has moved to a different replica.
     hand_over_timeout: Duration,
     /// Cancelled when the permission ends without a renewal.
     lost: CancellationToken,
@@ -57,11 +58,11 @@ struct Active {
     text: String,
     /// Cancelled when this replica must stop working on the key.
     lost: CancellationToken,
-    /// Time at which the key moved to another replica.
+    /// Time at which the key moved to a different replica.
     moved: Option<Instant>,
 }
 
-/// A key of this replica that another replica holds.
+/// A key of this replica that a different replica holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     /// The other replica is still working on this key.
@@ -97,12 +98,12 @@ impl Core {
         Arc::clone(&self.state().permission)
     }
 
-    /// Returns `true` if this replica may work on the keys of a place now.
+    /// Returns `true` if this replica may currently work on the keys of a place in the hash space.
     pub(super) fn permits(&self, place: u64) -> bool {
         self.state().permits(place)
     }
 
-    /// Begins work on a key of a place. Returns `None` if it is not permitted.
+    /// Begins work on a key of a place in the hash space. Returns `None` if this is not permitted.
     pub(super) fn begin(self: &Arc<Self>, place: u64, text: impl FnOnce() -> String) -> Option<Stay> {
         let mut state = self.state();
         if !state.permits(place) {
@@ -124,7 +125,7 @@ impl Core {
         Some(Stay::new(place, hold, active.lost.clone()))
     }
 
-    /// Returns the keys that this replica is working on although another replica owns them in `view`.
+    /// Returns the keys that this replica is working on although a different replica owns them in `view`.
     pub(super) fn held_beyond(&self, view: &View) -> Vec<String> {
         let state = self.state();
         let me = &state.permission.me;
@@ -137,18 +138,18 @@ impl Core {
         self.state().active.values().filter(|it| it.moved.is_some()).count()
     }
 
-    /// Returns the number of keys of this replica that others are still working on.
+    /// Returns the number of keys of this replica that other replicas are still working on.
     pub(super) fn awaited(&self) -> usize {
         let state = self.state();
         state.awaited.keys().filter(|(_, held)| *held != Held::Unknown).count()
     }
 
-    /// Records that the replica begins or ends to participate.
+    /// Records that the replica begins or stops participating.
     pub(super) fn participates(&self, is_taking_part: bool) {
         self.state().without = is_taking_part.then(Instant::now);
     }
 
-    /// Checks that keys and the Lease do not take too long to change hands.
+    /// Checks that keys do not take too long to move, and that the replica is not without a Lease for too long.
     ///
     /// # Errors
     ///
@@ -215,7 +216,7 @@ impl Core {
         self.changed.notify_one();
     }
 
-    /// Returns `true` if the permission has ended. When this is first noticed, the work in progress loses its keys.
+    /// Returns `true` if the permission has ended. The first call after its end aborts the work in progress.
     pub(super) fn has_lapsed(&self) -> bool {
         let mut state = self.state();
         match state.deadline {
@@ -238,7 +239,7 @@ impl Core {
         self.state().lapses
     }
 
-    /// Ends the permission at its deadline, and aborts work on moved keys at the hand-over timeout. Never returns.
+    /// Ends the permission at its deadline, and aborts work on moved keys after the hand-over timeout. Never returns.
     pub(super) async fn keep_time(&self) {
         loop {
             let changed = pin!(self.changed.notified());
@@ -253,7 +254,7 @@ impl Core {
         }
     }
 
-    /// Aborts work on keys that moved longer ago than the hand-over timeout. Returns the time at which the next one is
+    /// Aborts work on keys that moved longer ago than the hand-over timeout. Returns the time at which the next key is
     /// due.
     fn drop_overdue(&self) -> Option<Instant> {
         let (mut state, mut next) = (self.state(), None);
@@ -288,7 +289,7 @@ impl State {
         self.deadline.is_some_and(|it| it > Instant::now()) && self.permission.permits(place)
     }
 
-    /// Records the keys in progress that have moved, and the keys that others still hold.
+    /// Records the keys in progress that have moved, and the keys that other replicas still hold.
     fn note_moves(&mut self, permission: &Permission) {
         let (me, now) = (&permission.me, Instant::now());
         for (place, active) in &mut self.active {

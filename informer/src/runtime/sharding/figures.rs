@@ -1,4 +1,4 @@
-//! `Figures`: metrics of a replica that shares keys.
+//! `Figures`: metrics of a replica in a group that divides keys among its members.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use super::core::Core;
 use super::permission::Permission;
 use crate::metrics::{Collect, Samples};
 
-/// Metrics of a replica that shares keys.
+/// Metrics of a replica in a group that divides keys among its members.
 #[derive(Debug)]
 pub(super) struct Figures {
     name: String,

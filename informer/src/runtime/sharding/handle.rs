@@ -1,4 +1,4 @@
-//! `Sharding`: the public handle of a replica that shares keys.
+//! `Sharding`: the public handle of a replica in a group that divides keys among its members.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::queue::WorkQueue;
 use crate::runtime::manager::Manager;
 use crate::runtime::request_key::RequestKey;
 
-/// Number of lease durations for which a replica remembers keys of other replicas.
+/// Number of lease durations for which a replica remembers keys that other replicas own.
 const MEMORY: u32 = 4;
 
 /// Distributes the keys of controllers among replicas: each key is reconciled by one replica. If a replica joins,
@@ -27,8 +27,8 @@ const MEMORY: u32 = 4;
 /// hashing, and is the same for all controllers of a `Sharding`. Two replicas never work on the same key at the same
 /// time:
 ///
-/// - A key moves to another replica once work on it has ended: its old owner then releases it in its Lease, which the
-///   new owner waits for. A reconcile that does not end delays only its own key; it is dropped after the
+/// - A key moves to a different replica once work on it has ended: its old owner then releases it in its Lease, and the
+///   new owner waits for this release. A reconcile that does not end only delays its own key; it is dropped after the
 ///   [`hand_over_timeout`](ShardingConfig::hand_over_timeout). The metrics `sharding_handing_over_keys` and
 ///   `sharding_awaited_keys` count such keys, and [`check`](Self::check) lists them.
 /// - The keys of a crashed replica are taken over when its Lease expires, after 15 to 20 s.
@@ -36,8 +36,8 @@ const MEMORY: u32 = 4;
 ///   writes through [`Manager::client`] are refused. As with leader election, a write that was already sent may still
 ///   be executed.
 ///
-/// Like after a start, a replica immediately reconciles the keys that it takes over. Its cache may be older than the
-/// last write of the previous owner. As with a change of leaders, write objects with their `resourceVersion`, and
+/// A replica immediately reconciles the keys that it takes over, as it does after a start. Its cache may be older than
+/// the last write of the previous owner. As with a change of leaders, write objects with their `resourceVersion`, and
 /// derive the names of created objects from the names of their owners.
 ///
 /// ```
@@ -62,8 +62,8 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// Creates a replica, which participates while the manager runs. When the manager stops, its keys move to the other
-    /// replicas.
+    /// Creates a replica, which participates while the manager is running. When the manager stops, its keys move to the
+    /// other replicas.
     ///
     /// # Errors
     ///
@@ -109,11 +109,11 @@ impl Sharding {
         self.core.permission().target.owner(place_of(key)).map(str::to_owned)
     }
 
-    /// Checks that keys do not take too long to move: longer than the
-    /// [`hand_over_timeout`](ShardingConfig::hand_over_timeout) plus a lease duration. Possible causes are a reconcile
-    /// that blocks its thread, or a replica that does not release its keys. Also checks that this replica has not been
-    /// without a valid Lease for that long, because the server refuses or does not answer its requests.
-    /// [`new`](Self::new) adds this check to the manager's `/readyz` as `sharding-NAME`.
+    /// Checks that no key takes longer to move than the [`hand_over_timeout`](ShardingConfig::hand_over_timeout) plus a
+    /// lease duration. Possible causes are a reconcile that blocks its thread, or a replica that does not release its
+    /// keys. Also checks that this replica has not been without a valid Lease for that long, because the server refuses
+    /// or does not answer its requests. [`new`](Self::new) adds this check to the manager's `/readyz` as
+    /// `sharding-NAME`.
     ///
     /// # Errors
     ///
@@ -122,12 +122,12 @@ impl Sharding {
         self.core.check(self.config.lease_duration)
     }
 
-    /// Returns how often this replica did not renew its Lease in time.
+    /// Returns how often this replica has failed to renew its Lease in time.
     pub fn lapses(&self) -> u64 {
         self.core.lapses()
     }
 
-    /// Returns the state of a controller's keys.
+    /// Returns the selection of a controller's keys that this replica owns.
     pub(crate) fn keys<R: RequestKey>(&self, places: Places<R>, queue: &WorkQueue<R>) -> Arc<ShardKeys<R>> {
         ShardKeys::new(&self.core, places, queue, self.config.lease_duration * MEMORY)
     }

@@ -16,7 +16,7 @@ use crate::reconcile::{Shard, Stay};
 use crate::runtime::request_key::RequestKey;
 use crate::sync::Mutex;
 
-/// Number of remembered keys at which old ones are removed.
+/// Number of remembered keys at which old keys are removed.
 const SWEEP_AT: usize = 1024;
 
 /// Functions that return the place of a key in the hash space, and its text.
@@ -47,9 +47,9 @@ type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
 
 /// Restricts a controller to the keys that this replica owns.
 ///
-/// When this replica takes over keys, its watches replay them, as after a start. In addition, it reconciles keys that
-/// it recently received while another replica owned them, even if their objects are gone: an object may have been
-/// deleted while its key was moving, or just before its owner crashed.
+/// When this replica takes over keys, its watches deliver them again, as after a start. In addition, it reconciles keys
+/// that it recently received while a different replica owned them, even if their objects no longer exist: an object may
+/// have been deleted while its key was moving, or just before the owner of the key crashed.
 pub(crate) struct ShardKeys<R: RequestKey> {
     core: Arc<Core>,
     places: Places<R>,
@@ -88,7 +88,7 @@ impl<R: RequestKey> ShardKeys<R> {
         this
     }
 
-    /// Returns `true` if this replica owns a key, which must then be queued. Otherwise remembers the key.
+    /// Returns `true` if this replica owns a key, so that the key must be queued. Otherwise remembers the key.
     pub(crate) fn takes(&self, key: &R) -> bool {
         let takes = self.core.permission().expects((self.places.place)(key));
         if !takes {
@@ -97,7 +97,7 @@ impl<R: RequestKey> ShardKeys<R> {
         takes
     }
 
-    /// Adds a watch. Its keys are replayed when this replica takes over keys.
+    /// Adds a watch. Its keys are delivered again when this replica takes over keys.
     pub(crate) fn replay_by(&self, replay: Replay<R>) {
         self.replays().push(replay);
     }

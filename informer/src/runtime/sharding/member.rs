@@ -30,8 +30,8 @@ use crate::{Error, ResourceVersion, spans};
 /// Minimum time limit of requests for the Lease, as in leader election.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum number of held keys in a Lease, because annotations are limited to 256 KiB. If a replica holds more, it does
-/// not publish a new view until work on some of them has ended.
+/// Maximum number of held keys that a Lease lists, because annotations are limited to 256 KiB. If a replica holds more
+/// keys, it does not publish a new view until work on some of them has ended.
 const HELD_MAX: usize = 500;
 
 /// Maximum random extension of delays, as a multiple of the delay, so that replicas do not send requests at the same
@@ -46,17 +46,18 @@ pub(super) struct Member {
     lease: MemberLease,
     jitter: Jitter,
     peers: Peers,
-    /// The view that the Lease certainly contains, and views that it may contain; see [`Permission`].
+    /// The view that the Lease certainly contains, and the views that it may contain; see [`Permission`].
     claim: Option<View>,
     doubts: Vec<View>,
     target: View,
-    /// The view that was last written, and the `resourceVersion` of the write; the latter is `None` if the outcome is
+    /// The view that was last written, and the `resourceVersion` of the write, which is `None` if the outcome is
     /// unknown.
     published: View,
     published_at: Option<ResourceVersion>,
-    /// Own writes that the cache has not received yet: the version, and the time at which the request was sent.
+    /// Writes of this replica that the cache has not received yet: the version, and the time at which the request was
+    /// sent.
     unseen: VecDeque<(ResourceVersion, Instant)>,
-    /// The cache contains all changes that were made before this time.
+    /// Time before which all changes are contained in the cache.
     known_to: Option<Instant>,
     /// Time of the next renewal, and the earliest time of the next write.
     renew_at: Instant,
@@ -121,7 +122,7 @@ impl Member {
         synced.map(|_| ())
     }
 
-    /// Participates in the group until this replica has left it.
+    /// Participates in the group until this replica has left.
     async fn run_until_left(&mut self, leases: &Lister<Lease>, changed: &Notify, stop: &CancellationToken) {
         let core = Arc::clone(&self.core);
         loop {
@@ -163,8 +164,9 @@ impl Member {
         self.published_at.is_none() || self.published != self.next_view()
     }
 
-    /// Returns the view to publish: the target, with the keys that this replica is still working on although others own
-    /// them. It does not begin new work on such keys, because the permission already respects the target.
+    /// Returns the view to publish: the target, with the keys that this replica is still working on although other
+    /// replicas own them. The replica does not begin new work on such keys, because the permission already follows the
+    /// target.
     fn next_view(&self) -> View {
         let held = self.core.held_beyond(&self.target);
         if held.len() > HELD_MAX {
@@ -263,7 +265,7 @@ impl Member {
                 }
                 self.core.renew(sent + self.config.renew_deadline);
                 self.renew_at = self.after(self.config.retry_period);
-                // Limit the rate of writes, so that members that join at the same time are combined in one write.
+                // Limit the rate of writes, so that several members that join at the same time only cause one write.
                 self.write_at = Instant::now() + self.config.retry_period / 8;
             }
             Err(err) => {
@@ -277,8 +279,8 @@ impl Member {
         }
     }
 
-    /// Returns the time limit of requests for the Lease. It is at most half of the renew deadline, so that a request
-    /// can be retried, unless that is less than a second.
+    /// Returns the time limit of requests for the Lease: half of the renew deadline, so that a failed request can be
+    /// retried, but at least a second.
     fn request_timeout(&self) -> Duration {
         (self.config.renew_deadline / 2).max(LEAST_REQUEST_TIMEOUT)
     }
@@ -287,7 +289,7 @@ impl Member {
         Instant::now() + self.jitter.prolong(time, JITTER_FACTOR)
     }
 
-    /// Deletes an expired Lease. Only the first member does this, so that the others need not.
+    /// Deletes an expired Lease. Only the first member of the group does this.
     async fn sweep(&mut self) {
         let is_first = self.target.names().first() == Some(&self.config.identity);
         let Some(ended) = is_first.then(|| self.peers.sweep(self.known_to)).flatten() else {

@@ -14,7 +14,7 @@ use super::view::{View, place_of};
 use crate::runtime::lease_lock::{Claim, Holder};
 use crate::{Clock, Error, ObjectKey, cache::ApiListWatch};
 
-/// Label by which replicas find each other's Leases. Its value is the name of the group.
+/// Label by which replicas find the Leases of their group. Its value is the name of the group.
 const LABEL: &str = "informer.drydock.dev/sharding";
 
 /// Annotation that contains a replica's view of the members.
@@ -30,7 +30,7 @@ pub(super) struct MemberLease {
     holder: Holder,
     /// The Lease as it was last written or read.
     held: Option<Lease>,
-    /// The Lease as last observed while another process with the same identity held it.
+    /// The Lease as last observed while it was held by another process with the same identity.
     stranger: Option<Stranger>,
 }
 
@@ -67,7 +67,7 @@ impl MemberLease {
         ObjectKey::new(&self.config.namespace, &self.name)
     }
 
-    /// Drops the known state of the Lease, which may be stale, so that the next write reads it first.
+    /// Drops the known state of the Lease, which may be outdated, so that the next write reads the Lease first.
     pub(super) fn forget(&mut self) {
         self.held = None;
     }
@@ -109,13 +109,13 @@ impl MemberLease {
         Ok(self.held.insert(lease))
     }
 
-    /// Returns `true` if this process holds the Lease; `false` for another process with the same identity.
+    /// Returns `true` if this process holds the Lease; `false` if another process with the same identity does.
     pub(super) fn is_own(&self, lease: &Lease) -> bool {
         self.holder.holds(lease)
     }
 
     /// Checks that the Lease is not held by another process with the same identity. `asked` is the time at which the
-    /// request was sent that read the Lease. A holder renews its Lease, so the Lease is free if it has not changed for
+    /// request that read the Lease was sent. A holder renews its Lease, so the Lease is free if it has not changed for
     /// longer than its duration. The same applies if the Lease was deleted manually while another process held it.
     fn check_free(&mut self, lease: Option<&Lease>, asked: Instant) -> Result<(), Error> {
         if lease.is_some_and(|it| holder(it).is_none() || self.is_own(it)) {
@@ -145,7 +145,7 @@ impl MemberLease {
 
     /// Releases the Lease with an empty view. The Lease is not deleted, because other replicas must observe the empty
     /// view; otherwise they would assume that this replica may still be working. Another replica [deletes](Self::sweep)
-    /// it later.
+    /// the Lease later.
     pub(super) async fn give_up(&mut self) -> Result<(), Error> {
         let lease = match self.held.take() {
             Some(lease) => Some(lease),

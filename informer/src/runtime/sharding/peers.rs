@@ -1,4 +1,4 @@
-//! `Peers`: the Leases of other replicas, with their claims and expiry.
+//! `Peers`: the Leases of other replicas, with their claims and their expiry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ struct Peer {
 }
 
 impl Peer {
-    /// Returns `true` if the Lease was not renewed for `times` its duration. Only considers the time until `known_to`,
-    /// up to which all renewals were observed.
+    /// Returns `true` if the Lease was not renewed for `times` its duration. Only considers the time before `known_to`,
+    /// in which all renewals were observed.
     fn has_ended(&self, known_to: Option<Instant>, times: u32) -> bool {
         known_to.is_some_and(|it| self.seen + self.lasts * times <= it)
     }
@@ -85,7 +85,7 @@ impl Peers {
                 view(&lease),
                 lasts(&lease).unwrap_or(self.usual),
             ),
-            // A replica that renews an invalid Lease is alive, and may own any key.
+            // A replica that renews an invalid Lease is running, and may own any key.
             Err(err) => {
                 tracing::warn!(lease = %object.key(), error = %err, "invalid Lease, so its holder may own any key");
                 let lasts = known.as_ref().map_or(self.usual, |it| it.lasts);
@@ -174,7 +174,7 @@ mod tests {
         );
         peers.observe(&leases(2, readable, members), &own, None);
         assert_eq!(seen(&peers), (vec!["web-0".into()], 0));
-        // Each new version shows that the holder is alive.
+        // Each new version shows that the holder is running.
         for version in 3..10 {
             tokio::time::advance(Duration::from_secs(10)).await;
             peers.observe(&leases(version, unreadable, members), &own, Some(Instant::now()));

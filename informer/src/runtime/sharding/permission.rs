@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::view::View;
 
-/// The claims that a replica has observed. It may work on a key if all of its own views claim the key and the views of
-/// all other replicas do not.
+/// The claims that a replica has observed. The replica may work on a key if all of its own views claim the key and the
+/// views of all other replicas do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permission {
     /// Identity of this replica.
@@ -42,7 +42,7 @@ impl Permission {
     }
 
     /// Returns `true` if the target view claims the keys of a place. The replica may work on them now, or once the
-    /// target is published.
+    /// target has been published.
     pub(super) fn expects(&self, place: u64) -> bool {
         self.target.claims(&self.me, place)
     }

@@ -1,4 +1,4 @@
-//! `View`: the members of a group as seen by a replica, and the owners of keys.
+//! `View`: the members of a group as a replica observes them, and the owners of keys.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 /// Prefix of a list of members in a Lease.
 const VERSION: &str = "v1:";
 
-/// Prefix of a list of members with held keys. Prefixes other than this and [`VERSION`] are from later versions of this
-/// crate; a replica that reads such a list assumes that the Lease claims all keys.
+/// Prefix of a list of members together with held keys. Any prefix other than this one and [`VERSION`] is from a later
+/// version of this crate; a replica that reads such a list assumes that the Lease claims all keys.
 const VERSION_HOLDING: &str = "v2:";
 
-/// The members of a group by name, which determine the owner of each key. Because the owner only depends on the text of
-/// the key and the members, it is the same on every machine and in every version of this crate.
+/// The members of a group by name, which determine the owner of each key. The owner depends only on the text of the key
+/// and the members, so it is the same on every machine and in every version of this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     members: Members,
@@ -135,7 +135,7 @@ impl View {
     /// Returns the owner of the keys of a place: the member with the highest weight.
     pub(super) fn owner(&self, place: u64) -> Option<&str> {
         let weight = |it: &Member| mix(it.hash ^ place);
-        // If two members have the same weight, the last by name is the owner.
+        // If two members have the same weight, the last one by name is the owner.
         let owner = self.members().iter().max_by_key(|it| weight(it));
         owner.map(|it| &*it.name)
     }
@@ -149,7 +149,7 @@ impl View {
 /// Returns the place of a key in the hash space, which is the hash of its text.
 pub(crate) fn place_of<T: fmt::Display + ?Sized>(key: &T) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    // If a `Display` implementation fails, it does so after the same bytes in every process.
+    // A `Display` implementation that fails does so after the same bytes in every process.
     let _ = write!(hash, "{key}");
     mix(hash.0)
 }

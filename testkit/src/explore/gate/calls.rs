@@ -12,7 +12,7 @@ use crate::explore::trace::{Outcome, Step, What};
 pub(crate) struct CallTicket {
     /// Index of the call's step in the trace.
     pub(crate) index: usize,
-    /// Number of the controller's life.
+    /// Ordinal of the controller's run, from 1; each restart increments it.
     pub(crate) life: u32,
     /// Effects before and after the call.
     pub(crate) before: Vec<OnCall>,
@@ -20,7 +20,7 @@ pub(crate) struct CallTicket {
 }
 
 impl Gate {
-    /// Registers a client's call outside of the API.
+    /// Registers a client's call to a system outside of the API.
     pub(crate) fn call(&self, client: &str, name: &str, object: &str) -> CallTicket {
         let truth = self.server.resource_version();
         let at = self.started.elapsed();
@@ -56,8 +56,8 @@ impl Gate {
         }
     }
 
-    /// Makes the calls of a client to an external system fail for a time. `name` contains the system and the verb of a
-    /// call.
+    /// Makes the calls of a client to an external system fail for a time. `name` consists of the system and the verb of
+    /// a call.
     pub(crate) fn disconnect(&self, client: &str, name: &str, time: Duration) {
         self.lasts(time);
         let until = Instant::now() + time;
@@ -76,7 +76,8 @@ impl Gate {
     }
 }
 
-/// Returns the key of a client's connection to an external system. `name` contains the system and the verb of a call.
+/// Returns the key of a client's connection to an external system. `name` consists of the system and the verb of a
+/// call.
 fn connection(client: &str, name: &str) -> (String, String) {
     let system = name.rsplit_once('.').map_or(name, |(system, _)| system);
     (client.to_owned(), system.to_owned())

@@ -1,6 +1,6 @@
 //! `Gate`: decides which faults affect each message of a run, according to its plan, and records the messages.
 //!
-//! Its input is requests, answers and events as data. It does not send anything and does not wait.
+//! Its input is requests, answers and events as data. It neither sends anything nor waits.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,20 +18,20 @@ use crate::explore::trace::{Delivery, Outcome, Request, STEP, Step, What, timele
 use crate::lock::lock;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Number of requests and events at one instant of virtual time from which a run counts as a loop that stops the clock.
+/// Number of requests and events at one instant of virtual time at which a run counts as a loop that stops the clock.
 const AT_ONE_INSTANT: u64 = 2_000;
 
-/// Period of waiting in which a run may send as many additional messages as in a whole run.
+/// Waiting for this long raises the limit on messages by the number permitted for a whole run.
 const RATE: Duration = Duration::from_secs(120);
 
 /// Maximum number of messages that the report of a hot loop lists.
 const CULPRITS: usize = 4;
 
-/// Maximum number of lines of controllers' output that a run keeps.
+/// Maximum number of output lines of controllers that a run keeps.
 #[cfg(all(feature = "processes", unix))]
 const OUTPUT_LINES: usize = 1_000;
 
-/// Minimum delay for which a request counts as held. In real time every request takes some time.
+/// Minimum delay at which a request counts as held. In real time every request takes some time.
 const HELD: Duration = Duration::from_millis(1);
 
 /// The gate of one run.
@@ -41,18 +41,18 @@ pub(crate) struct Gate {
     /// The revision at which the run began.
     pub(crate) base: u64,
     pub(crate) started: Instant,
-    /// Number of requests and events from which the run counts as a hot loop.
+    /// Number of requests and events at which the run counts as a hot loop.
     limit: u64,
     /// Set if deletes by name are checked.
     checks_deletes: bool,
-    /// The record of the run.
+    /// The recorded state of the run.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) trace: Vec<Step>,
-    /// The named steps of the workload, in the order in which they began.
+    /// The named steps of the scenario, in the order in which they began.
     pub(crate) steps: Vec<String>,
     pub(super) counts: BTreeMap<String, u32>,
     paused: BTreeMap<Arc<str>, Instant>,
@@ -62,12 +62,12 @@ pub(crate) struct State {
     lives: BTreeMap<Arc<str>, u32>,
     /// Number of named steps of the scenario that have begun, or that the plan skips.
     pub(crate) step: usize,
-    /// Points of the messages in this step, without their numbers.
+    /// Points of the messages in the current step, without the ordinals of the messages.
     pub(crate) in_step: HashSet<String>,
     pub(crate) violations: Vec<Violation>,
     /// End of the last fault that has begun.
     pub(crate) windows_end: Option<Instant>,
-    /// Delay of the latest step with a state that became right only after `within`.
+    /// Delay of the latest step after which the state became right only later than `within`.
     pub(crate) late_step: Option<std::time::Duration>,
     pub(crate) messages: u64,
     /// Number of messages by which the limit for hot loops is raised: for requests of workers, waits, and additional
@@ -79,37 +79,37 @@ pub(crate) struct State {
     pub(crate) coverage: BTreeSet<u64>,
     /// Number of times each controller ended by itself and was restarted.
     pub(crate) ended: BTreeMap<Arc<str>, u32>,
-    /// Description of the first step of the test that began during a fault.
+    /// Description of the first step of the test that began while a fault was active.
     pub(crate) went_on: Option<String>,
     /// Time from the last fault to the correct end state, if it exceeded `within`.
     pub(crate) late: Option<Duration>,
-    /// The latest instant of virtual time with a message, and the number of messages at this instant.
+    /// The latest instant of virtual time at which a message occurred, and the number of messages at this instant.
     at_instant: (Option<Instant>, u64),
-    /// Number of pages that a client still has to read, by client and resource.
+    /// Number of pages of a list that a client has not read yet, by client and resource.
     pub(crate) pages: BTreeMap<(Arc<str>, String), u32>,
-    /// State at each return of `settle`.
+    /// State of the cluster at each return of `settle`.
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times `settle` returned.
     pub(crate) settled: usize,
     /// Virtual times since the start of the run at which `settle` returned.
     pub(crate) settled_times: Vec<Duration>,
-    /// Number of entries in the journal at the last return of `settle`.
+    /// Number of entries in the server's journal when `settle` last returned.
     pub(crate) settled_at: u64,
     /// Set if the scenario is over.
     pub(crate) is_over: bool,
-    /// Set if the scenario took all of its steps.
+    /// Set if the scenario executed all of its steps.
     pub(crate) is_complete: bool,
     /// Time of the first fault since the start of the run.
     pub(crate) faults_begin: Option<Duration>,
     /// Number of times the scenario waited for the cluster.
     pub(crate) waited: usize,
-    /// Set if the scenario ended early because it did not wait for the cluster.
+    /// Set if the scenario failed early because the plan did not let it wait for the cluster.
     pub(crate) is_void: bool,
-    /// Set if the end cannot be judged, because the reference lacks the state to compare it with.
+    /// Set if the end state cannot be judged, because the reference lacks the state to compare it with.
     pub(crate) is_unjudged: bool,
-    /// Set if a wrong state was judged early.
+    /// Set if a state was judged as wrong before the usual time.
     pub(crate) is_hasty: bool,
-    /// Number of steps at which the scenario had settled before the step with a wrong state.
+    /// Number of steps after which the cluster had settled before the step with a wrong state.
     pub(crate) wrong_step: Option<usize>,
     /// Time of the test's last request, if it must pause between requests.
     pub(crate) sent_at: Option<Instant>,
@@ -119,11 +119,11 @@ pub(crate) struct State {
     pub(crate) unlike: BTreeSet<(String, String)>,
     /// The differences in the last comparison, if all of them may be counts of failures.
     pub(crate) failure_counts: Vec<Count>,
-    /// The controller that created each object, by uid.
+    /// Name of the controller that created each object, by the object's uid.
     pub(crate) made: BTreeMap<String, Arc<str>>,
-    /// Indices of the `sometimes` checks that have held.
+    /// Indices of the `sometimes` checks that have held at least once.
     pub(crate) held: BTreeSet<usize>,
-    /// Revision at which the `always` checks ran last.
+    /// Revision at which the `always` checks were last evaluated.
     pub(crate) checked_at: u64,
     /// Output of controllers, oldest line first.
     pub(crate) output: VecDeque<Wrote>,
@@ -135,7 +135,7 @@ pub(crate) struct State {
 pub(crate) struct Ticket {
     /// Index of the request's step in the trace.
     pub(crate) index: usize,
-    /// Effects before the request reaches the server, and after it has completed.
+    /// Effects to apply before the request reaches the server.
     pub(crate) before: Vec<OnRequest>,
     pub(crate) after: Vec<OnAnswer>,
 }
@@ -158,7 +158,7 @@ impl Gate {
         }
     }
 
-    /// Registers the start of a named step of the workload.
+    /// Registers the start of a named step of the scenario.
     pub(crate) fn step(&self, name: &str, place: &str) {
         let place = match place {
             "" => String::new(),
@@ -172,7 +172,7 @@ impl Gate {
         lock(&self.state)
     }
 
-    /// Returns `true` if the plan skips a step of the workload.
+    /// Returns `true` if the plan skips a step of the scenario.
     pub(crate) fn skips(&self, step: &str) -> bool {
         self.plan.skipped.iter().any(|it| it == step)
     }
@@ -184,7 +184,7 @@ impl Gate {
         }
     }
 
-    /// Returns the number of steps so far.
+    /// Returns the number of steps in the trace so far.
     pub(crate) fn place(&self) -> usize {
         // Output written while the state is locked belongs to the step that is being recorded.
         self.state.try_lock().map_or(usize::MAX, |it| it.trace.len())
@@ -204,7 +204,7 @@ impl Gate {
         });
     }
 
-    /// Starts a new life of a client.
+    /// Starts a new life of a client: the time from a start to a crash.
     pub(crate) fn life(&self, client: &str) -> Arc<Life> {
         let client: Arc<str> = escaped(client).into();
         let number = {
@@ -244,8 +244,8 @@ impl Gate {
         is_too_many
     }
 
-    /// Records a comparison with the reference. Returns the differences, one line each. There are none if only
-    /// numbers differ that count the failures of the plan.
+    /// Records a comparison with the reference. Returns the differences, one per line; empty if only numbers differ
+    /// that count the failures of the plan.
     pub(crate) fn compared(&self, mut judged: Judged) -> Vec<String> {
         let is_counted = |it: &Count| self.plan.counted.contains(&it.text());
         if !judged.counts.is_empty() && judged.counts.iter().all(is_counted) {
@@ -258,7 +258,7 @@ impl Gate {
         judged.lines
     }
 
-    /// Registers that the test waits for a time, which raises the permitted number of messages.
+    /// Registers that the test waits for `time`, which raises the permitted number of messages.
     pub(crate) fn waits(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let more = self.limit.saturating_mul(millis) / (RATE.as_secs() * 1_000);
@@ -266,7 +266,7 @@ impl Gate {
         state.allowed = state.allowed.saturating_add(more);
     }
 
-    /// Registers a request.
+    /// Registers a request before it reaches the server; returns `None` if there are too many messages.
     pub(crate) fn request(&self, life: &Life, request: Request, body_about: &str) -> Option<Ticket> {
         let view = life.view(&request.resource);
         let truth = self.server.resource_version();
@@ -423,7 +423,7 @@ impl Gate {
         });
     }
 
-    /// Registers that a step of the test begins at this place.
+    /// Registers that a step of the test begins at this place in the source.
     pub(crate) fn goes_on(&self, place: &str) {
         let (now, mut state) = (Instant::now(), self.state());
         let is_first = state.went_on.is_none();
@@ -437,7 +437,8 @@ impl Gate {
         }
     }
 
-    /// Returns the end of the faults that have begun so far; `None` if the test does not wait for it.
+    /// Returns the end of the faults that have begun so far; `None` without such faults, or if the test does not wait
+    /// for them.
     pub(crate) fn settles_at(&self) -> Option<Instant> {
         let state = self.state();
         // A wait for the cluster to settle is counted when it ends.
@@ -456,27 +457,27 @@ impl Gate {
         self.is_early(state.waited) && state.windows_end > Some(Instant::now())
     }
 
-    /// Registers that a fault lasts for this time.
+    /// Registers that a fault lasts for `time` from now on.
     pub(crate) fn lasts(&self, time: Duration) {
         let end = Some(Instant::now() + time);
         let mut state = self.state();
         state.windows_end = state.windows_end.max(end);
     }
 
-    /// Disconnects a client for a time.
+    /// Disconnects a client from the server for `time`.
     pub(crate) fn pause(&self, client: &Arc<str>, time: Duration) {
         self.lasts(time);
         self.state().paused.insert(Arc::clone(client), Instant::now() + time);
     }
 
-    /// Makes the client's next watch of a resource silent for a time.
+    /// Makes the client's next watch of a resource silent for `time`.
     pub(crate) fn lag(&self, life: &Life, resource: &str, time: Duration) {
         self.lasts(time);
         let key = (Arc::clone(&life.client), resource.to_owned());
         self.state().lagging.insert(key, Instant::now() + time);
     }
 
-    /// Returns the time until which a new watch is silent.
+    /// Returns the time until which a new watch of a resource is silent.
     pub(crate) fn lags(&self, life: &Life, resource: &str) -> Option<Instant> {
         let mut state = self.state();
         if state.lagging.is_empty() {
@@ -509,7 +510,7 @@ impl Gate {
         self.state().lives.get(&*escaped(name)).copied().unwrap_or_default()
     }
 
-    /// Records the first violation of each oracle.
+    /// Records a violation, unless the same oracle has already been violated.
     pub(crate) fn violation(&self, oracle: &'static str, what: String) {
         let mut state = self.state();
         if !state.violations.iter().any(|it| it.oracle == oracle) {
@@ -551,7 +552,7 @@ impl Gate {
     }
 }
 
-/// Collects the effects of actions at one place, such as before a request.
+/// Collects the effects of actions at one place, such as before a request: `at` selects them.
 pub(super) fn effects<E>(actions: &[Action], at: impl Fn(&Action) -> Option<E>) -> Vec<E> {
     actions.iter().filter_map(at).collect()
 }

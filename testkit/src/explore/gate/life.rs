@@ -17,16 +17,16 @@ pub(crate) struct Life {
     told: Mutex<Told>,
 }
 
-/// The state that a client has observed.
+/// The objects and revisions that a client has observed.
 #[derive(Debug, Default)]
 struct Told {
-    /// The newest revision of each resource.
+    /// The newest observed revision of each resource.
     revisions: BTreeMap<String, u64>,
     /// The last observed uid of each object, by resource, namespace and name.
     uids: BTreeMap<String, String>,
 }
 
-/// The parts of an object in an answer or event that the gate uses.
+/// The data of an object in an answer or event that the gate uses.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) namespace: String,

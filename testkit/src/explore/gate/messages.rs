@@ -59,7 +59,7 @@ pub(crate) fn read(method: &Method, uri: &Uri) -> Option<Request> {
     })
 }
 
-/// Returns a request for discovery or the version. Its path replaces an object's name.
+/// Returns a discovery or version request. Its path is stored in place of an object's name.
 fn of_discovery(path: &str) -> Request {
     Request {
         object: format!("/{}", escaped(path.trim_start_matches('/'))),
@@ -70,7 +70,7 @@ fn of_discovery(path: &str) -> Request {
 /// Adds information from the body, and from the client's view of the object, to a request.
 pub(crate) fn look_inside(about: &mut Request, life: &Life, body: &Bytes) {
     about.may_conflict = match about.verb {
-        // Updates usually name the version of the object that was read before.
+        // Protobuf bodies are not parsed. Updates usually contain the version of the object that was read before.
         Verb::Update if body.starts_with(PROTOBUF) => true,
         Verb::Update | Verb::Patch | Verb::Delete => contains(body, b"\"resourceVersion\""),
         Verb::Get | Verb::List | Verb::Watch | Verb::Create | Verb::DeleteCollection => false,
@@ -92,7 +92,7 @@ pub(crate) fn look_inside(about: &mut Request, life: &Life, body: &Bytes) {
     }
 }
 
-/// An answer of the server and its request.
+/// An answer of the server, with the request that it belongs to.
 pub(crate) struct Answer<'a> {
     pub(crate) about: &'a Request,
     /// Index of the request in the trace.
@@ -228,7 +228,7 @@ pub(crate) fn contains(text: &Bytes, what: &[u8]) -> bool {
     memmem::find(text, what).is_some()
 }
 
-/// Returns the name in a body, or the prefix of a generated one: `web-*`.
+/// Returns the object's name in a body, or the prefix of a generated name: `web-*`.
 pub(crate) fn name_in(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {

@@ -1,4 +1,4 @@
-//! Objects of requests: the owners of a created object, and whether a deleted object's name was generated.
+//! Objects that requests refer to: the owners of a created object, and whether a deleted object's name was generated.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::decide::Gate;
 use crate::explore::outcomes::generate_name;
 use crate::explore::trace::Request;
 
-/// State of an object before its deletion. The server answers most deletes with a Status, which contains less.
+/// Data of an object before its deletion. The server answers most deletes with a Status, which does not contain it.
 #[derive(Debug, Default)]
 pub(crate) struct Deletion {
     /// Set if the request has a uid as a precondition.
@@ -21,7 +21,7 @@ pub(crate) struct Deletion {
 }
 
 impl Deletion {
-    /// Returns the state before a delete request; empty for other verbs.
+    /// Reads the object of a delete request before it is deleted; empty for other verbs.
     pub(crate) fn of(gate: &Gate, about: &Request, body: &Bytes) -> Self {
         if about.verb != Verb::Delete {
             return Self::default();
@@ -44,8 +44,8 @@ impl Gate {
     }
 }
 
-/// Returns `true` if a created object has owners but none of them exists. A client with an old view creates such an
-/// object, and the garbage collector deletes it at once, repeatedly. Such creations are not counted.
+/// Returns `true` if a created object has owners but none of them exists. A client with an outdated cache repeatedly
+/// creates such an object, and the garbage collector deletes it at once. Such creations are not counted.
 pub(crate) fn is_garbage(gate: &Gate, namespace: &str, owners: &[Owner<'_>]) -> bool {
     let is_gone = |owner: &Owner<'_>| {
         let found = gate

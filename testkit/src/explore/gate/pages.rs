@@ -1,4 +1,4 @@
-//! Lists in pages: a server with smaller pages, and the pages that clients still have to read.
+//! Paginated lists: smaller pages as a fault, and the pages that clients have not read yet.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct Page {
 }
 
 impl Gate {
-    /// Parses the paging parameters of a list, and lowers the limit if the plan requires small pages.
+    /// Parses the paging parameters of a list request, and lowers the limit if the plan requires small pages.
     pub(crate) fn page(&self, about: &Request, uri: &mut http::Uri) -> Page {
         if about.verb != Verb::List {
             return Page::default();
@@ -35,7 +35,7 @@ impl Gate {
             go_on: parameter(CONTINUE).unwrap_or_default().to_owned(),
         };
         if page.limit > SMALL_PAGE && self.plan.has(OnRun::SmallPages) {
-            // The additional page does not count for a hot loop.
+            // The additional page does not count towards the limit for hot loops.
             self.state().allowed += 1;
             let others = query
                 .split('&')
@@ -43,14 +43,14 @@ impl Gate {
                 .map(str::to_owned);
             let query: Vec<String> = others.chain([format!("{LIMIT}={SMALL_PAGE}")]).collect();
             let text = format!("{}?{}", uri.path(), query.join("&"));
-            // The text was a valid URI before, and only digits were changed.
+            // The URI remains valid, because only digits were changed.
             *uri = text.parse().unwrap_or_else(|_| uri.clone());
         }
         page
     }
 
-    /// Records the pages that a client still has to read. A list with a limit of one only checks for existence, so it
-    /// is not recorded.
+    /// Records the number of pages that a client has not read yet. A list with a limit of one only checks for
+    /// existence, so it is not recorded.
     pub(crate) fn paged(&self, life: &Life, about: &Request, page: Page, go_on: &str) {
         if about.verb != Verb::List || page.limit <= 1 {
             return;

@@ -17,7 +17,7 @@ pub(super) const ROW: OracleRow = OracleRow {
 
 fn check(facts: &Facts<'_>) -> Option<String> {
     let reference = facts.reference?;
-    // A changed object may be created again.
+    // An object may be created again because its spec was changed.
     if facts.gate.plan.is_sequence() {
         return None;
     }
@@ -37,7 +37,7 @@ fn recurs(runs: &Recurring<'_>) -> bool {
 }
 
 /// Returns the objects that were created or deleted more often than in the reference, with both numbers. `from` and
-/// `to` are the times of day of the run.
+/// `to` are the times of day at the start and the end of the run.
 fn more_often(
     [created, deleted]: [&Uids; 2],
     [from, to]: [Timestamp; 2],
@@ -59,8 +59,8 @@ fn more_often(
     more.collect()
 }
 
-/// Groups objects with generated names. Leaves out objects with a time of the run in their names: a run that takes
-/// longer has more of them.
+/// Groups objects with generated names. Omits objects with names that contain a time of the run, because a run that
+/// takes longer has more of them.
 fn counted(all: &Uids, templates: &Templates, [from, to]: [Timestamp; 2]) -> Uids {
     let has_time = |key: &str| key.rsplit('/').next().and_then(|name| timed(name, from, to)).is_some();
     let without = all.iter().filter(|(key, _)| !has_time(key));

@@ -11,7 +11,7 @@ pub(super) const ROW: OracleRow = OracleRow {
     recurs: Some(recurs),
 };
 
-/// Names of the oracle for a changed spec and for a restored spec.
+/// Names of the oracle if a spec was changed, and if it was restored.
 const PATH_INDEPENDENCE: &str = "path independence";
 const RECOVERY: &str = "recovery";
 

@@ -13,7 +13,7 @@ use crate::test_cluster::TestCluster;
 #[derive(Clone, Copy)]
 pub(crate) struct Facts<'a> {
     pub(crate) cluster: &'a TestCluster,
-    /// The record of the run's messages, with its plan.
+    /// The gate of the run, which has recorded its messages and contains its plan.
     pub(crate) gate: &'a Gate,
     /// The run without faults; `None` if this is the reference run.
     pub(crate) reference: Option<&'a Reference>,

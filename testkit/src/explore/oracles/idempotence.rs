@@ -1,4 +1,4 @@
-//! `Oracle::Idempotence`: a restart after all work is done changes nothing.
+//! `Oracle::Idempotence`: a restart after all work has been done changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::explore::outcomes::{has_time_in_name, is_time, leaves};
 use crate::explore::plans::given;
 use crate::explore::trace::{Step, What};
 
-/// Maximum number of writes that are listed.
+/// Maximum number of writes that a violation lists.
 const SHOWN: usize = 5;
 
-/// Minimum number of earlier changes of the same fields for a change to count as a heartbeat.
+/// Minimum number of earlier changes of the same fields for which a change counts as a heartbeat.
 const HEARTBEATS: usize = 3;
 
 /// Metadata fields that the server sets on each write.
@@ -54,7 +54,7 @@ fn check(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     ))
 }
 
-/// Describes a field that the restarted controller has restored after another client had overwritten it.
+/// Describes a field that the restarted controller has restored after a different client had overwritten it.
 fn overwritten(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     let changes = facts.gate.server.changes_after(facts.gate.base);
     let (earlier, later): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.revision <= restarted.revision);
@@ -80,7 +80,7 @@ fn overwritten(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     })
 }
 
-/// Returns the client that wrote a revision; `None` for the server's workers.
+/// Returns the client that wrote a revision; `None` if one of the server's workers wrote it.
 fn writer(trace: &[Step], revision: u64) -> Option<&str> {
     let is_writer = |step: &&Step| matches!(&step.what, What::Request(it) if it.wrote == Some(revision));
     trace.iter().find(is_writer).map(|it| &*it.client)
@@ -94,8 +94,8 @@ fn contents(change: &StoredChange) -> Option<[BTreeMap<String, Value>; 2]> {
 }
 
 /// Returns `true` if all changes after the restart continue a series, and the state is the same except for times. A
-/// controller may replace objects with a time in their names: it has taken the next backup and deleted the oldest one.
-/// It may also send its next heartbeat.
+/// controller may replace objects with a time in their names, for example take the next backup and delete the oldest
+/// one. It may also send its next heartbeat.
 fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeSet<u64>) -> bool {
     let changes = facts.gate.server.changes_after(facts.gate.base);
     let (earlier, later): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.revision <= restarted.revision);
@@ -118,9 +118,9 @@ fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeS
             }))
 }
 
-/// Returns `true` for a change that only advances times of an object which earlier changes of the same client have
-/// already advanced in the same way. A start time, which a controller writes once, is not a heartbeat, even if a
-/// different controller advances the same times.
+/// Returns `true` if a change only advances times of an object that earlier changes of the same client have already
+/// advanced in the same way. A start time, which a controller writes once, is not a heartbeat, even if a different
+/// controller advances the same times.
 fn is_heartbeat(facts: &Facts<'_>, change: &StoredChange, earlier: &[&StoredChange]) -> bool {
     let Some(times) = advanced_times(change) else {
         return false;

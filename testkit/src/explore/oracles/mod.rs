@@ -1,4 +1,4 @@
-//! Oracles. Each file contains one oracle: its name, the time of its check, and the check. `oracle.rs` lists them.
+//! Oracles. Each file contains one oracle: its name, when it is checked, and the check. `oracle.rs` lists them.
 
 mod oracle;
 mod row;

@@ -12,7 +12,7 @@ pub(super) const ROW: OracleRow = OracleRow {
 
 fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
     let (spec, reference) = (facts.spec?, facts.reference?);
-    // A controller that cannot apply the spec may report the older generation.
+    // A controller that cannot apply the spec may still report an older generation.
     if spec.unobserved(&reference.outcome.end).is_some() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! `Oracle`: the list of oracles. Each is described by the [`OracleRow`] in its own file.
+//! `Oracle`: the list of oracles. Each oracle is described by an [`OracleRow`] in a separate file.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::explore::outcomes::{EndState, Violation};
 
-/// Generates the enum, its list and the lookup of rows from one list.
+/// Generates the enum, the list of its variants and the lookup of rows.
 macro_rules! oracles {
     ($(#[$about:meta])* pub enum Oracle { $($(#[$doc:meta])+ $name:ident => $row:expr,)+ }) => {
         $(#[$about])*
@@ -43,39 +43,40 @@ pub enum Oracle {
     /// If the object of [`explore_spec`](crate::explore::explore_spec) has a `status.observedGeneration`, it is the
     /// newest generation at the end. Other explorations do not check it.
     ObservedGeneration => observed_generation::ROW,
-    /// The copies of a value that a controller generated are equal at the end. A value is generated if it differs
-    /// between runs without faults, which draw other random numbers: a password, a cookie, a port. Fails if a
-    /// controller generates a value again while another object, or an external system, still contains the old value.
+    /// The copies of a value that a controller generated are equal at the end. A value counts as generated if it
+    /// differs between runs without faults, each of which draws different random numbers: a password, a cookie, a port.
+    /// Fails if a controller generates a value again while another object, or an external system, still contains the
+    /// old value.
     GeneratedValues => generated_values::ROW,
     /// A client that lists with a limit greater than one reads all pages.
     Pages => pages::ROW,
-    /// A restart after all work is done changes nothing.
+    /// A restart of a controller after all work has been done changes nothing.
     Idempotence => idempotence::ROW,
     /// The objects that a controller creates for an owner either all have an ownerReference or all lack one. Fails for
-    /// an object without an ownerReference if it is named after an object of its namespace that owns other objects of
-    /// the same controller and has no finalizer.
+    /// an object without an ownerReference if it is named after an object in its namespace that owns other objects of
+    /// the same controller and does not have a finalizer.
     Owners => owners::ROW,
-    /// No field outside of `metadata` and `status` returns to an earlier value, unless it also does so in the run
+    /// Fields outside of `metadata` and `status` do not return to an earlier value, unless they also do so in the run
     /// without faults. Runs in which a client reads an older state, or in which a request arrives late, are exempt.
     Rollback => rollback::ROW,
-    /// No object is created or deleted more often than in the run without faults.
+    /// Objects are not created or deleted more often than in the run without faults.
     CreatesAndDeletes => creates_and_deletes::ROW,
-    /// A run has at most ten times as many messages as the reference plus 200. Without this oracle a controller may
-    /// continue indefinitely; a scenario that waits for it to [`settle`](crate::TestCluster::settle) still fails.
+    /// A run has at most 200 messages plus ten times the messages of the reference. Without this oracle a controller
+    /// may continue indefinitely; a scenario that waits for it to [`settle`](crate::TestCluster::settle) still fails.
     HotLoop => hot_loop::ROW,
-    /// No client deletes an object by name if its uid differs from the uid that the client last observed.
+    /// Clients do not delete an object by name if its uid differs from the uid that the client last observed.
     DeletesByName => deletes_by_name::ROW,
 }
 }
 
 impl Oracle {
-    /// Returns the name in reports.
+    /// Returns the name of the oracle in reports.
     pub(crate) const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Returns the check of an oracle that compares runs with the reference, by its name in reports: whether a run
-    /// without faults has the violations of a failing run.
+    /// Returns the function that checks whether a run without faults has the violations of a failing run, for the
+    /// oracle with this name; `None` if the oracle does not compare runs with the reference.
     pub(crate) fn recurs(name: &str) -> Option<fn(&Recurring<'_>) -> bool> {
         let oracle = Self::ALL.iter().find(|it| it.name() == name)?;
         oracle.row().recurs
@@ -84,7 +85,7 @@ impl Oracle {
 
 #[cfg(all(feature = "processes", unix))]
 impl Oracle {
-    /// Lists the names in reports.
+    /// Lists the names of all oracles in reports.
     pub(crate) fn names() -> Vec<&'static str> {
         Self::ALL.iter().map(|it| it.name()).collect()
     }
@@ -115,7 +116,7 @@ impl Oracles {
         all.map(|it| it.row())
     }
 
-    /// Checks the run when the scenario is over.
+    /// Checks the run at the end of the scenario.
     pub(crate) fn after_scenario(&self, facts: &Facts<'_>) -> Vec<Violation> {
         let found = self.rows().filter_map(|row| match row.looks {
             Looks::AfterScenario(check) => Some(Violation::new(row.name, check(facts)?)),
@@ -124,7 +125,7 @@ impl Oracles {
         found.collect()
     }
 
-    /// Checks a state that may not be final.
+    /// Checks an end state that may still change. Returns the first violation.
     pub(crate) fn not_right(&self, facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
         self.rows().find_map(|row| match row.looks {
             Looks::UntilRight(check) => check(facts, end),

@@ -23,7 +23,7 @@ const KEPT: [&str; 4] = [
     "volumesnapshotcontents",
 ];
 
-/// An object that a controller created, with its owners.
+/// An object that a controller created, and its owners.
 struct Made {
     resource: String,
     namespace: String,
@@ -32,7 +32,7 @@ struct Made {
     owners: Vec<String>,
 }
 
-/// Describes an object without an ownerReference if other objects of the same owner have one. The owner is identified
+/// Describes an object without an ownerReference if other objects of the same owner have one. The owner is recognised
 /// by its name, which is a prefix of the object's name.
 fn check(facts: &Facts<'_>) -> Option<String> {
     // Only the reference is checked: the controllers are the same in all runs.

@@ -10,7 +10,7 @@ pub(super) const ROW: OracleRow = OracleRow {
     recurs: None,
 };
 
-/// Finds a client with unread pages, in a run without faults that could explain them.
+/// Describes a client with unread pages. Only checks runs without faults that could explain them.
 fn check(facts: &Facts<'_>) -> Option<String> {
     let mut faults = facts.gate.plan.faults.iter();
     if faults.any(|it| it.action.fault != Fault::SmallPages) {

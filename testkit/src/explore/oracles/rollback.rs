@@ -1,4 +1,5 @@
-//! `Oracle::Rollback`: finds fields that return to an earlier value, as after a decision based on an old state.
+//! `Oracle::Rollback`: finds fields that return to an earlier value, for example after a decision based on an old
+//! state.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ use crate::explore::outcomes::{Deciders, Reference, Returned, by_keys, leaves, r
 use crate::text::shortened;
 use crate::work::Work;
 
-/// Maximum number of characters shown of a value.
+/// Maximum number of characters of a value in a message.
 const VALUE_CHARS: usize = 60;
 
-/// Top-level fields in which a value may return to an earlier one.
+/// Top-level fields in which values may return to earlier ones.
 const STATUS: [&str; 4] = ["metadata", "status", "kind", "apiVersion"];
 
 pub(super) const ROW: OracleRow = OracleRow {
@@ -25,7 +26,7 @@ pub(super) const ROW: OracleRow = OracleRow {
 
 fn check(facts: &Facts<'_>) -> Option<String> {
     let (reference, returned) = (facts.reference?, facts.returned?);
-    // A client with an older state acts on it, and a late write is based on an older state.
+    // A client with an outdated state acts on it, and a late write is based on an outdated state.
     let mut faults = facts.gate.plan.faults.iter();
     if faults.any(|it| it.action.fault.row().shows_old) {
         return None;
@@ -39,7 +40,7 @@ fn recurs(runs: &Recurring<'_>) -> bool {
     returned.all(|(field, _)| runs.faultless.returned.contains_key(field))
 }
 
-/// Returns the fields that return to an earlier value although they do not do so in the reference.
+/// Returns the fields that return to an earlier value, but do not do so in the reference.
 fn not_in_reference<'a>(
     returned: &'a Returned,
     reference: &'a Reference,
@@ -50,9 +51,9 @@ fn not_in_reference<'a>(
     })
 }
 
-/// Returns the fields that have returned to an earlier value since a revision, with their object and a description.
-/// `metadata` and `status` are excluded, and objects that only the server's workers wrote: an endpoint is ready again
-/// when its Pod is.
+/// Returns the fields that have returned to an earlier value since a revision, by object and field, with a description.
+/// Excludes `metadata`, `status`, and objects that only the server's workers wrote: an endpoint becomes ready again
+/// when its Pod does.
 pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned {
     let mut versions: BTreeMap<String, Vec<StoredObject>> = BTreeMap::new();
     for object in server.written_objects(since) {
@@ -63,7 +64,8 @@ pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned 
     let deciders = Deciders::of(server);
     let mut returned = BTreeMap::new();
     for versions in versions.into_values() {
-        // Most writes only change the status, and a field can only return to a value after three different contents.
+        // Most writes only change the status. A field can only return to a value if there are at least three different
+        // contents.
         let versions = with_own_content(versions);
         let is_derived = |it: &StoredObject| deciders.is_derived(&it.value(), "");
         if versions.len() < 3 || versions.iter().all(is_derived) {
@@ -97,7 +99,7 @@ pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned 
                 .iter()
                 .enumerate()
                 .find(|(at, value)| taken[..*at].contains(value));
-            // Removing and adding entries of lists and maps is permitted.
+            // Entries of lists and maps may be removed and added.
             if let Some((at, value)) = last.filter(|(at, _)| !taken[..*at].contains(&Value::Null)) {
                 let left = shortened(&taken[at - 1].to_string(), VALUE_CHARS);
                 let how = format!(
@@ -111,7 +113,7 @@ pub(crate) fn returned(server: &ApiServer, since: u64, work: &Work) -> Returned 
     returned
 }
 
-/// Removes each version of an object with the same content as the version before it.
+/// Removes versions of an object that have the same content as the version before them.
 fn with_own_content(versions: Vec<StoredObject>) -> Vec<StoredObject> {
     let mut kept: Vec<StoredObject> = Vec::new();
     for version in versions {
@@ -147,7 +149,7 @@ fn content(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         }
         None
     });
-    // Skip the rest of the metadata.
+    // Skip the remaining metadata.
     fields.skip(1).filter(|it| !it.starts_with(b"\"status\":"))
 }
 

@@ -5,11 +5,11 @@ use crate::explore::outcomes::{EndState, Outcome, Reference, Violation};
 
 /// Description of an oracle.
 pub(crate) struct OracleRow {
-    /// The name in reports. A failure recurs if another run violates the oracle with the same name.
+    /// The name in reports. A failure counts as the same if the oracle has the same name.
     pub(crate) name: &'static str,
     pub(crate) looks: Looks,
-    /// Set for an oracle that compares a run with the reference: returns `true` if a run without faults has all of the
-    /// violations that a failing run has.
+    /// Returns `true` if a run without faults has all violations of a failing run. Only set for oracles that compare
+    /// runs with the reference.
     pub(crate) recurs: Option<fn(&Recurring<'_>) -> bool>,
 }
 
@@ -17,18 +17,18 @@ pub(crate) struct OracleRow {
 #[derive(Clone, Copy)]
 pub(crate) struct Recurring<'a> {
     pub(crate) failed: &'a Outcome,
-    /// Another run without faults than the reference.
+    /// A run without faults other than the reference.
     pub(crate) faultless: &'a Outcome,
     pub(crate) reference: &'a Reference,
 }
 
-/// The time of an oracle's check, and the check. A check returns a description of the violation.
+/// When an oracle is checked, and its check. The check returns a description of the violation.
 pub(crate) enum Looks {
-    /// Checked at each message, by the gate itself.
+    /// Checked at each message by the gate itself.
     AtMessages,
-    /// Checked once, when the scenario is over.
+    /// Checked once, at the end of the scenario.
     AfterScenario(fn(&Facts<'_>) -> Option<String>),
-    /// Checked after all faults, repeatedly, until the check passes or the time is over.
+    /// Checked repeatedly after all faults have ended, until the check passes or the time limit is reached.
     UntilRight(fn(&Facts<'_>, &EndState) -> Option<Violation>),
     /// Checked after the restart of a controller that had no work left.
     AfterRestart(fn(&Facts<'_>, &Restarted<'_>) -> Option<String>),

@@ -14,11 +14,11 @@ use crate::test_cluster::TestCluster;
 
 impl TestCluster {
     /// Returns the objects written by the test and its controllers as YAML that is the same in each run. Generated
-    /// values are replaced by the object that they refer to (`uid of deployments.apps default/web`), times by `a time`,
-    /// the time of creation in a name by `*`, and objects are sorted by resource, namespace and name. The text does not
-    /// contain Events, Leases, revisions, generations, owners of fields, objects created by the server's workers,
-    /// unchanged objects of the cluster's initial state, CustomResourceDefinitions, or objects that exist on every
-    /// server, such as the Namespace `default`, even if they were changed; use
+    /// values are replaced by a description of the object that they refer to (`uid of deployments.apps default/web`),
+    /// times by `a time`, and the time of creation in a name by `*`; objects are sorted by resource, namespace and
+    /// name. The text does not contain Events, Leases, revisions, generations, managed fields, objects created by the
+    /// server's workers, unchanged objects of the cluster's initial state, CustomResourceDefinitions, or objects that
+    /// exist on every server, such as the Namespace `default`, even if they were changed; use
     /// [`canonical_yaml_of`](Self::canonical_yaml_of) for those. Meant for snapshot tests, for example with `insta`.
     ///
     /// ```
@@ -61,9 +61,9 @@ impl TestCluster {
         })
     }
 
-    /// Returns all objects of some resources in the form of [`canonical_yaml`](Self::canonical_yaml), regardless of
-    /// their creator and of changes. A resource is given by its plural name, with the group after it if there is one:
-    /// `deployments.apps`.
+    /// Returns all objects of some resources in the form of [`canonical_yaml`](Self::canonical_yaml), regardless of who
+    /// created them and whether they have changed. A resource is given by its plural name, followed by its group if it
+    /// has one: `deployments.apps`.
     ///
     /// ```
     /// use testkit::{TestCluster, objects::config_map};

@@ -1,11 +1,11 @@
-//! Counts of failures in the status of an object, such as `status.failedAttempts`. A run with faults has more failures
-//! than the reference.
+//! Counters of failures in the status of an object, such as `status.failedAttempts`. Faults may increase them compared
+//! with the reference.
 
 use std::sync::Arc;
 
 use super::difference::Difference;
 
-/// A number in the status of an object that is zero or absent in the reference.
+/// A number in an object's status that is zero or absent in the reference, such as a counter of failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     key: Arc<str>,
@@ -19,7 +19,7 @@ impl Count {
         format!("{} {}", self.key.replace(" /", " "), self.path)
     }
 
-    /// Returns `true` if all numbers are in the same fields as in `fewer`, and greater.
+    /// Returns `true` if `more` has the same fields as `fewer`, and all of its numbers are greater.
     pub(crate) fn have_grown(more: &[Self], fewer: &[Self]) -> bool {
         let is_grown = |(more, fewer): (&Self, &Self)| {
             (&more.key, &more.path) == (&fewer.key, &fewer.path) && more.number > fewer.number
@@ -39,7 +39,7 @@ impl Count {
     }
 }
 
-/// Returns the numbers if all differences are counts of failures; otherwise an empty list.
+/// Returns the numbers if all differences are counters of failures; otherwise an empty list.
 pub(super) fn only_counts(differences: &[Difference]) -> Vec<Count> {
     let counts: Option<Vec<Count>> = differences.iter().map(Count::of).collect();
     counts.unwrap_or_default()

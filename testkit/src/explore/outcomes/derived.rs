@@ -10,7 +10,7 @@ const WORKERS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kubele
 /// Placeholder for the node that the scheduler chose.
 const CHOSEN: &str = "chosen by kube-scheduler";
 
-/// The enabled workers of the server, which set values of fields.
+/// The enabled workers of the server that set fields, such as the scheduler.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deciders {
     has_workers: bool,
@@ -62,7 +62,7 @@ fn steps<'a>(object: &Value, path: &'a str) -> Vec<&'a str> {
         };
         let names = value.as_object().into_iter().flat_map(|it| it.keys());
         let known = names.filter(is_next).map(String::len).max();
-        // If the object lacks the field, the rest of the path is taken as its name, except for positions in lists.
+        // If the object does not have the field, the rest of the path is a single name, except for list positions.
         let end = known
             .or_else(|| value.is_array().then(|| rest.find('.')).flatten())
             .unwrap_or(rest.len());
@@ -77,19 +77,19 @@ fn steps<'a>(object: &Value, path: &'a str) -> Vec<&'a str> {
     steps
 }
 
-/// Returns the managers of a field, or all managers if there are no steps.
+/// Returns the managers of a field, or all managers of the object if `steps` is empty.
 fn managers<'a>(object: &'a Value, steps: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     let owning = entries.filter(move |entry| owns(&entry["fieldsV1"], object, steps));
     owning.filter_map(|entry| entry["manager"].as_str())
 }
 
-/// Returns `true` if a set of fields contains the field at the end of the steps, or a part of it.
+/// Returns `true` if a set of managed fields contains the field at `steps`, or a field below it.
 fn owns(fields: &Value, value: &Value, steps: &[&str]) -> bool {
     let Some(fields) = fields.as_object() else { return false };
     let [step, rest @ ..] = steps else { return true };
     if fields.is_empty() {
-        // A list or a map can be owned as a whole.
+        // A list or a map can be owned as a whole (`.`).
         return true;
     }
     let Some(place) = step.parse::<usize>().ok().filter(|_| value.is_array()) else {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// A field that differs.
+/// A field that has different values in two end states.
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) key: Arc<str>,
     pub(crate) path: String,
     pub(crate) text: String,
-    /// Both values, if the difference is in a field of one object.
+    /// Both values, if the difference is in a field of a single object.
     pub(crate) values: Option<(Value, Value)>,
-    /// Set if the object of the reference also has the value in a field that does not differ.
+    /// Set if the reference's object contains the expected value in another field, too, which does not differ.
     pub(crate) is_copied: bool,
     /// Set if the server's workers derived the value from the writes of controllers.
     pub(crate) is_derived: bool,

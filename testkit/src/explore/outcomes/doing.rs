@@ -1,10 +1,10 @@
-//! `Doing`: a write of the test itself.
+//! `Doing`: a write that the test itself makes.
 
 use std::time::Duration;
 
 use fake_apiserver::Verb;
 
-/// A write of the test itself.
+/// A write that the test itself makes.
 #[derive(Clone, Debug)]
 pub(crate) struct Doing {
     /// Virtual time since the run began.

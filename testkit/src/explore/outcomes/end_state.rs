@@ -1,4 +1,4 @@
-//! `EndState`: the result of a run, in a form that can be compared with another run's.
+//! `EndState`: the final state of a run, in a form that can be compared with other runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -25,14 +25,14 @@ use crate::work::Work;
 /// Maximum number of reported differences.
 const SHOWN: usize = 12;
 
-/// Maximum number of listed objects with fields that workers derived.
+/// Maximum number of objects listed in the summary of fields that workers derived.
 const FOLDED: usize = 4;
 
 /// All objects by resource, namespace and name. Objects with generated names share the key of their prefix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndState {
     objects: BTreeMap<Arc<str>, Vec<Kept>>,
-    /// By-products (Events and Leases), which other objects may refer to.
+    /// Events and Leases, which are not compared but which other objects may refer to.
     others: Vec<StoredObject>,
     /// Objects that were deleted in the run, oldest first.
     deleted: Vec<StoredObject>,
@@ -43,10 +43,10 @@ pub(crate) struct EndState {
     history: Option<(ApiServer, u64)>,
     /// Versions of the objects written in the run; computed on first use.
     versions: OnceLock<Versions>,
-    /// Set if a garbage collector runs, so that the state contains no garbage.
+    /// Set if a garbage collector runs, so that the state does not contain garbage.
     is_collected: bool,
     deciders: Deciders,
-    /// Contents of the external systems.
+    /// Contents of external systems.
     externals: Contents,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Kept {
     pub(crate) object: StoredObject,
     /// Set if the run did not change the object.
     pub(crate) is_untouched: bool,
-    /// Tokens in the object's text, except for its own uid; computed on first use.
+    /// Uids, generated names and similar tokens in the object, except for its own uid; computed on first use.
     mentions: OnceLock<Vec<String>>,
     /// Uids of the object's owners; computed on first use.
     owners: OnceLock<Vec<String>>,
@@ -68,16 +68,16 @@ impl Kept {
     }
 }
 
-/// The differences between an end state and the reference's.
+/// The differences between an end state and the end state of the reference.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// The differences, one line per field.
+    /// Descriptions of the differences, one line per field.
     pub(crate) lines: Vec<String>,
-    /// Values that were assigned to objects in another order, one line per field.
+    /// Values that were assigned to different objects than in the reference, one line per field.
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differ. Objects that are missing are not listed.
     pub(crate) fields: BTreeSet<(String, String)>,
-    /// The differences, if all of them may be counts of failures.
+    /// The differences, if all of them may be counters of failures.
     pub(crate) counts: Vec<Count>,
 }
 
@@ -139,7 +139,7 @@ impl EndState {
             .max()
     }
 
-    /// Returns the names generated in the run and the objects they belong to.
+    /// Returns the generated values of the run, with the objects that they identify.
     pub(crate) fn identities(&self) -> &Identities {
         self.identities.get_or_init(|| {
             let existing = self.objects.iter().flat_map(|(key, all)| {
@@ -155,7 +155,7 @@ impl EndState {
         })
     }
 
-    /// Returns the object that a token refers to.
+    /// Returns the object that a token, such as a uid or a generated name, refers to.
     pub(crate) fn identity(&self, token: &str) -> Option<&Referent> {
         self.identities().get(token)
     }
@@ -168,7 +168,7 @@ impl EndState {
         })
     }
 
-    /// Returns the object with this uid, if it exists.
+    /// Returns the object with this uid, if it still exists.
     fn existing(&self, uid: &str) -> Option<&Referent> {
         let found = self.identity(uid);
         found.filter(|it| matches!(it.which, Which::Existing(_)))
@@ -178,7 +178,7 @@ impl EndState {
         self.existing(uid).is_some()
     }
 
-    /// Returns `true` if only one object has this key.
+    /// Returns `true` if at most one object has this key.
     pub(crate) fn is_single(&self, key: &str) -> bool {
         self.named(key).len() <= 1
     }
@@ -187,7 +187,7 @@ impl EndState {
         self.objects.iter().filter(|(_, all)| all.len() > 1).map(|(key, _)| key)
     }
 
-    /// Returns the tokens in an object except for its own uid.
+    /// Returns the uids, generated names and similar tokens in an object, except for its own uid.
     pub(crate) fn mentions<'a>(&self, kept: &'a Kept) -> &'a [String] {
         kept.mentions.get_or_init(|| {
             let mut object = kept.object.value();
@@ -205,12 +205,13 @@ impl EndState {
         self.deciders.hide_choice(resource, object);
     }
 
-    /// Collects the differences from another run without faults, and the fields that contain a time of the machine
-    /// since `began`: a controller that reads the machine's clock writes different times, but the first runs may agree
-    /// by chance.
+    /// Collects the differences from another run without faults, and the fields that contain a time of the machine's
+    /// clock since `began`: a controller that reads this clock writes a different time in each run, but the first two
+    /// runs may agree by chance.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = Mask::with(self.templates(other));
-        // Values that are assigned in another order are not hidden, because later comparisons recognise them as well.
+        // Values that are only assigned to different objects are not masked, because later comparisons recognise them
+        // as well.
         let differences = self.differences_but_for_order(other, &mask).0;
         hide(&mut mask, differences);
         if self.externals.keys().any(|it| mask.hides_names(it)) {
@@ -253,7 +254,7 @@ impl EndState {
         Templates::between(one.iter().map(String::as_str), others.iter().map(String::as_str))
     }
 
-    /// Returns the state with templates as the keys of objects with generated names; `None` if it does not contain such
+    /// Returns the state with templates as the keys of objects with generated names; `None` if there are no such
     /// objects.
     pub(super) fn under(&self, templates: &Templates) -> Option<Self> {
         let is_of =
@@ -282,12 +283,12 @@ impl EndState {
         })
     }
 
-    /// Lists the differences of `found`, one line per field; empty if there are none.
+    /// Lists the differences between this state and `found`, one line per field; empty if there are none.
     pub(crate) fn compare(&self, found: &Self, mask: &Mask) -> Vec<String> {
         lines(self.differences(found, mask))
     }
 
-    /// Same as `compare`, but lists values that were assigned to objects in another order separately.
+    /// Same as `compare`, but lists values that were assigned to different objects separately.
     pub(crate) fn judge(&self, found: &Self, mask: &Mask) -> Judged {
         let (differences, permuted) = self.differences_but_for_order(found, mask);
         let fields = differences.iter().filter(|it| it.values.is_some());
@@ -311,8 +312,8 @@ impl EndState {
         lines.take(SHOWN).collect()
     }
 
-    /// Lists the differences except for values that were assigned to objects in another order; these are described
-    /// separately.
+    /// Lists the differences except for values that were only assigned to different objects, and the descriptions of
+    /// those values.
     pub(super) fn differences_but_for_order(&self, found: &Self, mask: &Mask) -> (Vec<Difference>, Vec<String>) {
         let mut differences = self.differences(found, mask);
         let permuted = take_permuted(&mut differences);
@@ -330,7 +331,7 @@ impl EndState {
         }
     }
 
-    /// Lists the differences of two states with keys that are based on the same templates.
+    /// Lists the differences between two states with keys that are based on the same templates.
     fn differences_of_keys(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
         let pair = Pair::new([self, found], mask);
         let mut differences = Vec::new();
@@ -378,8 +379,8 @@ impl EndState {
         self.objects.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the objects of one key without garbage. Garbage of one run is kept if the other run lacks the object, so
-    /// that an object in use that has lost its owner is reported as an orphan.
+    /// Returns the objects of one key without garbage. Garbage of one run is kept if the other run does not have the
+    /// object, so that an object in use that has lost its owner is reported as an orphan.
     fn without_garbage(&self, found: &Self, left: Vec<Kept>, right: Vec<Kept>) -> (Vec<Kept>, Vec<Kept>) {
         let (gone_left, mut left): (Vec<Kept>, Vec<Kept>) = left.into_iter().partition(|it| self.is_garbage(it));
         let (gone_right, mut right): (Vec<Kept>, Vec<Kept>) = right.into_iter().partition(|it| found.is_garbage(it));
@@ -400,7 +401,7 @@ impl EndState {
     }
 
     fn has_lost_owners(&self, object: &StoredObject, looked_at: &mut BTreeSet<String>) -> bool {
-        // Owners in a cycle keep each other alive.
+        // Owners in a cycle do not count as lost.
         if !looked_at.insert(object.uid().to_owned()) {
             return false;
         }
@@ -423,7 +424,7 @@ impl EndState {
             })
     }
 
-    /// Returns `true` if all objects are the same, except for objects with this key.
+    /// Returns `true` if all objects other than those with this key are the same.
     pub(crate) fn has_same_others(&self, found: &Self, mask: &Mask, key: &str) -> bool {
         self.differences(found, mask).iter().all(|it| &*it.key == key)
     }
@@ -443,7 +444,7 @@ impl EndState {
     }
 }
 
-/// Adds the fields and names of differences to a mask.
+/// Adds the fields and object names of differences to a mask.
 fn hide(mask: &mut Mask, differences: Vec<Difference>) {
     for difference in differences {
         let resource = difference.key.split(' ').next().unwrap_or_default().to_owned();
@@ -454,8 +455,8 @@ fn hide(mask: &mut Mask, differences: Vec<Difference>) {
     }
 }
 
-/// Describes differences, one line per field. Fields written by controllers precede fields that workers derived from
-/// them; the latter are folded into one line.
+/// Describes differences, one line per field. Fields written by controllers precede the fields that workers derived
+/// from them, which are folded into one line.
 fn lines(differences: Vec<Difference>) -> Vec<String> {
     let (derived, mut differences): (Vec<_>, Vec<_>) = differences.into_iter().partition(|it| it.is_derived);
     let folded = match differences.is_empty() {
@@ -476,8 +477,9 @@ fn lines(differences: Vec<Difference>) -> Vec<String> {
     lines
 }
 
-/// Suggests ignoring fields of a status if they differ only in a number or a time: these may depend on the history of
-/// the run, unless the expected value is also in another field, such as the number of replicas in the spec.
+/// Suggests ignoring fields of a status if they differ only in a number or a time, because these may depend on the
+/// history of the run. Does not suggest fields if the expected value is also in another field, such as the number of
+/// replicas in the spec.
 fn hint(differences: &[Difference]) -> Option<String> {
     let is_history = |value: &Value| value.is_number() || value.as_str().is_some_and(is_time);
     let is_counted = |it: &Difference| {

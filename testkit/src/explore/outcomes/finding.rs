@@ -14,12 +14,12 @@ pub(crate) struct Finding {
     pub(crate) outcome: Outcome,
     pub(crate) plan: Plan,
     pub(crate) violation: Violation,
-    /// Number of runs of the plan with this failure, and number of all its runs.
+    /// Number of runs of the plan in which this failure occurred, and total number of runs of the plan.
     pub(crate) recurrence: (u32, u32),
-    /// Bodies and tracing output of the reference, if it was run again for the report. The outcome contains the bodies
-    /// and output of the failing run.
+    /// Bodies and tracing output of the reference, if it was run again for the report. The outcome contains
+    /// the bodies and output of the failing run.
     pub(crate) recorded: Option<Recorded>,
-    /// Number of schedules tried before the search found the failure; 0 without a search.
+    /// Number of schedules that the search tried before it found the failure; 0 without a search.
     pub(crate) schedules: u64,
 }
 

@@ -1,8 +1,8 @@
 //! `Generated`: the values that controllers generate, such as passwords, cookies and ports, and their copies.
 //!
-//! The runs without faults draw other random numbers. A value that differs between them, and that several objects
-//! contain in each of them, is one generated value with copies. A copy contains the value as text, in base64, or as a
-//! SHA-256 hash.
+//! Each run without faults draws different random numbers. A value that differs between these runs, and that several
+//! objects contain in each of them, is one generated value with copies. A copy contains the value as text, in base64,
+//! or as a SHA-256 hash.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,10 +22,10 @@ use super::times::{is_time, timed};
 use crate::mask::Mask;
 use crate::text::shortened;
 
-/// Minimum length of a generated value in bytes. Shorter values may be equal by chance.
+/// Minimum length in bytes of a generated value. Shorter values may be equal by chance.
 const LEAST: usize = 5;
 
-/// Minimum length of a text in base64, and minimum number of digits of a hash.
+/// Minimum length of a base64 text, and minimum number of hexadecimal digits of a hash.
 const ENCODED: usize = 8;
 
 /// Fields that the server sets, or that identify objects.
@@ -41,7 +41,7 @@ const OWN: [&str; 9] = [
     "metadata.ownerReferences",
 ];
 
-/// Maximum number of characters shown of a value.
+/// Maximum number of characters of a value in a message.
 const VALUE_CHARS: usize = 40;
 
 /// A field: the key of its object, and its path.
@@ -50,7 +50,7 @@ type Place = (Arc<str>, String);
 /// Texts of fields, by place.
 type Texts = BTreeMap<Place, String>;
 
-/// Generated values with copies.
+/// The values that controllers generated, with their copies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Generated {
     copies: BTreeSet<Copy>,
@@ -110,14 +110,14 @@ impl Generated {
         generated
     }
 
-    /// Keeps only the copies that `other` has as well.
+    /// Keeps only the copies that `other` contains as well.
     #[cfg(all(feature = "processes", unix))]
     pub(crate) fn common(mut self, other: &Self) -> Self {
         self.copies.retain(|it| other.copies.contains(it));
         self
     }
 
-    /// Describes two copies of a value that differ in this state.
+    /// Describes the first two copies of a value that are not equal in this state.
     pub(crate) fn disagreement(&self, end: &EndState) -> Option<String> {
         let texts = self.texts(end);
         let (Copy { source, copy, form }, [value, found]) = self.unequal(&texts).next()?;
@@ -135,14 +135,14 @@ impl Generated {
         ))
     }
 
-    /// Returns the places of all copies of values that are not equal in a state.
+    /// Returns the places of all sources and copies that are not equal in an end state, in pairs.
     pub(crate) fn disagreeing(&self, end: &EndState) -> BTreeSet<[Place; 2]> {
         let texts = self.texts(end);
         let unequal = self.unequal(&texts);
         unequal.map(|(it, _)| [it.source.clone(), it.copy.clone()]).collect()
     }
 
-    /// Returns the texts at the places of the copies in a state.
+    /// Returns the texts in an end state at the places of sources and copies.
     fn texts(&self, end: &EndState) -> Texts {
         if self.copies.is_empty() {
             return Texts::new();
@@ -151,7 +151,7 @@ impl Generated {
         texts(end, &Mask::default(), |key| keys.contains(key))
     }
 
-    /// Returns the copies that are not equal in a state with these texts, and the values of both.
+    /// Returns the copies that are not equal to their sources in these texts, each with both values.
     fn unequal<'a>(&'a self, texts: &'a Texts) -> impl Iterator<Item = (&'a Copy, [&'a str; 2])> {
         self.copies.iter().filter_map(|of| {
             let (value, found) = (texts.get(&of.source)?, texts.get(&of.copy)?);
@@ -164,7 +164,7 @@ impl Generated {
     }
 }
 
-/// Returns the place that the other places of a value are compared with.
+/// Returns the place that all other places of a value are compared with.
 fn source<'a>(places: &[&'a Place]) -> &'a Place {
     let content = places.iter().find(|it| is_content(&it.1));
     content.unwrap_or(&places[0])
@@ -173,14 +173,15 @@ fn source<'a>(places: &[&'a Place]) -> &'a Place {
 /// Index of the generated values of one run, which finds them in a text in time proportional to its length.
 struct Index<'a> {
     values: Vec<&'a str>,
-    /// Values and offsets, by the bytes of the value at the offset: the first bytes that differ between the two runs.
+    /// Values and offsets, by the bytes of the value from this offset on: the first bytes that differ between the two
+    /// runs.
     parts: HashMap<[u8; LEAST], Vec<(usize, usize)>>,
     /// The hashes of the values, by their first digits.
     hashes: HashMap<String, (usize, String)>,
 }
 
 impl<'a> Index<'a> {
-    /// Indexes the values of one of two runs.
+    /// Indexes the values of one of the two runs (`side`).
     fn of(values: &[[&'a str; 2]], side: usize) -> Self {
         let mut index = Self {
             values: values.iter().map(|it| it[side]).collect(),
@@ -201,7 +202,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// Returns the numbers of the values that a text contains, each with its form.
+    /// Returns the indexes of the values that a text contains, each with its form.
     fn found_in(&self, text: &str) -> BTreeSet<(usize, Form)> {
         let (mut found, all) = (BTreeSet::new(), decoded(text));
         for (at, part) in all.as_bytes().windows(LEAST).enumerate() {
@@ -235,7 +236,7 @@ fn hashes(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|it| it.len() >= ENCODED && it.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-/// Returns a text, followed by the texts that it contains in base64.
+/// Returns a text, followed by the decoded base64 texts that it contains.
 fn decoded(text: &str) -> Cow<'_, str> {
     let is_encoded = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '+' | '/' | '-' | '_');
     let words = text
@@ -255,21 +256,21 @@ fn decoded(text: &str) -> Cow<'_, str> {
     all
 }
 
-/// Returns `true` for fields with content, in contrast to metadata and status, which report events: an id of the last
-/// reconciliation may differ between objects.
+/// Returns `true` for fields with content. Metadata and status are excluded because they report events: an id of the
+/// last reconciliation may differ between objects.
 fn is_content(path: &str) -> bool {
     !path.starts_with("metadata.") && !path.starts_with("status.")
 }
 
-/// Returns `true` unless a text is a time, or identifies an object or its version.
+/// Returns `true` if a text may be a generated value: it is not a time, and does not identify an object or a version.
 fn is_generated(state: &EndState, text: &str) -> bool {
     let has_time = || is_time(text) || timed(text, Timestamp::MIN, Timestamp::MAX).is_some();
     let is_version = || text.parse().is_ok_and(|it| state.versions().key(it).is_some());
     text.len() >= LEAST && !has_time() && !is_version() && state.identities().in_text(text).is_empty()
 }
 
-/// Reads the strings and numbers in the objects that a run wrote and in external systems, if `is_wanted` accepts their
-/// keys. Objects that share a key are left out. The data of Secrets is decoded.
+/// Collects the strings and numbers in external systems and in objects that the run wrote, if `is_wanted` accepts their
+/// keys. Objects that share a key are omitted. The data of Secrets is decoded.
 fn texts(state: &EndState, ignored: &Mask, is_wanted: impl Fn(&str) -> bool) -> Texts {
     let mut texts = Texts::new();
     let mut add = |key: &Arc<str>, value: Value| {
@@ -313,7 +314,7 @@ fn is_secret(object: &StoredObject) -> bool {
     object.resource() == "secrets" && object.group().is_empty()
 }
 
-/// Decodes a value in base64, unless it is not text.
+/// Decodes a base64 value, unless the result is not text.
 fn decode(value: &mut Value) {
     let decoded = value
         .as_str()

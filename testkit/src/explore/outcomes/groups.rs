@@ -1,5 +1,4 @@
-//! Groups of related objects. In each group, one of several controllers may have been the first, independently of the
-//! other groups.
+//! Groups of related objects. If several controllers compete, a different one may have been the first in each group.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +8,9 @@ use crate::mask::Mask;
 
 impl EndState {
     /// Returns `true` if each group of related objects in `found` equals the group in this state or in `other`. `other`
-    /// must have the same objects and fields with other values: if work is missing, no other controller has done it.
-    /// Values that `other` only assigns in another order do not count as differences, because two objects of `found`
-    /// could have the same value.
+    /// must have the same objects and fields with different values: if an object or field is missing, no other
+    /// controller has written it. Values that `other` only assigns to different objects do not count as differences,
+    /// because two objects of `found` could have the same value.
     pub(crate) fn differs_in_groups_like(&self, found: &Self, other: &Self, mask: &Mask) -> bool {
         let (differences, _) = self.differences_but_for_order(found, mask);
         let (others, _) = self.differences_but_for_order(other, mask);
@@ -35,7 +34,7 @@ impl EndState {
         })
     }
 
-    /// Returns `true` if the name or the content of an object contains the name of another one.
+    /// Returns `true` if the name or the content of the object `key` contains the name of the object `other`.
     fn mentions_name(&self, key: &str, other: &str) -> bool {
         let name = name(other);
         key.contains(name)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Returns the leaves of a value by their paths. Fields for which `is_left_out` returns `true` are left out.
+/// Returns the leaves of a value by their paths, without fields for which `is_left_out` returns `true`.
 pub(crate) fn leaves(value: Value, is_left_out: &dyn Fn(&str) -> bool) -> BTreeMap<String, Value> {
     let mut leaves = BTreeMap::new();
     collect(String::new(), value, is_left_out, &mut leaves);

@@ -1,4 +1,4 @@
-//! Objects of the reference that outlive their owners; in that case the reference is wrong.
+//! Finds objects of the reference that outlive their owners, in which case the reference itself is wrong.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::explore::plans::given;
 use crate::explore::trace::{Step, What};
 
 /// Describes an object, or a key of an external system, that exists in the reference but not in the other run, if it
-/// was created for an object that no longer exists. `end` is the state of the reference; `trace` contains the writes.
+/// was created for an object that no longer exists. `end` is the state of the reference, and `trace` contains its
+/// writes.
 pub(crate) fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<String> {
     let gone = |owner: &StoredObject| {
         let key = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name());
@@ -61,13 +62,13 @@ pub(crate) fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> O
     None
 }
 
-/// Returns `true` if a name equals another name or begins with it: `web-data` is named after `web`.
+/// Returns `true` if `name` equals `owner` or begins with it: `web-data` is named after `web`.
 fn is_named_after(name: &str, owner: &str) -> bool {
     let rest = name.strip_prefix(owner);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Returns the client that wrote an object last.
+/// Returns the client that last wrote an object.
 fn writer(trace: &[Step], key: &str) -> Option<Arc<str>> {
     let (resource, object) = key.split_once(' ')?;
     let mut steps = trace.iter().rev();

@@ -5,13 +5,13 @@ use jiff::Timestamp;
 use super::end_state::EndState;
 use crate::mask::Mask;
 
-/// The state after a step of the scenario. `state` is `None` if it changes by itself.
+/// The state of the cluster after a step of the scenario. `state` is `None` if the state changes without further input.
 #[derive(Clone, Debug)]
 pub(crate) struct Milestone {
     pub(crate) state: Option<EndState>,
     /// Fields that differ between references.
     pub(crate) mask: Mask,
-    /// Numbers of messages since the previous milestone; the lowest numbers of several references.
+    /// Numbers of messages since the previous milestone; the minimum over several references.
     pub(crate) passed: Passed,
 }
 
@@ -41,7 +41,7 @@ impl Passed {
 }
 
 impl Milestone {
-    /// Combines the milestones of two references; `other` has waited at each step. Fields that differ are masked.
+    /// Combines the milestones of the same step in two references. Fields that differ are masked.
     pub(crate) fn common(one: Self, other: Option<Self>, ignored: &[String], began: Timestamp) -> Self {
         let passed = other.as_ref().map_or(one.passed, |it| it.passed.least(one.passed));
         let other = other.and_then(|it| it.state);

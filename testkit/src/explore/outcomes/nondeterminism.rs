@@ -1,4 +1,4 @@
-//! `Nondeterminism`: two runs of one plan that differ.
+//! `Nondeterminism`: two runs of the same plan that differ.
 
 use super::outcome::Outcome;
 use crate::explore::plans::Plan;
@@ -18,7 +18,7 @@ impl Nondeterminism {
         }
     }
 
-    /// Finds the first difference between two runs.
+    /// Returns the first difference between two runs of the same plan; `None` if they are equal.
     pub(crate) fn between(plan: &Plan, one: &Outcome, other: &Outcome) -> Option<Self> {
         let mut steps = one.trace.iter().zip(&other.trace);
         let difference = steps.find(|(one, other)| one.signature() != other.signature());

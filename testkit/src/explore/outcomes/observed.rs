@@ -1,5 +1,5 @@
-//! Parts of an end state that depend on which changes of the test a controller has observed, such as a history of
-//! revisions.
+//! Comparison of parts of an end state that depend on which changes of the test a controller has observed, such as a
+//! history of revisions.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,19 @@ use super::pair::{Pair, UNEXPECTED};
 use super::unordered::sort;
 use crate::mask::Mask;
 
-/// The objects of a history in one run.
+/// The objects of one history, in one run.
 #[derive(PartialEq, Eq)]
 struct Objects {
     keys: BTreeSet<String>,
-    /// Paths of fields, with their values as text.
+    /// Paths of fields, each with its value as text.
     values: BTreeSet<(String, String)>,
 }
 
 impl EndState {
-    /// Returns `true` if each difference of `found` is also a difference of `other`, or a number between the numbers of
-    /// this state and of `other`: `other` has observed more or fewer changes. Values that `other` only assigns in
-    /// another order do not count as differences, because two objects of `found` could have the same value.
+    /// Returns `true` if each difference of `found` is also a difference of `other`, or is a number between the numbers
+    /// in this state and in `other`, because `other` has observed more or fewer changes. Values that `other` only
+    /// assigns to different objects do not count as differences, because two objects of `found` could have the same
+    /// value.
     pub(crate) fn differs_like(&self, found: &Self, other: &Self, mask: &Mask) -> bool {
         let (others, _) = self.differences_but_for_order(other, mask);
         let is_shared = |it: &Difference| {
@@ -37,9 +38,9 @@ impl EndState {
     }
 
     /// Returns `true` if `found` differs from this state only in histories, that is, in objects that do not follow from
-    /// the last input. `last` is the state of a run in which controllers have only observed the last input. Values on
-    /// which this state and `last` agree follow from the last input, so `found` must have them. If this state and
-    /// `last` have the same objects of a history, `found` must have these objects, too. Objects with numbered names
+    /// the last input. `last` is the state of a run in which controllers have only observed the last input. Values that
+    /// are equal in this state and in `last` follow from the last input, so `found` must have them. If the history has
+    /// the same objects in this state and in `last`, `found` must have these objects, too. Objects with numbered names
     /// form one history.
     pub(crate) fn differs_in_histories(&self, found: &Self, last: &Self, mask: &Mask) -> bool {
         let differences = self.differences(found, mask);
@@ -55,9 +56,9 @@ impl EndState {
         })
     }
 
-    /// Same as `differs_in_histories`, for a run that has observed more changes, so that this state may equal `last`.
-    /// Objects that exist only in `found` must not be in `given`, and only numbers that have grown may differ from the
-    /// last input.
+    /// Same as `differs_in_histories`, for a run that has observed more changes than this state, which may therefore
+    /// equal `last`. Objects that exist only in `found` must not be in `given`, and only numbers that have increased
+    /// may differ from the last input.
     pub(crate) fn has_longer_histories(&self, found: &Self, last: &Self, mask: &Mask, given: &[String]) -> bool {
         let differences = self.differences(found, mask);
         let is_whole = |it: &&Difference| it.path.is_empty();
@@ -76,7 +77,7 @@ impl EndState {
         })
     }
 
-    /// Returns the objects of a history in this state and in another one.
+    /// Returns the objects of the history `name` in this state and in `other`.
     fn objects_of(&self, other: &Self, mask: &Mask, name: &str) -> [Objects; 2] {
         let [left, right] = [self, other].map(|it| it.under(&mask.templates));
         let states = [left.as_ref().unwrap_or(self), right.as_ref().unwrap_or(other)];
@@ -105,12 +106,12 @@ impl EndState {
     }
 }
 
-/// Returns the histories of the objects that differ.
+/// Returns the histories to which the differing objects belong.
 fn histories(differences: &[Difference]) -> BTreeSet<String> {
     differences.iter().map(|it| history(&it.key)).collect()
 }
 
-/// Returns `true` if a number is between the reference's number and another run's.
+/// Returns `true` if a number is between the number in the reference and the number in `other`.
 fn is_between(found: &Difference, other: &Difference) -> bool {
     let numbers = [found, other].map(|it| {
         let (expected, found) = it.values.as_ref()?;
@@ -131,7 +132,7 @@ fn is_greater(found: &Difference) -> bool {
     matches!(numbers, Some([Some(expected), Some(found)]) if found > expected)
 }
 
-/// Reads a whole number, or a text that contains one.
+/// Parses an integer, or a text that contains one.
 fn whole(value: &Value) -> Option<i64> {
     match value {
         Value::String(text) => text.parse().ok(),
@@ -140,7 +141,7 @@ fn whole(value: &Value) -> Option<i64> {
 }
 
 /// Returns the history to which an object belongs: `configmaps default/shop-rev-2` → `configmaps default/shop-rev-*`.
-/// Replaces the parts of the name that contain digits, except for its first part.
+/// Replaces the parts of the name that contain digits, except for the first part.
 fn history(key: &str) -> String {
     let at = key.rfind('/').or_else(|| key.rfind(' ')).map_or(0, |at| at + 1);
     let (before, name) = key.split_at(at);

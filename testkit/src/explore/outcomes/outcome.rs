@@ -1,4 +1,4 @@
-//! `Outcome`: the result of a run, and the `Reference` that runs are compared with.
+//! `Outcome`: the result of a run, and `Reference`: the outcome with which other runs are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::templates::Templates;
 /// Objects and fields that returned to an earlier value, with a description.
 pub(crate) type Returned = BTreeMap<(String, String), String>;
 
-/// The uids of created or deleted objects, by the names of the objects.
+/// The uids of created or deleted objects, by the name of the object.
 pub(crate) type Uids = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the uids with one key for all names that match the same template.
+/// Groups the uids under one key for all names that match the same template.
 pub(crate) fn grouped(all: &Uids, templates: &Templates) -> Uids {
     let mut grouped = Uids::new();
     for (key, uids) in all {
@@ -34,7 +34,7 @@ pub(crate) fn grouped(all: &Uids, templates: &Templates) -> Uids {
     grouped
 }
 
-/// A line that a controller wrote to its standard output or error.
+/// A line that a controller wrote to standard output or standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrote {
     /// Time since the run began.
@@ -53,7 +53,7 @@ pub(crate) struct Outcome {
     pub(crate) coverage: BTreeSet<u64>,
     pub(crate) held: BTreeSet<usize>,
     pub(crate) end: EndState,
-    /// The end state after more time has passed, if it was requested and differs from `end`.
+    /// The end state after more time has passed, if this was requested and the state differs from `end`.
     pub(crate) rested: Option<EndState>,
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times the scenario waited for the cluster.
@@ -62,12 +62,12 @@ pub(crate) struct Outcome {
     pub(crate) settled_times: Vec<Duration>,
     /// Set if the end could not be judged, because the reference lacked the state to compare it with.
     pub(crate) is_unjudged: bool,
-    /// Set if a wrong state was judged early.
+    /// Set if a state was judged as wrong before the usual time.
     pub(crate) is_hasty: bool,
-    /// Number of waits of the scenario before the failure of an assertion that did not wait for the end of the faults.
+    /// Number of waits before an assertion of the scenario failed that had not waited for the end of the faults.
     pub(crate) void_at: Option<usize>,
-    /// The wait from which the scenario waited for the end of the faults, in order to evaluate a failed assertion
-    /// again.
+    /// Ordinal of the wait from which the scenario waited for the end of the faults, because a failed assertion was
+    /// evaluated again.
     pub(crate) patient_from: Option<usize>,
     /// Descriptions of values that were assigned to objects in a different order from the reference.
     pub(crate) permuted: Vec<String>,
@@ -75,9 +75,9 @@ pub(crate) struct Outcome {
     pub(crate) unlike: BTreeSet<(String, String)>,
     /// The differences in the last comparison, if all of them may be counts of failures.
     pub(crate) failure_counts: Vec<Count>,
-    /// Number of steps at which the scenario had settled before the step with a wrong state, if the run ended there.
+    /// Number of steps after which the scenario had settled before the step with a wrong state, if the run ended there.
     pub(crate) wrong_step: Option<usize>,
-    /// Set if the scenario took all of its steps.
+    /// Set if the scenario executed all of its steps.
     pub(crate) is_complete: bool,
     /// Time of the first fault since the start of the run.
     pub(crate) faults_begin: Option<Duration>,
@@ -85,22 +85,23 @@ pub(crate) struct Outcome {
     pub(crate) faults_end: Option<Duration>,
     /// Fields that returned to an earlier value.
     pub(crate) returned: Returned,
-    /// Times of day of the server at the start and at the end of the run.
+    /// The server's times of day at the start and at the end of the run.
     pub(crate) times: [Timestamp; 2],
     pub(crate) created: Uids,
     pub(crate) deleted: Uids,
     pub(crate) messages: u64,
     /// The clients that can be crashed.
     pub(crate) controllers: Vec<Arc<str>>,
-    /// Writes of the test itself.
+    /// Writes that the test itself made.
     pub(crate) doings: Vec<Doing>,
-    /// Notes for the author: places where the scenario tests less than it appears to. Only in references.
+    /// Notes for the author of the test: places where the scenario tests less than it appears to. Only set for
+    /// references.
     pub(crate) notes: Vec<String>,
-    /// Places at which the scenario starts controllers that cannot be restarted.
+    /// Places in the test that start controllers that cannot be restarted.
     pub(crate) fixed: Vec<String>,
     /// Time from the last fault to the correct end state, if it exceeded `within`.
     pub(crate) late: Option<Duration>,
-    /// Description of the first step of the test that began during a fault.
+    /// Description of the first step of the test that began while a fault was active.
     pub(crate) went_on: Option<String>,
     /// Number of times each controller ended by itself and was restarted.
     pub(crate) ended: BTreeMap<Arc<str>, u32>,
@@ -110,7 +111,7 @@ pub(crate) struct Outcome {
         expect(dead_code, reason = "only processes write lines")
     )]
     pub(crate) output: Vec<Wrote>,
-    /// Digest of all bytes that were sent, if the configuration requires it.
+    /// Digest of all bytes that were sent, if the configuration enables it.
     pub(crate) digest: u64,
     /// Processor time of the run.
     pub(crate) took: Duration,
@@ -119,25 +120,25 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the end state after all timers have fired, if the run has waited for them.
+    /// Returns the end state after all timers have fired, if the run waited for them; otherwise the end state.
     pub(crate) fn at_rest(&self) -> &EndState {
         self.rested.as_ref().unwrap_or(&self.end)
     }
 
-    /// Returns the time of the next change of the test after a moment, if the test does not wait for the cluster before
-    /// this change but advances the clock.
+    /// Returns the time of the first change that the test makes after `after`, if the test does not wait for the
+    /// cluster before this change but advances the clock.
     pub(crate) fn next_change(&self, after: Duration) -> Option<Duration> {
         let next = self.doings.iter().map(|it| it.at).filter(|at| *at > after).min()?;
         let waits = self.settled_times.iter().any(|it| (after..=next).contains(it));
         (!waits).then_some(next)
     }
 
-    /// Collects the differences of the end states of two runs without faults, and the generated names of objects that
-    /// do not exist at the end.
+    /// Returns a mask of the differences between the end states of two runs without faults, and of the generated names
+    /// of objects that were created or deleted in only one of them.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = self.end.mask(&other.end, ignored, began);
         for [one, others] in [[&self.created, &other.created], [&self.deleted, &other.deleted]] {
-            // A key with `*` has a name that the server generates.
+            // A key with `*` belongs to objects with names that the server generates.
             let only = |one: &'_ Uids, others: &Uids| {
                 let keys = one
                     .keys()

@@ -1,4 +1,4 @@
-//! Comparison of the external systems of two runs, by objects and fields.
+//! Compares the external systems of two runs, by object and field.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use super::pair::{Field, Pair, number};
 use super::times::hide_times;
 use crate::text::shortened;
 
-/// Maximum number of characters shown of a value.
+/// Maximum number of characters of a value in a message.
 const VALUE_CHARS: usize = 200;
 
-/// Substrings in the names of fields that order writes, such as the version of an object or the term of a leader.
+/// Substrings in the names of fields that contain a number for ordering writes, such as the version of an object or the
+/// term of a leader.
 const TOKENS: [&str; 6] = ["version", "revision", "token", "fenc", "epoch", "term"];
 
 /// Placeholder for keys that differ between runs.
 const ANY: &str = "*";
 
-/// The objects of all systems by system and key.
+/// The objects of all systems, by system and key.
 pub(super) type Objects = BTreeMap<String, Vec<Value>>;
 
 impl Pair<'_> {
-    /// Lists the differences between external systems: the key of the object, and the field.
+    /// Lists the differences between external systems, each with the key of the object and the field.
     pub(crate) fn fields_outside(&self) -> Vec<(Arc<str>, Field)> {
         let [expected, found] = [0, 1].map(|side| self.objects_outside(side));
         let keys: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
@@ -74,8 +75,8 @@ impl Pair<'_> {
 }
 
 impl EndState {
-    /// Lists the ids that external systems generated, each with a description of its object: the system and the
-    /// content.
+    /// Lists the ids that external systems generated, each with a description of its object, which consists of the
+    /// system and the content.
     pub(crate) fn ids_outside(&self, identities: &Identities) -> Vec<(String, String)> {
         let systems = self.externals().iter();
         let ids = systems.flat_map(|(system, kept)| kept.generated.iter().map(move |id| (system, id, kept)));
@@ -89,8 +90,8 @@ impl EndState {
         named.collect()
     }
 
-    /// Replaces versions of objects and terms of Leases in fields that are named after such a token: the version
-    /// depends on the number of writes, and the term on the number of leaders.
+    /// Replaces versions of objects and terms of Leases by descriptions, in fields with a name that indicates such a
+    /// number. Versions depend on the number of writes, and terms on the number of leaders.
     fn replace_tokens(&self, value: &mut Value) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|it| self.replace_tokens(it)),
@@ -112,7 +113,7 @@ impl EndState {
         }
     }
 
-    /// Describes a number that orders writes.
+    /// Describes a number that orders writes, if it is a version of an object or a term of a Lease.
     fn token(&self, number: u64) -> Option<String> {
         if let Some(key) = self.versions().key(number) {
             return Some(format!("a version of {}", key.replace(" /", " ")));

@@ -14,29 +14,30 @@ use super::versions::replace_versions;
 use crate::mask::Mask;
 use crate::text::shortened;
 
-/// Maximum number of characters shown of a value.
+/// Maximum number of characters of a value in a message.
 const VALUE_CHARS: usize = 200;
 
-/// Description of an object that only exists in the other state.
+/// Description of an object that does not exist in the reference.
 pub(super) const UNEXPECTED: &str = "unexpected";
 
-/// Prefix of the keys of ControllerRevisions. A worker copies their annotations from the owner when it creates them, and
-/// not again, as in Kubernetes. No field of the object shows this. Other kinds do not need it: the annotations of
+/// Prefix of the keys of ControllerRevisions. As in Kubernetes, a worker copies their annotations from the owner only
+/// when it creates them. The object does not show when this happened. Other kinds are not affected: the annotations of
 /// ReplicaSets are copied at each sync, and the annotations of Pods and Jobs are part of a template.
 const REVISIONS: &str = "controllerrevisions.apps ";
 
-/// Fields of the metadata that always differ between runs, or that only count writes.
+/// Metadata fields that always differ between runs, or that only count writes.
 const OWN: [&str; 4] = ["resourceVersion", "creationTimestamp", "managedFields", "generation"];
 
-/// The state of the reference, and another state.
+/// The state of the reference, and a state that is compared with it.
 pub(crate) struct Pair<'a> {
     states: [&'a EndState; 2],
     mask: &'a Mask,
-    /// Numbers of objects, by key. Objects with the same content have the same number. Computed on first use.
+    /// Numbers that identify the contents of objects, by key: objects with the same content have the same number.
+    /// Computed on first use.
     numbers: OnceLock<Numbers>,
 }
 
-/// For each key with several objects: the number of different contents, and the numbers of the objects in both states.
+/// For each key with several objects: the number of different contents, and the numbers of the objects in each state.
 type Numbers = BTreeMap<Arc<str>, (usize, [Vec<usize>; 2])>;
 
 impl<'a> Pair<'a> {
@@ -56,7 +57,7 @@ impl<'a> Pair<'a> {
         self.mask
     }
 
-    /// Lists the differences between the objects of one key, as paths and as descriptions.
+    /// Lists the differences between the objects of one key in both states.
     pub(crate) fn fields_of_one(&self, key: &str, left: &[Kept], right: &[Kept]) -> Vec<Field> {
         let resource = key.split(' ').next().unwrap_or_default();
         if left.len() != right.len() {
@@ -80,7 +81,7 @@ impl<'a> Pair<'a> {
         self.fields_of_values(resource, sorted(0, left), sorted(1, right))
     }
 
-    /// Same as `fields_of_one`, for canonical objects. Both sides have the same number of objects.
+    /// Same as `fields_of_one`, for objects in canonical form. Both sides must have the same number of objects.
     pub(crate) fn fields_of_values(&self, resource: &str, left: Vec<Value>, right: Vec<Value>) -> Vec<Field> {
         let unmasked = |left: &Value, right: &Value| {
             let mut fields = Vec::new();
@@ -114,7 +115,7 @@ impl<'a> Pair<'a> {
         differences
     }
 
-    /// Returns `true` if two objects can be recognised as equal without decoding them.
+    /// Returns `true` if two objects are equal and this can be determined without decoding them.
     fn are_the_same(&self, left: &Kept, right: &Kept) -> bool {
         let [one, other] = self.states;
         let means_the_same = |left: &str, right: &str| match (one.identity(left), other.identity(right)) {
@@ -137,7 +138,7 @@ impl<'a> Pair<'a> {
     fn canonical(&self, side: usize, key: &str, kept: &Kept, words: &dyn Fn(&Referent) -> String) -> Value {
         let state = self.states[side];
         let mut object = kept.object.value();
-        // The copy may precede a change of the owner or follow it. The owner is compared itself.
+        // The annotations may have been copied before or after a change of the owner, which is itself compared.
         let is_copied = key.starts_with(REVISIONS) && state.is_derived(kept);
         state.hide_choices(key, &mut object);
         name_generation(&mut object);
@@ -175,7 +176,7 @@ impl<'a> Pair<'a> {
         object
     }
 
-    /// Describes the object of a token in words that are equal on both sides if the object is the same.
+    /// Describes the object that a token refers to, with the same words on both sides if the object is the same.
     pub(crate) fn words(&self, side: usize, referent: &Referent) -> String {
         let Which::Existing(place) = referent.which else {
             return referent.words(None);
@@ -189,7 +190,7 @@ impl<'a> Pair<'a> {
         referent.words(ordinal.and_then(|(_, numbers)| numbers[side].get(place).copied()))
     }
 
-    /// Numbers the objects of each key, so that objects with equal contents have the same number.
+    /// Assigns numbers to the objects of each key. Objects with equal contents have the same number.
     fn count(&self) -> Numbers {
         let keys: BTreeSet<&Arc<str>> = self.states.iter().flat_map(|it| it.keys_of_several()).collect();
         let contents = |side: usize, key: &str| {
@@ -214,8 +215,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Replaces the observed generation in the status of an object: generations count changes of the spec, so they differ
-/// between runs.
+/// Replaces the observed generation in the status of an object by a description. Generations count changes of the spec,
+/// so they differ between runs.
 fn name_generation(object: &mut Value) {
     let generation = object["metadata"]["generation"].clone();
     let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else {
@@ -239,12 +240,12 @@ pub(crate) struct Field {
     pub(crate) text: String,
     /// Both values, if the difference is in a field of one object.
     pub(crate) values: Option<(Value, Value)>,
-    /// Set if the object also has the expected value in a field that does not differ.
+    /// Set if the object also contains the expected value in another field, which does not differ.
     pub(crate) is_copied: bool,
 }
 
 impl Field {
-    /// Returns a difference in the number of objects.
+    /// Creates a difference in the number of objects.
     pub(crate) fn whole(text: String) -> Self {
         Self::at(String::new(), text)
     }
@@ -259,7 +260,7 @@ impl Field {
     }
 }
 
-/// Returns `true` if an object has a value in a field outside of `places`.
+/// Returns `true` if an object contains a value in a field other than those in `places`.
 fn stands_elsewhere(object: &Value, path: &str, value: &Value, places: &BTreeSet<String>) -> bool {
     let step = |name: &str| match path {
         "" => name.to_owned(),
@@ -285,7 +286,7 @@ pub(crate) fn number(expected: usize, found: usize) -> String {
     }
 }
 
-/// Returns the keys of the items of a list: their `type` (as in conditions), their `name`, or another usual key.
+/// Returns the keys of the items of a list: their `type` (as in conditions), their `name`, or a similar field.
 fn keys(items: &[Value]) -> Option<Vec<&str>> {
     let keys_of = |field: &str| items.iter().map(|it| it[field].as_str()).collect::<Option<Vec<&str>>>();
     let is_unique = |keys: &Vec<&str>| keys.iter().collect::<BTreeSet<_>>().len() == keys.len();
@@ -294,7 +295,7 @@ fn keys(items: &[Value]) -> Option<Vec<&str>> {
         .find_map(|it| keys_of(it).filter(is_unique))
 }
 
-/// Returns `true` if the items of two lists have keys, and the keys differ.
+/// Returns `true` if the items of two lists have keys, and the two lists have different keys.
 fn have_other_keys(expected: &[Value], found: &[Value]) -> bool {
     let sorted = |items: &[Value]| {
         let mut keys: Vec<String> = keys(items)?.into_iter().map(str::to_owned).collect();
@@ -304,7 +305,7 @@ fn have_other_keys(expected: &[Value], found: &[Value]) -> bool {
     matches!((sorted(expected), sorted(found)), (Some(expected), Some(found)) if expected != found)
 }
 
-/// Compares items with the same key. Positions in paths refer to the expected list, followed by unexpected items.
+/// Compares items that have the same key. Positions in paths refer to the expected list, followed by unexpected items.
 fn by_keys(path: &str, expected: &[Value], found: &[Value], out: &mut Vec<Field>) {
     let (Some(keys_expected), Some(keys_found)) = (keys(expected), keys(found)) else {
         return;
@@ -387,7 +388,7 @@ mod tests {
     use crate::objects::object;
     use crate::work::Work;
 
-    /// A StatefulSet that is annotated before or after its worker has made a revision, or a revision of a client.
+    /// Creates a StatefulSet that is annotated before or after a revision of it is made, by its worker or by a client.
     async fn annotated(is_early: bool, has_worker: bool) -> EndState {
         let cluster = match has_worker {
             true => TestCluster::builder().workers(fake_apiserver::Worker::ALL).start(),
@@ -446,8 +447,8 @@ mod tests {
         assert_eq!(one.compare(&other, &Mask::default()).is_empty(), is_same);
     }
 
-    /// Creates a StatefulSet with this generation, which its controller has observed up to `observed`, and returns the
-    /// end state.
+    /// Creates a StatefulSet with this generation, of which its controller has observed `observed`, and returns the end
+    /// state.
     async fn web(generation: i64, observed: i64) -> EndState {
         let cluster = TestCluster::start();
         let web = || object("apps/v1", "StatefulSet", "web");

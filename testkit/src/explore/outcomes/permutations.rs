@@ -1,5 +1,5 @@
-//! Values that a controller assigns in the order of arrival, such as numbers and addresses. Two runs may assign them to
-//! different objects, and both are right.
+//! Values that a controller assigns in the order in which objects arrive, such as numbers and addresses. Two runs may
+//! assign them to different objects, and both are right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use crate::mask::general;
 /// Maps with arbitrary keys.
 const MAPS: [&str; 5] = ["data", "stringData", "binaryData", "annotations", "labels"];
 
-/// Removes the differences in which siblings have exchanged their values; returns their descriptions. Siblings are
-/// objects of one resource and namespace with the same field, or the entries of a map with arbitrary keys. A value that
-/// also occurs in another field of the object is excluded, because it follows from the object.
+/// Removes the differences in which siblings have exchanged their values, and returns descriptions of them. Siblings
+/// are the same field in several objects of one resource and namespace, or the entries of a map with arbitrary keys. A
+/// value that also occurs in another field of its object is not considered, because it follows from the object.
 pub(crate) fn take_permuted(differences: &mut Vec<Difference>) -> Vec<String> {
     let mut groups: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
     for (at, difference) in differences.iter().enumerate() {
@@ -39,7 +39,7 @@ pub(crate) fn take_permuted(differences: &mut Vec<Difference>) -> Vec<String> {
         // The items of one list are not siblings: their order may have a meaning.
         let keys: BTreeSet<&str> = members.iter().map(|at| &*differences[*at].key).collect();
         let are_siblings = !of.ends_with("/*") || keys.len() == members.len();
-        // Each value is assigned to one object only.
+        // The values must be different from each other, so that each belongs to one object.
         if members.len() > 1 && expected.len() == members.len() && expected == found && is_new && are_siblings {
             taken.extend(&members);
             let values: Vec<String> = expected.into_iter().collect();
@@ -54,7 +54,8 @@ pub(crate) fn take_permuted(differences: &mut Vec<Difference>) -> Vec<String> {
     words
 }
 
-/// Returns the groups of siblings of a field: the same field in other objects, and the other fields of its map.
+/// Returns the groups of siblings that a field belongs to: the same field in other objects, and the other entries of
+/// its map.
 fn groups_of(difference: &Difference) -> impl Iterator<Item = (String, String)> {
     let Difference { key, path, .. } = difference;
     let of = key.rsplit_once(['/', ' ']).map_or("", |(of, _)| of);

@@ -1,4 +1,4 @@
-//! `Recorded`: the parts of a run that are only recorded when it is shown.
+//! `Recorded`: data of a run that is only recorded if the run is part of a report.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use fake_apiserver::trace::Marks;
 pub(crate) struct Recorded {
     /// The bodies of each request, by its index in the trace.
     pub(crate) bodies: BTreeMap<usize, Bodies>,
-    /// The tracing output. Its places are indexes of steps in the trace.
+    /// The tracing output. Its places are indexes of steps in the trace of the run.
     pub(crate) marks: Marks,
 }
 

@@ -5,7 +5,7 @@ use fake_apiserver::StoredObject;
 use memchr::memmem;
 
 /// Returns `true` if the objects are equal except for their own uids, creation times and managed fields, and if they
-/// have the same owners. If the result is `false`, they may still be equal, and must be decoded.
+/// have the same owners. If the result is `false`, the objects may still be equal, and must be decoded.
 ///
 /// `means_the_same` compares the uid of an owner in the first object with the uid of an owner in the other object.
 pub(crate) fn are_the_same(objects: [&StoredObject; 2], means_the_same: &dyn Fn(&str, &str) -> bool) -> bool {
@@ -39,16 +39,16 @@ pub(crate) fn owners(object: &StoredObject) -> Vec<String> {
     parts.filter_map(owner).collect()
 }
 
-/// A part of an object's text.
+/// A token of an object's text.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     /// A string with its quotes, or the text between two strings.
     Text(&'a [u8]),
-    /// The name of a field that differs between runs: `uid`, `creationTimestamp` and others.
+    /// The name of a field that always differs between runs, such as `uid` or `creationTimestamp`.
     Own(&'a [u8]),
     /// The uid of an owner.
     Owner(&'a str),
-    /// Text that does not occur in stored objects.
+    /// Text in a form that stored objects do not have.
     Unclear,
 }
 
@@ -61,7 +61,7 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn of(object: &'a StoredObject) -> Self {
-        // The text begins within the metadata.
+        // The text of a stored object begins within its metadata.
         Self {
             rest: object.stored_bytes(),
             depth: 1,
@@ -107,7 +107,7 @@ impl<'a> Text<'a> {
                 self.skip_value();
                 Some(Part::Own(string))
             }
-            // An owner is an object in an array of the metadata; nothing else there has a uid.
+            // An owner is an object in an array of the metadata. Other objects at this depth do not have a uid.
             (b"\"uid\"", 3) => {
                 self.take(1);
                 let uid = std::str::from_utf8(self.string()?).ok()?;
@@ -123,7 +123,7 @@ impl<'a> Text<'a> {
         taken
     }
 
-    /// Reads a string with its quotes; `None` if the text does not begin with a string.
+    /// Reads a string with its quotes; returns `None` if the text does not begin with a string.
     fn string(&mut self) -> Option<&'a [u8]> {
         if self.rest.first() != Some(&b'"') {
             return None;

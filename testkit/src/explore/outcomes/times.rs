@@ -1,4 +1,4 @@
-//! Times from the machine's clock instead of the server's, written by a controller.
+//! Finds times that a controller wrote based on the machine's clock instead of the server's.
 
 use std::ops::RangeInclusive;
 
@@ -14,10 +14,11 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 /// Text of notes about controllers that read another clock.
 pub(crate) const OTHER_CLOCK: &str = "it reads a clock other than the server's";
 
-/// Minimum difference at which two clocks are distinguished.
+/// Minimum difference between two clocks at which they are distinguished.
 const FAR: SignedDuration = SignedDuration::from_secs(60);
 
-/// Returns the range of the machine's times since `began`. A clock with whole seconds may show up to a second less.
+/// Returns the range of times that the machine's clock has shown since `began`. A clock with whole seconds may show up
+/// to a second less.
 pub(crate) fn machine_since(began: Timestamp) -> RangeInclusive<Timestamp> {
     began.saturating_sub(SignedDuration::from_secs(1)).unwrap_or(began)..=time_of_day()
 }
@@ -25,18 +26,18 @@ pub(crate) fn machine_since(began: Timestamp) -> RangeInclusive<Timestamp> {
 /// Placeholder for a time.
 const A_TIME: &str = "a time";
 
-/// A time that a client wrote.
+/// A time of the machine's clock that a client wrote.
 pub(crate) struct ForeignTime {
     pub(crate) client: String,
     pub(crate) object: String,
     pub(crate) path: String,
     pub(crate) time: Timestamp,
-    /// The server's time of the write.
+    /// Time of the write by the server's clock.
     pub(crate) now: Timestamp,
 }
 
 /// Finds times written by controllers that are between `began` and the machine's current time, although the server's
-/// time was different. Returns the first such time of each client.
+/// clock showed a different time. Returns the first such time of each client.
 pub(crate) fn foreign_times(cluster: &TestCluster, began: Timestamp) -> Vec<ForeignTime> {
     let machine = machine_since(began);
     let started = cluster.server.now() - SignedDuration::try_from(cluster.started.elapsed()).unwrap_or_default();
@@ -75,7 +76,7 @@ pub(crate) fn foreign_times(cluster: &TestCluster, began: Timestamp) -> Vec<Fore
     found
 }
 
-/// Returns `true` for the paths of times that the server sets and that clients write back unchanged.
+/// Returns `true` for the paths of times that the server sets and that clients only write back unchanged.
 fn is_of_the_server(path: &str) -> bool {
     let metadata = ["creationTimestamp", "deletionTimestamp", "managedFields"];
     let field = path.strip_prefix("metadata.").unwrap_or_default();
@@ -129,19 +130,19 @@ pub(crate) fn hide_times(value: &mut Value) {
     }
 }
 
-/// Returns `true` for a time in the form of RFC 3339, as Kubernetes writes it.
+/// Returns `true` if a text is a time in the format of RFC 3339, as Kubernetes writes it.
 pub(crate) fn is_time(text: &str) -> bool {
     text.len() >= "2000-01-01T00:00:00Z".len() && text.as_bytes()[4] == b'-' && text.parse::<Timestamp>().is_ok()
 }
 
-/// Maximum difference between the creation of an object and a time in its name that refers to the creation. A name may
-/// also contain the start of the current period, such as the full hour.
+/// Maximum difference between the creation time of an object and a time in its name that counts as its creation time. A
+/// name may also contain the start of the current period, such as the full hour.
 pub(crate) const NEAR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Characters between the parts of a time: `2026-11-28-04-43`, `20261128t0443`.
 const SEPARATORS: [char; 6] = ['-', '.', '_', ':', 't', 'T'];
 
-/// Replaces a time between `from` and `to` in a name by `*`; returns `None` for a name without such a time.
+/// Replaces a time between `from` and `to` in a name by `*`; returns `None` if the name does not contain such a time.
 /// `backup-20261128t0443` and `job-1764304800` contain times.
 pub(crate) fn timed(name: &str, from: Timestamp, to: Timestamp) -> Option<String> {
     let is_digit = |it: &u8| it.is_ascii_digit();
@@ -177,11 +178,11 @@ fn ends_word(name: &str, at: usize) -> bool {
 /// Maximum length of a time: `2026-11-28T04:43:10.123456789`.
 const TIME_CHARS: usize = 29;
 
-/// Number of digits of the minutes since 1970, which is the shortest form of a time.
+/// Number of digits of the minutes since 1970, which is the shortest format of a time.
 const MINUTES: usize = 8;
 
-/// Returns `true` if a text is a time between two others: a date in UTC, with or without a time of day, or a number of
-/// minutes, seconds, or parts of a second since 1970.
+/// Returns `true` if a text is a time between `from` and `to`: a date in UTC, with or without a time of day, or a
+/// number of minutes, seconds, or parts of a second since 1970.
 fn is_within(text: &str, from: Timestamp, to: Timestamp) -> bool {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let is_number = digits.len() == text.len();

@@ -1,10 +1,10 @@
-//! Lists without a fixed order: sets, and lists with keys.
+//! Lists in which the order of items is irrelevant: sets, and lists with keys.
 
 use fake_apiserver::StoredObject;
 use serde_json::{Map, Value};
 
 /// Sorts the sets of an object by their items, and its lists with keys by their keys, so that two objects with the same
-/// items are equal. `value` is the object, or a variant of it.
+/// items are equal. `value` is the object itself, or a variant of it.
 pub(crate) fn sort(object: &StoredObject, value: &mut Value) {
     object.visit_unordered_lists(value, &mut |list, keys| {
         if let Value::Array(items) = list {
@@ -19,8 +19,7 @@ pub(crate) fn sort(object: &StoredObject, value: &mut Value) {
     }
 }
 
-/// Replaces an object's sets and lists with keys by maps, so that the path of an item does not depend on the other
-/// items.
+/// Replaces an object's sets and lists with keys by maps, so that the path to an item does not depend on other items.
 pub(crate) fn by_keys(object: &StoredObject, value: &mut Value) {
     object.visit_unordered_lists(value, &mut |list, keys| {
         if let Value::Array(items) = list {
@@ -34,7 +33,7 @@ pub(crate) fn by_keys(object: &StoredObject, value: &mut Value) {
     });
 }
 
-/// Returns the key of an item: the values of its key fields, or the item itself in a set.
+/// Returns the key of an item: the values of its key fields, or in a set, the item itself.
 fn key(item: &Value, keys: &[&str]) -> String {
     let values = keys.iter().map(|it| item.get(*it).unwrap_or(&Value::Null));
     match keys {

@@ -1,8 +1,7 @@
-//! `Versions`: canonical names for the versions of objects that other objects contain, so that two runs can be
-//! compared.
+//! `Versions`: canonical names for versions of objects that occur in other objects, so that two runs can be compared.
 //!
-//! A claim's volume contains the version of the claim, and many controllers copy the version of a Secret into an
-//! annotation in order to restart Pods. A single additional write changes all later versions.
+//! For example, a claim's volume contains the version of the claim, and many controllers copy the version of a Secret
+//! into an annotation in order to restart Pods. A single additional write changes all later versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,8 +59,8 @@ impl Versions {
     }
 }
 
-/// Replaces the versions of objects by canonical names, but only in fields and annotations with names that indicate a
-/// version: a text of digits elsewhere may be a port.
+/// Replaces the versions of objects by canonical names, but only in fields and annotations with a name that indicates a
+/// version: in other fields, a text of digits may be a port.
 pub(crate) fn replace_versions<'a>(value: &mut Value, versions: &dyn Fn() -> &'a Versions) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|it| replace_versions(it, versions)),

@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-/// Name of failures that always count; tests cannot disable them.
+/// Names of the failures that always count. Tests cannot disable them.
 pub(crate) const ALWAYS: &str = "always";
 pub(crate) const EVENTUALLY: &str = "eventually";
 pub(crate) const ASSERTIONS: &str = "the scenario's own assertions";
 pub(crate) const NO_PANIC: &str = "no panic";
 pub(crate) const ENDS: &str = "the scenario ends";
-/// Name of the failure of controllers that never settle. A retry every few seconds that always fails is permitted.
+/// Name of the failure of controllers that never settle. Repeating a failing request every few seconds is permitted.
 pub(crate) const SETTLES: &str = "it settles";
 pub(crate) const EXPLORABLE: &str = "something to explore";
 pub(crate) const CRASHABLE: &str = "something to crash";
-/// Name of the failure of a replay string that requests an impossible run. It is not a note, because nobody reads the
-/// notes of a passing test, and the bug would appear to be fixed.
+/// Name of the failure of a replay string that cannot be executed. It is a failure and not a note, because nobody reads
+/// the notes of a passing test, and the bug would appear to be fixed.
 pub(crate) const PLAYABLE: &str = "the replay can be played";
 
-/// Name of the oracle for the number of messages, which the gate checks.
+/// Name of the oracle for the number of messages. The gate checks it.
 pub(crate) const HOT_LOOP: &str = "no hot loop";
 
-/// Name of the oracle for deletes by name of objects that the client has not observed, which the gate checks.
+/// Name of the oracle for deletes by name of objects that the client has not observed. The gate checks it.
 pub(crate) const DELETES_BY_NAME: &str = "no delete by name of another object";
 
 /// A failure of a run.
@@ -34,7 +34,7 @@ impl Violation {
         Self { oracle, what }
     }
 
-    /// Returns the main line: the first line, or the next line if the first one introduces a list.
+    /// Returns the main line of the description: the first line, or the second one if the first introduces a list.
     pub(crate) fn detail(&self) -> &str {
         let mut lines = self.what.lines().map(str::trim).filter(|it| !it.is_empty());
         let first = lines.next().unwrap_or_default();
@@ -42,8 +42,8 @@ impl Violation {
         lines.next().filter(|_| is_introduction).unwrap_or(first)
     }
 
-    /// Returns the oracle with the resource and the field that the first line of details names, without names and
-    /// numbers: two violations with the same topic are likely to have the same cause.
+    /// Returns the oracle together with the resource and the field in the first line of details, without names and
+    /// numbers. Two violations with the same topic are likely to have the same cause.
     pub(crate) fn topic(&self) -> String {
         let subject = self.detail().split(": ").next().unwrap_or_default();
         let words = subject.split(' ').filter(|it| !it.contains('/'));
@@ -52,9 +52,9 @@ impl Violation {
     }
 
     /// Ranks the violation by the probability that the controller is wrong; 0 is the most certain. Runs in which the
-    /// test continues during faults may differ because messages arrive in another order.
+    /// test continues during faults may differ because messages arrive in a different order.
     pub(crate) fn doubt(&self, is_overlapped: bool) -> u8 {
-        // The names of checks in scenarios follow these words.
+        // The names of checks in the test begin with these words.
         let is_check = [ALWAYS, EVENTUALLY].iter().any(|it| self.oracle.starts_with(it));
         let is_direct = is_check
             || matches!(

@@ -41,7 +41,7 @@ impl Action {
         }
     }
 
-    /// Returns the same fault with another duration, if it has one.
+    /// Returns the same fault with the duration `time`; unchanged if the fault does not have a duration.
     pub(crate) fn lasting(self, time: Duration) -> Self {
         match self.window() {
             Some(_) => Self {
@@ -62,7 +62,7 @@ impl Action {
         matches!(self.effects().answer, Some(OnAnswer::Crash(_)))
     }
 
-    /// Returns `true` if the client receives an error for its request or its call.
+    /// Returns `true` if the fault makes a request or call of the client fail with an error.
     pub(crate) fn is_failure(self) -> bool {
         let Effects {
             request, answer, call, ..
@@ -80,7 +80,7 @@ impl Action {
         is_refused || is_lost || matches!(call, Some(OnCall::Fail | OnCall::Outage(_)))
     }
 
-    /// Returns a failure that looks the same to the client but does not execute the request: if the answer was lost,
+    /// Returns a failure that looks the same to the client, but without executing the request: if the answer was lost,
     /// the request is refused instead.
     pub(crate) fn unexecuted(self) -> Self {
         let Effects { request, answer, .. } = self.effects();
@@ -102,7 +102,7 @@ impl Action {
 }
 
 impl fmt::Display for Action {
-    /// Writes `crash-after=1000`; times are in milliseconds.
+    /// Formats the action as in a replay string: `crash-after=1000`. Times are in milliseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.fault.row().word)?;
         match self.value {

@@ -1,4 +1,4 @@
-//! Kinds of faults that an exploration may try.
+//! Kinds of faults that an exploration can try.
 
 use std::ops::BitOr;
 
@@ -9,16 +9,16 @@ use super::faults::Kind;
 pub struct Faults(u16);
 
 /// Kills controllers before and after each write and before each event, and restarts them with empty caches after 1 or
-/// 12 s. Also restarts each controller after all work is done. Only affects controllers started by
+/// 12 s. Also restarts each controller after all work has been done. Only affects controllers started by
 /// [`TestCluster::controller`](crate::TestCluster::controller).
 pub const fn crashes() -> Faults {
     Faults(1)
 }
 
-/// Fails requests: with 409 if the request names a version of the object, as after a concurrent write; with 410 for
+/// Fails requests: with 409 if the request contains a version of the object, as after a concurrent write; with 410 for
 /// watches, for continued lists and for lists of an exact revision; with 429 and 500; by losing the answer to a
 /// completed request; and by leaving the request without an answer for 30 s, whether or not it completed. Also fails
-/// calls outside of the API, once or for 12 s.
+/// calls to systems outside of the API, once or for 12 s.
 pub const fn errors() -> Faults {
     Faults(2)
 }
@@ -37,8 +37,8 @@ pub const fn delays() -> Faults {
     Faults(8)
 }
 
-/// Disconnects a running controller for 12 or 40 s, as in a partition. With two replicas, the former leader meets the
-/// new one when it reconnects.
+/// Disconnects a running controller for 12 or 40 s, as in a network partition. With two replicas, the former leader
+/// meets the new one when it reconnects.
 pub const fn pauses() -> Faults {
     Faults(16)
 }
@@ -49,8 +49,9 @@ pub const fn clock_skew() -> Faults {
     Faults(32)
 }
 
-/// Permitted but unusual behaviour of a server: revisions that exceed 32 bits and the exact range of a floating-point
-/// number, small pages of lists, and the refusal of streaming lists (422), as without the feature `WatchList`.
+/// Permitted but unusual behaviour of a server: revisions that exceed 32 bits and the integers that floating-point
+/// numbers represent exactly, small pages of lists, and the refusal of streaming lists (422), as without the feature
+/// `WatchList`.
 pub const fn variants() -> Faults {
     Faults(64)
 }
@@ -63,7 +64,7 @@ pub const fn overlaps() -> Faults {
 }
 
 /// Stops processes by SIGSTOP and continues them, and restarts the API server. Only affects controllers that run in
-/// their own processes.
+/// separate processes.
 pub(crate) const fn of_processes() -> Faults {
     Faults(256)
 }

@@ -18,7 +18,7 @@ pub(crate) struct Perturbation {
 }
 
 impl fmt::Display for Perturbation {
-    /// Writes `crash-after=1000@operator:patch:configmaps:default/volume#1`; times are in milliseconds.
+    /// Formats the fault as `crash-after=1000@operator:patch:configmaps:default/volume#1`; times are in milliseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.action, self.point)
     }
@@ -37,28 +37,31 @@ impl Perturbation {
     }
 }
 
-/// The faults and changes of a run. Its text form is the replay string.
+/// The faults of a run and changes to its scenario. Its text form is the replay string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Plan {
     pub(crate) faults: Vec<Perturbation>,
-    /// Steps of the workload to skip, by the names that the scenario gave them.
+    /// Names of the scenario's steps that are skipped.
     pub(crate) skipped: Vec<String>,
-    /// Names of the changes of the explored spec, in order.
+    /// Names of the changes that are made to the explored spec, in order.
     pub(crate) changes: Vec<String>,
-    /// Object to create instead of the explored one, as JSON. Only in references.
+    /// Object to create instead of the explored one, as JSON. Only set for references.
     pub(crate) fresh: Option<String>,
-    /// Fields of objects that are not compared, because they were found to count the failures of this plan.
+    /// Fields that are not compared, because they were found to count the failures of this plan, as texts such as
+    /// `tasks.example.com default/web status.failedAttempts`.
     pub(crate) counted: BTreeSet<String>,
-    /// Controller that starts late, and its delay. Only in runs without faults that failures are compared with.
+    /// Controller that starts late, and its delay. Only set for the runs without faults that failures are compared
+    /// with.
     pub(crate) late_start: Option<(String, Duration)>,
-    /// Controller that is cut off between two times since the start of the run, so that it receives the changes of that
-    /// time at once. Only in runs without faults that failures are compared with.
+    /// Controller that is disconnected between two times since the start of the run, so that it receives the changes of
+    /// that period at once. Only set for the runs without faults that failures are compared with.
     pub(crate) cut_off: Option<(String, [Duration; 2])>,
-    /// Set if the test pauses between changes that it makes at the same time, so that controllers observe each of them.
-    /// Only in runs without faults that failures are compared with.
+    /// Set if the test pauses between changes that it usually makes at the same time, so that controllers observe each
+    /// of them. Only set for the runs without faults that failures are compared with.
     pub(crate) is_spaced: bool,
-    /// Number of the first wait in which the test waits for the end of the faults and for the state of the reference,
-    /// although the plan lets it continue during the faults. Only set in runs that evaluate a failed assertion again.
+    /// Ordinal of a wait, from 1. From this wait on, the test waits until the faults have ended and the state equals
+    /// the reference's, even if the plan lets it continue during faults. Only set when a run is repeated because an
+    /// assertion failed.
     pub(crate) patient_from: Option<usize>,
     /// The server's time of day at the start of the run, if a replay string sets it. Default: the start time of the
     /// exploration.
@@ -84,7 +87,7 @@ impl Plan {
         self.faults.iter().any(|it| it.action.effects().run == Some(effect))
     }
 
-    /// Returns a copy of the plan with another fault.
+    /// Returns a copy of the plan with an additional fault.
     pub(crate) fn and(&self, point: &str, action: Action) -> Self {
         let mut plan = self.clone();
         plan.faults.push(Perturbation {
@@ -94,12 +97,12 @@ impl Plan {
         plan
     }
 
-    /// Returns `true` if a client receives an error because of a fault of the plan.
+    /// Returns `true` if a fault of the plan makes a client's request or call fail.
     pub(crate) fn has_failures(&self) -> bool {
         self.faults.iter().any(|it| it.action.is_failure())
     }
 
-    /// Returns the plan with failures that look the same to clients, but without executing the requests that fail.
+    /// Returns the plan with failures that look the same to clients, but without executing the failing requests.
     pub(crate) fn unexecuted(&self) -> Self {
         let mut plan = self.clone();
         for fault in &mut plan.faults {
@@ -108,9 +111,9 @@ impl Plan {
         plan
     }
 
-    /// Returns plans with more failures: the next message after one that fails is refused as well, and a system is
-    /// unreachable for twice the time. The first plan has more of all failures; each other one has more of one, because
-    /// one failure more may change the number of messages before the next.
+    /// Returns plans with more failures: the next message after a failing one is refused as well, or an outage of an
+    /// external system lasts twice as long. The first plan has more of all failures. Each further plan has more of a
+    /// single failure, because an additional failure may change the number of messages before the next one.
     pub(crate) fn with_more_failures(&self) -> Vec<Self> {
         let failures = self.faults.iter().filter(|it| it.action.is_failure());
         let each: Vec<&Perturbation> = failures.collect();
@@ -176,8 +179,8 @@ impl Plan {
         self.faults.is_empty() && !self.changes.is_empty()
     }
 
-    /// Describes the plan, one line per fault. `names` contains the names of created objects, by the points of their
-    /// requests.
+    /// Describes the plan, one line per fault. `names` contains the names of created objects by the points of their
+    /// create requests.
     pub(crate) fn words(&self, names: &BTreeMap<Point, String>) -> Vec<String> {
         let skipped = self.skipped.iter().map(|step| format!("skip the step {step:?}"));
         let changes = self.changes.iter().map(|change| format!("change {change}"));

@@ -25,15 +25,15 @@ pub(crate) fn given(name: &str) -> Cow<'_, str> {
     percent_decode_str(name).decode_utf8_lossy()
 }
 
-/// A place between a client and the server at which a fault may take effect: the n-th message of its kind about an
+/// A place between a client and the server at which a fault may take effect: the n-th message of a kind about an
 /// object.
 ///
 /// Its text is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`. A point refers to an
-/// object and not to a position in the run, so it stays valid when messages arrive in another order.
+/// object and not to a position in the run, so it stays valid if messages arrive in a different order.
 pub(crate) type Point = String;
 
 /// Returns the point of the first message of its kind about an object in a named step of the scenario; steps are
-/// counted from 1. In real time, the number of messages before it differs between runs.
+/// counted from 1. In real time, the number of earlier messages differs between runs.
 pub(crate) fn first_in_step(stem: &str, step: usize) -> Point {
     format!("{stem}#{IN_STEP}{step}")
 }
@@ -47,7 +47,7 @@ pub(crate) fn next(point: &str) -> Option<Point> {
     Some(format!("{stem}#{}", number + 1))
 }
 
-/// Description of the parts of a point.
+/// The parts of a point as words.
 pub(crate) struct Words<'a> {
     pub(crate) client: Cow<'a, str>,
     pub(crate) verb: &'a str,
@@ -55,7 +55,7 @@ pub(crate) struct Words<'a> {
     pub(crate) what: String,
 }
 
-/// Describes a point. `names` has the names of created objects, by the points of their requests.
+/// Describes a point. `names` contains the names of created objects by the points of their create requests.
 pub(crate) fn words<'a>(point: &'a str, names: &BTreeMap<Point, String>) -> Words<'a> {
     let mut parts = point.splitn(4, ':');
     let client = given(parts.next().unwrap_or_default());
@@ -81,7 +81,7 @@ pub(crate) fn words<'a>(point: &'a str, names: &BTreeMap<Point, String>) -> Word
             let name = format!("{namespace}/{}", names[point]);
             format!("{verb} {resource} {}{nth}", name.trim_start_matches('/'))
         }
-        // The name will be generated.
+        // The server will generate the name.
         (_, Some((namespace, ""))) => format!("{verb} {resource} in {namespace}{nth}"),
         (_, Some(("", name))) => format!("{verb} {resource} {name}{nth}"),
         _ => format!("{verb} {resource} {object}{nth}"),

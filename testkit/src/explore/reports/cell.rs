@@ -1,4 +1,4 @@
-//! `Cell`: a step of a run as reports show it.
+//! `Cell`: a step of a run in the form that reports show.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,15 +32,15 @@ pub(crate) struct Cell {
     pub(crate) place: Option<usize>,
     /// Description of the step without its outcome, for text reports.
     what: String,
-    /// Set for steps without information: a bookmark, the start of a watch, or the reading of a discovery document.
+    /// Set for steps of little interest: a bookmark, the start of a watch, or a discovery request.
     pub(crate) is_quiet: bool,
-    /// Identifies the same step in another run.
+    /// Text that equals the key of the same step in another run.
     pub(crate) key: String,
     pub(crate) step: Shown,
 }
 
-/// Returns the steps of a run in the order in which they reached the server or the client, with the difference that
-/// each write made.
+/// Returns the steps of a run in the order in which they reached the server or the client, with the changes that each
+/// write made.
 pub(crate) fn cells(outcome: &Outcome, plan: &Plan, made: &BTreeSet<&str>) -> Vec<Arc<Cell>> {
     let steps = outcome.trace.iter().enumerate().flat_map(|(place, step)| {
         let told = Cell::of(place, step, plan, made);
@@ -57,7 +57,7 @@ pub(crate) fn cells(outcome: &Outcome, plan: &Plan, made: &BTreeSet<&str>) -> Ve
         came.into_iter().chain([told])
     });
     let doings = outcome.doings.iter().map(Cell::doing);
-    // Steps of the test are first, because they cause the other steps.
+    // Steps of the test precede other steps at the same time, because they cause them.
     let mut cells: Vec<Cell> = doings.chain(steps).collect();
     cells.sort_by(|one, other| one.step.at.total_cmp(&other.step.at));
     if let Some((server, base)) = outcome.end.history() {
@@ -69,7 +69,7 @@ pub(crate) fn cells(outcome: &Outcome, plan: &Plan, made: &BTreeSet<&str>) -> Ve
     cells.into_iter().map(Arc::new).collect()
 }
 
-/// Adds the fields that each write changed, and the server's version at each step.
+/// Adds the fields that each write changed, and the server's revision at each step.
 fn add_writes(cells: &mut [Cell], writes: &Writes, base: u64) {
     let (mut taken, mut state) = (BTreeSet::new(), base);
     let answers = cells
@@ -208,12 +208,13 @@ impl Cell {
         }
     }
 
-    /// Returns `true` if the step is a fault, a crash or another note, and not a held message.
+    /// Returns `true` if the step is a fault, a crash or another note, but not a held message.
     pub(crate) fn is_note(&self) -> bool {
         self.step.kind == StepKind::Note && !self.what.ends_with(" is held")
     }
 
-    /// Returns `true` if another run did the same with the same result. Times and generated identities may differ.
+    /// Returns `true` if `other`, a step of another run, is the same with the same result, apart from times and
+    /// generated values.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let (one, other) = (&self.step, &other.step);
         one.outcome == other.outcome
@@ -225,7 +226,7 @@ impl Cell {
                 .all(|(one, other)| is_alike(one, other))
     }
 
-    /// Returns the step without its time and its revisions, as a value to compare.
+    /// Returns the parts of the step to compare with other steps, without its time and its revisions.
     pub(crate) fn content(&self) -> impl PartialEq + use<'_> {
         let step = &self.step;
         (&step.client, step.life, &self.what, &step.outcome, step.is_fault)
@@ -268,7 +269,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Returns the object of a step: `deployments.apps shop/blog`; empty if the step is about a collection or no object.
+/// Returns the object of a step: `deployments.apps shop/blog`; empty if the step is not about a single object.
 fn object_key(object: &str) -> String {
     match object.ends_with('/') || !object.contains(' ') {
         true => String::new(),
@@ -276,7 +277,7 @@ fn object_key(object: &str) -> String {
     }
 }
 
-/// Returns `true` for Events and Leases, which only report work.
+/// Returns `true` for Events and Leases, which are by-products of work.
 fn is_by_product(object: &str) -> bool {
     let resource = object.split(' ').next().unwrap_or_default();
     matches!(resource, "events" | "events.events.k8s.io" | LEASES)
@@ -340,8 +341,8 @@ pub(crate) fn made_from(step: &Step) -> Option<&str> {
     }
 }
 
-/// Returns the key that matches a step with a step of another run: its sender, verb and object, without its number. The
-/// random end of a generated name is ignored.
+/// Returns the key that matches the same step in another run: its client, verb and object, without its ordinal. The
+/// random suffix of a generated name is ignored.
 fn key(step: &Step, made: &BTreeSet<&str>) -> String {
     let stem = step.point.rsplit_once('#').map_or(&*step.point, |(stem, _)| stem);
     let (way, name) = stem.rsplit_once('/').unwrap_or((stem, ""));
@@ -366,7 +367,7 @@ fn is_alike(one: &Change, other: &Change) -> bool {
     one.path == other.path && is_alike(&one.before, &other.before) && is_alike(&one.after, &other.after)
 }
 
-/// Returns `true` for times and uids.
+/// Returns `true` if the value is a time or a uid.
 fn is_generated(value: &Value) -> bool {
     let Some(text) = value.as_str() else { return false };
     let is_uid = || text.len() == 36 && text.bytes().all(|it| it.is_ascii_hexdigit() || it == b'-');

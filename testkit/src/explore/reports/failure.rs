@@ -14,7 +14,7 @@ use crate::explore::plans::{Plan, Point};
 use crate::explore::trace::{Step, What};
 use crate::text::shortened;
 
-/// Maximum number of characters of a headline.
+/// Maximum number of characters in a headline.
 const HEADLINE_CHARS: usize = 300;
 
 /// A run that violates an oracle or a check.
@@ -23,17 +23,18 @@ pub struct Failure {
     violation: Violation,
     plan: Plan,
     timeline: Timeline,
-    /// The reference run, unless the failure occurred before there was one, and the failing run.
+    /// The reference run and the failing run. There is no reference if the failure occurred before there was one.
     runs: (Option<Run>, Run),
-    /// Description of the first step of the test that began during a fault.
+    /// Description of the first step of the test that began while a fault was active.
     went_on: Option<String>,
-    /// Names of created objects, by the points of their requests.
+    /// Names of created objects, by the points of their create requests.
     names: BTreeMap<Point, String>,
     schedules: u64,
 }
 
 impl Failure {
-    /// Describes a finding; `start` is the time of day at which runs begin, if replay strings must contain it.
+    /// Creates the failure of a finding. `start` is the time of day at which runs begin, if replay strings must contain
+    /// it.
     pub(crate) fn of(finding: Finding, start: Option<Timestamp>) -> Self {
         let Finding {
             reference,
@@ -80,8 +81,8 @@ impl Failure {
         &self.violation.what
     }
 
-    /// Returns a description of the first step of the test that began before the end of a fault, with its line; `None`
-    /// if there is no such step.
+    /// Returns a description of the first step of the test that began before the end of a fault, with its line number;
+    /// `None` if there is no such step.
     pub fn went_on(&self) -> Option<&str> {
         self.went_on.as_deref()
     }

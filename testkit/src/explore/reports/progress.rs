@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::explore::search::Coverage;
 use crate::lock::lock;
 
-/// The progress line.
+/// The progress line that a terminal shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     is_shown: bool,
@@ -31,7 +31,7 @@ impl Progress {
     pub(crate) fn show(&self) {
         if self.is_shown {
             let line = lock(&self.told).line();
-            // Ignore errors: a terminal that cannot be written to shows nothing.
+            // Ignore errors: progress is not shown if the terminal cannot be written to.
             let _ = write!(std::io::stderr(), "\r\x1b[Kexploring: {line}");
         }
     }

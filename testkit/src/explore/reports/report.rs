@@ -27,7 +27,7 @@ pub struct Report {
     pub(crate) untried_kinds: Vec<&'static str>,
     /// The part of the search that the report covers.
     pub(crate) shard: Shard,
-    /// The failures, the most certain first.
+    /// The failures, the most certain one first.
     failures: Vec<Failure>,
     files: Vec<PathBuf>,
 }
@@ -56,12 +56,12 @@ impl Report {
 
     /// Returns `true` if no failure was found.
     pub fn is_success(&self) -> bool {
-        // Another shard may have a run in which the check held.
+        // The check may have held in a run of another shard.
         let is_never = self.shard.is_whole() && !self.never.is_empty();
         self.failures.is_empty() && !is_never && !(self.requires_all_singles && self.lacks_singles())
     }
 
-    /// Returns `true` if single faults, or changes of a spec, remain untried.
+    /// Returns `true` if single faults, changes of a spec or sequences of changes remain untried.
     fn lacks_singles(&self) -> bool {
         let Coverage { singles, changes, .. } = self.coverage;
         singles.0 < singles.1 || changes.0 < changes.1 || self.coverage.sequences < self.coverage.all_sequences
@@ -102,14 +102,14 @@ impl Report {
         eprintln!("{}: {self}", self.name);
     }
 
-    /// Returns the most certain failure, if there is one.
+    /// Returns the most certain failure, if there are any.
     pub fn failure(&self) -> Option<&Failure> {
         self.failures.first()
     }
 
-    /// Returns at most three failures, the most certain first. They violate different oracles, or concern different
-    /// resources or fields. A search that has found a failure continues for as many schedules as that failure took,
-    /// between 10 and 100, within its bounds.
+    /// Returns at most three failures, the most certain one first. They violate different oracles, or concern different
+    /// resources or fields. After the first failure, the search continues for as many schedules as it took to find that
+    /// failure (at least 10, at most 100), within its bounds.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
@@ -119,8 +119,8 @@ impl Report {
         &self.coverage
     }
 
-    /// Describes runs of the same plan that differed. In such a case the test depends on more than its seed, for
-    /// example on a real clock or on the order of a `HashMap`. This is not a failure of the controller.
+    /// Describes runs of the same plan that differed. In that case the test depends on more than its seed, for example
+    /// on a real clock or on the order of a `HashMap`. This is not a failure of the controller.
     pub fn nondeterminism(&self) -> Vec<String> {
         self.nondeterminism.iter().map(|it| it.what.clone()).collect()
     }

@@ -25,7 +25,7 @@ pub(crate) struct Merged {
 ///
 /// # Panics
 ///
-/// If a report is missing, cannot be parsed, or belongs to a search with another number of shards.
+/// If a report is missing, cannot be parsed, or belongs to a search with a different number of shards.
 pub(crate) fn merged(directory: &Path, test: &str) -> Merged {
     let prefix = format!("{}.shard-", file_name(test));
     let entries = std::fs::read_dir(directory).unwrap_or_else(|err| panic!("{MERGE}={}: {err}", directory.display()));
@@ -58,7 +58,7 @@ pub(crate) fn merged(directory: &Path, test: &str) -> Merged {
     together(reports.into_iter().map(|(.., report)| report).collect())
 }
 
-/// Combines the reports of all shards, in their order.
+/// Combines the reports of all shards, which are in the order of the shards.
 pub(crate) fn together(reports: Vec<Value>) -> Merged {
     let mut merged = Merged {
         coverage: Coverage {
@@ -107,10 +107,10 @@ impl Coverage {
             let seconds = other[field].as_f64().unwrap_or_default();
             std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default()
         };
-        // Each shard makes the whole reference run.
+        // Each shard makes the complete reference run.
         self.points = self.points.max(number("points"));
         self.write_points = self.write_points.max(number("writePoints"));
-        // Reports do not contain the states themselves, so this is a lower bound.
+        // Reports contain the number of states, not the states themselves, so this is a lower bound.
         self.states = self.states.max(number("states"));
         for (sum, field) in [
             (&mut self.schedules, "schedules"),

@@ -15,15 +15,15 @@ use crate::explore::plans::Plan;
 /// Minimum number of consecutive quiet rows that are folded.
 const QUIET: usize = 3;
 
-/// Number of rows shown around a difference, and maximum number of rows in all.
+/// Number of rows shown before and after a difference, and maximum number of rows in total.
 const AROUND: usize = 6;
 const SHOWN: usize = 60;
 
-/// Number of rounds that are shown before further repetitions are folded, and maximum number of rows in a round.
+/// Number of rounds that are shown before repetitions are folded, and maximum number of rows in a round.
 const ROUNDS: usize = 2;
 const ROUND_ROWS: usize = 12;
 
-/// Width of a column of text.
+/// Width of a column in characters.
 const COLUMN: usize = 88;
 
 /// Maximum number of messages of each run that are aligned at once, in a table with four bytes per pair of messages.
@@ -32,7 +32,7 @@ const STRETCH: usize = 2_000;
 /// Maximum number of pairs compared for one timeline. Later steps get separate rows, except for the common end.
 const PLACES: usize = 40_000_000;
 
-/// The rows: steps of both runs, or of one of them.
+/// The aligned steps of two runs: each row contains a step of one run, or matching steps of both runs.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     /// The steps of the reference run.
@@ -49,18 +49,18 @@ pub(crate) struct Row {
     pub(crate) failing: Option<Arc<Cell>>,
 }
 
-/// Rows in displayed form.
+/// A row, or several folded rows, as displayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shown<'a> {
     Row(&'a Row),
     /// Rows that are the same in both runs, or in which nothing happens.
     Same(&'a [Row]),
-    /// Rows that are repeated this number of times.
+    /// Rows that repeat the preceding round this number of times.
     Again(&'a [Row], usize),
 }
 
 impl<'a> Shown<'a> {
-    /// Returns the folded rows, with their summary: `3 identical rows`.
+    /// Returns the folded rows with a summary, such as `3 identical rows`.
     pub(crate) fn folded(self) -> Option<(String, &'a [Row])> {
         match self {
             Self::Row(_) => None,
@@ -104,7 +104,7 @@ fn side_by_side(left: &[Arc<Cell>], right: &[Arc<Cell>]) -> Vec<Row> {
             (l, r) = (l + 1, r + 1);
             continue;
         }
-        // Steps of one run only are sorted by time.
+        // Steps that only one run has are sorted by time.
         let is_left = l < next_l && (r >= next_r || left[l].step.at <= right[r].step.at);
         if is_left {
             rows.push(row(left.get(l), None));
@@ -124,8 +124,8 @@ fn row(reference: Option<&Arc<Cell>>, failing: Option<&Arc<Cell>>) -> Row {
     }
 }
 
-/// Returns the positions of matching steps, in order: the common beginning, the common end, and the parts between them,
-/// stretch by stretch.
+/// Returns the indexes of matching steps, in order: of the common beginning, of the common end, and of the steps in
+/// between, which are aligned in stretches of limited length.
 fn common(left: &[Arc<Cell>], right: &[Arc<Cell>]) -> Vec<(usize, usize)> {
     let (left, right) = numbers(left, right);
     let same = |(l, r): &(&usize, &usize)| l == r;
@@ -147,7 +147,7 @@ fn common(left: &[Arc<Cell>], right: &[Arc<Cell>]) -> Vec<(usize, usize)> {
         common.extend(found.iter().map(|(in_l, in_r)| (l + in_l, r + in_r)));
         match found.last() {
             Some((last_l, last_r)) => (l, r) = (l + last_l + 1, r + last_r + 1),
-            // The run with more remaining steps has additional steps here.
+            // The run with more remaining steps has additional steps at this position.
             None if end_r - r > end_l - l => r += stretch_r.len(),
             None => l += stretch_l.len(),
         }
@@ -156,7 +156,7 @@ fn common(left: &[Arc<Cell>], right: &[Arc<Cell>]) -> Vec<(usize, usize)> {
     common
 }
 
-/// Assigns a number to each key, so that comparisons are cheap.
+/// Assigns the same number to equal keys, so that comparisons are cheap.
 fn numbers(left: &[Arc<Cell>], right: &[Arc<Cell>]) -> (Vec<usize>, Vec<usize>) {
     let mut known = BTreeMap::new();
     let mut numbers = left.iter().chain(right).map(|cell| {
@@ -167,10 +167,10 @@ fn numbers(left: &[Arc<Cell>], right: &[Arc<Cell>]) -> (Vec<usize>, Vec<usize>) 
     (left, numbers.collect())
 }
 
-/// Returns the positions of the longest common subsequence.
+/// Returns the indexes of the longest common subsequence.
 fn longest_common(left: &[usize], right: &[usize]) -> Vec<(usize, usize)> {
     let width = right.len() + 1;
-    // Length of the longest common subsequence from a position in each, row by row.
+    // Length of the longest common subsequence of the rest of both lists, by the positions at which the rests begin.
     let mut lengths = vec![0_u32; (left.len() + 1) * width];
     for l in (0..left.len()).rev() {
         for r in (0..right.len()).rev() {
@@ -202,7 +202,7 @@ impl Row {
         cells.all(|it| it.is_quiet && !it.step.is_fault)
     }
 
-    /// Returns the row's text without times and revisions, as a value to compare.
+    /// Returns the parts of the row to compare with other rows, without times and revisions.
     fn content(&self) -> impl PartialEq + use<'_> {
         [&self.reference, &self.failing].map(|cell| cell.as_ref().map(|it| it.content()))
     }
@@ -217,8 +217,8 @@ impl Row {
 }
 
 impl Timeline {
-    /// Returns the rows in order. Stretches of rows that are the same in both runs and far from any difference, quiet
-    /// stretches, and repeated rounds are folded.
+    /// Returns the rows in order. Folds rows that are the same in both runs and far from any difference, stretches of
+    /// quiet rows, and repeated rounds.
     pub(crate) fn folded(&self) -> Vec<Shown<'_>> {
         let is_waiting = self.waiting();
         let differs = |at: &usize| !is_waiting[*at] && !self.rows[*at].is_same();
@@ -246,8 +246,8 @@ impl Timeline {
         shown
     }
 
-    /// Finds stretches of rows that repeat the rounds before them, in order, with the number of repetitions. Quiet rows
-    /// may occur anywhere between them; rows that are the same in both runs are not considered.
+    /// Finds rows that repeat the preceding rounds of rows, with the number of repetitions. Quiet rows may occur
+    /// anywhere between them; rows that are the same in both runs are not considered.
     fn again(&self) -> Vec<(Range<usize>, usize)> {
         let is_told = |at: &usize| !self.rows[*at].is_quiet() && !self.rows[*at].is_same();
         let told: Vec<usize> = (0..self.rows.len()).filter(is_told).collect();
@@ -255,7 +255,7 @@ impl Timeline {
         let mut again = Vec::new();
         let mut from = 0;
         while from < told.len() {
-            // Length of the stretch in which each row equals the row one round earlier.
+            // Length of the stretch in which each row equals the row one round before it.
             let length = |round: &usize| {
                 let pairs = says[from..].iter().zip(says[from..].iter().skip(*round));
                 pairs.take_while(|(one, next)| one == next).count() / round * round
@@ -277,7 +277,7 @@ impl Timeline {
         again
     }
 
-    /// Returns for each row whether it is part of a stretch of quiet rows.
+    /// Returns for each row whether it belongs to a stretch of quiet rows that is folded.
     fn waiting(&self) -> Vec<bool> {
         let mut is_waiting = vec![false; self.rows.len()];
         let mut start = 0;
@@ -293,7 +293,7 @@ impl Timeline {
         is_waiting
     }
 
-    /// Returns the rows as the indexes of their steps.
+    /// Returns the rows as indexes of steps, for the trace viewer.
     pub(crate) fn places(&self) -> Vec<trace::Row> {
         let index = |cell: &Option<Arc<Cell>>| cell.as_ref().map(|it| it.index);
         let rows = self.rows.iter().map(|row| trace::Row {
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(text.matches(" y").count(), 2, "{text}");
     }
 
-    /// Go clients read the documents concurrently, so their order differs between runs.
+    /// Go clients read discovery documents concurrently, so the order differs between runs.
     #[test]
     fn discovery_documents_are_folded_in_any_order() {
         let run = |groups: [&str; 3]| {

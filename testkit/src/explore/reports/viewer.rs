@@ -10,10 +10,11 @@ use serde::Deserialize;
 use super::cell::Cell;
 use crate::explore::outcomes::{Bodies, EndState, Recorded};
 
-/// Maximum number of characters of a body.
+/// Maximum number of characters of a body that are shown.
 const BODY_CHARS: usize = 4_096;
 
-/// Returns the run of these steps, with its reconciles, its tracing output and the versions of its objects.
+/// Returns the run that consists of these steps, with its reconciles, its tracing output and the versions of its
+/// objects.
 pub(crate) fn run_of(name: &str, cells: &[Arc<Cell>], end: &EndState, recorded: Recorded) -> Run {
     let Recorded { bodies, mut marks } = recorded;
     let mut run = Run {
@@ -24,7 +25,7 @@ pub(crate) fn run_of(name: &str, cells: &[Arc<Cell>], end: &EndState, recorded: 
             .collect(),
         ..Run::default()
     };
-    // The steps are in the order of their arrival. Output follows the steps that were sent before it.
+    // Steps are in the order of their arrival. Tracing output follows the steps that were sent before it.
     let mut indexes: BTreeMap<usize, usize> = BTreeMap::new();
     for cell in cells {
         if let Some(place) = cell.place {

@@ -11,7 +11,7 @@ use super::harness::Harness;
 use crate::explore::gate::{Answer, Deletion, Life, Page};
 use crate::explore::trace::Request;
 
-/// Passes an answer to the gate and returns it. If `page` is `None`, the client does not receive the answer.
+/// Records an answer at the gate and returns it. If `page` is `None`, the client does not receive the answer.
 pub(crate) async fn look(
     harness: &Harness,
     page: Option<Page>,

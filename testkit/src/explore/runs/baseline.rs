@@ -9,7 +9,8 @@ use crate::explore::outcomes::{Finding, Generated, Milestone, Nondeterminism, Ou
 use crate::explore::plans::Plan;
 use crate::mask::Mask;
 
-/// Creates the reference from runs without faults: two equal runs, and one with other uids and another time of day.
+/// Creates the reference from runs without faults: two equal runs, and one with different uids and a different time of
+/// day.
 pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Vec<Nondeterminism>), Box<Finding>> {
     let nothing = Plan::default();
     let (mut first, again, nondeterminism) = twice(config, world, &nothing)?;
@@ -36,8 +37,8 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
     Ok((reference, nondeterminism.into_iter().collect()))
 }
 
-/// Runs the scenario twice and compares the results. If they differ, a third run decides whether only the first one was
-/// different.
+/// Runs the scenario twice and compares the results. If they differ, a third run decides whether the first one was an
+/// exception.
 fn twice(
     config: &Config,
     world: &World,
@@ -54,7 +55,7 @@ fn twice(
         return Ok((first, second, None));
     };
     // The first run initialises the program's statics. If some of them are maps that draw hash keys, other maps iterate
-    // in a different order in this run than in all later runs.
+    // in a different order in the first run than in all later runs.
     let third = usual();
     Ok(match Nondeterminism::between(nothing, &second, &third) {
         None if second.violations.is_empty() => (second, third, None),
@@ -63,8 +64,8 @@ fn twice(
 }
 
 /// Replaces the end state of a reference with the state after all its timers have fired, and includes the objects
-/// created and deleted until then. Faults take time, so in other runs a timer may fire before the end although it fires
-/// after the end of the reference.
+/// created and deleted until then. Faults take time, so a timer that fires after the end of the reference may fire
+/// before the end of a different run.
 pub(crate) fn rest(
     config: &Config,
     world: &World,
@@ -90,7 +91,8 @@ pub(crate) fn rest(
     (first.created, first.deleted) = (resting.created, resting.deleted);
 }
 
-/// Runs the scenario with a pause at each settled step, and returns the states at these steps; empty if the run fails.
+/// Runs the scenario with a pause after each settled step, and returns the states after these pauses; empty if the run
+/// fails.
 fn waited(config: &Config, world: &World) -> Vec<Milestone> {
     let waited = run(config, world, &Plan::default(), Role::Waiting, None);
     match waited.violations.is_empty() {
@@ -118,7 +120,7 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
         generated: Generated::of(&first.end, &other.end, &mask, &config.ignored),
         outcome: first,
         mask,
-        // Empty, because the number of settled steps changes if steps are skipped.
+        // Empty, because skipped steps change the number of settled steps.
         milestones: Arc::default(),
     })
 }

@@ -1,4 +1,4 @@
-//! A `kube::Client` that passes every message through the gate.
+//! A `kube::Client` that sends every message through the gate.
 
 use std::future::pending;
 use std::io;
@@ -26,10 +26,10 @@ use crate::explore::plans::{OnAnswer, OnRequest};
 use crate::explore::trace::{Outcome, Request};
 use crate::test_cluster::TEST_CLIENT;
 
-/// Downtime of a controller that crashes while its request is still on the way (`crash-late`).
+/// Downtime of a controller that crashes while its request is still in transit (`crash-late`).
 const RESTART: Duration = Duration::from_secs(1);
 
-/// The service behind the clients of one life of a controller; each restart begins a new life.
+/// The service behind the clients of one run of a controller. Each restart creates a new one.
 #[derive(Clone)]
 pub(crate) struct GatedService {
     harness: Arc<Harness>,
@@ -38,7 +38,7 @@ pub(crate) struct GatedService {
 }
 
 impl GatedService {
-    /// Starts a new life of the controller `name`.
+    /// Begins a new run of the controller `name`.
     pub(crate) fn new(harness: &Arc<Harness>, name: &str) -> Self {
         let life = harness.gate.life(name);
         harness.skew_clock(&life.client, name);
@@ -72,7 +72,7 @@ where
 
 type Answer = Result<Response<GatedBody>, io::Error>;
 
-/// Forwards a request to the server, with the faults that the gate injects into it.
+/// Forwards a request to the server, with the faults that the gate decides on.
 async fn pass<B>(
     harness: &Arc<Harness>,
     life: Arc<Life>,
@@ -154,7 +154,7 @@ where
     Ok(response)
 }
 
-/// A request that has not reached the server.
+/// A request that has not reached the server yet.
 struct Passing<'a> {
     about: &'a Request,
     /// Index of the request in the trace.
@@ -164,8 +164,8 @@ struct Passing<'a> {
     body: &'a Bytes,
 }
 
-/// Applies the effects on a request before it reaches the server. Returns `Err` with the client's answer if the request
-/// must not reach the server; otherwise the guard of a lagging replica if the read must be stale.
+/// Applies faults to a request before it reaches the server. Returns `Err` with the client's answer if the request must
+/// not reach the server. Otherwise returns the guard of a lagging replica if the read must return an older state.
 async fn before(
     harness: &Arc<Harness>,
     life: &Arc<Life>,
@@ -233,7 +233,7 @@ async fn before(
     Ok(lagging)
 }
 
-/// Returns the code and the body of a failure in the server's format.
+/// Returns the code and the body of a failure, in the format of a server.
 fn failure(code: u16) -> (u16, Bytes) {
     let status = match code {
         410 => Status::expired("The resourceVersion for the provided watch is too old."),
@@ -284,7 +284,7 @@ where
     server.oneshot(request).await
 }
 
-/// Body of an answer that has passed the gate.
+/// Body of an answer that is delivered through the gate.
 pub(crate) enum GatedBody {
     Whole(Option<Bytes>),
     Watch(Box<GatedWatch>),

@@ -22,13 +22,13 @@ use crate::work::Work;
 /// The type-erased scenario. It also receives the plan of the run, on which its input may depend.
 pub(crate) type Scenario = Box<dyn for<'a> Fn(&'a TestCluster, &'a Plan) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
-/// Called at the end of a run to keep it alive, so that a person can inspect its cluster.
+/// Called at the end of a run. Keeps the run alive, so that a person can inspect its cluster.
 pub(crate) type Linger = Box<dyn for<'a> Fn(&'a TestCluster) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
 /// The runs in progress by the names of their threads, with their start times.
 pub(crate) type Current = Arc<Mutex<BTreeMap<String, (WallClock, Plan)>>>;
 
-/// Configuration shared by all runs of an exploration.
+/// Configuration that all runs of an exploration share.
 pub(crate) struct Config {
     pub(crate) scenario: Scenario,
     /// Set if controllers read the machine's clocks.
@@ -39,30 +39,30 @@ pub(crate) struct Config {
     pub(crate) at_last: Vec<Check>,
     /// Conditions that take time to evaluate, such as commands.
     pub(crate) inquiries: Arc<[Inquiry]>,
-    /// Virtual or real time, and the limits of waiting.
+    /// Virtual or real time, and the limits on waiting.
     pub(crate) timing: Timing,
     /// Set by another thread to end all runs.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Set when the search is over; runs that try plans then end early.
+    /// Set when the search is over. Runs that try plans then end early.
     pub(crate) is_over: AtomicBool,
-    /// Set if an early verdict has been wrong; later runs wait longer before they judge a wrong state.
+    /// Set if a wrong state was judged too early. Later runs wait longer before they judge a wrong state.
     pub(crate) is_patient: AtomicBool,
-    /// Called at the end of each run, when its cluster still exists.
+    /// Called at the end of each run, while its cluster still exists.
     pub(crate) linger: Option<Linger>,
     /// Time from the last fault within which the end state must be right.
     pub(crate) within: Duration,
     /// Fields that are ignored in comparisons.
     pub(crate) ignored: Vec<String>,
-    /// Defines which changes count as work.
+    /// Determines which changes count as work.
     pub(crate) work: Work,
     pub(crate) oracles: Oracles,
     /// The explored spec, if the exploration changes one.
     pub(crate) spec: Option<Arc<Spec>>,
-    /// Files with the runs in progress, which survive the end of the process.
+    /// Files that record the runs in progress and remain if the process is killed.
     pub(crate) flight: Flight,
     /// The machine's time of day when the exploration began.
     pub(crate) began: Timestamp,
-    /// Set if all sent bytes are hashed, so that two runs can be compared byte by byte.
+    /// Set if all bytes that are sent are hashed, so that two runs can be compared byte by byte.
     pub(crate) has_digests: bool,
     /// The runs in progress and their start times.
     pub(crate) current: Current,
@@ -76,10 +76,10 @@ impl fmt::Debug for Config {
     }
 }
 
-/// Checks the cluster; the error is the reason if the check fails.
+/// Checks the cluster. The error is the reason why the check fails.
 pub(crate) type Look = dyn Fn(&TestCluster) -> Result<(), String> + Send + Sync;
 
-/// A condition that the test passes to the exploration.
+/// An `always`, `sometimes` or `eventually` check of the test.
 #[derive(Clone)]
 pub(crate) struct Check {
     pub(crate) name: String,
@@ -105,7 +105,7 @@ impl fmt::Debug for Check {
     }
 }
 
-/// A condition whose evaluation takes time, such as a command. It is evaluated when the cluster has settled.
+/// A condition that takes time to evaluate, such as a command. It is evaluated when the cluster has settled.
 pub(crate) struct Inquiry {
     pub(crate) name: String,
     pub(crate) oracle: &'static str,
@@ -113,7 +113,7 @@ pub(crate) struct Inquiry {
     pub(crate) look: Box<Ask>,
 }
 
-/// Evaluation of an [`Inquiry`].
+/// Function that evaluates an [`Inquiry`].
 pub(crate) type Ask = dyn for<'a> Fn(&'a TestCluster) -> BoxFuture<'a, Result<(), String>> + Send + Sync;
 
 /// Times at which a condition must hold.
@@ -148,33 +148,33 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Usual,
-    /// A run that tries a plan. It may judge a wrong state early: in virtual time after `within`, in real time when
-    /// nothing changes any more. In real time it also ends with the search. Usual runs confirm its failure.
+    /// A run that tries a plan. It may judge a wrong state early: in virtual time after `within`, in real time when the
+    /// state no longer changes. In real time it also ends when the search ends. A failure is confirmed by usual runs.
     Tried,
-    /// A usual run with bodies and tracing output recorded.
+    /// A usual run that also records bodies and tracing output.
     Shown,
-    /// The reference with other uids and another time of day.
+    /// The reference with different uids and a different time of day.
     Other,
     /// The reference with a pause at each settled step, to find steps after which the state still changes.
     Waiting,
-    /// The reference, continued after its end until nothing changes any more; `OtherResting` has other uids.
+    /// The reference, continued after its end until nothing changes any more; `OtherResting` uses different uids.
     Resting,
     OtherResting,
 }
 
-/// Makes an attempt with runs that may end early, which suffice for most failures, and then with usual runs. In real
-/// time there are only usual runs. Returns the first result.
+/// Makes an attempt with runs that may end early, which are sufficient for most failures, and then with usual runs. In
+/// real time, only makes the latter. Returns the first result.
 pub(crate) fn early_then_usual<T>(is_real: bool, mut attempt: impl FnMut(Role) -> Option<T>) -> Option<T> {
     let early = (!is_real).then(|| attempt(Role::Tried)).flatten();
     early.or_else(|| attempt(Role::Usual))
 }
 
-/// Action at the end of each `settle`.
+/// Action at each return of `settle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Record the state.
     Keep,
-    /// Wait; record the state unless it changes by itself.
+    /// Wait, and record the state unless it changes without further input.
     Wait,
     /// Compare the state with the reference.
     Compare,

@@ -1,5 +1,5 @@
-//! Early end of waits in real time: a run that has reached the state of the reference at the end of the same wait,
-//! after at least as many messages, need not be quiet for as long as the reference was.
+//! Early end of waits in real time. If a run has reached the state that the reference has at the end of the same wait,
+//! after at least as many messages, the wait ends before the cluster has been quiet for the usual time.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::hooks::Hooks;
 /// Time without a message after which a wait may end early.
 pub(super) const SOON: Duration = Duration::from_millis(200);
 
-/// Interval of checks.
+/// Interval at which this is checked.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
-/// State of a cluster that has not changed since the last wait of its scenario.
+/// State of a cluster that has not changed since the previous wait of the scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Quiet {
     /// No fault has affected the run, so it equals the reference, which has settled.
     Over,
-    /// Nothing has changed since this moment, or since an earlier one.
+    /// Nothing has changed since this time or an earlier one.
     Since(Instant),
 }
 
 impl Harness {
-    /// Counts the messages since the previous wait, and returns the time of the last one.
+    /// Counts the messages since the previous wait. Also returns the time of the last message.
     pub(super) fn passed(&self) -> (Passed, Duration) {
         let (from, revision) = self.present_wait().from;
         let done = self.work.since(&self.gate.server, revision);
@@ -76,7 +76,8 @@ impl Harness {
         wait.quiet_at = wait.quiet_since.or(wait.quiet_at);
     }
 
-    /// Returns the state of a quiet cluster; `None` if something has changed since the last wait, and in virtual time.
+    /// Returns the state of a quiet cluster; `None` if something has changed since the previous wait, and always `None`
+    /// in virtual time.
     pub(super) fn quiet_since(&self) -> Option<Quiet> {
         let wait = self.present_wait();
         let is_unchanged = wait.from.1 == self.gate.server.resource_version();
@@ -93,7 +94,7 @@ impl Harness {
         }
     }
 
-    /// Returns `true` if the run has reached the state of the reference at the end of this wait, and no fault or
+    /// Returns `true` if the run has reached the state that the reference has at the end of this wait, and no fault or
     /// request is in progress.
     pub(super) fn is_where_the_reference_was(&self) -> bool {
         let (nth, is_over) = {
@@ -128,8 +129,8 @@ impl Harness {
         is_same
     }
 
-    /// Returns `true` if no fault has begun, or if the cluster has been quiet since the last one ended. Always `false`
-    /// after a fault that overlaps with later steps of the test.
+    /// Returns `true` if no fault has begun, or if the cluster has been quiet since the end of the last fault. Always
+    /// `false` after a fault that overlaps with later steps of the test.
     fn are_faults_done(&self) -> bool {
         let end = self.gate.state().windows_end;
         let quiet_at = self.present_wait().quiet_at;
@@ -146,7 +147,8 @@ impl Harness {
             .any(is_open)
     }
 
-    /// Returns `true` if the run equals the reference so far, because no message that its faults affect has been sent.
+    /// Returns `true` if the run still equals the reference, because none of the messages that its faults affect has
+    /// been sent.
     fn is_unaffected(&self) -> bool {
         let plan = &self.gate.plan;
         let strike_messages = plan.faults.iter().all(|it| {

@@ -1,4 +1,4 @@
-//! `Flight`: records the runs in progress on disk, so that the next exploration can report a run that ended the
+//! `Flight`: records the runs in progress on disk, so that the next exploration can report a run that crashed the
 //! process.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use crate::lock::lock;
 /// Suffix of the file names.
 const SUFFIX: &str = ".running";
 
-/// The files of one exploration, one per thread. They are removed at the end of the exploration, unless the process
-/// ends first. Without a writable directory there are no files.
+/// The files of one exploration, one per thread. They are removed at the end of the exploration, unless the process is
+/// killed before that. Without a writable directory, runs are not recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     directory: Option<PathBuf>,
@@ -27,14 +27,14 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 struct FlightFile {
     path: PathBuf,
-    /// The opened file; `None` if it cannot be created.
+    /// The open file; `None` if it cannot be created.
     file: Option<File>,
     /// Length of the text in the file, in bytes.
     length: usize,
 }
 
 impl Flight {
-    /// Names the files after the test that runs on this thread.
+    /// Creates the record for the test that runs on this thread, which determines the names of the files.
     pub(crate) fn new() -> Self {
         Self {
             directory: directory(),
@@ -56,7 +56,7 @@ impl Flight {
         });
         if let Some(file) = &mut kept.file {
             let text = format!("EXPLORE_REPLAY='{plan}'\n");
-            // A file that cannot be written is ignored.
+            // Ignore errors: a run that cannot be recorded is not reported.
             let _ = file.rewind().and_then(|()| file.write_all(text.as_bytes()));
             if text.len() < kept.length {
                 let _ = file.set_len(text.len() as u64);
@@ -65,8 +65,8 @@ impl Flight {
         }
     }
 
-    /// Returns the runs that were in progress when the process of an earlier exploration of this test ended. Each run
-    /// is reported once.
+    /// Returns the runs that were in progress when the process of an earlier exploration of this test was killed. Each
+    /// run is reported only once.
     pub(crate) fn interrupted(&self) -> Vec<String> {
         let entries = self.directory.as_ref().and_then(|it| fs::read_dir(it).ok());
         let mut paths: Vec<PathBuf> = entries.into_iter().flatten().flatten().map(|it| it.path()).collect();

@@ -22,21 +22,21 @@ use crate::lock::lock;
 use crate::test_cluster::TestCluster;
 use crate::work::Work;
 
-/// The gate of a run, and the parts of the run's cluster that its decisions affect.
+/// The gate of a run, and the parts of its cluster to which decisions are applied.
 pub(crate) struct Harness {
     pub(crate) gate: Gate,
-    /// Action at the end of each `settle`.
+    /// Action at each return of `settle`.
     pub(crate) mode: Mode,
-    /// Set if a wrong state is judged early; see `hasty.rs`.
+    /// Set if the run may judge a wrong state early; see `hasty.rs`.
     pub(crate) is_hasty: bool,
-    /// Set if steps are compared with the reference.
+    /// Set if the state after each step is compared with the reference.
     pub(crate) compares: bool,
     /// Time within which the state after a step must become right.
     pub(crate) within: Duration,
     pub(crate) timing: Timing,
     checks: Arc<[Check]>,
     inquiries: Arc<[Inquiry]>,
-    /// Defines which changes count as work.
+    /// Determines which changes count as work.
     pub(crate) work: Work,
     /// State of the reference run at each settled step; empty in references.
     pub(crate) milestones: Arc<[Milestone]>,
@@ -68,14 +68,14 @@ impl Harness {
         }
     }
 
-    /// Locks the current wait of the scenario.
+    /// Locks the state of the scenario's current wait.
     pub(super) fn present_wait(&self) -> MutexGuard<'_, Wait> {
         lock(&self.wait)
     }
 
-    /// Sets the cluster of the run, which the checks evaluate.
+    /// Sets the cluster of the run, on which the checks are evaluated.
     pub(crate) fn watch_over(&self, cluster: &Arc<TestCluster>) {
-        // A run has one cluster.
+        // Cannot fail, because a run has a single cluster.
         let _ = self.cluster.set(Arc::downgrade(cluster));
     }
 
@@ -89,7 +89,7 @@ impl Harness {
         lock(&self.controllers).keys().cloned().collect()
     }
 
-    /// Kills a controller, and restarts it after a time. Answers to its open requests are never delivered.
+    /// Kills a controller, and restarts it after the time `down`. Answers to its open requests are never delivered.
     pub(crate) fn crash(&self, life: &Life, down: Duration) {
         life.end();
         self.gate.note(&life.client, life.number, "crash".to_owned());
@@ -104,7 +104,7 @@ impl Harness {
         });
     }
 
-    /// Stops the process of a controller, and continues it after a time (`SIGSTOP`, `SIGCONT`).
+    /// Stops the process of a controller (`SIGSTOP`), and continues it after a time (`SIGCONT`).
     pub(crate) fn freeze(&self, life: &Life, time: Duration) {
         self.gate.note(&life.client, life.number, "stop (SIGSTOP)".to_owned());
         let Some(controller) = lock(&self.controllers).get(&life.client).cloned() else {
@@ -131,7 +131,7 @@ impl Harness {
         !self.checks.is_empty()
     }
 
-    /// Evaluates the `always` and `sometimes` checks, even if nothing has changed: time has passed.
+    /// Evaluates the `always` and `sometimes` checks because time has passed, even if nothing has changed.
     pub(crate) fn check_time(&self) {
         self.gate.state().checked_at = 0;
         self.check();
@@ -163,7 +163,7 @@ impl Harness {
         }
     }
 
-    /// Evaluates the inquiries that must hold always or sometimes, unless the run has already failed.
+    /// Evaluates the `always` and `sometimes` inquiries, unless the run has already failed.
     pub(crate) async fn inquire(&self) {
         let Some(cluster) = self.cluster() else { return };
         for (index, inquiry) in self.inquiries.iter().enumerate() {
@@ -189,7 +189,7 @@ impl Harness {
         }
     }
 
-    /// Applies the faults before a call outside of the API.
+    /// Applies faults before a call of a controller to a system outside of the API.
     pub(crate) async fn begin_call<'a>(
         self: Arc<Self>,
         client: &'a str,
@@ -209,13 +209,13 @@ impl Harness {
             }
         }
         if self.gate.life_of(client) != ticket.life {
-            // The controller was killed in the meantime.
+            // The controller has been killed in the meantime.
             pending::<()>().await;
         }
         Ok(self.end_call(client, ticket).boxed())
     }
 
-    /// Applies the faults after a call outside of the API.
+    /// Applies faults after a call of a controller to a system outside of the API.
     async fn end_call(self: Arc<Self>, client: &str, ticket: CallTicket) -> Result<(), Unreachable> {
         self.gate.called(ticket.index);
         self.check_time();
@@ -239,7 +239,7 @@ impl Harness {
         pending::<()>().await;
     }
 
-    /// Registers a fault that lasts for this time, and waits for its end.
+    /// Registers a fault that lasts for `time`, and waits until it ends.
     pub(crate) async fn wait(&self, time: Duration) {
         if !time.is_zero() {
             self.gate.lasts(time);

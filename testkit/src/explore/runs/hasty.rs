@@ -1,4 +1,4 @@
-//! Early verdicts: a run that tries a plan fails after `within` in virtual time; in real time, it fails if a wrong
+//! Early verdicts. A run that tries a plan fails after `within` in virtual time; in real time, it fails if a wrong
 //! state has not changed for a while. The usual runs that confirm the failure wait longer.
 
 use std::time::Duration;
@@ -11,12 +11,13 @@ use crate::hooks::Hooks;
 /// Time without changes after which a wrong state counts as final.
 const HOPELESS: Duration = Duration::from_secs(8);
 
-/// The last change that a wait has observed: its revision, and the time of the observation.
+/// The last change that was observed during a wait: its revision, and the time of the observation.
 #[derive(Debug, Default)]
 pub(super) struct Still(Option<(u64, Instant)>);
 
 impl Harness {
-    /// Returns how long after `within` a state may become right in this run. Such a state counts as slow, not as wrong.
+    /// Returns the time after `within` for which a state may still become right in this run. Such a state counts as
+    /// slow, not as wrong.
     pub(super) const fn slow(&self) -> Duration {
         match self.is_hasty && !self.timing.is_real {
             true => Duration::ZERO,
@@ -24,7 +25,7 @@ impl Harness {
         }
     }
 
-    /// Returns `true` if a run that tries a plan need not wait for the correct state any longer.
+    /// Returns `true` if a run that tries a plan need not wait any longer for the correct state.
     pub(super) fn is_hopeless(&self, still: &mut Still) -> bool {
         if !self.is_hasty || !self.timing.is_real {
             return false;

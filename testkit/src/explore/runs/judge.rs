@@ -1,4 +1,4 @@
-//! Makes the run of a plan and compares it with its reference.
+//! Runs a plan and compares the run with its reference.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::explore::specs::Spec;
 use crate::explore::trace::{Outcome as Answer, What};
 use crate::lock::lock;
 
-/// Fields that count changes of the spec, and therefore differ between a changed object and a new one.
+/// Fields that count changes of the spec, and therefore differ between an object that was changed and a new object.
 const COUNTERS: [&str; 2] = ["status.observedGeneration", "status.conditions.*.observedGeneration"];
 
-/// Makes a run, compares it with its reference, and returns both. The reference is `base` unless the plan changes the
-/// spec.
+/// Runs a plan, compares the run with its reference, and returns both. The reference is `base` unless the plan changes
+/// the spec.
 pub(crate) fn judged(
     config: &Config,
     world: &World,
@@ -43,7 +43,7 @@ pub(crate) fn judged(
             {
                 fresh
             }
-            // If the last spec is unusable, the earlier state may remain.
+            // If the last spec is unusable, the state may remain as it was before.
             Some(_) | None => sequence,
         },
         false => sequence,
@@ -53,11 +53,11 @@ pub(crate) fn judged(
     (outcome, reference)
 }
 
-/// Makes a run. If an assertion of the scenario fails because the test continues during a fault, repeats the run with a
-/// longer wait before the assertion: until all faults are over and the state equals the reference's.
+/// Runs a plan. If an assertion of the scenario fails because the test continues during a fault, repeats the run with a
+/// longer wait before the assertion: until all faults have ended and the state equals the reference's.
 fn asserted(config: &Config, world: &World, (plan, role): (&Plan, Role), reference: &Reference) -> Outcome {
     let mut outcome = run(config, world, plan, role, Some(reference));
-    // Waiting longer cannot affect an assertion before the first wait.
+    // If the assertion precedes the first wait, waiting longer cannot affect it.
     let is_repeated = !config.timing.is_real && outcome.violations.is_empty();
     let Some(patient_from) = outcome.void_at.filter(|it| *it > 0 && is_repeated) else {
         return outcome;
@@ -76,8 +76,8 @@ fn asserted(config: &Config, world: &World, (plan, role): (&Plan, Role), referen
     outcome
 }
 
-/// Returns `true` if one of a controller's writes for a new object never succeeds: the spec fits the schema but is
-/// unusable. Conflicts and missing objects do not count as failures.
+/// Returns `true` if a write of a controller for a new object never succeeds, because the spec matches the schema but
+/// is unusable. Conflicts and missing objects do not count as failures.
 fn is_unhealthy(fresh: &Reference) -> bool {
     let mut writes: BTreeMap<(&str, Verb, &str, String), bool> = BTreeMap::new();
     for step in &fresh.outcome.trace {
@@ -93,8 +93,8 @@ fn is_unhealthy(fresh: &Reference) -> bool {
 }
 
 /// Returns `true` if a controller rejects the last spec of a sequence: it creates nothing for a new object with this
-/// spec, although it does so for the first spec, and it keeps the earlier objects of a changed one. `changed`, `fresh`
-/// and `base` are the references of the sequence, of the new object and of the first spec.
+/// spec, although it does so for the first spec, and after a change to this spec it keeps the objects that it had
+/// created. `changed`, `fresh` and `base` are the references of the sequence, of the new object and of the first spec.
 fn keeps_the_last(
     spec: &Spec,
     config: &Config,
@@ -130,7 +130,7 @@ fn makes_others(spec: &Spec, reference: &Reference) -> bool {
     })
 }
 
-/// Makes the reference run of a sequence of changes without faults. The error is the failed run.
+/// Makes the reference run of a sequence of changes, without faults. The error is the failed run.
 pub(crate) fn sequence(
     spec: &Spec,
     config: &Config,
@@ -151,7 +151,7 @@ pub(crate) fn sequence(
 }
 
 /// Makes the reference run of an object that is created with the last spec of a sequence; `None` if the sequence ends
-/// with its deletion. The error is the failed run.
+/// with the deletion of the object. The error is the failed run.
 fn fresh(
     spec: &Spec,
     config: &Config,

@@ -14,7 +14,7 @@ use super::harness::Harness;
 use crate::explore::gate::{Deletion, Life};
 use crate::explore::trace::Request;
 
-/// Forwards a request to the server after a time. Its answer is not delivered.
+/// Forwards a request to the server after a delay. The answer is not delivered.
 pub(crate) fn arrive_late(
     harness: &Arc<Harness>,
     life: &Arc<Life>,
@@ -28,12 +28,13 @@ pub(crate) fn arrive_late(
     // The task ends with the runtime of the run.
     tokio::spawn(async move {
         sleep(time).await;
-        // A write that would create the object is lost, because everything related to it may have been deleted.
+        // A write that would create the object is dropped, because everything that belongs to the object may have been
+        // deleted.
         if harness.gate.stored(&about).is_none() {
             return;
         }
         harness.gate.reaches(index);
-        // A new object may have this name by now; a delete that arrives late is not reported for that.
+        // An object that was created since then may have the same name. The oracle must not report a late delete of it.
         let deletion = Deletion {
             has_precondition: true,
             ..Deletion::default()

@@ -1,5 +1,5 @@
-//! Comparison of the cluster with the reference each time the scenario has settled, so that a later step of the
-//! scenario does not hide an error of an earlier one.
+//! Compares the cluster with the reference each time the scenario has settled, so that a later step of the scenario
+//! does not hide an error of an earlier step.
 
 use std::panic::resume_unwind;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::explore::outcomes::{EndState, Milestone, Passed, left_behind};
 use crate::mask::Mask;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Time for which the state after a step must stay unchanged in a run without faults. Other states are not compared.
+/// Time for which the state after a step must stay unchanged in a run without faults; otherwise it is not compared.
 pub(crate) const STEADY: Duration = Duration::from_secs(15 * 60);
 
 /// Panic payload that ends a scenario after a step with a wrong state, because the next step might hide the error.
@@ -32,14 +32,14 @@ impl Harness {
         }
     }
 
-    /// Returns the revision of the server and the number of changes to external systems. While both are unchanged, the
+    /// Returns the revision of the server and the number of changes to external systems. While both stay the same, the
     /// state is unchanged.
     pub(crate) fn revision(&self) -> (u64, u64) {
         let changes = self.cluster().map_or(0, |it| it.externals.changes());
         (self.gate.server.resource_version(), changes)
     }
 
-    /// Records that the scenario has settled at a place, and compares the state with the reference.
+    /// Records that the scenario has settled at this place, and compares the state with the reference.
     pub(crate) async fn compare_step(&self, place: &str) {
         let nth = {
             let mut state = self.gate.state();
@@ -72,7 +72,7 @@ impl Harness {
     }
 
     /// Compares the end of a run with the state of the reference at the last settled step, if the scenario ended early.
-    /// Returns `None` if the reference has no such state, or if the test has written since that step.
+    /// Returns `None` if the reference lacks this state, or if the test has written since that step.
     pub(crate) fn compare_where_it_ended(&self, end: &EndState) -> Option<Vec<String>> {
         let (settled, settled_at) = {
             let state = self.gate.state();
@@ -111,7 +111,8 @@ impl Harness {
             let state = self.gate.state();
             (state.windows_end.is_some(), state.waited)
         };
-        // If an assertion is evaluated again, this wait also includes the work after the faults, such as retries.
+        // In a run that evaluates an assertion again, this wait also includes the work after the faults, such as
+        // retries.
         let is_patient = self.gate.plan.overlaps();
         if !has_begun || self.gate.is_early(waited) || !self.compares {
             return;
@@ -124,7 +125,7 @@ impl Harness {
             if looked_at.replace(revision) != Some(revision) {
                 differences = self.gate.compared(expected.judge(&self.end_state(), mask));
             }
-            // The limit counts from the end of the last fault.
+            // The time limit is counted from the end of the last fault.
             let faults_end = self.gate.state().windows_end.map_or(began, |end| end.max(began));
             let waited = Instant::now().saturating_duration_since(faults_end);
             if differences.is_empty() {
@@ -135,7 +136,7 @@ impl Harness {
             }
             let is_hopeless = self.is_hopeless(&mut still);
             if is_patient && (waited >= self.within || is_hopeless) {
-                // Earlier steps were taken during the faults, so the state may differ.
+                // The test took earlier steps during the faults, so the state may differ.
                 return;
             }
             if waited >= self.within + self.slow() || is_hopeless {

@@ -1,5 +1,5 @@
-//! Notes about a reference: places where the scenario tests less than it appears to, and controllers that read another
-//! clock.
+//! Notes about a reference: places where the scenario tests less than it appears to, and controllers that read a
+//! different clock.
 
 use jiff::Timestamp;
 
@@ -18,7 +18,7 @@ pub(crate) fn of_the_scenario(cluster: &TestCluster) -> Vec<String> {
     fixed.chain(cluster.injections.idle()).collect()
 }
 
-/// Lists times that controllers wrote and that come from the machine's clock instead of the server's.
+/// Lists times that controllers wrote, and that they read from the machine's clock instead of the server's.
 pub(crate) fn of_clocks(cluster: &TestCluster, began: Timestamp) -> Vec<String> {
     let note = |it: ForeignTime| {
         format!(

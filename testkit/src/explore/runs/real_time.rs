@@ -1,4 +1,4 @@
-//! Runs in real time: their bounds, their reference, and the time after which they count as settled.
+//! Runs in real time: their time limits, their reference, and the time after which they count as settled.
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
@@ -16,7 +16,7 @@ use crate::explore::trace::{BOOKMARK, LEASES, Step, What};
 use crate::mask::Mask;
 use crate::templates::Templates;
 
-/// Divisor that shortens long faults in real time.
+/// Divisor by which long faults are shortened in real time.
 const SHORTENS: u32 = 3;
 
 /// Minimum and maximum time without activity after which a run in real time counts as settled.
@@ -46,9 +46,9 @@ impl World {
     }
 }
 
-/// Makes the reference in real time from several concurrent runs without faults, and masks fields in which they differ.
-/// Also returns the time without activity after which later runs count as settled, derived from the pauses of these
-/// runs.
+/// Makes the reference in real time from several concurrent runs without faults, and masks fields that differ between
+/// them. Also returns the time without activity after which later runs count as settled, which is derived from the
+/// pauses in these runs.
 pub(crate) fn real_reference(
     config: &Config,
     world: &World,
@@ -106,7 +106,7 @@ pub(crate) fn real_reference(
     Ok((reference, learnt.clamp(QUIET[0], QUIET[1].min(quiet.max(QUIET[0])))))
 }
 
-/// Returns the uids of each object from the run with the most uids of it. Objects with generated names form one group.
+/// Returns the uids of each object in the run with the most uids for it. Objects with generated names form one group.
 fn most(runs: &[Uids], templates: &Templates) -> Uids {
     let mut most = Uids::new();
     for (key, uids) in runs.iter().flat_map(|it| grouped(it, templates)) {
@@ -118,14 +118,14 @@ fn most(runs: &[Uids], templates: &Templates) -> Uids {
     most
 }
 
-/// Returns the longest pause between two messages of a run. Pauses of `quiet` or more do not count, because the run had
-/// settled.
+/// Returns the longest pause between two messages of a run. Longer pauses than `quiet` are excluded, because the run
+/// had settled.
 fn longest_pause(outcome: &Outcome, quiet: Duration) -> Duration {
     let leases = outcome.trace.iter().filter_map(|step| match &step.what {
         What::Request(request) if request.base() == LEASES => Some(request.named()),
         What::Request(_) | What::Event { .. } | What::Call { .. } | What::Note(_) => None,
     });
-    // Old clients also lock a ConfigMap with the name of the Lease.
+    // Old clients also lock a ConfigMap that has the same name as the Lease.
     let locks: BTreeSet<String> = leases.collect();
     let counts = |step: &&Step| match &step.what {
         What::Request(request) => step.has_changed(request) && !locks.contains(&request.named()),

@@ -1,4 +1,4 @@
-//! One run: a world, a plan, the scenario, the outcome and its judgement.
+//! Makes one run: starts a world, runs the scenario with a plan, and collects and judges the outcome.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -36,13 +36,13 @@ use crate::test_cluster::{Cause, TestCluster};
 use crate::work::Counted;
 use crate::{seeded_hash, virtual_clock};
 
-/// Interval, in real time, at which a run checks if it must end.
+/// Interval, in real time, at which a run checks whether it must end.
 const LOOK_FOR_STOP: Duration = Duration::from_millis(100);
 
 /// Maximum number of messages of a run: `.1` times the messages of the reference, plus `.0`.
 const MESSAGES: (u64, u64) = (200, 10);
 
-/// Runs the scenario with a plan. Without a reference, the result is not compared.
+/// Runs the scenario with a plan. Without a reference, the run is not compared.
 pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
     let name = thread::current().name().unwrap_or_default().to_owned();
     lock(&config.current).insert(name.clone(), (WallClock::start(), plan.clone()));
@@ -69,7 +69,7 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
     outcome
 }
 
-/// Returns the seed of the random numbers of a run. The other reference has another seed, so that values that
+/// Returns the seed of the random numbers of a run. The other reference has a different seed, so that values that
 /// controllers generate at random differ and are recognised.
 const fn seed_of(role: Role) -> u64 {
     match role {
@@ -260,8 +260,8 @@ impl Run<'_> {
         self.gate.is_early(waited)
     }
 
-    /// Waits until the cluster has settled; quiet time from `quiet_since` on counts. Returns `false` if this fails the
-    /// run.
+    /// Waits until the cluster has settled. The quiet time before the call counts from `quiet_since` on. Returns
+    /// `false` if the cluster does not settle and this fails the run.
     async fn settle_since(&self, quiet_since: Instant) -> bool {
         let settled = self.cluster.settle_since(quiet_since);
         let settled = AssertUnwindSafe(settled).catch_unwind().await;
@@ -274,16 +274,16 @@ impl Run<'_> {
         false
     }
 
-    /// Returns `true` if a controller that never settles is accepted because hot loops do not count. A loop that stops
-    /// the clock is never accepted.
+    /// Returns `true` if a controller that never settles is permitted because hot loops do not count. A loop that stops
+    /// the clock is never permitted.
     fn may_go_on(&self, text: &str) -> bool {
-        // A changed spec may be unusable, so that a controller retries forever.
+        // A changed spec may be unusable, so that a controller retries indefinitely.
         let is_rest_optional = !self.config.oracles.has(Oracle::HotLoop) || self.config.spec.is_some();
         is_rest_optional && self.cluster.cause_of(text) == Some(Cause::Restless)
     }
 
-    /// Waits for the end of all faults and for the correct end state, with a limit. An end state that becomes right
-    /// after `within` is slow but does not fail the run.
+    /// Waits for the end of all faults and then for the correct end state, for a limited time. An end state that
+    /// becomes right after `within` is slow but does not fail the run.
     async fn converge(&self) -> (EndState, Option<Duration>) {
         let (mut quiet_since, mut worked, mut wrong) = (None, None, None);
         let (mut looked_at, mut known): (Option<((u64, u64), EndState)>, _) = (None, None);
@@ -345,7 +345,8 @@ impl Run<'_> {
         }
     }
 
-    /// Lets time pass after the end until nothing changes any more. Returns that state if it differs from `end`.
+    /// Lets time pass after the end of the run until nothing changes any more. Returns the new state if it differs from
+    /// `end`.
     async fn rested(&self, end: &EndState) -> Option<EndState> {
         sleep(self.config.within).await;
         let mask = Mask::of(&self.config.work.ignored);
@@ -359,7 +360,7 @@ impl Run<'_> {
         is_same(&rested, &state()).then_some(rested)
     }
 
-    /// Checks the end state. `known` is the result for the same state, if it was checked before.
+    /// Checks the end state. `known` is the result of an earlier check of the same state, if any.
     async fn is_right(&self, end: &EndState, known: Option<Wrong>) -> Result<(), Wrong> {
         if self.gate.state().is_void {
             return self.is_right_where_it_ended(end);
@@ -410,7 +411,7 @@ impl Run<'_> {
         }
     }
 
-    /// Restarts controllers after all work is done: they should have nothing to do.
+    /// Restarts controllers after all work has been done, to check that this does not change anything.
     async fn restarts(&self, plan: &Plan) {
         for fault in plan
             .faults
@@ -439,7 +440,8 @@ impl Run<'_> {
             self.gate.violation(ASSERTIONS, why);
         }
         let notes = match self.reference {
-            // In this run the server's clock differs from the machine's, so times from the machine are recognised.
+            // In this run the server's clock differs from the machine's, so times of the machine's clock are
+            // recognised.
             None if is_other => notes::of_clocks(self.cluster, self.config.began),
             None => notes::of_the_scenario(self.cluster),
             Some(_) => Vec::new(),
@@ -496,7 +498,7 @@ impl Run<'_> {
 
     /// Returns the fields that returned to an earlier value.
     fn returned(&self) -> Returned {
-        // A user's own rollback is expected.
+        // A rollback by the user is expected.
         match self.config.oracles.has(Oracle::Rollback) && !self.gate.plan.is_sequence() {
             true => returned(&self.gate.server, self.gate.base, &self.config.work),
             false => Returned::new(),

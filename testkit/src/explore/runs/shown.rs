@@ -1,4 +1,4 @@
-//! Repeats runs for the report, with bodies and tracing output, which a search does not record.
+//! Repeats runs for the report in order to record bodies and tracing output, which a search does not record.
 
 use super::config::{Config, Role};
 use super::run::run;
@@ -6,7 +6,7 @@ use super::world::World;
 use crate::explore::outcomes::{Finding, Outcome, Recorded, Reference};
 use crate::explore::plans::Plan;
 
-/// Records bodies and tracing output of both runs of a finding, unless a repeated run differs from the original.
+/// Adds bodies and tracing output of both runs to a finding, unless a repeated run differs from the original one.
 pub(crate) fn show(config: &Config, world: &World, finding: &mut Finding) {
     let other = world.at(finding.plan.start);
     let world = other.as_ref().unwrap_or(world);

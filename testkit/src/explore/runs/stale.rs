@@ -9,7 +9,7 @@ use crate::explore::outcomes::resource;
 use crate::explore::plans::given;
 use crate::explore::trace::Request;
 
-/// Time by which a replica lags.
+/// Time by which the replica lags behind.
 pub(super) const LAG: Duration = Duration::from_secs(12);
 
 /// Guard: while it exists, a client reads an older state.
@@ -22,9 +22,9 @@ impl Drop for Lagging {
     }
 }
 
-/// Makes a read return a state between the beginning of the run and now. A list is rewritten to request an exact
-/// revision, and the watch that follows is silent for a while. A read of one object cannot request a revision, so a
-/// lagging replica answers it.
+/// Makes a read return a state between the beginning of the run and the current one. A list is rewritten to request an
+/// exact revision, and the client's next watch is silent for a while. A read of a single object cannot request a
+/// revision, so a lagging replica answers it.
 pub(crate) fn stale(gate: &Gate, life: &Life, about: &Request, uri: &mut http::Uri, percent: u8) -> Option<Lagging> {
     let newest = gate.server.resource_version();
     let revision = gate.base + (newest - gate.base) * u64::from(percent) / 100;
@@ -34,7 +34,7 @@ pub(crate) fn stale(gate: &Gate, life: &Life, about: &Request, uri: &mut http::U
         return None;
     }
     let replica = gate.server.replica(&given(&life.client));
-    // Keep the replica's lag if the test has set it.
+    // If the test itself has set a lag of the replica, keep it.
     let is_free = replica.sees() == newest;
     is_free.then(|| {
         replica.freeze_at(revision);
@@ -42,8 +42,8 @@ pub(crate) fn stale(gate: &Gate, life: &Life, about: &Request, uri: &mut http::U
     })
 }
 
-/// Makes a list return the state before the last `changes` changes of its resource, not counting changes of the status.
-/// The watch that follows is silent for a while.
+/// Makes a list return the state before the last `changes` changes of its resource, without counting changes of the
+/// status. The client's next watch is silent for a while.
 pub(super) fn rewind(gate: &Gate, life: &Life, about: &Request, uri: &mut http::Uri, changes: u8, lag: Duration) {
     let all = gate.server.changes_after(gate.base).into_iter();
     let is_of_spec = |change: &StoredChange| {
@@ -74,7 +74,7 @@ fn changes_spec(change: &StoredChange) -> bool {
     mark(before) != mark(after)
 }
 
-/// Returns the URI of the same list at this revision.
+/// Returns the URI of the same list at an exact revision.
 fn exactly_at(uri: &http::Uri, revision: u64) -> http::Uri {
     let exact = format!("{REVISION}={revision}&resourceVersionMatch=Exact");
     let others = uri

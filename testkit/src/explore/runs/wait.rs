@@ -1,11 +1,11 @@
-//! `Wait`: state of the scenario's current wait for the cluster to settle.
+//! `Wait`: state of the current wait of the scenario for the cluster to settle.
 
 use tokio::time::Instant;
 
-/// State of the scenario's current wait for the cluster to settle.
+/// State of the current wait of the scenario for the cluster to settle.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
-    /// Length of the trace, and the revision, at the end of the previous wait.
+    /// Length of the trace, and revision of the server, at the end of the previous wait.
     pub(super) from: (usize, u64),
     /// Last comparison with the reference: the revision, and whether the states were the same.
     pub(super) compared: Option<((u64, u64), bool)>,

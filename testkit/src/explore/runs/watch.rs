@@ -1,4 +1,4 @@
-//! `GatedWatch`: the body of a watch, with faults on each event.
+//! `GatedWatch`: the body of a watch, with faults at each event.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,17 +25,17 @@ pub(crate) struct GatedWatch {
     life: Arc<Life>,
     resource: String,
     inner: ResponseBody,
-    /// Lines to deliver while the watch is not held.
+    /// Lines to deliver unless the watch is held.
     ready: VecDeque<Told>,
     held: Option<Pin<Box<Sleep>>>,
-    /// Set if the watch was held, and the events that piled up are being delivered.
+    /// Set if the watch was held and is now delivering the events that arrived in the meantime.
     is_late: bool,
     is_ended: bool,
     /// Set if the watch ends with a broken connection.
     is_broken: bool,
 }
 
-/// A line of a watch, and the object in it.
+/// A line of a watch, with the object that it contains.
 struct Told {
     line: Bytes,
     shown: Shown,
@@ -112,7 +112,7 @@ impl GatedWatch {
             kind => kind,
         };
         if shown.name.is_empty() && !matches!(kind, BOOKMARK | INITIAL_END) {
-            // Errors are not events about an object.
+            // ERROR events are not about an object.
             let index = None;
             self.ready.push_back(Told { line, shown, index });
             return;
@@ -139,7 +139,7 @@ impl GatedWatch {
         }
     }
 
-    /// Applies an effect to an event. Returns the number of deliveries if the effect changes it.
+    /// Applies a fault to an event. Returns the number of deliveries if the fault changes it.
     fn does(&mut self, effect: OnEvent) -> Option<usize> {
         match effect {
             OnEvent::Hold(time) => {

@@ -12,14 +12,14 @@ use crate::explore::plans::{OnAnswer, OnCall, escaped};
 /// Name of webhook calls in the points of a plan.
 const WEBHOOK: &str = "webhook";
 
-/// Errors of a broken call, as Go's client has them.
+/// Error messages of a broken call, as in Go's client.
 const RESET: &str = "read: connection reset by peer";
 const REFUSED: &str = "connect: connection refused";
 const LOST: &str = "EOF";
 
 impl Harness {
-    /// Makes the server's call to a webhook of the controller `client`, with the faults of the plan. Unlike calls that
-    /// a controller makes, the call fails if the controller dies.
+    /// Sends the server's call to a webhook of the controller `client`, with the faults of the plan. Unlike calls that
+    /// a controller makes, the call fails if the controller is killed.
     pub(super) async fn call_webhook(
         self: Arc<Self>,
         client: String,

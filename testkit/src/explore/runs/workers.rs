@@ -12,7 +12,7 @@ use crate::explore::plans::{OnRequest, OnRun};
 use crate::explore::trace::{Outcome, Request, Step, What};
 use crate::lock::lock;
 
-/// Number of messages that each request of a worker adds to the limit for hot loops. If the messages never end,
+/// Number of messages by which each request of a worker raises the limit for hot loops. If the messages never end,
 /// `settle` fails.
 const GIVES_CAUSE: u64 = 20;
 
@@ -20,8 +20,8 @@ const GIVES_CAUSE: u64 = 20;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Harness {
-    /// Injects the delays of the workers. Calling it again moves the delays behind faults that were injected in the
-    /// meantime.
+    /// Injects the delays of the workers. A further call replaces them, so that faults that were injected in the
+    /// meantime precede the delays.
     pub(crate) fn slow_workers(self: &Arc<Self>) {
         if !self.gate.server.has_workers() {
             return;
@@ -37,8 +37,8 @@ impl Harness {
         *guard = Some(self.gate.server.inject(late));
     }
 
-    /// Evaluates the `always` and `sometimes` checks after each request of a worker, since the next request of a client
-    /// may be much later.
+    /// Evaluates the `always` and `sometimes` checks after each request of a worker, because the next request of a
+    /// client may be much later.
     pub(crate) fn watch_workers(self: &Arc<Self>) {
         if !self.gate.server.has_workers() || !self.has_checks() {
             return;
@@ -74,7 +74,7 @@ impl Harness {
         });
     }
 
-    /// Registers a request of a worker and returns its delay.
+    /// Registers a request of a worker, and returns the time by which it is delayed.
     fn of_worker(&self, worker: &str, seen: &Seen<'_>) -> Duration {
         let info = seen.info;
         let truth = self.gate.server.resource_version();

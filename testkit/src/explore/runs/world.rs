@@ -13,16 +13,16 @@ use crate::explore::plans::LARGE;
 use crate::hooks::Hooks;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
 
-/// Difference between the times of day of an exploration's two reference runs.
+/// Difference between the times of day at which the two reference runs of an exploration begin.
 const OTHER_TIME: Duration = Duration::from_secs(4_391);
 
 /// The state from which the clusters of all runs are started.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(super) builder: TestClusterBuilder,
-    /// The server of the first reference run and of nearly all other runs.
+    /// The server for the first reference run and for nearly all other runs.
     server: ApiServerBuilder,
-    /// Server of the other reference run, with other uids and another time of day.
+    /// The server for the other reference run, with different uids and a different time of day.
     other: ApiServerBuilder,
     /// Same as `server`, with very large revisions.
     large: ApiServerBuilder,
@@ -32,7 +32,7 @@ pub(crate) struct World {
     is_start_set: bool,
 }
 
-/// Variant of the server in a run.
+/// Variant of the server for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     Usual,
@@ -41,7 +41,7 @@ pub(crate) enum Variant {
 }
 
 impl TestClusterBuilder {
-    /// Builds the state from which clusters are started. `start` is their time of day; by default the configured one,
+    /// Builds the state from which clusters are started. Their time of day is `start`; by default the configured one,
     /// or else the machine's.
     pub(crate) fn world(mut self, start: Option<Timestamp>) -> World {
         let set = self.server_to_be().configured_start_time();
@@ -77,7 +77,7 @@ impl World {
         (!self.is_start_set).then_some(self.start)
     }
 
-    /// Returns the same state at another time of day, if a replay requires one.
+    /// Returns the same state at a different time of day, if a replay requires one.
     pub(crate) fn at(&self, start: Option<Timestamp>) -> Option<Self> {
         let start = start.filter(|it| *it != self.start && !self.is_start_set)?;
         Some(self.builder.clone().world(Some(start)))
@@ -97,7 +97,7 @@ impl World {
         };
         let mut server = server.clone();
         if is_real {
-            // Processes read the clock of the machine.
+            // Processes read the machine's clock, so the server must use the same time.
             server = server.start_time(time_of_day());
         }
         let server = server.start();

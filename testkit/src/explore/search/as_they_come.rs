@@ -1,5 +1,6 @@
-//! Runs in real time. Their durations differ, so results are handled in the order of arrival, and the next run begins
-//! at once. Failures are confirmed in the order of their plans, so that the report only depends on the outcomes.
+//! Makes runs in real time. Their durations differ, so results are handled in the order of arrival, and each result
+//! lets the next run begin at once. Failures are confirmed in the order of their plans, so that the report depends only
+//! on the outcomes.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,27 +16,28 @@ use super::work::{Stop, Work};
 use crate::explore::outcomes::Outcome;
 use crate::explore::plans::Plan;
 
-/// Maximum number of failing runs that are kept until they can be confirmed. At this number no further run begins.
+/// Maximum number of failing runs that are kept until they can be confirmed. When it is reached, further runs do not
+/// begin.
 const DOUBTFUL_MAX: usize = 256;
 
-/// The part of the search to which a plan belongs, and the number of the plan.
+/// The part of the search to which a plan belongs, and the ordinal of the plan.
 type Place = (usize, u64);
 
-/// A result that has arrived.
+/// A result that a thread has sent.
 enum Arrived {
     Run(Place, Box<Outcome>),
     Confirmation(Box<Confirmation>),
 }
 
-/// A failing run that is not confirmed yet.
+/// A failing run that has not been confirmed yet.
 struct Doubtful {
     plan: Plan,
     outcome: Box<Outcome>,
-    /// Number of results up to this run.
+    /// Number of results at the time of this run, including its own.
     made: u64,
 }
 
-/// Functions that run plans and confirm failures.
+/// Functions that run plans and confirm failures, and the state of the search.
 pub(super) struct Jobs<'a> {
     /// Returns the number of runs to make at once.
     pub(super) at_once: &'a dyn Fn() -> usize,
@@ -48,7 +50,7 @@ pub(super) struct Jobs<'a> {
 }
 
 impl Runs<'_> {
-    /// Makes all runs of a source in real time.
+    /// Runs all plans of a source in real time.
     pub(super) fn as_they_come(&self, work: &mut impl Work) -> Result<(), Stop> {
         let jobs = Jobs {
             at_once: &self.at_once,
@@ -61,7 +63,7 @@ impl Runs<'_> {
     }
 }
 
-/// Runs a job on its own thread, and sends its result.
+/// Runs a job on a separate thread, and sends its result.
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     done: &Sender<thread::Result<Arrived>>,
@@ -74,8 +76,8 @@ fn start<'scope>(
     });
 }
 
-/// Makes all runs of a source. A completed search waits for the runs in progress, and confirms their failures, until
-/// its time is over; then it ends the runs, and waits for the confirmation in progress.
+/// Runs all plans of a source. At the end of the search, waits for the runs in progress and confirms their failures
+/// until the time is over; then ends the runs, and waits for the confirmation in progress.
 fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
     let Jobs { run, confirm, .. } = *jobs;
     let (done, arrivals) = channel::<thread::Result<Arrived>>();
@@ -91,7 +93,8 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
             }
             let (made, most) = work.judge().made();
             let room = usize::try_from(most.saturating_sub(made)).unwrap_or(usize::MAX);
-            // Further runs would be useless if the next failure is confirmed.
+            // If a confirmed failure would end the search, do not begin further runs while a failure is waiting for its
+            // confirmation.
             let is_decisive = (confirming.is_some() || !doubtful.is_empty()) && work.judge().needs_one();
             while stop.is_none()
                 && !is_decisive
@@ -135,7 +138,7 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
             };
             let handled = match arrived {
                 Arrived::Run(place, outcome) => match begun.remove(&place) {
-                    // After the end of the search, the run may have ended early.
+                    // When the search is over, the run may have been ended early.
                     Some((plan, about)) if !is_over => handle(work, (place, plan, about), outcome, &mut doubtful),
                     _ => continue,
                 },
@@ -149,7 +152,7 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
     })
 }
 
-/// Waits for the next result; returns `None` when the time is over.
+/// Waits for the next result, at most for `time`.
 fn next(arrivals: &Receiver<thread::Result<Arrived>>, time: Duration) -> Option<Arrived> {
     match arrivals.recv_timeout(time) {
         Ok(arrived) => Some(arrived.unwrap_or_else(|payload| resume_unwind(payload))),
@@ -158,7 +161,7 @@ fn next(arrivals: &Receiver<thread::Result<Arrived>>, time: Duration) -> Option<
     }
 }
 
-/// Reports failures that there is no time to confirm.
+/// Reports the failures that could not be confirmed in time.
 fn give_up<W: Work>(work: &mut W, doubtful: BTreeMap<Place, Doubtful>) {
     for Doubtful { plan, outcome, .. } in doubtful.into_values() {
         if let Some(violation) = outcome.violations.first() {
@@ -167,7 +170,7 @@ fn give_up<W: Work>(work: &mut W, doubtful: BTreeMap<Place, Doubtful>) {
     }
 }
 
-/// Handles the result of a run, and keeps it if it fails.
+/// Handles the result of a run. Keeps the run for a confirmation if it fails.
 fn handle<W: Work>(
     work: &mut W,
     (place, plan, about): (Place, Plan, W::About),
@@ -219,7 +222,7 @@ mod tests {
 
         fn done(&mut self, plan: Plan, (): (), _: &Outcome) -> Result<(), Stop> {
             self.handled.push(name(&plan));
-            // The run may have ended.
+            // Ignore errors: the run may have ended.
             let _ = self.tell.send(name(&plan));
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! `Asides`: observations in runs that did not fail.
+//! `Asides`: observations in runs that do not count as failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use crate::explore::outcomes::{Outcome, Violation};
 use crate::explore::plans::{Plan, given};
 use crate::explore::runs::Config;
 
-/// Observations in runs that did not fail.
+/// Observations in runs that do not count as failures.
 #[derive(Debug, Default)]
 pub(crate) struct Asides {
-    /// Plan of the first run with a slow end state, and its delay.
+    /// Delay of the first slow end state, and the plan of its run.
     late: Option<(Duration, Plan)>,
-    /// Number of times each controller ended by itself and was restarted, in all runs.
+    /// Number of times each controller ended by itself and was restarted, over all runs.
     ended: BTreeMap<Arc<str>, u32>,
     /// Descriptions of values that were assigned to objects in a different order from the reference, and the first plan
     /// with such values.
     permuted: Option<(Vec<String>, Plan)>,
-    /// Description of the first end state that depends on the order of arrival.
+    /// Description of the first end state that depends on the order in which changes arrive.
     pub(crate) first_come: Option<String>,
-    /// Failures that there was no time to confirm, oldest first.
+    /// Failures that could not be confirmed in time, oldest first.
     pub(crate) unconfirmed: Vec<(Plan, Violation)>,
-    /// Number of plans that were not examined, because they failed like other plans.
+    /// Number of failing plans that were not examined, because they failed in the same way as others.
     pub(crate) repeated: u64,
-    /// Resources and paths of fields that are excluded from comparisons, because they differed in only some runs of a
+    /// Resources and paths of fields that are no longer compared, because they differed in only some runs of the same
     /// plan.
     pub(crate) unsteady: BTreeSet<(String, String)>,
 }

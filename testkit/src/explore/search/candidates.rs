@@ -16,27 +16,27 @@ use crate::test_cluster::TEST_CLIENT;
 /// Maximum duration of a request, as in kube-apiserver.
 const SLOWEST: Duration = Duration::from_secs(60);
 
-/// Rank of a read that is delayed until after a change of the test.
+/// Rank of faults that delay a read until after a change of the test.
 const ACROSS_CHANGE: u8 = 2;
 
-/// A fault to try. Candidates of a kind that has not been tried yet are first, then candidates with a lower rank.
+/// A fault to try. Faults of a kind that has not been tried yet are first, then faults with a lower rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
     /// Set if the fault was possible earlier in the trace, at another message with the same client, verb and resource.
     pub(crate) is_repeat: bool,
     pub(crate) rank: u8,
-    /// Position in the trace.
+    /// Index of the message in the trace.
     pub(crate) at: usize,
     pub(crate) action: Action,
     pub(crate) point: Point,
     /// Set if the test does not wait for the end of the fault.
     pub(crate) is_early: bool,
-    /// A fault that always follows this one.
+    /// A fault that always accompanies this one.
     pub(crate) then: Option<(Action, Point)>,
 }
 
 impl Candidate {
-    /// Returns the kind of the fault; overlaps have their own kind.
+    /// Returns the kind of the fault; overlaps are a separate kind.
     pub(crate) fn kind(&self) -> Kind {
         match self.is_early {
             true => Kind::Overlap,
@@ -47,7 +47,7 @@ impl Candidate {
     /// Returns the plan with only this fault.
     pub(crate) fn plan(&self) -> Plan {
         let plan = match self.is_early {
-            // Further faults follow the last fault of a plan.
+            // Further faults are added after the last fault of a plan, so this fault must be the last one.
             true => Plan::single(TEST_CLIENT, Action::EARLY).and(&self.point, self.action),
             false => Plan::single(&self.point, self.action),
         };
@@ -58,14 +58,14 @@ impl Candidate {
     }
 }
 
-/// Returns the long faults as overlaps: the test does not wait for their end, so its next step happens during the
+/// Returns overlaps for the long faults: the test does not wait for their end, so its next step happens during the
 /// fault.
 pub(crate) fn early(singles: &[Candidate], timing: Timing) -> Vec<Candidate> {
     let long = timing.window(LONG.time());
     let lasting = singles.iter().filter_map(|it| {
         let mut action = it.action;
         if (action.fault, action.value) == (Fault::Delay, SHORT) {
-            // The request must take longer than the next step of the test.
+            // The request must take longer than the time until the next step of the test.
             action = action.lasting(long);
         }
         (action.window() >= Some(long)).then_some((action, it))
@@ -81,10 +81,10 @@ pub(crate) fn early(singles: &[Candidate], timing: Timing) -> Vec<Candidate> {
     early
 }
 
-/// Returns delays of reads until after the next change of a test that advances the clock instead of waiting. Only
-/// the last read before the change is delayed, for each client, verb and resource, and only if the client has read
-/// something at the same time: the change falls between the two reads. A delayed write would also change the order in
-/// which objects arrive, on which a healthy controller may depend.
+/// Returns delays of reads until after the next change of a test that advances the clock instead of waiting. Only the
+/// last read before the change is delayed, for each client, verb and resource, and only if the client has read
+/// something else at the same time, so that the change is between the two reads. Writes are not delayed, because this
+/// would also change the order in which objects arrive, on which a healthy controller may depend.
 pub(crate) fn across_changes(reference: &crate::explore::outcomes::Outcome) -> Vec<Candidate> {
     let mut delays: BTreeMap<_, Candidate> = BTreeMap::new();
     let mut known = HashSet::new();
@@ -148,8 +148,8 @@ pub(crate) fn candidates(
             may_be_late: late.may_be_late(&step.client, request),
             changes: users.changes(request.base(), scenario_step),
         };
-        // In virtual time there is enough time to try repetitions later. In real time, a message of another step is
-        // tried as a new one.
+        // In virtual time there is enough time to try repetitions later. In real time, messages of different steps are
+        // not repetitions of each other.
         let class = match timing.is_real {
             true => (step.class(), written(step), scenario_step),
             false => (step.class(), String::new(), 0),
@@ -204,7 +204,7 @@ pub(crate) fn candidates(
     all
 }
 
-/// Returns an action with the duration that it has in virtual or in real time.
+/// Returns the action with the duration that it has in virtual or in real time.
 fn in_time(action: Action, timing: Timing) -> Action {
     let Some(window) = action.window() else { return action };
     action.lasting(match action.is_crash() {
@@ -213,8 +213,8 @@ fn in_time(action: Action, timing: Timing) -> Action {
     })
 }
 
-/// Returns the points of a trace. In steps after the first one, the first message of each kind is named by the number
-/// of its step instead of the number of earlier messages.
+/// Returns the points of a trace. In steps after the first one, the first message of each kind is identified by the
+/// number of the step instead of the number of earlier messages.
 pub(super) fn points(trace: &[Step]) -> Vec<Point> {
     let (mut in_step, mut number) = (HashSet::new(), 0);
     let named = trace.iter().map(|step| {
@@ -230,7 +230,7 @@ pub(super) fn points(trace: &[Step]) -> Vec<Point> {
     named.collect()
 }
 
-/// Returns the name of an object that a request creates or deletes, because each of these objects is a case of its own.
+/// Returns the name of an object that a request creates or deletes, because faults are tried for each of these objects.
 fn written(step: &Step) -> String {
     match &step.what {
         What::Request(it) if it.made_from.is_none() && matches!(it.verb, Verb::Create | Verb::Delete) => it.named(),
@@ -238,7 +238,7 @@ fn written(step: &Step) -> String {
     }
 }
 
-/// Returns `true` for the note at the beginning of a named step of the scenario.
+/// Returns `true` if the step is the note at the beginning of a named step of the scenario.
 pub(super) fn begins_step(step: &Step) -> bool {
     &*step.client == TEST_CLIENT && matches!(&step.what, What::Note(note) if note.starts_with(STEP))
 }
@@ -246,7 +246,7 @@ pub(super) fn begins_step(step: &Step) -> bool {
 /// The changes that users make in the steps of a scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
-    /// Number of the step, from 1, and resource of each change; a deletion is listed twice.
+    /// For each change, the ordinal of the step, from 1, and the resource; a deletion is listed twice.
     pub(super) changes: Vec<(usize, String)>,
 }
 
@@ -302,28 +302,28 @@ fn tries<'a>(fault: Fault, step: &'a Step, seen: &impl Fn(&'a Request) -> Seen<'
     tries.iter().filter(is_possible).copied().collect()
 }
 
-/// Identifies the moment of a crash. After crashes with equal moments, the restarted controller finds the same cluster
-/// at the same time; the rest of its state is lost.
+/// Identifies the moment of a crash. If the moments of two crashes are equal, the restarted controller finds the same
+/// cluster at the same time, so trying one of them is sufficient.
 fn moment(trace: &[Step], at: usize, action: Action, timing: Timing) -> (Duration, u64, usize) {
     // The effects of calls are unknown, so the number of calls distinguishes moments.
     let is_call = |step: &&Step| matches!(step.what, What::Call { .. });
     let calls = trace[..at].iter().filter(is_call).count();
-    // The change made by a write is visible at the next message, if that follows at once.
+    // The change made by a write is visible at the next message, if this follows at the same time.
     let next = trace.get(at + 1).filter(|it| timing.is_real || it.at == trace[at].at);
-    // In real time every message has its own time.
+    // In real time every message has a different time, so it is not compared.
     let time = |step: &Step| if timing.is_real { Duration::ZERO } else { step.at };
     match (action.is_crash_after(), next) {
         (true, Some(next)) => (time(next), next.truth, calls + usize::from(is_call(&&trace[at]))),
-        // Makes the identifier unique.
+        // This makes the identifier unique.
         (true, None) => (time(&trace[at]), trace[at].truth, usize::MAX - at),
         (false, _) => (time(&trace[at]), trace[at].truth, calls),
     }
 }
 
-/// Requests that may arrive late. A client that watches the object learns of the change, and a client that holds a
-/// Lease expects other writers. Other clients cannot guard against it.
+/// Determines the requests for which a late arrival is tried. A client that watches the object can notice the change,
+/// and a client that holds a Lease expects other writers. Other clients cannot protect themselves.
 struct Late<'t> {
-    /// Objects in the watches of clients: client, resource and `namespace/name`.
+    /// Objects that clients watch: client, resource and `namespace/name`.
     watched: HashSet<(&'t str, &'t str, &'t str)>,
     electors: HashSet<&'t str>,
 }
@@ -338,7 +338,7 @@ impl<'t> Late<'t> {
             match &step.what {
                 What::Event { resource, object, .. } => {
                     late.watched.insert((&step.client, resource, object));
-                    // For deletes of whole collections.
+                    // For deletions of whole collections.
                     let namespace = object.find('/').map_or(0, |at| at + 1);
                     late.watched.insert((&step.client, resource, &object[..namespace]));
                 }

@@ -1,4 +1,4 @@
-//! Confirmation of a failure: it must recur, and is then minimised.
+//! Confirms a failure by repeating its plan, and minimises it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,21 +14,22 @@ use crate::explore::runs::early_then_usual;
 use crate::explore::trace::{Step, What};
 use crate::virtual_clock;
 
-/// Number of times a failing plan must fail again in order to count.
+/// Number of times that a failing plan must fail again in order to count.
 const CONFIRMATIONS: u32 = 2;
 
-/// Minimum number of equal calls, and minimum time that they span, of a controller that appears to wait for a clock.
+/// Minimum number of equal calls of a controller, and minimum time between the first and the last, to assume that it
+/// waits for a clock.
 const REPEATED: (usize, Duration) = (20, Duration::from_secs(600));
 
-/// Divisors of the budget that limit the time for minimising a failure, in virtual and in real time. The part is
-/// smaller in real time, because each failing run takes as long as its limit.
+/// Divisors that determine the time for minimising a failure from the budget, in virtual and in real time. The time is
+/// shorter in real time, because each failing run takes as long as its time limit.
 pub(super) const SHRINKING: [u32; 2] = [4, 16];
 
 /// Result of the confirmation of a failure.
 pub(crate) enum Confirmed {
     /// The failure recurs. Contains its smallest plan.
     Failure(Box<Finding>),
-    /// The end state depends on the order of arrival. Contains a note for the report.
+    /// The end state depends on the order in which changes arrive. Contains a note for the report.
     FirstCome(String),
     /// The failure does not recur. The fields that differed from the reference are excluded from comparisons.
     Unsure(Nondeterminism, BTreeSet<(String, String)>),
@@ -38,7 +39,7 @@ pub(crate) enum Confirmed {
     Stopped,
 }
 
-/// The confirmation of a failure, and the processor time of its runs.
+/// The result of confirming a failure, and the processor time of the runs that this took.
 pub(crate) struct Confirmation {
     pub(crate) result: Confirmed,
     pub(crate) took: Duration,
@@ -80,7 +81,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
             true => format!("{violation}, in {failed} of {made} runs of the same plan"),
             false => format!("{violation}, in one run but not in another run of the same plan"),
         };
-        // Otherwise each further plan would need as many runs again.
+        // Otherwise each further plan that differs in these fields would need as many runs.
         let is_masked = config.timing.is_real && violation.oracle == Oracle::EndState.name();
         let unlike = if is_masked {
             outcome.unlike.clone()
@@ -120,8 +121,8 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     Confirmed::Failure(finding)
 }
 
-/// Runs a plan again and does not compare numbers that count its failures. The first run ended at the step with these
-/// differences, so that differences of later steps are still unknown.
+/// Runs a plan again without comparing the numbers that count its failures (`counts`). The failing run ended at the
+/// step with these differences, so it is not known whether later steps differ.
 fn beside_counts(runs: &Runs<'_>, plan: &Plan, counts: &[Count], limit: Duration, took: &mut Duration) -> Confirmed {
     let counts: Vec<String> = counts.iter().map(Count::text).collect();
     let mut further = plan.clone();
@@ -141,8 +142,8 @@ fn beside_counts(runs: &Runs<'_>, plan: &Plan, counts: &[Count], limit: Duration
 }
 
 /// Returns the differences of the failing run of a plan if all of them are numbers that count failed requests. Such a
-/// number is greater in a run with more failures. It must not count effects of requests that were executed although
-/// they failed, so it must be the same if the requests are refused.
+/// number is greater in a run with more failures. It is the same if the requests are refused, because it must not count
+/// effects of requests that were executed although they failed.
 fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut Duration) -> Option<Vec<Count>> {
     let is_end_state = outcome.violations.first()?.oracle == Oracle::EndState.name();
     let may_count = is_end_state && !outcome.failure_counts.is_empty() && plan.has_failures();
@@ -165,8 +166,8 @@ fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut D
     have_grown.then(|| outcome.failure_counts.clone())
 }
 
-/// Repeats a plan that has failed once. Returns the number of failures and of runs, and in real time one of the failing
-/// runs.
+/// Repeats a plan that has failed once. Returns the number of failures and the number of runs; in real time also one of
+/// the failing runs.
 fn recurrence(
     runs: &Runs<'_>,
     plan: &Plan,
@@ -182,7 +183,7 @@ fn recurrence(
     let timing = runs.config.timing;
     let (mut failed, mut made, mut failing) = (1, 1, None);
     if timing.is_real {
-        // These runs mostly wait, so they are made at the same time.
+        // These runs spend most of their time waiting, so they are made concurrently.
         let outcomes = runs.at_the_same_time(plan, CONFIRMATIONS);
         failed += outcomes.iter().filter(|it| fails(it)).count() as u32;
         made += CONFIRMATIONS;
@@ -194,12 +195,12 @@ fn recurrence(
         CONFIRMATIONS
     };
     let is_decided = |failed: u32, made: u32| match (timing.allows_miss, made - failed) {
-        // Two misses decide, and so do first runs that all fail.
+        // The result is certain after two runs without the failure, or if all of the first runs fail.
         (true, missed) => missed > 1 || (missed == 0 && made > CONFIRMATIONS),
         (false, missed) => missed > 0,
     };
     while made <= most && !is_decided(failed, made) && !runs.is_stopped() {
-        // The first run has waited long enough. A failure that occurs while it waits needs another such run.
+        // A failure in a run that may end early is sufficient. If there is none, only a usual run waits long enough.
         let again = early_then_usual(timing.is_real, |role| {
             let again = runs.made(plan, role);
             *took += again.took;
@@ -211,12 +212,13 @@ fn recurrence(
     ((failed, made), failing)
 }
 
-/// Returns `true` if a failure occurred in all runs, or in all but one if that is permitted.
+/// Returns `true` if a failure occurred in all runs, or in all but one run if this is permitted.
 fn is_certain((failed, made): (u32, u32), allows_miss: bool) -> bool {
     failed > CONFIRMATIONS && made - failed <= u32::from(allows_miss)
 }
 
-/// Describes a call that a controller repeats until the end of the run, as if it waited for a clock that does not move.
+/// Describes a call that a controller repeats until the end of the run, as if it waited for a clock that does not
+/// advance.
 fn repeated(trace: &[Step]) -> Option<String> {
     let is_call = |it: &&Step| matches!(it.what, What::Request(_) | What::Call { .. });
     let last = trace.iter().rev().find(is_call)?;

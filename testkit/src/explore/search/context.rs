@@ -1,4 +1,4 @@
-//! `Runs`: the context of all runs of a search.
+//! `Runs`: the context that all runs of a search share.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -15,14 +15,14 @@ use crate::lock::lock;
 /// Maximum number of runs without faults that are kept.
 const MOST_FAULTLESS: usize = 32;
 
-/// Shared context of all runs of a search.
+/// The context that all runs of a search share.
 pub(crate) struct Runs<'a> {
     pub(crate) config: &'a Config,
     pub(crate) world: &'a World,
     pub(crate) reference: Arc<Reference>,
-    /// Returns the number of runs to make at once. In real time it may change during the search.
+    /// Returns the number of runs to make concurrently. In real time it may change during the search.
     pub(crate) at_once: &'a (dyn Fn() -> usize + Sync),
-    /// Runs without faults that failures have been compared with, by plan.
+    /// Runs without faults with which failures have been compared, by plan.
     pub(crate) faultless: Mutex<BTreeMap<Plan, Arc<Outcome>>>,
 }
 
@@ -47,17 +47,17 @@ impl Runs<'_> {
         self.made(plan, Role::Usual)
     }
 
-    /// Runs a plan on this thread, with an early verdict.
+    /// Runs a plan on this thread. A wrong state may be judged early.
     pub(crate) fn early(&self, plan: &Plan) -> Outcome {
         self.made(plan, Role::Tried)
     }
 
-    /// Makes the run of a plan on this thread, for a purpose.
+    /// Runs a plan on this thread, in the given role.
     pub(crate) fn made(&self, plan: &Plan, role: Role) -> Outcome {
         judged(self.config, self.world, (plan, role), &self.reference).0
     }
 
-    /// Returns the run of a plan without faults, and keeps it for comparisons with later failures.
+    /// Returns the run of a plan without faults, and keeps it for comparisons with further failures.
     pub(crate) fn faultless(&self, plan: &Plan) -> Arc<Outcome> {
         if let Some(known) = lock(&self.faultless).get(plan) {
             return Arc::clone(known);
@@ -72,12 +72,12 @@ impl Runs<'_> {
         made
     }
 
-    /// Runs a plan in real time. The run ends with the search.
+    /// Runs a plan in real time. The run ends when the search ends.
     pub(crate) fn tried(&self, plan: &Plan) -> Outcome {
         run(self.config, self.world, plan, Role::Tried, Some(&self.reference))
     }
 
-    /// Makes several runs of one plan at once.
+    /// Makes several runs of one plan concurrently.
     pub(crate) fn at_the_same_time(&self, plan: &Plan, count: u32) -> Vec<Outcome> {
         thread::scope(|scope| {
             let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| self.one(plan))).collect();

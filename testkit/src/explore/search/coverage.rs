@@ -13,26 +13,26 @@ pub struct Coverage {
     pub points: u64,
     /// Number of writes among `points`.
     pub write_points: u64,
-    /// Changes of one field of the spec on their own: tried and total. Only for explorations of a spec.
+    /// Changes of a single field of the spec: number tried, and total number. Only for explorations of a spec.
     pub changes: (u64, u64),
     /// Number of sequences of changes that were tried.
     pub sequences: u64,
     /// Total number of sequences of changes: each change reverted, and each pair of changes.
     pub all_sequences: u64,
-    /// Single faults: tried and total.
+    /// Single faults: number tried, and total number.
     pub singles: (u64, u64),
-    /// Pairs of faults of different kinds, and pairs of crashes: tried and total.
+    /// Pairs of faults of different kinds, and pairs of crashes: number tried, and total number.
     pub pairs: (u64, u64),
-    /// Number of delivery orders tried.
+    /// Number of delivery orders that were tried.
     pub orders: u64,
-    /// Number of random schedules tried.
+    /// Number of random schedules that were tried.
     pub swarms: u64,
-    /// Number of runs that could not be judged: an assertion of the scenario failed because the test did not wait, and
-    /// the reference does not contain a state of that step.
+    /// Number of runs that could not be judged, because an assertion of the scenario failed while the test did not
+    /// wait, and the reference does not contain a state of that step.
     pub unjudged: u64,
-    /// Number of different combinations of client, object, lag of the client's view, and outcome.
+    /// Number of different combinations of client, object, lag of the client's view, and outcome that requests had.
     pub states: u64,
-    /// Number of requests and events of all runs.
+    /// Number of requests and events in all runs.
     pub messages: u64,
     /// Set if all single faults, pairs and delivery orders were tried. Random schedules are unlimited and do not count.
     /// Always `false` for replays.
@@ -79,7 +79,7 @@ impl Coverage {
     }
 }
 
-/// Formats a number with separators: `12,345`.
+/// Formats a number with thousands separators: `12,345`.
 pub(crate) fn counted(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev();

@@ -1,4 +1,4 @@
-//! `Failures`: the failures that a search has found so far, and the end of a search that has found one.
+//! `Failures`: the failures that a search has found so far, and the number of schedules after which it ends.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use crate::explore::outcomes::{Finding, Violation};
 /// Maximum number of failures in a report.
 pub(crate) const FAILURES: usize = 3;
 
-/// Minimum and maximum number of schedules that are tried after the first failure to find others. Within these limits,
-/// the number equals the number of schedules before the failure.
+/// Minimum and maximum number of schedules that are tried after the first failure to find more failures. Within these
+/// limits, the number equals the number of schedules before the first failure.
 const MORE_SCHEDULES: (u64, u64) = (10, 100);
 
-/// Failures of different oracles, or about different kinds of objects.
+/// Failures that violate different oracles or concern different kinds of objects.
 #[derive(Debug)]
 pub(crate) struct Failures {
     found: Vec<Finding>,
-    /// Topics of the failures so far.
+    /// Topics of the failures that have been found.
     known: BTreeSet<String>,
     /// Number of failures after which the search ends.
     most: usize,
@@ -36,7 +36,7 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// Creates the failures of a search that ends after this number of failures, or at its own limits.
+    /// Creates the failures of a search that ends after this number of failures, or at its limits.
     pub(crate) fn at_most(most: usize) -> Self {
         Self {
             found: Vec::new(),
@@ -87,7 +87,7 @@ impl Failures {
         self.found
     }
 
-    /// Returns the failures, the most certain first.
+    /// Returns the failures, the most certain one first.
     pub(crate) fn into_sorted(self) -> Vec<Finding> {
         let mut found = self.found;
         found.sort_by_key(|it| (it.violation.doubt(it.plan.overlaps()), it.plan.faults.len()));

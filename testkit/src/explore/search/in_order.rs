@@ -1,5 +1,5 @@
-//! Runs in virtual time on all cores, with results in the order of the plans, so that findings do not depend on the
-//! number of cores.
+//! Makes runs in virtual time on all cores, and handles results in the order of the plans, so that findings do not
+//! depend on the number of cores.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,7 +18,7 @@ use crate::lock::lock;
 const AHEAD: usize = 4;
 
 impl Runs<'_> {
-    /// Makes all runs of a source.
+    /// Runs all plans of a source.
     pub(crate) fn all(&self, work: &mut impl Work) -> Result<(), Stop> {
         match (self.at_once)() {
             _ if self.config.timing.is_real => self.as_they_come(work),
@@ -38,7 +38,7 @@ impl Runs<'_> {
         let (done, results) = channel();
         let (plans, is_over) = (Mutex::new(plans), AtomicBool::new(false));
         thread::scope(|scope| {
-            // Dropping the sender ends the threads, before the scope waits for them.
+            // Dropping the sender ends the threads, so that the scope does not wait for them forever.
             let to_do = to_do;
             for number in 0..threads {
                 let (done, plans, is_over) = (done.clone(), &plans, &is_over);
@@ -61,7 +61,7 @@ impl Runs<'_> {
                 while begun.len() < threads * AHEAD
                     && let Some((plan, about)) = work.next()
                 {
-                    // The receiver lives as long as this function.
+                    // Cannot fail, because the receiver exists as long as this function runs.
                     let _ = to_do.send((count, plan.clone()));
                     begun.push_back((count, plan, about));
                     count += 1;
@@ -80,7 +80,7 @@ impl Runs<'_> {
     }
 }
 
-/// Waits for a result, and stores results that arrive before it.
+/// Waits for the result of a plan, and stores results that arrive before it.
 fn wait_for(
     index: u64,
     results: &Receiver<(u64, thread::Result<Outcome>)>,
@@ -97,7 +97,7 @@ fn wait_for(
     }
 }
 
-/// Waits for the next plan; `None` after the last one.
+/// Waits for the next plan; returns `None` after the last one.
 fn take(plans: &Mutex<Receiver<(u64, Plan)>>) -> Option<(u64, Plan)> {
     lock(plans).recv().ok()
 }

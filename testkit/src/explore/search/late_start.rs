@@ -1,6 +1,7 @@
-//! Runs without faults in which a controller starts late, or receives several changes of the test at once or one by
-//! one. If a failing run ends like one of them, its end depends on the order of arrival or on the observed changes, and
-//! the failure is dropped. With several controllers, each group of related objects may end like another run.
+//! Compares a failing run with runs without faults in which a controller starts late, or receives several changes of
+//! the test at once or one by one. If such a run has the same violations, they depend on the order of arrival or on the
+//! observed changes, and the failure is dropped. With several controllers, each group of related objects is compared
+//! separately.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,27 +13,26 @@ use crate::explore::plans::{Action, Plan, given};
 use crate::mask::Mask;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Delay of a start until after all steps of the test.
+/// Delay after which a controller starts later than all steps of the test.
 const LAST: Duration = Duration::from_secs(3600);
 
-/// Delay of a start until after other controllers have begun their first work, but before the first wait of the test
-/// ends.
+/// Delay after which other controllers have begun their first work, but the first wait of the test has not ended.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Time for which a controller is cut off before the first change that it misses.
+/// Time between the disconnection of a controller and the first change that it misses.
 const BEFORE: Duration = Duration::from_millis(1);
 
-/// Maximum number of runs in which a controller receives changes at once.
+/// Maximum number of runs in which a controller receives several changes at once.
 const MOST: usize = 8;
 
-/// Returns a note if a failing run has the violations of one of these runs without faults: the test pauses between
+/// Returns a note if one of these runs without faults has the violations of a failing run: the test pauses between
 /// changes that it makes at the same time; the affected controller starts late, or receives the changes made during the
-/// fault at once; or, with several controllers, another of them is the first to do some of the work. The affected
-/// controller only matters if the test continued during a fault, or advanced the clock to its next change after a fault
-/// without waiting for the cluster.
+/// fault at once; or, with several controllers, a different one is the first to do some of the work. Runs that delay
+/// the affected controller are only made if the test continued during a fault, or advanced the clock to its next change
+/// after a fault without waiting for the cluster.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
-    // In real time these runs would take as long as their delays.
+    // In real time, these runs would take as long as the delays.
     if runs.config.timing.is_real || !plan.changes.is_empty() || !plan.skipped.is_empty() {
         return None;
     }
@@ -73,7 +73,7 @@ struct Suspect<'a> {
     runs: &'a Runs<'a>,
     failed: &'a Outcome,
     client: &'a str,
-    /// The violated oracle.
+    /// The oracle that the failing run violates.
     oracle: &'static str,
     /// Set if an assertion of the scenario failed.
     is_asserted: bool,
@@ -133,7 +133,7 @@ impl Suspect<'_> {
         })
     }
 
-    /// Compares the failing run with runs in which the controller receives changes at once.
+    /// Compares the failing run with runs in which the controller receives several changes at once.
     fn merges(&self) -> Option<String> {
         let last = self.made(Faultless::Late(LAST));
         let Reference { outcome, mask, .. } = &*self.runs.reference;
@@ -167,7 +167,7 @@ impl Suspect<'_> {
         })
     }
 
-    /// Compares the reference with another run, at the step at which the failing run ended.
+    /// Compares the reference with a different run, at the step at which the failing run ended.
     fn is_where_it_failed(&self, other: &Outcome, is_same: impl Fn(&EndState, &EndState, &Mask) -> bool) -> bool {
         let Reference {
             outcome,
@@ -210,8 +210,8 @@ impl Faultless {
     }
 }
 
-/// Returns periods in which the controller of a failing run may have missed changes. Each begins with a change of the
-/// test, and ends with the faults. The earliest one begins with the last change before the first fault.
+/// Returns periods in which the controller of a failing run may have missed changes. Each period begins with a change
+/// of the test and ends when the faults end. The earliest period begins with the last change before the first fault.
 fn missed(failed: &Outcome) -> Vec<[Duration; 2]> {
     let (Some(begin), Some(end), true) = (failed.faults_begin, failed.faults_end, failed.is_complete) else {
         return Vec::new();
@@ -223,7 +223,7 @@ fn missed(failed: &Outcome) -> Vec<[Duration; 2]> {
     times.sort();
     times.dedup();
     times.truncate(MOST);
-    // The cluster was quiet before the change.
+    // The cluster had been quiet before the change.
     times
         .into_iter()
         .map(|from| [from.saturating_sub(BEFORE), end])

@@ -1,4 +1,4 @@
-//! The search: the plans in the order in which they are tried.
+//! The search: generates plans in the order in which they are tried, and judges their runs.
 
 mod order;
 mod sources;

@@ -19,8 +19,8 @@ use crate::explore::specs::{BACK, Spec, is_late};
 use crate::explore::trace::{Step, What};
 use crate::test_cluster::TEST_CLIENT;
 
-/// Highest rank of a likely fault. Likely faults are tried first, and combined with each change of a spec before two
-/// changes are combined.
+/// Maximum rank of a likely fault. Likely faults are tried first. In explorations of a spec, they are combined with
+/// each change before changes are combined with each other.
 const LIKELY: u8 = 2;
 
 impl Search<'_> {
@@ -82,8 +82,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the faults that overlap with later steps of the test, if the test waits for the cluster at all, and
-    /// delays of reads until after a change of a test that does not wait.
+    /// Returns overlaps of faults with later steps of the test, if the test waits for the cluster at all, and delays of
+    /// reads until after a change of a test that does not wait.
     fn overlaps(&self, singles: &[Candidate]) -> Vec<Candidate> {
         let reference = &self.runs.reference.outcome;
         if !self.faults.has(Kind::Overlap) {
@@ -99,7 +99,7 @@ impl Search<'_> {
         overlaps
     }
 
-    /// Tries single faults, and keeps up to `most` of the faults that are possible after each.
+    /// Tries single faults. For each of them, keeps up to `most` of the faults that are possible after it.
     fn singles(&mut self, singles: Vec<Candidate>, most: usize, tried: &mut Vec<Tried>) -> Result<(), Stop> {
         let plans = self.shard.part(singles.into_iter()).map(|it| (it.plan(), it));
         self.each(plans, |search, plan, candidate, outcome, _| {
@@ -212,7 +212,7 @@ impl Search<'_> {
         self.coverage.points = at.len() as u64;
     }
 
-    /// Tries all pairs, in the order of [`paired`].
+    /// Tries all pairs for which `are_wanted` returns `true`, in the order of [`paired`].
     fn pairs(&mut self, tried: &[Tried], are_wanted: impl Fn(&Tried, &Candidate) -> bool) -> Result<(), Stop> {
         let order = paired(tried, are_wanted);
         self.coverage.pairs.1 += order.len() as u64;
@@ -224,12 +224,13 @@ impl Search<'_> {
     }
 }
 
-/// Returns `true` for faults that are tried before all others.
+/// Returns `true` for faults that are tried before all other faults.
 fn is_likely(candidate: &Candidate) -> bool {
     !candidate.is_repeat && candidate.rank <= LIKELY
 }
 
-/// Returns `true` for messages about Leases, Events, and objects that older clients write together with a Lease.
+/// Returns `true` for faults at messages about Leases, Events, and objects that older clients write together with a
+/// Lease.
 fn is_beside(trace: &[Step], candidate: &Candidate, locks: &BTreeSet<String>) -> bool {
     trace.get(candidate.at).is_some_and(|it| match &it.what {
         What::Request(request) => is_aside(request.base()) || locks.contains(&request.named()),
@@ -238,7 +239,7 @@ fn is_beside(trace: &[Step], candidate: &Candidate, locks: &BTreeSet<String>) ->
     })
 }
 
-/// Returns the field of a change.
+/// Returns the field in the name of a change.
 fn field(change: &str) -> &str {
     change.split(':').next().unwrap_or_default()
 }

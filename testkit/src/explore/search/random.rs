@@ -1,6 +1,6 @@
-//! Random choices of a search, from its seed.
+//! Random choices of a search, determined by its seed.
 
-/// SplitMix64, which is short and good enough for choosing plans.
+/// SplitMix64 generator, which is simple and sufficient for choosing plans.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Replays: runs from replay strings, made once or several times.
+//! Replays: makes the runs of replay strings, once or several times.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -62,7 +62,8 @@ pub(crate) fn replays(
     }
 }
 
-/// Returns the reference of a replay that skips steps, if the steps exist and the others do not depend on them.
+/// Returns the reference of a replay that skips steps. Fails if a step does not exist, or if the remaining steps fail
+/// without it.
 fn shortened(config: &Config, world: &World, reference: &Arc<Reference>, plan: &Plan) -> Result<Reference, Stop> {
     let steps = &reference.outcome.steps;
     if let Some(unknown) = plan.skipped.iter().find(|it| !steps.contains(it)) {
@@ -85,8 +86,8 @@ fn unknown_change(plan: &Plan, config: &Config) -> Option<String> {
     ))
 }
 
-/// Returns a client of the plan that does not exist in the scenario. Clients of messages are excluded, because a
-/// message may no longer be sent after the bug is fixed.
+/// Returns a client of the plan that does not exist in the scenario. Clients of messages are not checked, because a
+/// message may no longer be sent once the bug is fixed.
 fn unknown_client(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let controllers: BTreeSet<Cow<'_, str>> = outcome.controllers.iter().map(|it| given(it)).collect();
     let asks = |step: &&Step| match &step.what {
@@ -111,7 +112,7 @@ fn unplayable(reference: &Arc<Reference>, outcome: Outcome, plan: Plan, what: St
     Stop::Failed(Finding::new(reference, outcome, plan, violation))
 }
 
-/// Lists names in words: `there are "a", "b"`.
+/// Formats a list of names as words: `there are "a", "b"`.
 fn there_are<T: fmt::Debug>(names: impl IntoIterator<Item = T>) -> String {
     let names: Vec<String> = names.into_iter().map(|it| format!("{it:?}")).collect();
     match names.len() {

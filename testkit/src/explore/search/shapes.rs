@@ -1,4 +1,4 @@
-//! Faults in real time that are derived from the steps of users: restarts against an old state of an object that users
+//! Faults in real time that are derived from the steps of users: restarts with an old state of an object that users
 //! changed, and changes of users that a controller does not observe until users change the object again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use crate::explore::plans::{Action, Fault, Point, SHORT, Value};
 use crate::explore::runs::Timing;
 use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, Step, What};
 
-/// Maximum number of changes by which a restarted controller may lag: the deletion timestamp, the deletion, the
+/// Maximum number of changes by which a restarted controller lags behind: the deletion timestamp, the deletion, the
 /// creation of the next object, and its first change by the controller.
 const LAG: usize = 4;
 
@@ -70,7 +70,7 @@ pub(super) fn stale_restarts(
     found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Selects the overlaps that hide a change of users from a controller until the users' next step.
+/// Selects the overlaps that hide a change by users from a controller until the users' next step.
 pub(super) fn unobserved(trace: &[Step], early: &[Candidate], users: &Users) -> Vec<Candidate> {
     let begins = steps(trace);
     let hides = |it: &&Candidate| {
@@ -94,7 +94,7 @@ fn steps(trace: &[Step]) -> Vec<usize> {
     begins.map(|(at, _)| at).collect()
 }
 
-/// Returns `true` for a write of a client that changed an object other than a Lease or an Event.
+/// Returns `true` if the step is a write of the client that changed an object other than a Lease or an Event.
 fn is_change(step: &Step, client: &str, locks: &BTreeSet<String>) -> bool {
     match &step.what {
         What::Request(it) => {
@@ -127,7 +127,7 @@ fn changes_spec(step: &Step) -> bool {
     matches!(&step.what, What::Request(it) if it.resource == it.base())
 }
 
-/// Returns the resources that a client has listed in a trace, and the points of the next lists.
+/// Returns the resources that a client has listed in a trace, each with the point of its next list.
 fn next_lists<'t>(trace: &'t [Step], client: &str) -> BTreeMap<&'t str, Point> {
     let mut next = BTreeMap::new();
     for step in trace.iter().filter(|it| &*it.client == client) {
@@ -174,7 +174,7 @@ mod tests {
         step(TEST_CLIENT, name, truth, What::Note(format!("{STEP}{name}")))
     }
 
-    /// Creates a step with a write, which has an effect if `wrote` is greater than `truth`.
+    /// Creates a step that is a write. It has an effect if `wrote` is greater than `truth`.
     fn write(verb: Verb, resource: &str, truth: u64, wrote: u64) -> Step {
         let mut request = Request::new(verb, resource);
         (request.wrote, request.outcome) = (Some(wrote), Outcome::Answered(200));
@@ -200,7 +200,7 @@ mod tests {
         step("operator", &format!("event:{WEBS}:default/sample#{truth}"), truth, what)
     }
 
-    /// Creates a trace in which a user creates and changes a Web, and the operator acts on it.
+    /// Creates a trace in which a user creates and changes a `Web`, and the operator reacts.
     fn trace() -> Vec<Step> {
         vec![
             list(),

@@ -1,13 +1,13 @@
-//! `Shard`: one part of a search that is divided between machines.
+//! `Shard`: one part of a search that several machines divide among them.
 
 use std::fmt;
 
 use crate::explore::files::file_name;
 
-/// Environment variable that selects this process's part of the search: `2/8`.
+/// Environment variable that selects the part of the search to run: `2/8`.
 pub(crate) const SHARD: &str = "EXPLORE_SHARD";
 
-/// One part of a search: every n-th plan of each kind; n is the number of shards.
+/// One part of a search: every n-th plan of each kind, where n is the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
     /// Number of this part, from 1.
@@ -19,7 +19,7 @@ impl Shard {
     /// The whole search.
     pub(crate) const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// Reads the environment variable.
+    /// Reads the shard from the environment variable.
     pub(crate) fn of_environment() -> Self {
         let Ok(text) = std::env::var(SHARD) else {
             return Self::WHOLE;
@@ -43,7 +43,7 @@ impl Shard {
         place % self.of == self.number - 1
     }
 
-    /// Selects the plans of this shard. Plans derived from them belong to this shard, too.
+    /// Selects the plans of this shard. Plans that are derived from them also belong to this shard.
     pub(crate) fn part<T>(self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         let numbered = all.zip(0..);
         numbered.filter(move |(_, place)| self.has(*place)).map(|(it, _)| it)
@@ -54,12 +54,12 @@ impl Shard {
         all / self.of + u64::from(all % self.of >= self.number)
     }
 
-    /// Returns the seed of this shard's random plans, which is different for each shard.
+    /// Returns the seed for the random plans of this shard, which is different for each shard.
     pub(crate) fn seed(self, seed: u64) -> u64 {
         seed.wrapping_add((self.number - 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Returns the name of the report's file.
+    /// Returns the file name of the shard's report.
     pub(crate) fn file(self, test: &str) -> String {
         match self.is_whole() {
             true => file_name(test),

@@ -1,5 +1,5 @@
-//! Minimises a failure: fewer faults, shorter durations, a shorter workload. Each attempt is run again before it
-//! counts.
+//! Minimises a failure: fewer faults, shorter durations, and fewer steps of the scenario. A smaller plan only counts if
+//! it fails, too.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::explore::outcomes::{Outcome, Reference, Violation};
 use crate::explore::plans::Plan;
 use crate::explore::runs::{Config, Role, World, early_then_usual, judged, shortened_reference};
 
-/// Durations to try, shortest first.
+/// Shorter durations to try, in ascending order.
 const SHORTER: [Duration; 4] = [
     Duration::from_millis(1),
     Duration::from_secs(1),
@@ -27,8 +27,8 @@ pub(crate) struct Shrunk {
     pub(crate) took: Duration,
 }
 
-/// Returns the smallest plan with the same violation that was found within a limit of processor time, and its run.
-/// `known` is a failing run of the plan, if runs take too long to be repeated.
+/// Returns the smallest plan found that causes the same violation within a limit of processor time, and the run of this
+/// plan. `known` is a failing run of the original plan, if runs take too long to be repeated.
 pub(crate) fn shrink(
     config: &Config,
     world: &World,
@@ -39,7 +39,7 @@ pub(crate) fn shrink(
 ) -> Shrunk {
     let spent = Cell::new(Duration::ZERO);
     let made = |plan: &Plan, role: Role| {
-        // A shorter workload has another end state.
+        // With fewer steps, the scenario has a different end state.
         let mut own = Arc::clone(reference);
         if !plan.skipped.is_empty() {
             own = Arc::new(shortened_reference(config, world, plan).ok()?);
@@ -69,7 +69,7 @@ pub(crate) fn shrink(
     };
     let is_real = config.timing.is_real;
     let least = |role| smallest(plan, &reference.outcome.steps, is_real, |it| fails(it, role));
-    // With a smaller plan the state may be slow instead of wrong, but attempts that wait for this take much longer.
+    // With a smaller plan the state may be slow instead of wrong, but runs that wait for this would take much longer.
     let found = early_then_usual(is_real, |role| {
         let smallest = least(role);
         let run = last.take().or_else(|| made(&smallest, Role::Usual))?;
@@ -77,7 +77,7 @@ pub(crate) fn shrink(
     });
     let (plan, outcome, violation, reference) = match found {
         Some((smallest, (outcome, violation, reference))) => (smallest, outcome, violation, reference),
-        // The failure was confirmed before, so the plan is reported as it was found.
+        // The failure has already been confirmed, so the original plan is reported.
         None => {
             let (outcome, reference) = judged(config, world, (plan, Role::Usual), reference);
             (plan.clone(), outcome, violation, reference)
@@ -92,10 +92,10 @@ pub(crate) fn shrink(
     }
 }
 
-/// Returns the plan with fewer faults and changes, shorter durations and a shorter workload, as far as it still fails.
+/// Returns the plan with as few faults, changes and steps and as short durations as possible, so that it still fails.
 fn smallest(plan: &Plan, steps: &[String], is_real: bool, fails: impl Fn(&Plan) -> bool) -> Plan {
     let mut smallest = plan.clone();
-    // The last fault is kept: without faults, the plan passes.
+    // Keep the last fault: a plan without faults passes.
     while smallest.faults.len() > 1 {
         let fewer = (0..smallest.faults.len()).map(|at| {
             let mut fewer = smallest.clone();
@@ -116,7 +116,7 @@ fn smallest(plan: &Plan, steps: &[String], is_real: bool, fails: impl Fn(&Plan) 
     }
     for at in 0..smallest.faults.len() {
         let action = smallest.faults[at].action;
-        // In real time the windows are short, and each attempt takes long.
+        // In real time, faults are short and each attempt takes long.
         let window = action.window().filter(|_| !is_real);
         let Some(window) = window else { continue };
         let shorter = SHORTER.into_iter().filter(|it| *it < window).map(|time| {

@@ -1,4 +1,4 @@
-//! Sources of plans: given lists, single faults in turns with pairs, delivery orders, and random plans.
+//! Sources of plans: given lists, single faults together with pairs, delivery orders, and random plans.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,14 +10,14 @@ use super::work::{Judge, Stop, Work};
 use crate::explore::outcomes::Outcome;
 use crate::explore::plans::{Fault, Kind, Plan};
 
-/// Maximum number of faults of a swarm.
+/// Maximum number of faults in a swarm, that is, in a random plan.
 pub(super) const SWARM_FAULTS: u64 = 5;
 
-/// Maximum number of follow-up faults that are kept for all first faults together; for each of them, the most likely
-/// are kept. About 100 bytes each.
+/// Maximum total number of pairs that are kept, with the most likely ones for each first fault. Each takes about 100
+/// bytes.
 pub(super) const SECONDS: usize = 500_000;
 
-/// Maximum number of plans that swarms are derived from; the oldest are dropped.
+/// Maximum number of plans from which swarms are derived; if there are more, the oldest are dropped.
 const SWARM_SEEDS: usize = 256;
 
 /// Number of random plans that are generated before any of them is run.
@@ -36,7 +36,7 @@ impl<'a> Search<'a> {
         runs.all(&mut Listed { search, plans, then })
     }
 
-    /// Tries single faults in real time: the first ones, then the likeliest pairs with them, then the later
+    /// Tries single faults in real time: the first ones, then the likeliest pairs that begin with them, then the later
     /// ones. The later ones begin while some of the first ones are still running.
     pub(super) fn overlapping_parts(
         &mut self,
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
         runs.all(&mut Orders { search: self, queue })
     }
 
-    /// Tries random mutations of plans that reached a new state, until a bound is reached.
+    /// Tries random mutations of plans that reached a new state, until a limit is reached.
     pub(super) fn swarm(&mut self, mut seeds: Vec<Tried>) -> Result<(), Stop> {
         seeds.retain(|it| !it.next.is_empty());
         let runs = self.runs;
@@ -118,7 +118,7 @@ where
 /// Maximum number of late messages in a delivery order.
 const LATE: usize = 3;
 
-/// Delivery orders to run. Each adds orders with one more late message.
+/// Delivery orders to run. Each run adds orders with one more late message.
 struct Orders<'s, 'a> {
     search: &'s mut Search<'a>,
     queue: VecDeque<(Plan, Candidate)>,
@@ -149,14 +149,14 @@ impl Work for Orders<'_, '_> {
     }
 }
 
-/// Returns the plans with one more late message.
+/// Returns copies of the plan with one more late message.
 fn one_more_late<'t>(plan: &'t Plan, next: &'t [Candidate]) -> impl Iterator<Item = (Plan, Candidate)> + 't {
     let late = next.iter().filter(|it| it.action.kind() == Kind::Delay);
     late.map(|it| (plan.and(&it.point, it.action), it.clone()))
 }
 
-/// Single faults in two parts, and between them the likeliest pairs of the first part. A pair can be tried when its
-/// first fault has been tried.
+/// Single faults in two parts, and the likeliest pairs of the first part, which are tried between the two parts. A pair
+/// can be tried once its first fault has been tried.
 struct Parts<'s, 'a> {
     search: &'s mut Search<'a>,
     first: VecDeque<Candidate>,
@@ -166,9 +166,9 @@ struct Parts<'s, 'a> {
     running: usize,
     /// Number of single faults that have begun.
     begun: usize,
-    /// Maximum number of next faults that are kept for each single fault.
+    /// Maximum number of possible next faults that are kept for each single fault.
     most: usize,
-    /// Completed runs of single faults, with their numbers.
+    /// Completed runs of single faults, with their ordinals.
     tried: Vec<(usize, Tried)>,
 }
 
@@ -242,8 +242,9 @@ impl Work for Parts<'_, '_> {
     }
 }
 
-/// Returns the pairs of a tried fault and one that is possible after it. Pairs of two likely faults without repetitions
-/// are first; among equals, each first fault contributes one pair before any contributes its next.
+/// Returns the pairs of a tried fault and a fault that is possible after it. Pairs of two likely faults without
+/// repetitions are first. Among equal pairs, each first fault contributes one pair before any of them contributes its
+/// next one.
 pub(super) fn paired(tried: &[Tried], are_wanted: impl Fn(&Tried, &Candidate) -> bool) -> Vec<(&Tried, &Candidate)> {
     let mut order = Vec::new();
     for (place, one) in tried.iter().enumerate() {
@@ -257,14 +258,14 @@ pub(super) fn paired(tried: &[Tried], are_wanted: impl Fn(&Tried, &Candidate) ->
     order.into_iter().map(|(_, pair)| pair).collect()
 }
 
-/// Returns `true` for pairs that are tried before the less likely single faults: a crash after a write, and a restart
-/// from an older state. Many published bugs are caused by such pairs.
+/// Returns `true` for pairs that are tried before the less likely single faults, such as a crash after a write and a
+/// list of an older state after the restart. Many published bugs are caused by such pairs.
 pub(super) fn are_likeliest(first: &Tried, second: &Candidate) -> bool {
     !first.is_repeat && !second.is_repeat && first.rank + second.rank <= 1
 }
 
 /// Returns `true` for pairs that are tried before the less likely single faults in real time. Fewer runs are possible
-/// there, and therefore old states of objects that users have changed are tried first.
+/// in real time, so old states of objects that users have changed are tried first.
 pub(super) fn are_likeliest_in_real_time(first: &Tried, second: &Candidate) -> bool {
     let are_restarts =
         first.plan.faults.len() == 1 && first.kind == Kind::Crash && second.action.fault == Fault::Rewind;
@@ -312,7 +313,7 @@ impl Work for Swarm<'_, '_> {
         if self.batch.is_empty() {
             match self.search.runs.config.timing.is_real {
                 true => self.generate(1),
-                // The next batch depends on all results of this one, in every search.
+                // In every search, the next batch depends on all results of this one.
                 false if self.running == 0 => self.generate(BATCH),
                 false => {}
             }

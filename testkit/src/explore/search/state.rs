@@ -19,29 +19,29 @@ use crate::explore::plans::{Fault, Faults, Kind, Plan};
 /// Limits at which a search stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Maximum processor time of all runs; with a clock, maximum real time since its start.
+    /// Maximum processor time of all runs, or in real time, maximum time since the start of the clock.
     pub(crate) time: Duration,
     pub(crate) clock: Option<WallClock>,
     pub(crate) schedules: u64,
 }
 
-/// A running exploration.
+/// A search in progress.
 pub(crate) struct Search<'a> {
     pub(crate) runs: &'a Runs<'a>,
     pub(crate) faults: Faults,
     pub(crate) limits: Limits,
-    /// The part of the search that this process makes.
+    /// The part of the search that this process runs.
     pub(crate) shard: Shard,
     pub(crate) seed: u64,
-    /// Called after each run with the coverage so far.
+    /// Called after each run with the current coverage.
     pub(crate) progress: &'a mut dyn FnMut(&Coverage),
     pub(crate) coverage: Coverage,
     pub(crate) seen: BTreeSet<u64>,
     pub(crate) held: BTreeSet<usize>,
     pub(crate) nondeterminism: Vec<Nondeterminism>,
-    /// Set if there were too many pairs or orders to try all.
+    /// Set if there were too many pairs or orders to try all of them.
     pub(crate) is_cut: bool,
-    /// Hashes of the swarm's plans. A plan is skipped if its hash collides with another.
+    /// Hashes of the plans of swarms. A plan is skipped if its hash collides with the hash of another plan.
     pub(crate) known: HashSet<u64>,
     pub(crate) asides: Asides,
     pub(crate) kinds: Kinds,
@@ -50,7 +50,7 @@ pub(crate) struct Search<'a> {
     pub(crate) coverage_at_failure: Option<Coverage>,
 }
 
-/// Kinds of single faults: possible ones and tried ones.
+/// Kinds of single faults that are possible, and kinds that were tried.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     pub(super) possible: BTreeSet<Kind>,
@@ -78,7 +78,7 @@ impl Search<'_> {
         untried.map(|it| Faults::name(*it)).collect()
     }
 
-    /// Handles the run of a single fault.
+    /// Handles the completed run of a single fault.
     pub(super) fn single(&mut self, plan: Plan, candidate: &Candidate, outcome: &Outcome, most: usize) -> Tried {
         self.coverage.singles.0 += 1;
         self.kinds.tried.insert(candidate.kind());
@@ -104,7 +104,7 @@ impl Search<'_> {
         self.coverage.unjudged += u64::from(outcome.is_unjudged);
         self.seen.extend(&outcome.coverage);
         self.coverage.states = self.seen.len() as u64;
-        // In real time, failures are confirmed while further runs are in progress.
+        // In real time, failures are confirmed separately, while further runs are in progress.
         let violation = outcome.violations.first().filter(|_| !self.runs.config.timing.is_real);
         if let Some(violation) = violation
             && self.must_confirm(violation)
@@ -121,7 +121,7 @@ impl Search<'_> {
         self.coverage.processor_time += confirmation.took;
         match confirmation.result {
             Confirmed::Failure(failure) => {
-                // The smallest plan may fail like a known failure.
+                // The smallest plan may fail in the same way as a known failure.
                 if !self.failures.add(*failure, made) {
                     self.asides.repeated += 1;
                 }
@@ -155,7 +155,7 @@ impl Search<'_> {
         let last = plan.faults.last().map(|it| it.point.as_str()).unwrap_or_default();
         let from = outcome.trace.iter().position(|step| step.point == last);
         let next = match from {
-            // A clock that is wrong from the beginning can be combined with all later faults.
+            // A clock that is wrong from the beginning can be combined with all faults.
             None if last_fault.action.fault == Fault::Skew => self.candidates(outcome, 1),
             Some(at) => self.candidates(outcome, at + 1),
             None => Vec::new(),

@@ -1,4 +1,4 @@
-//! `Work`: a source of plans that handles their results, and the `Judge` of their failures.
+//! `Work`: a source of plans that handles the results of their runs, and the `Judge` of its failures.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::confirm::Confirmation;
 use crate::explore::outcomes::{Finding, Outcome, Violation};
 use crate::explore::plans::Plan;
 
-/// A source of plans that handles their results.
+/// A source of plans that handles the results of their runs.
 pub(crate) trait Work {
-    /// Data of the source for each plan.
+    /// Data that the source keeps with each plan.
     type About: Clone;
 
-    /// Returns the next plan. After `None`, there may be more plans when other results have arrived.
+    /// Returns the next plan. After `None`, there may be more plans once other results have arrived.
     fn next(&mut self) -> Option<(Plan, Self::About)>;
 
     /// Handles a result: in virtual time in the order of [`next`](Self::next), in real time in the order of arrival.
@@ -27,19 +27,20 @@ pub(crate) trait Work {
         false
     }
 
-    /// Returns the judge of its failures.
+    /// Returns the judge of the source's failures.
     fn judge(&mut self) -> &mut dyn Judge;
 }
 
 /// Decides about failures. In virtual time, a failure is confirmed as soon as its result is handled.
 pub(crate) trait Judge {
-    /// Returns the number of results so far, and the number of results after which the search ends.
+    /// Returns the number of results so far, and the number of results at which the search ends.
     fn made(&self) -> (u64, u64);
 
-    /// Returns `true` if a failure must be confirmed, because none like it has been found. Counts the others.
+    /// Returns `true` if a failure must be confirmed, because a similar failure has not been found yet. Otherwise
+    /// counts it.
     fn must_confirm(&mut self, violation: &Violation) -> bool;
 
-    /// Returns the limit of the time for minimising a failure.
+    /// Returns the time limit for minimising a failure.
     fn shrinking(&self) -> Duration;
 
     /// Returns the time until the search ends.
@@ -48,10 +49,10 @@ pub(crate) trait Judge {
     /// Returns `true` if the search ends with the next confirmed failure.
     fn needs_one(&self) -> bool;
 
-    /// Handles a failure that there is no time to confirm.
+    /// Handles a failure that cannot be confirmed in time.
     fn unconfirmed(&mut self, plan: Plan, violation: Violation);
 
-    /// Handles a confirmation. `made` is the number of results up to the failure.
+    /// Handles the confirmation of a failure. `made` is the number of results at the time of the failure.
     fn confirmed(&mut self, confirmation: Confirmation, made: u64) -> Result<(), Stop>;
 }
 

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value, json};
 
-/// Maximum number of changes of one object; the deepest ones are last and are dropped.
+/// Maximum number of changes of one object; further ones are dropped.
 const MOST: usize = 400;
 
-/// Depth to which missing fields are generated.
+/// Maximum depth to which missing fields are generated.
 const DEEP: u32 = 4;
 
-/// Depth to which a schema is followed.
+/// Maximum depth to which a schema is searched.
 const DEPTH: usize = 12;
 
 /// A change of one field of the spec.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Change {
-    /// Description of the change, which is its name in replay strings: `spec.replicas: 2 → 3`.
+    /// Description of the change, used as its name in replay strings: `spec.replicas: 2 → 3`.
     pub(crate) name: String,
     /// The path to the field: names and list positions.
     path: Vec<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Applies the change to an object. Does nothing if the object no longer has the field's parent.
+    /// Applies the change to an object. Does nothing if the parent of the field no longer exists.
     pub(crate) fn apply(&self, object: &mut Value) {
         let Some((last, way)) = self.path.split_last() else {
             return;
@@ -53,8 +53,8 @@ impl Change {
     }
 }
 
-/// Returns the changes that a schema permits to an object's spec: changes of existing fields first, shallow before deep
-/// ones.
+/// Returns the changes that a schema permits to an object's spec, in rounds that change each top-level field at most
+/// once. Within a round, less nested fields are first.
 pub(crate) fn changes(schema: &Value, object: &Value) -> Vec<Change> {
     let mut found = Vec::new();
     let spec = &schema["properties"]["spec"];
@@ -84,7 +84,7 @@ fn in_turns(changes: Vec<Change>) -> Vec<Change> {
     numbered.into_iter().map(|(_, change)| change).collect()
 }
 
-/// Collects changes of the fields of an object.
+/// Collects the changes to the fields of an object.
 fn of_fields(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut Vec<Change>) {
     if path.len() > DEPTH {
         return;
@@ -112,7 +112,7 @@ fn of_fields(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut 
     }
 }
 
-/// Collects changes of an existing value.
+/// Collects the changes to an existing value.
 fn of_value(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut Vec<Change>) {
     let others: Vec<Value> = match value {
         Value::Bool(is_so) => vec![json!(!is_so)],
@@ -139,7 +139,7 @@ fn of_value(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut V
     found.extend(others.map(|it| change(path, value, Some(it))));
 }
 
-/// Returns an enum's values; otherwise the ends of the range, and the neighbours of the value and of zero.
+/// Returns the values of an enum, or else the ends of the range and the neighbours of the value and of zero.
 fn numbers(schema: &Value, value: Option<&Number>) -> Vec<Value> {
     if let Some(values) = schema["enum"].as_array() {
         return values.clone();
@@ -164,7 +164,7 @@ fn numbers(schema: &Value, value: Option<&Number>) -> Vec<Value> {
     numbers
 }
 
-/// Returns an enum's values; otherwise a similar string, and an empty one.
+/// Returns the values of an enum, or else a similar string and an empty one.
 fn texts(schema: &Value, value: Option<&str>) -> Vec<Value> {
     if let Some(values) = schema["enum"].as_array() {
         return values.clone();
@@ -217,7 +217,7 @@ fn lists(schema: &Value, items: &[Value]) -> Vec<Value> {
     lists.into_iter().map(Value::Array).collect()
 }
 
-/// Returns a copy of an item with another key.
+/// Returns a copy of an item with a different key.
 fn another(item: &Value, key: &str) -> Value {
     match item {
         Value::String(text) => json!(format!("{text}2")),
@@ -252,10 +252,10 @@ fn maps(schema: &Value, fields: &Map<String, Value>) -> Vec<Value> {
     maps.into_iter().map(Value::Object).collect()
 }
 
-/// Returns values for a missing field: all values of an enum or boolean, otherwise one.
+/// Returns values for a missing field: all values of an enum or boolean, or else a single value.
 fn made_up(schema: &Value, depth: u32) -> Vec<Value> {
     if let Some(value) = schema.get("default") {
-        // The server has set the default, so only a boolean has another value to try.
+        // The server has already set the default, so only a boolean has a different value to try.
         return match value {
             Value::Bool(is_so) => vec![json!(!is_so)],
             _ => Vec::new(),
@@ -280,7 +280,7 @@ fn made_up(schema: &Value, depth: u32) -> Vec<Value> {
     }
 }
 
-/// Returns the smallest object of a schema; `None` if a required field cannot be generated.
+/// Returns the smallest object that a schema permits; `None` if a required field cannot be generated.
 fn with_required(schema: &Value, depth: u32) -> Option<Value> {
     let mut fields = Map::new();
     for name in schema["required"].as_array().into_iter().flatten() {

@@ -7,11 +7,11 @@ use crate::objects::serialized;
 use crate::target::ObjectId;
 use crate::test_cluster::TestCluster;
 
-/// Suffix of the names of changes that create a referenced object later: `secrets default/login: before → after the
+/// Suffix in the names of changes that create a referenced object later: `secrets default/login: before → after the
 /// object`.
 const AFTER: &str = ": before → after the object";
 
-/// Resources that are never treated as references, even if a string of the spec equals an object's name. Objects named
+/// Resources that are never treated as references, even if a string in the spec equals an object's name. Objects named
 /// `default` are excluded as well.
 const NOT_MEANT: [&str; 4] = [
     "customresourcedefinitions.apiextensions.k8s.io",
@@ -50,9 +50,9 @@ impl Referenced {
         referenced.collect()
     }
 
-    /// Deletes the object, as if it had not been created yet.
+    /// Deletes the object, so that it can be created later.
     pub(crate) async fn delete(&self, cluster: &TestCluster) {
-        // The test has created the object and may delete it. If it remains, its creation is refused later.
+        // The test has created the object and may delete it. If it remains, creating it later fails.
         let _ = cluster
             .send(http::Method::DELETE, &ObjectId::of(&self.value), "", None)
             .await;

@@ -20,7 +20,7 @@ pub(crate) struct Spec {
     /// Key of the object in end states, such as `documents.example.com default/readme`; cluster-scoped objects have no
     /// namespace.
     pub(crate) key: String,
-    /// Cached reference runs: of new objects by their text, of sequences by their changes.
+    /// Cached reference runs for objects that are created with the final spec, by the JSON of the object.
     pub(crate) fresh: Mutex<BTreeMap<String, Arc<Reference>>>,
     pub(crate) sequences: Mutex<BTreeMap<Vec<String>, Arc<Reference>>>,
 }
@@ -58,7 +58,8 @@ impl Spec {
         change == BACK || self.names().any(|it| it == change)
     }
 
-    /// Returns the names of all changes except for [`BACK`]: changes of fields, then objects that are created later.
+    /// Returns the names of all changes except for [`BACK`]: changes of fields, then the late creation of referenced
+    /// objects.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let late = self.late.get().into_iter().flatten();
         self.changes.iter().map(|it| &it.name).chain(late).map(String::as_str)
@@ -69,7 +70,7 @@ impl Spec {
         end.named(&self.key).first().map(|it| it.object.value())
     }
 
-    /// Returns the reason why the observed generation in the status is not the newest.
+    /// Describes an observed generation in the status that is not the newest one; `None` if all are up to date.
     pub(crate) fn unobserved(&self, end: &EndState) -> Option<String> {
         let object = self.object_in(end)?;
         let generation = object["metadata"]["generation"].as_i64()?;

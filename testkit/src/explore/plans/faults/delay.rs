@@ -19,7 +19,7 @@ pub(super) const ROW: FaultRow = FaultRow {
         watches: &[at(5, SHORT), at(5, LONG)],
         events: &[at(6, INSTANT)],
         calls: &[at(6, SHORT)],
-        // The server's own controllers are slow at times; other faults do not apply to them.
+        // The server's own controllers may be slow; other faults do not apply to them.
         workers: &[at(5, SHORT), at(6, LONG)],
         ..Tried::NEVER
     },

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) struct Effects {
     /// Effect before a request reaches the server.
     pub(crate) request: Option<OnRequest>,
-    /// Effect when a request or a call has completed but the client does not have the answer yet.
+    /// Effect after a request or a call has completed and before the client receives the answer.
     pub(crate) answer: Option<OnAnswer>,
     /// Effect before an event is delivered.
     pub(crate) event: Option<OnEvent>,
@@ -39,18 +39,19 @@ pub(crate) enum OnRequest {
     Wait(Duration),
     /// The client is disconnected for this time.
     CutOff(Duration),
-    /// Another client changes the version of the object.
+    /// Another client first writes the object, so that its version changes.
     Overtake,
     /// The process stops for this time, and then continues.
     Freeze(Duration),
     /// The server restarts, and is down for this time.
     RestartServer(Duration),
-    /// The server answers from an older state: the state after this percentage of the run's revisions.
+    /// The server answers from an older state: the state at this percentage of the run's revisions.
     ReadOld(u8),
-    /// The list is answered from the state before this number of changes of specs, creations and deletions.
+    /// The server answers a list with the objects as they were before this many creations, deletions and changes of
+    /// specs.
     Rewind(u8),
-    /// The request reaches the server after this time, when its client no longer waits for the answer: the connection
-    /// breaks at once, or the process is killed at once.
+    /// The request reaches the server after this time, when its client no longer waits for the answer, because the
+    /// connection broke or the process was killed immediately.
     ArriveLate {
         after: Duration,
         crashes: bool,
@@ -92,7 +93,7 @@ pub(crate) enum OnCall {
     Crash(Duration),
     Fail,
     Wait(Duration),
-    /// All calls to the system fail for this time.
+    /// All calls to the external system fail for this time.
     Outage(Duration),
 }
 
@@ -101,10 +102,10 @@ pub(crate) enum OnCall {
 pub(crate) enum OnRun {
     /// The test does not wait for the end of the faults.
     ContinueEarly,
-    /// The clock of the client is ahead by this number of milliseconds.
+    /// The clock of the client is ahead by this number of milliseconds (behind if it is negative).
     Skew(i64),
     SmallPages,
     LargeVersions,
-    /// The controller is restarted after all work is done.
+    /// The controller is restarted after all work has been done.
     RestartAtEnd,
 }

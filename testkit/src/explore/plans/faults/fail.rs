@@ -5,7 +5,7 @@ use super::row::{FaultRow, Kind, Names};
 use super::tried::{Tried, at};
 use super::value::{Takes, Value};
 
-/// Answer of a server without streaming lists.
+/// Status of a server that does not support streaming lists.
 const UNPROCESSABLE: Value = Value::Number(422);
 
 pub(super) const ROW: FaultRow = FaultRow {

@@ -1,4 +1,4 @@
-//! `Fault`: the list of faults. Each is described by the [`FaultRow`] in its own file.
+//! `Fault`: the list of faults. Each fault is described by a [`FaultRow`] in a separate file.
 
 use super::row::FaultRow;
 use super::{
@@ -6,7 +6,7 @@ use super::{
     outage, pause, restart, rewind, server_restart, silence, skew, small_pages, stale, twice,
 };
 
-/// Generates the enum, its list and the lookup of rows from one list.
+/// Generates the enum, the list of its variants and the lookup of rows.
 macro_rules! faults {
     ($(#[$about:meta])* pub(crate) enum Fault { $($(#[$doc:meta])+ $name:ident => $row:expr,)+ }) => {
         $(#[$about])*
@@ -14,7 +14,7 @@ macro_rules! faults {
         pub(crate) enum Fault { $($(#[$doc])+ $name,)+ }
 
         impl Fault {
-            /// All faults. If two are equally likely at one message, the first is tried first.
+            /// All faults. If two of them are equally likely to find a bug at a message, the first one is tried first.
             pub(crate) const ALL: &'static [Fault] = &[$(Fault::$name),+];
 
             pub(crate) const fn row(self) -> &'static FaultRow {
@@ -29,8 +29,8 @@ macro_rules! faults {
 faults! {
 /// Kind of fault.
 pub(crate) enum Fault {
-    /// The controller is killed before the request reaches the server, or before the event is delivered, and restarted
-    /// with empty caches after a time.
+    /// The controller is killed before the request reaches the server, or before the event is delivered. It is
+    /// restarted with empty caches after a time.
     CrashBefore => crash::BEFORE,
     /// The controller is killed after the request has completed and before the answer is delivered.
     CrashAfter => crash::AFTER,
@@ -38,8 +38,7 @@ pub(crate) enum Fault {
     Fail => fail::ROW,
     /// The external system is unreachable for a time.
     Outage => outage::ROW,
-    /// Another client writes the object first, so that the server refuses a request that names the earlier version
-    /// (409).
+    /// Another client first writes the object, so the server refuses a request that contains the earlier version (409).
     Conflict => conflict::ROW,
     /// The request completes, and the connection breaks before the answer.
     Lose => lose::ROW,
@@ -47,14 +46,14 @@ pub(crate) enum Fault {
     Silence => silence::BEFORE,
     /// The request completes; the connection breaks after a time.
     SilenceAfter => silence::AFTER,
-    /// The message arrives after a time.
+    /// The message is delayed for a time.
     Delay => delay::ROW,
     /// The connection breaks at once, but the request still reaches the server after a time.
     Late => late::ROW,
-    /// The controller is killed, and restarted a second later; the request that it sent reaches the server after a
+    /// The controller is killed and restarted a second later; the request that it had sent reaches the server after a
     /// time.
     CrashLate => late::CRASH,
-    /// The test does not wait in `settle` for the end of the faults.
+    /// The test does not wait for the end of the faults in `settle`.
     Early => early::ROW,
     /// From the request on, the client is disconnected for a time: a partition.
     Pause => pause::ROW,
@@ -80,7 +79,7 @@ pub(crate) enum Fault {
     SmallPages => small_pages::ROW,
     /// The revisions of the server start at a large number.
     LargeVersions => large_versions::ROW,
-    /// The controller is restarted after all work is done.
+    /// The controller is restarted after all work has been done.
     RestartAtEnd => restart::ROW,
     /// The process of the controller is stopped for a time (SIGSTOP).
     Freeze => freeze::ROW,
@@ -94,7 +93,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Returns the fault with this word in replay strings.
+    /// Returns the fault that this word denotes in replay strings.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.row().word == word)
     }

@@ -66,8 +66,8 @@ pub(super) const CRASH: FaultRow = FaultRow {
     },
 };
 
-/// Returns `true` if the client can notice that the request arrived late. Creates are excluded, because everything
-/// related to the object may have been deleted.
+/// Returns `true` if the client can notice that the request arrived late. Creates are excluded, because everything that
+/// belongs to the object may have been deleted in the meantime.
 fn is_noticed(seen: &Seen<'_>) -> bool {
     seen.may_be_late && seen.request.verb != Verb::Create
 }

@@ -1,4 +1,4 @@
-//! `restart`: a controller is restarted after all work is done.
+//! `restart`: a controller is restarted after all work has been done.
 
 use super::effects::{Effects, OnRun};
 use super::row::{FaultRow, Kind, Names};

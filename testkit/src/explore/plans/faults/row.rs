@@ -12,7 +12,7 @@ pub(crate) struct FaultRow {
     pub(crate) takes: Takes,
     pub(crate) kind: fn(Value) -> Kind,
     pub(crate) names: Names,
-    /// Set if the fault can make a client act on an older state, so that fields may return to earlier values.
+    /// Set if the fault can make a client act on an outdated state, so that fields may return to earlier values.
     pub(crate) shows_old: bool,
     /// The messages at which the fault is tried.
     pub(crate) tried: Tried,
@@ -36,10 +36,10 @@ pub(crate) enum Kind {
     Process,
 }
 
-/// Kind of subject that the point of a fault refers to.
+/// Kind of subject to which the point of a fault refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// A message. It may no longer be sent after a bug is fixed.
+    /// A message. It may no longer be sent once a bug is fixed.
     Message,
     /// A controller that can be restarted.
     Controller,
@@ -48,10 +48,10 @@ pub(crate) enum Names {
     Fixed,
 }
 
-/// Description of the message that a fault affects.
+/// The message that a fault affects, for descriptions.
 pub(crate) struct Struck<'a> {
     pub(crate) client: &'a str,
     pub(crate) verb: &'a str,
-    /// The message in words: `patch configmaps default/volume (number 2)`.
+    /// Description of the message: `patch configmaps default/volume (number 2)`.
     pub(crate) what: String,
 }

@@ -9,7 +9,7 @@ use super::tried::{Tried, Whole};
 use super::value::{Takes, Value};
 use crate::explore::trace::{LEASES, Step};
 
-/// Error of the clock in milliseconds: twice as long as a Lease.
+/// Deviation of the clock in milliseconds: twice the duration of a Lease.
 const SKEW: i64 = 30_000;
 
 pub(super) const ROW: FaultRow = FaultRow {

@@ -5,7 +5,7 @@ use super::row::{FaultRow, Kind, Names};
 use super::tried::{Tried, Try, at};
 use super::value::{Takes, Value};
 
-/// Tries with three ages of the state, in percent of the run's revisions.
+/// Tries three ages of the state, in percent of the run's revisions.
 const fn tries(rank: u8) -> [Try; 3] {
     [
         at(rank, Value::Number(50)),
@@ -30,8 +30,7 @@ pub(super) const ROW: FaultRow = FaultRow {
             ]
         },
         lists: &{
-            // A list after another fault is mostly the first list after a restart, which may return to an earlier
-            // state.
+            // A list after another fault is mostly the first list after a restart, which may return an earlier state.
             let ([one, two, three], [four, five, six]) = (tries(0), tries(4));
             [
                 one.of(|it| it.request.may_be_stale && it.is_second),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::value::Value;
 use crate::explore::trace::{Request, Step};
 
-/// A short and a long duration: the short one allows one retry; the long one outlasts one or two calls of `settle` in
-/// the workload.
+/// A short and a long duration. The short one allows one retry; the long one outlasts one or two calls of `settle` in
+/// the scenario.
 pub(crate) const SHORT: Value = Value::Time(Duration::from_secs(1));
 pub(crate) const LONG: Value = Value::Time(Duration::from_secs(12));
 
@@ -17,11 +17,11 @@ pub(crate) const INSTANT: Value = Value::Time(Duration::from_millis(1));
 /// Time until a silent connection breaks.
 pub(crate) const SILENCE: Value = Value::Time(Duration::from_secs(30));
 
-/// The messages at which a fault is tried.
+/// The messages at which a fault is tried, by the kind of message.
 #[derive(Clone, Copy)]
 pub(crate) struct Tried {
     pub(crate) writes: &'static [Try],
-    /// Reads of one object.
+    /// Reads of a single object.
     pub(crate) gets: &'static [Try],
     /// Reads of the served groups, resources and version.
     pub(crate) discovery: &'static [Try],
@@ -55,13 +55,13 @@ impl Tried {
     };
 }
 
-/// One try of a fault at a message.
+/// A fault with a value, to try at a message.
 #[derive(Clone, Copy)]
 pub(crate) struct Try {
     /// Faults with a lower rank are tried first.
     pub(crate) rank: u8,
     pub(crate) value: Value,
-    /// Returns `true` if the fault is possible at this request.
+    /// Returns `true` if the fault can be tried at this request.
     pub(crate) is_possible: fn(&Seen<'_>) -> bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Try {
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) request: &'a Request,
-    /// Set if another fault has taken effect before.
+    /// Set if another fault took effect earlier in the run.
     pub(crate) is_second: bool,
     /// Set if the client can notice that the request arrived late.
     pub(crate) may_be_late: bool,
@@ -96,7 +96,7 @@ impl Try {
 /// A fault that applies from the beginning of a run.
 pub(crate) struct Whole {
     pub(crate) rank: u8,
-    /// Position among the tried faults, as the index of a step in the trace.
+    /// Index of a step in the trace, which determines the position among the tried faults.
     pub(crate) at: usize,
     pub(crate) value: Value,
     /// The client or controller concerned, or the server.

@@ -38,7 +38,7 @@ impl Value {
 }
 
 impl Takes {
-    /// Parses a value of a replay string.
+    /// Parses a value in a replay string.
     pub(crate) fn parse(&self, text: Option<&str>) -> Option<Value> {
         match self {
             Self::Nothing => Some(Value::Nothing),
