@@ -220,8 +220,11 @@ async fn each_generation_may_fail(cluster: &TestCluster, is_healthy: bool) {
 /// The test waits for the end of all faults, so the count differs at the first step and the size at the second one.
 #[test]
 fn step_after_an_accepted_count_is_judged() {
-    let exploration = exploration(tasks(), each_generation_may_fail, false);
-    let report = exploration.faults(errors()).schedules(STOOD).report();
+    let explored = |is_healthy| {
+        let exploration = exploration(tasks(), each_generation_may_fail, is_healthy);
+        exploration.faults(errors()).schedules(STOOD).report()
+    };
+    let report = explored(false);
     let failure = report.failure().map(|it| (it.oracle().to_owned(), it.plan().to_vec()));
     let (oracle, plan) = failure.unwrap_or_else(|| panic!("the bug is not found: {report}"));
     let has_count = plan
@@ -231,6 +234,8 @@ fn step_after_an_accepted_count_is_judged() {
         oracle == "end state" && has_count && report.to_string().contains("cloud web size"),
         "{report}"
     );
+    let report = explored(true);
+    assert!(report.is_success(), "{report}");
 }
 
 /// Reports that work is pending until it is done. The bug leaves the report of an earlier process.

@@ -111,7 +111,7 @@ impl Plan {
         plan
     }
 
-    /// Returns plans with more failures: the next message after a failing one is refused as well, or an outage of an
+    /// Returns plans with more failures: the next message after a failing one is refused as well, and an outage of an
     /// external system lasts twice as long. The first plan has more of all failures. Each further plan has more of a
     /// single failure, because an additional failure may change the number of messages before the next one.
     pub(crate) fn with_more_failures(&self) -> Vec<Self> {
@@ -131,7 +131,9 @@ impl Plan {
             if let Some(time) = lasting {
                 let longer = plan.faults.iter_mut().filter(|it| *it == fault);
                 longer.for_each(|it| it.action = fault.action.lasting(time * 2));
-            } else if let Some(next) = next(&fault.point) {
+            }
+            // Twice the time of a short outage may still end before the next call.
+            if let Some(next) = next(&fault.point) {
                 plan = plan.and(&next, Action::REFUSED);
             }
         }
