@@ -110,8 +110,8 @@ impl std::fmt::Debug for TlsOptions {
     }
 }
 
-/// Returns a self-signed certificate for loopback and `address`, and its key, both in PEM and generated from the
-/// system's randomness.
+/// Returns a certificate for loopback and `address`, followed by the generated authority that signed it, and the key of
+/// the certificate, all in PEM. The keys come from the system's random number generator.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -81,7 +81,8 @@ pub struct Samples(BTreeMap<&'static str, Family>);
 struct Family {
     help: &'static str,
     kind: &'static str,
-    /// The lines of each series, by labels. Each line begins with a suffix of the family's name.
+    /// The samples of each series, by labels. The text of a sample is the suffix of its name (`_bucket`, `_sum`,
+    /// `_count` or none), followed by its labels in braces.
     series: BTreeMap<String, Vec<(String, f64)>>,
 }
 

@@ -29,7 +29,7 @@ use crate::registry::scheme::codec;
 use crate::registry::types::decode::protobuf;
 use crate::registry::types::print::AsGoPrints;
 
-/// Minimum size of a compressed answer, if the client accepts compression (rule A29).
+/// Minimum size, before compression, of an answer that is compressed if the client accepts compression (rule A29).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 
 const WARNING: HeaderName = HeaderName::from_static("warning");

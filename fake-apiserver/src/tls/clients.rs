@@ -65,8 +65,8 @@ impl Clients {
     }
 }
 
-/// Verifies the authority and the validity period of a certificate. The handshake has already verified that the client
-/// has its key.
+/// Verifies that a certificate was issued by a trusted authority and has not expired. The handshake has already
+/// verified that the client holds its private key.
 fn is_believed(
     verifier: &dyn ClientCertVerifier,
     certificate: &CertificateDer<'_>,

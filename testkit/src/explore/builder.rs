@@ -35,7 +35,7 @@ pub struct Explore {
     limits: Limits,
     /// Replay strings of the runs to make instead of a search.
     replays: Vec<String>,
-    /// Number of times each replay is made.
+    /// Number of times each replay is run.
     times: u64,
     at_random: Option<u64>,
     requires_all_singles: bool,

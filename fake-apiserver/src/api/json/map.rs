@@ -167,7 +167,8 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// Returns `false` if the first step of a path is certainly not a key.
+    /// Returns `false` if the map certainly lacks the key with which `way` begins. It only compares the marks (a Bloom
+    /// filter), so `true` may be wrong.
     pub(super) fn may_lead(&self, way: &str) -> bool {
         self.marks & mark(way) != 0
     }

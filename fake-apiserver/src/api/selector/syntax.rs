@@ -48,7 +48,7 @@ pub(super) fn key_error(key: &str) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// Returns the errors of `value` as the value of a label, joined by `; `.
+/// Returns the errors of `value` as a label value, joined by `; `; `None` if it is valid.
 pub(super) fn value_error(value: &str) -> Option<String> {
     let mut errors = Vec::new();
     if value.len() > MAX_NAME {

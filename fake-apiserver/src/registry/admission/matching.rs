@@ -204,8 +204,8 @@ pub(super) fn selects(selector: &LabelSelector, object: &Object) -> bool {
 }
 
 impl Matched {
-    /// Returns the kind of the objects that are sent. If a subresource has its own kind, that kind has only one
-    /// version.
+    /// Returns the kind in which objects are sent to the webhook or policy. Subresources with a kind of their own are
+    /// never converted.
     pub(super) fn kind(&self, attributes: &Attributes<'_>) -> GroupVersionKind {
         match self {
             Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => kind_of(&row.info),

@@ -45,7 +45,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Text of a body, for facts that the decoded object no longer contains; may be empty.
+/// Text of a request body, for facts that the decoded object has lost, such as duplicate keys. Empty if there is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Text<'a> {
     /// The JSON of the body.

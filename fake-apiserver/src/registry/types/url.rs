@@ -8,7 +8,7 @@ pub(crate) struct Url {
     pub(crate) scheme: String,
     /// The part after a scheme without a slash, as in `mailto:jane@example.com`.
     pub(crate) opaque: String,
-    /// User information as in the text, with its escapes.
+    /// The user information as written in the URL, still percent-encoded.
     pub(crate) user: String,
     /// The host with the port, and with the brackets of an IPv6 address.
     pub(crate) host: String,

@@ -118,9 +118,9 @@ fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeS
             }))
 }
 
-/// Returns `true` if a change only advances times of an object that earlier changes of the same client have already
-/// advanced in the same way. A start time, which a controller writes once, is not a heartbeat, even if a different
-/// controller advances the same times.
+/// Returns `true` if a change only sets times that earlier changes of the same client to the same object have already
+/// set in the same way, at least `HEARTBEATS` times. A time that a controller writes only once, such as a start time,
+/// is not a heartbeat, even if another controller sets the same field.
 fn is_heartbeat(facts: &Facts<'_>, change: &StoredChange, earlier: &[&StoredChange]) -> bool {
     let Some(times) = advanced_times(change) else {
         return false;

@@ -56,9 +56,9 @@ impl EndState {
         })
     }
 
-    /// Same as `differs_in_histories`, for a run that has observed more changes than this state, which may therefore
-    /// equal `last`. Objects that exist only in `found` must not be in `given`, and only numbers that have increased
-    /// may differ from the last input.
+    /// Like `differs_in_histories`, for a `found` that comes from a run in which controllers have observed more
+    /// changes. This state may then equal `last`. Objects that exist only in `found` must not be in `given`, and of the
+    /// required values only numbers that have increased may differ.
     pub(crate) fn has_longer_histories(&self, found: &Self, last: &Self, mask: &Mask, given: &[String]) -> bool {
         let differences = self.differences(found, mask);
         let is_whole = |it: &&Difference| it.path.is_empty();

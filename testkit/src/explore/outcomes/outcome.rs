@@ -58,7 +58,7 @@ pub(crate) struct Outcome {
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times the scenario waited for the cluster.
     pub(crate) waited: usize,
-    /// Virtual times since the start of the run at which a wait of the scenario ended.
+    /// Times since the start of the run at which the scenario's waits ended.
     pub(crate) settled_times: Vec<Duration>,
     /// Set if the end could not be judged, because the reference lacked the state to compare it with.
     pub(crate) is_unjudged: bool,

@@ -246,8 +246,8 @@ impl Timeline {
         shown
     }
 
-    /// Finds rows that repeat the preceding rounds of rows, with the number of repetitions. Quiet rows may occur
-    /// anywhere between them; rows that are the same in both runs are not considered.
+    /// Finds ranges of rows that repeat the rounds before them, and the number of repetitions. Quiet rows may occur
+    /// anywhere in between; rows that are the same in both runs are ignored.
     fn again(&self) -> Vec<(Range<usize>, usize)> {
         let is_told = |at: &usize| !self.rows[*at].is_quiet() && !self.rows[*at].is_same();
         let told: Vec<usize> = (0..self.rows.len()).filter(is_told).collect();

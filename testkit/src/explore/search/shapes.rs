@@ -70,7 +70,8 @@ pub(super) fn stale_restarts(
     found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Selects the overlaps that hide a change by users from a controller until the users' next step.
+/// Selects the candidates that hold the event about a user's change until the next step of the users, so that the
+/// controller does not observe the first change in time.
 pub(super) fn unobserved(trace: &[Step], early: &[Candidate], users: &Users) -> Vec<Candidate> {
     let begins = steps(trace);
     let hides = |it: &&Candidate| {

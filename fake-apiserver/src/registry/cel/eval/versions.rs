@@ -36,7 +36,7 @@ impl Version {
     }
 }
 
-/// Calls a function of versions; returns `None` for other functions.
+/// Calls a function of Kubernetes' semver library. Returns `None` for other functions and receivers.
 pub(super) fn call(name: &str, is_method: bool, args: &[CelValue]) -> Option<Evaluated> {
     if !is_method {
         return if matches!(name, "semver" | "isSemver") {

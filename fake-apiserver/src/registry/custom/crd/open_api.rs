@@ -92,7 +92,7 @@ fn check_root_with_status(node: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns a keyword that structural schemas must not contain at any level, if there is one.
+/// Returns an error for the first keyword or value in the schema that structural schemas must not contain at any level.
 fn unsupported_keyword(node: &Cursor<'_>) -> Option<String> {
     const UNSUPPORTED: [(&str, &str); 7] = [
         ("id", "id"),

@@ -1,4 +1,4 @@
-//! Conversions of an object between both versions.
+//! Conversions of HorizontalPodAutoscalers between autoscaling/v1 and autoscaling/v2.
 
 use super::*;
 

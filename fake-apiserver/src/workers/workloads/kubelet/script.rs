@@ -47,7 +47,7 @@ pub struct PodScript {
     pub(super) starts_after: Duration,
     pub(super) ready_after: Option<Duration>,
     pub(super) runs: Runs,
-    /// Exit code of the containers; if `None`, the predictable exit code of the container's command, or 0.
+    /// Exit code of the containers. If `None`, the exit code that can be derived from the container's command, else 0.
     pub(super) exit_code: Option<i32>,
     /// Runtime of each init container; if `None`, the predictable runtime of its command, or a second.
     pub(super) init_runs_for: Option<Duration>,
@@ -196,7 +196,8 @@ impl PodScript {
         self
     }
 
-    /// Sets the runtime of each init container. Default: the predictable runtime of its command, else 1 s.
+    /// Sets the runtime of each init container. Default: the runtime that can be derived from its command (such as
+    /// `sleep 5`), else 1 s.
     pub fn init_runs_for(mut self, time: Duration) -> Self {
         self.init_runs_for = Some(time);
         self
