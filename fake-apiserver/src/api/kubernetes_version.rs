@@ -55,6 +55,7 @@ impl KubernetesVersion {
 
     /// Returns `true` if the feature gate `DRAConsumableCapacity` is on by default: selectors may then use
     /// `device.allowMultipleAllocations`.
+    #[cfg(feature = "cel")]
     pub(crate) fn has_consumable_capacity(self) -> bool {
         self >= Self::V1_36
     }
