@@ -47,8 +47,8 @@ impl FieldPath {
         self.with("[", key, "]")
     }
 
-    /// Appends a step with a single allocation and without formatting: validation creates a path for each field, and
-    /// most are never printed.
+    /// Appends a step with a single allocation and without formatting, because validation creates a path for each field
+    /// but rarely prints one.
     fn with(&self, before: &str, step: &str, after: &str) -> Self {
         let mut path = String::with_capacity(self.0.len() + before.len() + step.len() + after.len());
         for part in [self.0.as_str(), before, step, after] {

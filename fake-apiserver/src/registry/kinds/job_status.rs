@@ -92,7 +92,7 @@ impl Check<'_> {
         !self.job.status.same(&self.old.status, field)
     }
 
-    /// Returns `true` if a condition has become true or is no longer true.
+    /// Returns `true` if the status of a condition differs from the old Job.
     fn turned(&self, condition: &str) -> bool {
         self.job.is(condition) != self.old.is(condition)
     }

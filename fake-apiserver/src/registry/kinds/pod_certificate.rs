@@ -29,7 +29,7 @@ const KUBERNETES_LIFETIME_MAX: i64 = 86_400;
 const LIFETIME_MAX: i64 = 91 * 86_400;
 /// Maximum size of a request, of a key and of its proof, in bytes.
 const REQUEST_MAX: usize = 10 << 10;
-/// Maximum size of all annotations.
+/// Maximum size of all annotations, in bytes.
 const ANNOTATIONS_MAX: usize = 256 << 10;
 
 /// The conditions that end a request.
@@ -103,7 +103,7 @@ impl Strategy for PodCertificateRequest {
     }
 }
 
-/// An error that does not show the value.
+/// Returns an error that does not show the value.
 fn without_value(path: &FieldPath, text: &str) -> FieldError {
     FieldError {
         path: path.clone(),
@@ -212,7 +212,7 @@ fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors)
     }
 }
 
-/// The form of an issued chain, and the times beside it.
+/// Checks the form of an issued certificate chain, and that the times of the certificate are set.
 fn validate_chain(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let chain = status.at("certificateChain");
     let mut blocks = pem_blocks_of_text(chain.as_text());

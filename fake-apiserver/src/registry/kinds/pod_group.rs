@@ -1,6 +1,6 @@
 //! Workloads and PodGroups; follows `Validate_Workload` and `Validate_PodGroup` of `pkg/apis/scheduling/v1alpha2` and
-//! `ValidatePodGroupStatusUpdate` of `pkg/apis/scheduling/validation`. Fields of the gates that are off are dropped
-//! before.
+//! `ValidatePodGroupStatusUpdate` of `pkg/apis/scheduling/validation`. Fields of disabled feature gates are
+//! dropped before validation.
 
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ impl Strategy for PodGroup {
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         let spec = ensure_object(object, "spec");
         drop_disabled(spec);
-        // It has its default again when it is read.
+        // The gate is disabled, so a set value is replaced by the default.
         spec.insert("disruptionMode".into(), DISRUPTION.into());
     }
 
@@ -121,19 +121,19 @@ impl Strategy for PodGroup {
     }
 }
 
-/// Drops the fields of the gate WorkloadAwarePreemption, which is off.
+/// Drops the fields of the feature gate `WorkloadAwarePreemption`, which is disabled.
 fn drop_disabled(spec: &mut Map) {
     for field in ["disruptionMode", "priorityClassName", "priority"] {
         spec.remove(field);
     }
 }
 
-/// Checks a name by a declared rule.
+/// Checks a name with a rule of declarative validation.
 pub(super) fn check_declared(name: &Cursor<'_>, rule: fn(&str, bool) -> Vec<String>, errors: &mut FieldErrors) {
     name.check_texts(declared(rule(name.as_text(), false)), errors);
 }
 
-/// The texts of a declared rule, which count bytes.
+/// Returns the texts of a rule as declarative validation writes them: its limits are in bytes.
 pub(super) fn declared(texts: Vec<String>) -> Vec<String> {
     let in_bytes = |text: String| match text.strip_suffix(" characters") {
         Some(start) => format!("{start} bytes"),
@@ -159,7 +159,7 @@ fn check_count(templates: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     (1..=TEMPLATES_MAX).contains(&count)
 }
 
-/// `validate.Immutable`, which does not show the value; returns `true` if the field is as before.
+/// `validate.Immutable`, without the value in the error. Returns `true` if the field is unchanged.
 pub(super) fn check_kept(field: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     let path = field.path().to_string();
     let is_kept = field.same(&old.at(&path), "");

@@ -81,7 +81,7 @@ impl Strategy for ResourcePoolStatusRequest {
     }
 }
 
-/// `Validate_ResourcePoolStatusRequestStatus`, which does not check what has not changed.
+/// `Validate_ResourcePoolStatusRequestStatus`; unchanged lists are not checked again.
 fn validate_status(status: &Cursor<'_>, before: &Cursor<'_>, errors: &mut FieldErrors) {
     let count = status.at("poolCount");
     match count.is_set("") {
@@ -136,7 +136,7 @@ fn validate_pool(pool: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A required name of a driver, in any case.
+/// Checks a required driver name, which may contain capital letters.
 fn check_driver(driver: &Cursor<'_>, errors: &mut FieldErrors) {
     if driver.check_required(errors) {
         check_declared(driver, subdomain_in_any_case, errors);

@@ -14,7 +14,7 @@ use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// The constants of both kinds, except for names.
+/// The facts of both kinds, except for the rule of names.
 const CONDITIONAL: Facts = Facts {
     allows_unconditional_update: false,
     ..Facts::DEFAULT

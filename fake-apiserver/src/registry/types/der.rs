@@ -58,7 +58,7 @@ pub(crate) enum PublicKey {
     },
     /// Ed25519 or an elliptic curve.
     Known,
-    /// Another one.
+    /// A type that kube-apiserver does not support.
     Other,
 }
 
@@ -92,7 +92,7 @@ fn read_request_key(der: &[u8]) -> Result<PublicKey, String> {
     }
 }
 
-/// Returns `true` if a certificate is one of an authority; `None` if it is malformed. Only its structure is read.
+/// Returns `true` if a certificate has the CA bit set; `None` if it is malformed. Only its structure is checked.
 pub(crate) fn is_authority(der: &[u8]) -> Option<bool> {
     read_authority(der).ok()
 }

@@ -1,4 +1,5 @@
-//! `PodGroupWorkloadExists`: a new PodGroup that names a template of a Workload needs this Workload with this template.
+//! `PodGroupWorkloadExists`: a new PodGroup is refused if it refers to a missing Workload, or to a template that the
+//! Workload does not have.
 
 use crate::api::field::quote;
 use crate::api::object::Object;
