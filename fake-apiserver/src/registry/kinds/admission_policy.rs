@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings, checked like
+//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings, following
 //! `ValidateValidatingAdmissionPolicy`, `ValidateMutatingAdmissionPolicy` and related functions of
 //! `pkg/apis/admissionregistration/validation`.
 
@@ -113,7 +113,7 @@ impl AdmissionPolicy {
     }
 }
 
-/// `validateParamKind`
+/// Checks `paramKind` of a policy (`validateParamKind`).
 fn validate_param_kind(kind: &Cursor<'_>, errors: &mut FieldErrors) {
     let (version, name) = (kind.at("apiVersion"), kind.at("kind"));
     let text = version.as_text();
@@ -144,7 +144,7 @@ fn validate_param_kind(kind: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateVariable`; later expressions may refer to the variable.
+/// Checks a variable of a policy (`validateVariable`), and declares it in `scope` for later expressions.
 fn validate_variable(variable: &Cursor<'_>, scope: &mut RuleScope, errors: &mut FieldErrors) {
     let (name, expression) = (variable.at("name"), variable.at("expression"));
     if name.as_text().trim().is_empty() {
@@ -191,7 +191,7 @@ fn validate_validations(spec: &Cursor<'_>, name: &str, scope: &RuleScope, errors
     }
 }
 
-/// `validateValidation`
+/// Checks one of the `validations` of a policy (`validateValidation`).
 fn validate_validation(validation: &Cursor<'_>, scope: &RuleScope, errors: &mut FieldErrors) {
     let [expression, told, message] = ["expression", "messageExpression", "message"];
     let (expression, told, message) = (validation.at(expression), validation.at(told), validation.at(message));
@@ -216,7 +216,7 @@ fn validate_validation(validation: &Cursor<'_>, scope: &RuleScope, errors: &mut 
     validation.at("reason").check_one_of(&REASONS, errors);
 }
 
-/// `validateAuditAnnotation`
+/// Checks one of the `auditAnnotations` of the policy `name` (`validateAuditAnnotation`).
 fn validate_audit(audit: &Cursor<'_>, name: &str, scope: &RuleScope, errors: &mut FieldErrors) {
     let (key, expression) = (audit.at("key"), audit.at("valueExpression"));
     if name.is_empty() {
@@ -250,7 +250,7 @@ fn validate_mutations(spec: &Cursor<'_>, scope: &RuleScope, errors: &mut FieldEr
     }
 }
 
-/// `validateMutation`
+/// Checks one of the `mutations` of a policy (`validateMutation`).
 fn validate_mutation(mutation: &Cursor<'_>, scope: &RuleScope, errors: &mut FieldErrors) {
     let kind = mutation.at("patchType");
     let (own, other, made) = match kind.as_text() {
@@ -282,7 +282,7 @@ fn validate_mutation(mutation: &Cursor<'_>, scope: &RuleScope, errors: &mut Fiel
     }
 }
 
-/// `validateValidatingAdmissionPolicyStatus`
+/// Checks the status of a policy (`validateValidatingAdmissionPolicyStatus`).
 fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     for warning in status.items("typeChecking.expressionWarnings") {
         warning.at("warning").check_required(errors);
@@ -337,7 +337,7 @@ impl Strategy for AdmissionPolicyBinding {
     }
 }
 
-/// `validateParamRef`
+/// Checks `paramRef` of a binding (`validateParamRef`).
 fn validate_param_ref(reference: &Cursor<'_>, errors: &mut FieldErrors) {
     const EXCLUSIVE: &str = "name and selector are mutually exclusive";
     let (name, selector) = (reference.at("name"), reference.at("selector"));
@@ -359,7 +359,7 @@ fn validate_param_ref(reference: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateValidationActions`
+/// Checks `validationActions` of a binding (`validateValidationActions`).
 fn validate_actions(actions: &Cursor<'_>, errors: &mut FieldErrors) {
     let supported = ["Audit", "Deny", "Warn"];
     let mut seen = BTreeSet::new();

@@ -11,7 +11,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut};
 use crate::registry::types::{labels, names};
 
-/// Supported operations, in the order in which errors list them.
+/// Supported operations, in the order used by error messages.
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 /// The operations that can change an object.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
@@ -35,7 +35,7 @@ pub(super) fn default_match(resources: &mut Map) {
     }
 }
 
-/// `validateMatchResources`
+/// Checks the match constraints of a policy (`validateMatchResources`).
 pub(super) fn validate_match(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     resources
         .at("matchPolicy")
@@ -58,7 +58,7 @@ pub(super) fn validate_match(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that the rules of a mutating policy only list operations that it supports.
+/// Checks that the rules of a mutating policy only contain operations that can change an object.
 pub(super) fn validate_mutating_operations(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     for rule in resources.items("resourceRules") {
         for operation in rule.items("operations") {
@@ -70,7 +70,7 @@ pub(super) fn validate_mutating_operations(resources: &Cursor<'_>, errors: &mut 
     }
 }
 
-/// `validateRuleWithOperations`
+/// Checks a rule of a webhook or a policy (`validateRuleWithOperations`).
 pub(super) fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     let operations = rule.at("operations");
     check_list(&operations, "operations", errors);
@@ -89,7 +89,7 @@ pub(super) fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     rule.at("scope").check_one_of(&["*", "Cluster", "Namespaced"], errors);
 }
 
-/// Checks that a list is not empty, and that `*` is its only item if present.
+/// Checks that a list is not empty, and that it has no other items if it contains `*`.
 fn check_list(list: &Cursor<'_>, what: &str, errors: &mut FieldErrors) {
     let items = list.list("");
     if items.is_empty() {
@@ -101,7 +101,7 @@ fn check_list(list: &Cursor<'_>, what: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateResources`
+/// Checks the resources of a rule (`validateResources`).
 fn validate_resources(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     if resources.is_empty("") {
         errors.required(resources, "");
@@ -143,7 +143,7 @@ fn validate_resources(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateMatchConditions`
+/// Checks the match conditions of a webhook or a policy (`validateMatchConditions`).
 pub(super) fn validate_conditions(
     version: KubernetesVersion,
     conditions: &Cursor<'_>,
@@ -183,8 +183,8 @@ impl RuleScope {
         Self { names }
     }
 
-    /// Adds an error at `at` if the expression `text` does not compile, or if its type is not in `wanted`. An empty
-    /// list permits all types. Without the feature `cel`, all expressions are refused.
+    /// Adds an error at `at` if the expression `text` does not compile, or if the type of its result is not in
+    /// `wanted`. An empty list permits all types. Without the feature `cel`, all expressions are refused.
     pub(super) fn check(&self, at: &Cursor<'_>, text: &str, wanted: &[&str], errors: &mut FieldErrors) {
         if !cel::IS_EVALUATED {
             let text = "expressions are not supported by this server, which is built without the feature cel";

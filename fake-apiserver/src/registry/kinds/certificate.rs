@@ -1,5 +1,5 @@
 //! CertificateSigningRequests (`pkg/registry/certificates/certificates`, `pkg/apis/certificates/validation`), and the
-//! constants of the other kinds in their group.
+//! static properties of the other kinds in their group.
 
 use std::collections::BTreeSet;
 
@@ -119,7 +119,7 @@ impl Strategy for CertificateSigningRequest {
     }
 }
 
-/// Sets the requester of the certificate to the user of the request, replacing the body's.
+/// Sets the user fields of the spec to the authenticated user, replacing the values in the request body.
 fn set_requester(spec: &mut Map, user: &UserInfo) {
     spec.insert("username".into(), user.name.as_str().into());
     if !user.uid.is_empty() {
@@ -133,7 +133,7 @@ fn set_requester(spec: &mut Map, user: &UserInfo) {
     }
 }
 
-/// `preserveConditionInstances`: keeps the old conditions of this type, unless some were added or removed.
+/// Restores the old conditions of the type `kind`, unless their number changed (`preserveConditionInstances`).
 fn preserve_conditions(object: &mut Object, old: &Object, kind: &str) {
     let kept: Vec<Value> = conditions_of(&Cursor::root(old), kind)
         .map(|it| it.to_value())
@@ -149,8 +149,8 @@ fn preserve_conditions(object: &mut Object, old: &Object, kind: &str) {
     }
 }
 
-/// `populateConditionTimestamps`: sets a missing lastTransitionTime to the time of the old condition with the same type
-/// and status, or to now.
+/// Sets missing times of conditions (`populateConditionTimestamps`). lastTransitionTime is copied from an old condition
+/// with the same type and status; all other missing times are set to now.
 fn populate_condition_timestamps(object: &mut Object, old: &Object, context: &Context<'_>) {
     let now = Value::from(context.entropy.now_seconds());
     let old = Cursor::root(old);
@@ -173,7 +173,8 @@ fn conditions_of<'a>(request: &'a Cursor<'a>, kind: &'a str) -> impl Iterator<It
         .filter(move |it| it.text("type") == kind)
 }
 
-/// `validateCertificateSigningRequest`; errors of the old object are tolerated (`getValidationOptions`).
+/// Checks a CertificateSigningRequest (`validateCertificateSigningRequest`). Kinds of errors that the old object
+/// already has are tolerated (`getValidationOptions`).
 fn validate_request(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
     let object = Cursor::root(object);
     let old = old.map(|old| Cursor::root(old));
@@ -210,7 +211,7 @@ fn validate_request(object: &Object, old: Option<&Object>, errors: &mut FieldErr
     }
 }
 
-/// `validateCSR`, without the check of the signature.
+/// Returns the error for an invalid certificate request (`validateCSR`). The signature is not verified.
 fn request_error(request: &str) -> Option<String> {
     match pem_blocks(request).next() {
         Some(block) if block.kind == "CERTIFICATE REQUEST" => certificate_request_error(&block.der),
@@ -218,7 +219,7 @@ fn request_error(request: &str) -> Option<String> {
     }
 }
 
-/// Returns `true` for each item of a list that equals an earlier one, and `false` for all others.
+/// Returns one flag per item of a list: `true` if the item equals an earlier item.
 fn repeated(all: &[&str]) -> Vec<bool> {
     let mut seen = BTreeSet::new();
     all.iter().map(|it| !seen.insert(*it)).collect()
@@ -244,7 +245,7 @@ fn validate_usages(object: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut F
     }
 }
 
-/// `validateConditions`.
+/// Checks the conditions of a CertificateSigningRequest (`validateConditions`).
 fn validate_conditions(conditions: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     let earlier = old.into_iter().flat_map(|old| old.list("status.conditions"));
     let earlier: Vec<&str> = earlier.map(|it| it["type"].as_str().unwrap_or_default()).collect();
@@ -278,8 +279,8 @@ fn validate_conditions(conditions: &Cursor<'_>, old: Option<&Cursor<'_>>, errors
     }
 }
 
-/// Checks that conditions such as `Approved` are not removed, and that only writes of `/approval` add or change them
-/// (`validateCertificateSigningRequestUpdate`).
+/// Checks that the conditions `Approved`, `Denied` and `Failed` are not removed, and that only writes of `/approval`
+/// add or change `Approved` and `Denied` (`validateCertificateSigningRequestUpdate`).
 fn validate_condition_changes(object: &Cursor<'_>, old: &Cursor<'_>, is_approval: bool, errors: &mut FieldErrors) {
     let conditions = object.at("status.conditions");
     for kind in [APPROVED, DENIED, FAILED] {
@@ -306,7 +307,7 @@ fn validate_condition_changes(object: &Cursor<'_>, old: &Cursor<'_>, is_approval
     }
 }
 
-/// `validation.ValidateSignerName`: a domain, a slash, and a path with parts separated by dots.
+/// Checks the name of a signer (`ValidateSignerName`): a domain, a slash, and a path with parts separated by dots.
 pub(super) fn validate_signer_name(signer: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = signer.as_text();
     if !signer.check_required(errors) {
@@ -342,8 +343,8 @@ fn validate_labels(signer: &Cursor<'_>, whole: &str, rule: fn(&str, bool) -> Vec
     }
 }
 
-/// `validateCertificate`: the text must be empty, or contain only PEM blocks with certificates. Of each certificate,
-/// only the type of the outermost DER element is checked.
+/// Checks that an encoded certificate is empty or only contains PEM blocks of certificates (`validateCertificate`).
+/// Only the outermost DER tag of each certificate is checked.
 fn check_certificate(encoded: &str) -> Result<(), String> {
     if encoded.is_empty() {
         return Ok(());
@@ -368,7 +369,7 @@ fn check_certificate(encoded: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the constants of a kind with these field labels. Updates require a resourceVersion.
+/// Returns the static properties of a kind with these field labels. Updates require a resourceVersion.
 pub(crate) const fn signed(labels: &'static [&'static str], is_namespaced: bool) -> Facts {
     Facts {
         allows_unconditional_update: false,

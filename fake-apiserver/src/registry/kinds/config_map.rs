@@ -46,7 +46,7 @@ pub(crate) fn validate_key(key: &str, value: &Cursor<'_>, errors: &mut FieldErro
     value.refuse(key, names::config_map_key(key), errors);
 }
 
-/// Returns the number of bytes that a base64 text encodes.
+/// Returns the decoded length of a base64 string, in bytes.
 pub(crate) fn decoded_length(text: &str) -> usize {
     let text = text.trim_end_matches('=');
     text.len() / 4 * 3 + (text.len() % 4).saturating_sub(1)

@@ -1,13 +1,13 @@
-//! Cron schedules of CronJobs: parsing, with the errors of the Go package `robfig/cron`.
+//! Parses the cron schedules of CronJobs, with the errors of the Go package `robfig/cron`.
 
 use jiff::SignedDuration;
 
 use crate::api::duration;
 
-/// A schedule in the standard form of robfig/cron (`cron.ParseStandard`).
+/// A schedule in the standard format of robfig/cron (`cron.ParseStandard`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CronSchedule<'a> {
-    /// The time zone in the schedule, if it contains one.
+    /// The time zone, if the schedule string contains one.
     pub(crate) zone: Option<&'a str>,
     pub(crate) times: CronTimes,
 }
@@ -15,7 +15,7 @@ pub(crate) struct CronSchedule<'a> {
 /// The times at which a schedule starts a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CronTimes {
-    /// The minutes that match all of these bit sets: minute, hour, day of the month, month, day of the week.
+    /// All minutes that match these bit sets: minute, hour, day of the month, month, day of the week.
     Fields {
         fields: [u64; 5],
         /// For the day of the month and the day of the week: `true` if it is unrestricted.
@@ -25,7 +25,7 @@ pub(crate) enum CronTimes {
     Every(SignedDuration),
 }
 
-/// One field of a schedule: its minimum, its maximum, and the names of its numbers, beginning with the minimum.
+/// One field of a schedule: its minimum, its maximum, and the names of its values, starting with the minimum.
 struct Bounds {
     min: u64,
     max: u64,
@@ -119,7 +119,7 @@ fn parse_fields(text: &str) -> Result<CronTimes, String> {
     })
 }
 
-/// Returns the numbers of a range such as `1-10/2`, as bits.
+/// Returns the values in a range such as `1-10/2`, as a bit set.
 fn parse_range(range: &str, bounds: &Bounds) -> Result<u64, String> {
     let mut parts = range.split('/');
     let ends: Vec<&str> = parts.next().unwrap_or_default().split('-').collect();

@@ -13,7 +13,7 @@ use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object};
 
-/// Maximum length of a name, so that the names of its Jobs, eleven characters longer, are valid labels.
+/// Maximum length of a name. The names of the Jobs are eleven characters longer, and must be valid labels.
 const NAME_MAX: usize = 52;
 
 /// Warning for updates of a CronJob with a time zone in its schedule. Such CronJobs can no longer be created.

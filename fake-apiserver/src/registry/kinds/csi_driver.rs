@@ -23,7 +23,7 @@ const ALLOCATABLE_PERIOD_MIN: i64 = 10;
 /// The strategy of CSIDrivers.
 #[derive(Debug)]
 pub(crate) struct CsiDriver {
-    /// The version of Kubernetes. Since 1.37, the field of the gate `VolumeLimitScaling` is kept.
+    /// The version of Kubernetes. Since 1.37, the field that depends on the gate `VolumeLimitScaling` is kept.
     pub(crate) version: KubernetesVersion,
 }
 
@@ -114,7 +114,8 @@ impl CsiDriver {
         self.version >= KubernetesVersion::V1_37
     }
 
-    /// `dropDisabledFields`
+    /// Drops the field that depends on the gate `VolumeLimitScaling`, unless the stored object has it
+    /// (`dropDisabledFields`).
     fn drop_disabled(&self, object: &mut Object, old: Option<&Object>) {
         let had = old.is_some_and(|old| Cursor::root(old).at("spec").is_set(PREVENTS_SCHEDULING));
         if !had && !self.keeps_limit_scaling() {
@@ -123,7 +124,7 @@ impl CsiDriver {
     }
 }
 
-/// Go's `validateTokenRequests`.
+/// Checks the token requests of a driver (`validateTokenRequests`).
 fn validate_token_requests(requests: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut audiences = BTreeSet::new();
     for request in requests.items("") {

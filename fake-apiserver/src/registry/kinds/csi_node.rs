@@ -65,7 +65,7 @@ impl CsiNode {
     }
 }
 
-/// Go's `validateCSINodeDriver`; errors of topology keys have the path of the driver.
+/// Checks a driver of a CSINode (`validateCSINodeDriver`). Errors about topology keys have the path of the driver.
 fn validate_driver(driver: &Cursor<'_>, seen: &mut BTreeSet<String>, errors: &mut FieldErrors) {
     let (name, id) = (driver.at("name"), driver.at("nodeID"));
     check_driver_name(&name, errors);

@@ -19,7 +19,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_text, default_value, ensure_object};
 use crate::registry::types::labels;
 
-/// Annotation with the number of template changes; formerly the field `spec.templateGeneration`.
+/// Annotation that replaces the former field `spec.templateGeneration`; each change of the template increments it.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Counts in the status that are encoded even if they are zero.
@@ -62,7 +62,7 @@ impl Strategy for DaemonSetStrategy {
         default_conditions(status, &["lastTransitionTime"]);
     }
 
-    /// `Convert_v1_DaemonSet_To_apps_DaemonSet`
+    /// Returns the error for an invalid template generation (`Convert_v1_DaemonSet_To_apps_DaemonSet`).
     fn conversion_error(&self, object: &Object) -> Option<String> {
         let object = Cursor::root(object);
         let annotations = object.at("metadata.annotations");
@@ -121,7 +121,7 @@ fn has_new_template(object: &Object, old: &Object) -> bool {
     !Cursor::root(object).same(&Cursor::root(old), "spec.template")
 }
 
-/// Returns the error of Go's `strconv.ParseInt` with 64 bits.
+/// Returns the error of Go's `strconv.ParseInt` for a 64-bit integer.
 fn parse_int_error(text: &str) -> Option<String> {
     let why = match text.parse::<i64>().err()?.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",

@@ -50,13 +50,13 @@ impl Strategy for DeviceClass {
     }
 }
 
-/// Go's `IsExtendedResourceName` of `pkg/apis/core/v1/helper`.
+/// Returns `true` for the name of an extended resource (`IsExtendedResourceName` of `pkg/apis/core/v1/helper`).
 fn is_extended_resource_name(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     !is_native && !name.starts_with("requests.") && names::is_qualified_name(&format!("requests.{name}"))
 }
 
-/// Go's `validateSlice`: if there are too many items, no item is checked.
+/// Checks the number of items, and each item if the list is not too long (`validateSlice`).
 pub(super) fn check_items(
     list: &Cursor<'_>,
     max: usize,
@@ -74,7 +74,7 @@ pub(super) fn check_items(
     true
 }
 
-/// Go's `validateSet`: checks the items, then reports the duplicates.
+/// Checks a list like [`check_items`], then reports items with duplicate keys (`validateSet`).
 pub(super) fn check_set(
     list: &Cursor<'_>,
     max: usize,
@@ -94,7 +94,7 @@ pub(super) fn check_set(
     }
 }
 
-/// Go's `validateSelector` for each selector. The cost of the expression is not estimated.
+/// Checks device selectors (`validateSelector`). The cost of their expressions is not estimated.
 pub(super) fn check_selectors(version: KubernetesVersion, selectors: &Cursor<'_>, errors: &mut FieldErrors) {
     check_items(selectors, SELECTORS_MAX, errors, |selector, errors| {
         let cel = selector.at("cel");
@@ -116,7 +116,7 @@ fn check_expression(version: KubernetesVersion, expression: &Cursor<'_>, errors:
     }
 }
 
-/// Go's `validateDeviceConfiguration`.
+/// Checks the device configuration of a driver (`validateDeviceConfiguration`).
 pub(super) fn check_opaque(config: &Cursor<'_>, errors: &mut FieldErrors) {
     let opaque = config.at("opaque");
     if !opaque.is_set("") {
@@ -127,7 +127,7 @@ pub(super) fn check_opaque(config: &Cursor<'_>, errors: &mut FieldErrors) {
     check_raw(&opaque.at("parameters"), TEXT_MAX, errors);
 }
 
-/// Go's `validateRawExtension`.
+/// Checks that a value is a JSON object of at most `max` bytes (`validateRawExtension`).
 pub(super) fn check_raw(raw: &Cursor<'_>, max: usize, errors: &mut FieldErrors) {
     match raw.get("") {
         None => errors.required(raw, ""),
@@ -137,7 +137,7 @@ pub(super) fn check_raw(raw: &Cursor<'_>, max: usize, errors: &mut FieldErrors) 
     }
 }
 
-/// Go's `ValidateCSIDriverName` of `pkg/apis/core/validation`.
+/// Checks the name of a driver (`ValidateCSIDriverName` of `pkg/apis/core/validation`).
 pub(super) fn check_driver_name(driver: &Cursor<'_>, errors: &mut FieldErrors) {
     if !driver.check_required(errors) {
         return;
@@ -149,7 +149,7 @@ pub(super) fn check_driver_name(driver: &Cursor<'_>, errors: &mut FieldErrors) {
     driver.check_texts(names::dns1123_subdomain(&name.to_lowercase(), false), errors);
 }
 
-/// Go's `validateFullyQualifiedName`.
+/// Checks a C identifier after a domain and a slash (`validateFullyQualifiedName`).
 pub(super) fn check_fully_qualified_name(name: &Cursor<'_>, errors: &mut FieldErrors) {
     check_qualified_name(name.as_text(), name, errors);
     if !name.as_text().contains('/') {
@@ -158,7 +158,7 @@ pub(super) fn check_fully_qualified_name(name: &Cursor<'_>, errors: &mut FieldEr
     }
 }
 
-/// Go's `validateQualifiedName`: a C identifier, optionally after a domain and a slash.
+/// Checks a C identifier, optionally after a domain and a slash (`validateQualifiedName`).
 pub(super) fn check_qualified_name(name: &str, at: &Cursor<'_>, errors: &mut FieldErrors) {
     let parts: Vec<&str> = name.split('/').collect();
     match parts.as_slice() {
@@ -184,7 +184,7 @@ pub(super) fn check_qualified_name(name: &str, at: &Cursor<'_>, errors: &mut Fie
     }
 }
 
-/// Go's `validateCIdentifier`.
+/// Checks the form and the length of a C identifier (`validateCIdentifier`).
 fn check_identifier(id: &str, at: &Cursor<'_>, errors: &mut FieldErrors) {
     if id.len() > ID_MAX {
         errors.too_long(at, ID_MAX);
@@ -198,7 +198,7 @@ fn check_identifier(id: &str, at: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Go's `validateDeviceToleration`.
+/// Checks a toleration of device taints (`validateDeviceToleration`).
 pub(super) fn check_toleration(toleration: &Cursor<'_>, errors: &mut FieldErrors) {
     let (key, value, operator) = (toleration.at("key"), toleration.at("value"), toleration.at("operator"));
     if !key.as_text().is_empty() {
@@ -220,7 +220,7 @@ pub(super) fn check_toleration(toleration: &Cursor<'_>, errors: &mut FieldErrors
     }
 }
 
-/// Go's `validateDeviceTaint`.
+/// Checks a device taint (`validateDeviceTaint`).
 pub(super) fn check_taint(taint: &Cursor<'_>, errors: &mut FieldErrors) {
     let (key, value, effect) = (taint.at("key"), taint.at("value"), taint.at("effect"));
     key.check_texts(names::qualified_name(key.as_text()), errors);

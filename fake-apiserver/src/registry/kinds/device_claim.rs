@@ -23,7 +23,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{items_mut, object_mut};
 use crate::registry::types::names;
 
-/// Maximum number of requests in a claim, of references to them, and of results in an allocation.
+/// Maximum number of requests in a claim, of references to requests, and of results in an allocation.
 const REQUESTS_MAX: usize = 32;
 /// Maximum number of constraints in a claim.
 const CONSTRAINTS_MAX: usize = 32;
@@ -129,7 +129,8 @@ impl Strategy for ResourceClaimTemplate {
     }
 }
 
-/// `AuthorizedForAdmin` of `pkg/registry/resource`; errors of a template have the paths of the claim that it creates.
+/// Checks that the namespace permits the admin access that the requests at `way` ask for (`AuthorizedForAdmin` of
+/// `pkg/registry/resource`). As in kube-apiserver, errors of templates have the paths of a claim.
 fn authorize_admin(object: &Cursor<'_>, way: &str, context: &Context<'_>, errors: &mut FieldErrors) {
     let asks = |it: &Cursor<'_>| it.flag("exactly.adminAccess") == Some(true);
     let asked = object.items(way).position(|it| asks(&it));
@@ -141,7 +142,7 @@ fn authorize_admin(object: &Cursor<'_>, way: &str, context: &Context<'_>, errors
     }
 }
 
-/// `AuthorizedForAdminStatus`
+/// Checks that the namespace permits admin access in a new allocation (`AuthorizedForAdminStatus`).
 fn authorize_admin_status(new: &Cursor<'_>, old: &Cursor<'_>, context: &Context<'_>, errors: &mut FieldErrors) {
     const RESULTS: &str = "status.allocation.devices.results";
     let is_admin = |it: &Cursor<'_>| it.flag("adminAccess") == Some(true);
@@ -161,11 +162,12 @@ fn is_admin_namespace(name: &str, context: &Context<'_>) -> bool {
     found.is_some_and(|it| it.labels().any(|label| label == (ADMIN_LABEL, "true")))
 }
 
-/// Go's `SetDefaults_ExactDeviceRequest` and `SetDefaults_DeviceSubRequest`, and the default operator of tolerations.
+/// Fills in the defaults of the requests at `way` (`SetDefaults_ExactDeviceRequest` and
+/// `SetDefaults_DeviceSubRequest`), including the operators of tolerations.
 fn default_requests(object: &mut Object, way: &str) {
     let is_old = device_versions::is_old(object.api_version());
     for request in items_mut(object, way) {
-        // In the older form, a request without a class has alternatives.
+        // In the older form, only requests with alternatives lack a class.
         if is_old && request.get("deviceClassName").is_some_and(|it| it != "") {
             default_request(request);
         } else if let Some(exactly) = object_mut(request, "exactly") {
@@ -193,7 +195,7 @@ fn default_request(request: &mut Map) {
 /// The names of requests, each with the names of its alternatives.
 type RequestNames<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// Go's `validateDeviceClaim`.
+/// Checks the requests, constraints and configurations of a claim (`validateDeviceClaim`).
 fn validate_device_claim(version: KubernetesVersion, claim: &Cursor<'_>, errors: &mut FieldErrors) {
     let requests = request_names(claim);
     let name = |request: &Cursor<'_>| Value::from(request.text("name"));
@@ -237,7 +239,7 @@ fn validate_references(holder: &Cursor<'_>, requests: &RequestNames<'_>, errors:
     });
 }
 
-/// Go's `validateRequestNameRef`.
+/// Checks a reference to a request or to one of its alternatives (`validateRequestNameRef`).
 fn validate_reference(reference: &Cursor<'_>, requests: &RequestNames<'_>, errors: &mut FieldErrors) {
     const RULE: &str =
         "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
@@ -259,7 +261,7 @@ fn validate_reference(reference: &Cursor<'_>, requests: &RequestNames<'_>, error
     }
 }
 
-/// Go's `validateDeviceRequest`.
+/// Checks a request of a claim (`validateDeviceRequest`).
 fn validate_request(version: KubernetesVersion, request: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_request_name(request, errors);
     let exactly = request.at("exactly");
@@ -286,8 +288,8 @@ fn validate_request_name(request: &Cursor<'_>, errors: &mut FieldErrors) {
     name.check_texts(names::dns1123_label(name.as_text(), false), errors);
 }
 
-/// Checks the fields that `exactly` and the entries of `firstAvailable` have in common: Go's
-/// `validateExactDeviceRequest` and `validateDeviceSubRequest`.
+/// Checks the fields that `exactly` and the entries of `firstAvailable` have in common (`validateExactDeviceRequest`
+/// and `validateDeviceSubRequest`).
 fn validate_device_request(version: KubernetesVersion, request: &Cursor<'_>, errors: &mut FieldErrors) {
     let class = request.at("deviceClassName");
     if class.check_required(errors) {
@@ -309,7 +311,7 @@ fn validate_device_request(version: KubernetesVersion, request: &Cursor<'_>, err
     }
 }
 
-/// Go's `validateResourceClaimStatusUpdate`.
+/// Checks an update of a claim's status (`validateResourceClaimStatusUpdate`).
 fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let status = new.at("status");
     let uid = |it: &Cursor<'_>| Value::from(it.text("uid"));
@@ -354,7 +356,7 @@ fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors)
     }
 }
 
-/// Go's `validateAllocationResult`.
+/// Checks the allocation of a claim (`validateAllocationResult`).
 fn validate_allocation(allocation: &Cursor<'_>, claim: &Cursor<'_>, errors: &mut FieldErrors) {
     let requests = request_names(claim);
     check_items(&allocation.at("devices.results"), REQUESTS_MAX, errors, |it, errors| {

@@ -15,12 +15,12 @@ const ADDRESSES_MAX: usize = 16;
 /// Fields of a network device with their maximum lengths in bytes.
 const NETWORK_TEXTS: [(&str, usize); 2] = [("interfaceName", 256), ("hardwareAddress", 128)];
 
-/// Returns the driver, pool, device and share, which together identify a device.
+/// Returns the driver, pool, device and share ID, which together identify a device.
 pub(super) fn device_id(it: &Cursor<'_>) -> [String; 4] {
     ["driver", "pool", "device", "shareID"].map(|field| it.text(field).to_owned())
 }
 
-/// `validateDeviceStatus`
+/// Checks the status of one device (`validateDeviceStatus`).
 pub(super) fn validate_device_status(device: &Cursor<'_>, is_allocated: bool, errors: &mut FieldErrors) {
     check_driver_name(&device.at("driver"), errors);
     validate_pool_name(&device.at("pool"), errors);
@@ -45,7 +45,7 @@ pub(super) fn validate_device_status(device: &Cursor<'_>, is_allocated: bool, er
     validate_network(&device.at("networkData"), errors);
 }
 
-/// `validateUID` for the id of a share, if it is set.
+/// Checks the id of a share, if it is set (`validateUID`).
 pub(super) fn check_share(share: &Cursor<'_>, errors: &mut FieldErrors) {
     if !share.is_set("") {
         return;
@@ -92,7 +92,7 @@ fn wrong_in_uuid(text: &str) -> Option<String> {
     (!is_right).then(|| FORMAT.to_owned())
 }
 
-/// `validateNetworkDeviceData`
+/// Checks the network data of a device (`validateNetworkDeviceData`).
 fn validate_network(network: &Cursor<'_>, errors: &mut FieldErrors) {
     for (field, max) in NETWORK_TEXTS {
         if network.text(field).len() > max {

@@ -66,14 +66,14 @@ impl Strategy for DeviceTaintRule {
     }
 }
 
-/// `SetDefaults_DeviceTaint`
+/// Sets a missing `timeAdded` of the taint to now (`SetDefaults_DeviceTaint`).
 fn default_time(object: &mut Object, context: &Context<'_>) {
     if let Some(taint) = object_mut(object, "spec.taint") {
         default_value(taint, "timeAdded", Value::from(context.entropy.now_seconds()));
     }
 }
 
-/// `validateDeviceTaintSelector`
+/// Checks the device selector of a rule (`validateDeviceTaintSelector`).
 fn validate_selector(selector: &Cursor<'_>, errors: &mut FieldErrors) {
     if let Some(driver) = selector.present("driver") {
         check_driver_name(&driver, errors);

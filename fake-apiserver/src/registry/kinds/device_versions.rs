@@ -15,8 +15,8 @@ fn is_alpha(api_version: &str) -> bool {
     api_version == "resource.k8s.io/v1alpha3"
 }
 
-/// Rewrites an object as `api_version`. If the form differs, calls `change` with the object and a flag that is set for
-/// the older form.
+/// Converts an object to `api_version`. If the form differs, calls `change` with the object and a flag, which is set
+/// when converting to the older form.
 fn convert(object: &mut Object, api_version: &str, change: impl Fn(&mut Object, bool)) {
     let is_old = is_old(api_version);
     if self::is_old(object.api_version()) != is_old {
@@ -67,7 +67,7 @@ pub(super) fn convert_slice(object: &mut Object, api_version: &str) {
     });
 }
 
-/// `hasAnyMainRequestFieldsSet`
+/// Moves the fields of an exact request into `exactly`, if at least one of them is set (`hasAnyMainRequestFieldsSet`).
 fn nest(request: &mut Map) {
     let exactly = take_except(request, &["name", "firstAvailable"]);
     let is_set = |(field, value): (&SmolStr, &Value)| !is_zero(value) || *field == "adminAccess" && !value.is_null();

@@ -101,8 +101,8 @@ impl Strategy for EndpointSlice {
     }
 }
 
-/// `dropTopologyOnV1`: removes `deprecatedTopology`, which is read-only in this version. If the stored object already
-/// contains the same node name there, the name moves to `nodeName`.
+/// Removes `deprecatedTopology`, which cannot be set in this version (`dropTopologyOnV1`). If the stored object has the
+/// same host name in its topology, the host name moves to `nodeName`.
 fn drop_topology(object: &mut Object, old: Option<&Object>) {
     let hosts: Vec<String> = old
         .map(|old| {
@@ -167,7 +167,7 @@ fn validate_topology(endpoint: &Cursor<'_>, errors: &mut FieldErrors) {
     labels::validate_labels(&topology, errors);
 }
 
-/// `validateHints`: if a list is too long, later errors are not reported.
+/// Checks the topology hints of an endpoint (`validateHints`). Stops at a list that is too long.
 fn validate_hints(hints: &Cursor<'_>, errors: &mut FieldErrors) {
     for (field, rule) in [
         ("forZones", names::label_value as fn(&str) -> Vec<String>),
@@ -221,7 +221,7 @@ fn validate_addresses(endpoint: &Cursor<'_>, address_type: &str, errors: &mut Fi
     }
 }
 
-/// `IsFullyQualifiedDomainName`
+/// Checks an address of the type FQDN (`IsFullyQualifiedDomainName`).
 fn validate_domain(address: &Cursor<'_>, errors: &mut FieldErrors) {
     if !address.check_required(errors) {
         return;

@@ -9,7 +9,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_text, items_mut};
 use crate::registry::types::{labels, names, net};
 
-/// The label that names the controller of an object.
+/// Label with the name of the controller that manages an object.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 
 /// The strategy of Endpoints.
@@ -45,7 +45,7 @@ impl Strategy for Endpoints {
         }
     }
 
-    /// `endpointsWarnings`; objects of the endpoints controller do not get warnings.
+    /// Returns the warnings about an object, unless the endpoints controller manages it (`endpointsWarnings`).
     fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
         let endpoints = Cursor::root(object);
         let labels = endpoints.map("metadata.labels");

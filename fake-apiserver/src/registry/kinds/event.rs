@@ -24,7 +24,7 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 /// Immutable fields of an Event of `events.k8s.io`, each with the zero value that replaces an absent field in
-/// comparisons. The order is kube-apiserver's, which checks the reason twice.
+/// comparisons. Like kube-apiserver, the list contains the reason twice.
 const IMMUTABLE_FIELDS: [(&str, Zero); 14] = [
     ("involvedObject", Zero::Null),
     ("reason", Zero::Text),
@@ -154,7 +154,7 @@ impl Strategy for Event {
     }
 
     fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {
-        // Events can be selected by the labels of either group, regardless of the group that was used to write them.
+        // Field selectors may use the labels of either group, regardless of the group in which the Event was written.
         let only_new = NEW_LABELS.iter().filter(|label| !CORE_LABELS.contains(label));
         let labels = CORE_LABELS.iter().chain(only_new);
         labels
@@ -226,7 +226,7 @@ fn field_value(object: &Object, label: &str) -> String {
 }
 
 impl Event {
-    /// `legacyValidateEvent`: the rules shared by the Events of both groups.
+    /// Checks the rules that apply to Events of both groups (`legacyValidateEvent`).
     fn validate_legacy(&self, object: &Object, errors: &mut FieldErrors) {
         let event = Cursor::root(object);
         let involved = event.at("involvedObject.namespace");

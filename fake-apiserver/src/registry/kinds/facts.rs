@@ -1,4 +1,4 @@
-//! `Facts`: the constants of a kind.
+//! `Facts`: the static properties of a kind.
 
 use crate::api::field::quote;
 use crate::registry::types::names;
@@ -25,7 +25,7 @@ pub(crate) enum Generation {
     FromFirstChange,
 }
 
-/// Effect of the first delete on an object that neither a finalizer nor a grace period keeps (rule R4).
+/// Effect of the first delete on an object without finalizers and grace period (rule R4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FirstDelete {
     /// The first delete removes the object.
@@ -36,20 +36,21 @@ pub(crate) enum FirstDelete {
     MarksAndPropagates,
 }
 
-/// The constants of a kind. A kind lists only its differences from [`Facts::DEFAULT`], like the strategies in Go.
+/// The static properties of a kind. A kind only overrides the properties in which it differs from [`Facts::DEFAULT`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     /// The `apiVersion` in which objects are stored, for kinds served in several versions; `None` for kinds served in
     /// one version.
     pub(crate) stored_api_version: Option<&'static str>,
-    /// Group and resource under which the objects are stored, if two resources share their storage, as Events do.
+    /// Group and resource under which the objects are stored, if two resources share their storage, as for Events.
     pub(crate) stored_as: Option<(&'static str, &'static str)>,
-    /// Checks `metadata.name`, or the prefix of a generated name; returns the error texts (rule B26).
+    /// Checks `metadata.name`, or the prefix of a generated name if the flag is set; returns the error messages (rule
+    /// B26).
     pub(crate) name: fn(&str, bool) -> Vec<String>,
-    /// The warning for every request of a deprecated kind (rule U5).
+    /// The warning in each response to a request for a deprecated kind (rule U5).
     pub(crate) deprecation: Option<&'static str>,
-    /// Set if reading a new object adds defaults that it was stored without, such as the phase of a status that was
-    /// cleared on create. The first write then creates a new resourceVersion even if it does not change anything.
+    /// Set if new objects are stored without some defaults, which reads add, such as the phase of a status that was
+    /// cleared on create. The first update then creates a new resourceVersion even if it does not change anything.
     pub(crate) is_completed_on_read: bool,
     /// Set if PUT without a resourceVersion overwrites the object (rule C1).
     pub(crate) allows_unconditional_update: bool,
@@ -57,8 +58,8 @@ pub(crate) struct Facts {
     pub(crate) allows_create_on_update: bool,
     /// Rule for maintaining `metadata.generation` (rule B8).
     pub(crate) generation: Generation,
-    /// Set if a new object keeps the status in the request although the kind has the subresource, or if the strategy
-    /// reads this status.
+    /// Set if the status in a create request is not removed although the kind has the subresource, because new objects
+    /// keep it or the strategy reads it.
     pub(crate) keeps_status_on_create: bool,
     /// Set if a delete that removes the object returns the object rather than a Status (rule B16).
     pub(crate) returns_deleted_object: bool,
@@ -73,7 +74,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// The constants of most kinds.
+    /// The properties of most kinds.
     pub(crate) const DEFAULT: Self = Self {
         stored_api_version: None,
         stored_as: None,
@@ -98,7 +99,7 @@ pub(crate) enum FieldLabels {
     /// Only `metadata.name` and `metadata.namespace`. Other labels are refused with `"x" is not a known field selector:
     /// only "metadata.name", "metadata.namespace"`.
     Default,
-    /// The listed labels and `metadata.name`. Other labels are refused with the kind's own message.
+    /// The listed labels and `metadata.name`. Other labels are refused with the message `refusal`.
     These {
         /// The supported labels other than `metadata.name` and `metadata.namespace`.
         labels: &'static [&'static str],
@@ -131,7 +132,7 @@ impl FieldLabels {
         }
     }
 
-    /// Returns the label to which a selector's label is converted. Fails with the error message if the kind does not
+    /// Resolves a label of a field selector, replacing aliases. Fails with an error message if the kind does not
     /// support the label.
     pub(crate) fn resolve(&self, label: String) -> Result<String, String> {
         match self {

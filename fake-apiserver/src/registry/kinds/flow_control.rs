@@ -19,11 +19,11 @@ const PRECEDENCE_MAX: i64 = 10_000;
 const QUEUES_MAX: i64 = 10_000_000;
 /// Number of hash bits available for shuffle sharding.
 const HASH_BITS: i64 = 60;
-/// The name of the flow schema and the priority level for requests without limits.
+/// The name of the flow schema and the priority level of requests that are not limited.
 const EXEMPT: &str = "exempt";
-/// The annotation of an older version, which objects of this version must not have.
+/// Annotation of an older API version, which is forbidden in this version.
 const KEEPS_ZERO: &str = "flowcontrol.k8s.io/preserve-zero-concurrency-shares";
-/// The name of the schema and the level for requests that no other schema matches.
+/// The name of the flow schema and the priority level of requests that no other schema matches.
 const CATCH_ALL: &str = "catch-all";
 const VERBS: [&str; 9] = [
     "create",
@@ -143,7 +143,7 @@ fn validate_precedence(precedence: &Cursor<'_>, name: &str, errors: &mut FieldEr
     }
 }
 
-/// `ValidateFlowSchemaPolicyRulesWithSubjects`
+/// Checks a rule of a FlowSchema (`ValidateFlowSchemaPolicyRulesWithSubjects`).
 fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     if rule.is_empty("subjects") {
         errors.required(rule.at("subjects"), "subjects must contain at least one value");
@@ -164,7 +164,7 @@ fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
 }
 
 fn validate_subject(subject: &Cursor<'_>, errors: &mut FieldErrors) {
-    // The field for the kind, and the other fields in the order in which Go forbids them.
+    // The field that belongs to the kind, and the forbidden fields in the order of kube-apiserver's checks.
     let (own, others) = match subject.text("kind") {
         "ServiceAccount" => ("serviceAccount", ["user", "group"]),
         "User" => ("user", ["serviceAccount", "group"]),
@@ -211,8 +211,8 @@ fn validate_named(field: &str, who: &Cursor<'_>, errors: &mut FieldErrors) {
     namespace.check_label(errors);
 }
 
-/// Checks that a list is not empty and that `*` is its only item if present; returns `true` if its items must still be
-/// checked.
+/// Checks that a list is not empty, and that it has no other items if it contains `*`. Returns `true` if the items
+/// still have to be checked.
 fn check_list(list: &Cursor<'_>, missing: &str, what: &str, errors: &mut FieldErrors) -> bool {
     let items = list.list("");
     let has_wildcard = items.iter().any(|it| it == "*");
@@ -235,7 +235,7 @@ fn validate_verbs(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateFlowSchemaResourcePolicyRule`
+/// Checks a resource rule (`ValidateFlowSchemaResourcePolicyRule`).
 fn validate_resource_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_verbs(rule, errors);
     for (field, missing, what) in [
@@ -268,7 +268,7 @@ fn validate_resource_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateFlowSchemaNonResourcePolicyRule`
+/// Checks a non-resource rule (`ValidateFlowSchemaNonResourcePolicyRule`).
 fn validate_url_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_verbs(rule, errors);
     let urls = rule.at("nonResourceURLs");
@@ -282,7 +282,7 @@ fn validate_url_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateNonResourceURLPath`
+/// Returns the error for an invalid path in a non-resource rule (`ValidateNonResourceURLPath`).
 fn wrong_in_url(path: &str) -> Option<&'static str> {
     let wildcards = path.matches('*').count();
     Some(match path {
@@ -386,7 +386,7 @@ impl Strategy for PriorityLevelConfiguration {
     }
 }
 
-/// `ValidateIfMandatoryPriorityLevelConfigurationObject`
+/// Checks that a mandatory priority level has its fixed spec (`ValidateIfMandatoryPriorityLevelConfigurationObject`).
 fn validate_mandatory_level(spec: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
     let (is_fixed, but) = match name {
         EXEMPT => (
@@ -419,7 +419,7 @@ fn validate_shares(level: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateLimitedPriorityLevelConfiguration`
+/// Checks the limits of a priority level (`ValidateLimitedPriorityLevelConfiguration`).
 fn validate_limited(limited: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_shares(limited, errors);
     let response = limited.at("limitResponse");
@@ -447,7 +447,7 @@ fn validate_limited(limited: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidatePriorityLevelQueuingConfiguration`
+/// Checks the queues of a priority level (`ValidatePriorityLevelQueuingConfiguration`).
 fn validate_queuing(queuing: &Cursor<'_>, errors: &mut FieldErrors) {
     let [length, queues, hand] =
         ["queueLengthLimit", "queues", "handSize"].map(|field| queuing.integer(field).unwrap_or(0));
@@ -476,7 +476,8 @@ fn validate_queuing(queuing: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `RequiredEntropyBits` of `apiserver/pkg/util/shufflesharding`, with floating-point numbers as in Go.
+/// Returns the number of hash bits that shuffle sharding needs (`RequiredEntropyBits` of
+/// `apiserver/pkg/util/shufflesharding`), calculated with floats as in Go.
 fn required_bits(deck: i64, hand: i64) -> i64 {
     ((deck as f64).log2() * hand as f64).ceil() as i64
 }

@@ -81,7 +81,7 @@ fn annotated_class<'a>(object: &Cursor<'a>) -> Option<&'a str> {
     object.map("metadata.annotations")?.get(CLASS_ANNOTATION)?.as_str()
 }
 
-/// `ValidateIngressSpec`
+/// Checks the spec of an Ingress (`ValidateIngressSpec`).
 fn validate_spec(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let backend = spec.at("defaultBackend");
     if spec.is_empty("rules") && !backend.is_set("") {
@@ -106,7 +106,8 @@ fn validate_spec(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut Fie
     }
 }
 
-/// Checks an entry of `status.loadBalancer`. IP addresses that the stored object already has (`known`) are not checked.
+/// Checks an entry of `status.loadBalancer.ingress`. IP addresses in `known`, which the stored object already has, are
+/// not checked.
 fn validate_point(point: &Cursor<'_>, known: &[String], errors: &mut FieldErrors) {
     let (ip, host) = (point.at("ip"), point.at("hostname"));
     if !ip.as_text().is_empty() && !known.iter().any(|it| it == ip.as_text()) {
@@ -149,7 +150,7 @@ fn validate_host(host: &Cursor<'_>, errors: &mut FieldErrors) {
     host.check_texts(texts, errors);
 }
 
-/// `validateHTTPIngressPath`
+/// Checks an HTTP path (`validateHTTPIngressPath`).
 fn validate_path(version: KubernetesVersion, http_path: &Cursor<'_>, errors: &mut FieldErrors) {
     let (path, kind) = (http_path.at("path"), http_path.at("pathType"));
     if !kind.is_set("") {
@@ -178,7 +179,7 @@ fn validate_path(version: KubernetesVersion, http_path: &Cursor<'_>, errors: &mu
     validate_backend(version, &http_path.at("backend"), errors);
 }
 
-/// `validateIngressBackend`
+/// Checks a backend (`validateIngressBackend`).
 fn validate_backend(version: KubernetesVersion, backend: &Cursor<'_>, errors: &mut FieldErrors) {
     match (backend.is_set("service"), backend.is_set("resource")) {
         (true, true) => errors.invalid(backend, "", "cannot set both resource and service backends"),

@@ -50,7 +50,7 @@ impl Strategy for IngressClass {
     }
 }
 
-/// `validateIngressClassParametersReference`
+/// Checks the reference to the parameters of a class (`validateIngressClassParametersReference`).
 fn validate_parameters(parameters: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_reference(parameters, errors);
     let (scope, namespace) = (parameters.at("scope"), parameters.at("namespace"));
@@ -68,7 +68,7 @@ fn validate_parameters(parameters: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `IsDomainPrefixedPath`: a path below a domain, such as `acme.io/foo`.
+/// Checks a path with a domain as its prefix, such as `acme.io/foo` (`IsDomainPrefixedPath`).
 fn validate_domain_path(value: &Cursor<'_>, errors: &mut FieldErrors) {
     if !value.check_required(errors) {
         return;

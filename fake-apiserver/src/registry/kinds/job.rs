@@ -23,11 +23,11 @@ const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 const LEGACY_CONTROLLER_UID: &str = "controller-uid";
 const LEGACY_JOB_NAME: &str = "job-name";
 
-/// Maximum parallelism, and maximum number of failed indexes, of an indexed Job.
+/// Maximum of `parallelism` and of `maxFailedIndexes` in an indexed Job.
 const INDEXED_MAX: i64 = 100_000;
 
-/// Maximum parallelism, and maximum number of failed indexes, of a Job with more than [`INDEXED_MAX`] indexes and a
-/// failure limit for each index.
+/// Maximum of `parallelism` and of `maxFailedIndexes` in a Job with more than [`INDEXED_MAX`] indexes and with
+/// `backoffLimitPerIndex`.
 const MANY_INDEXES_MAX: i64 = 10_000;
 
 /// The strategy of Jobs.
@@ -70,13 +70,13 @@ impl Strategy for JobStrategy {
             generate_selector(ensure_object(object, "spec"), &name, &uid);
         }
         if context.hidden.shares_labels {
-            // in Go, the labels are the same map as the template's labels, which were just extended
+            // in Go, the labels of the Job and of the template are the same map, so the generated labels appear in both
             object.metadata_mut().remove("labels");
             default_labels(object);
         }
     }
 
-    /// Adds the labels that kube-apiserver fills in as defaults on every read.
+    /// Adds the default labels, which kube-apiserver fills in on every read.
     fn canonicalize(&self, object: &mut Object) {
         default_labels(object);
     }
@@ -98,7 +98,7 @@ impl Strategy for JobStrategy {
         validate_job(object, prefixed, errors);
         let spec = new.at("spec");
         if !errors.is_empty() {
-            // kube-apiserver checks the spec twice on update, so each of its errors is reported twice
+            // kube-apiserver checks the spec twice on update, and reports each error of the spec twice
             validate_selecting_spec(&spec, errors);
         }
         validate_changes(&spec, &was, errors);
@@ -156,7 +156,7 @@ pub(super) fn default_policies(spec: &mut Map) {
     }
 }
 
-/// Copies the labels of the template to a Job without labels.
+/// Copies the labels of the template to the Job if the Job has no labels.
 fn default_labels(object: &mut Object) {
     let read = Cursor::root(object);
     let labels = read.at("spec.template.metadata.labels");
@@ -166,7 +166,7 @@ fn default_labels(object: &mut Object) {
     }
 }
 
-/// Adds labels with the Job's name and uid to the template, and a selector for the uid.
+/// Adds labels with the Job's name and uid to the template, and a selector for the label with the uid.
 fn generate_selector(spec: &mut Map, name: &str, uid: &str) {
     let meta = ensure_object(ensure_object(spec, "template"), "metadata");
     let labels = ensure_object(meta, "labels");
@@ -210,7 +210,8 @@ fn validate_selecting_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that the selector and the template's labels are the generated ones, unless `manualSelector` is set.
+/// Checks that the template has the generated labels, and that the selector matches them, unless `manualSelector` is
+/// set. `prefixed` requires the labels with the prefix `batch.kubernetes.io/` as well.
 fn validate_generated_selector(job: &Object, spec: &Cursor<'_>, prefixed: bool, errors: &mut FieldErrors) {
     let selector = spec.at("selector");
     if spec.flag("manualSelector") == Some(true) || !selector.is_set("") {
@@ -313,8 +314,8 @@ fn validate_manager(at: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Adds a warning about a Job with too many indexes for its status (`WarningsForJobSpec`), before the warnings about
-/// the template.
+/// Adds a warning about a Job with too many indexes to track in its status (`WarningsForJobSpec`). The warning is
+/// inserted before the warnings about the template.
 pub(super) fn warn_of_indexes(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     let number = |field| spec.integer(field).unwrap_or(0);
     let is_large = number("completions") > INDEXED_MAX && number("parallelism") > MANY_INDEXES_MAX;
@@ -401,8 +402,8 @@ fn validate_changes(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// Checks that the template only changes while the Job is suspended without active pods, and only in the fields that
-/// determine the nodes and resources of the pods.
+/// Checks that the template only changes while the Job is suspended and has no active pods, and that only the fields
+/// for the scheduling and the resources of the pods change.
 fn validate_template_change(template: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let is_suspended = |it: Cursor<'_>| it.text("type") == "Suspended" && it.text("status") == "True";
     let was_suspended = old.items("status.conditions").any(is_suspended);

@@ -40,7 +40,7 @@ fn parse_interval(interval: &str, completions: i64) -> Result<(i64, i64), String
     Ok((first, end))
 }
 
-/// Returns the first index that both lists contain; invalid intervals are skipped.
+/// Returns the first index that is in both lists. Invalid intervals are skipped.
 pub(super) fn common_index(one: &str, other: &str, completions: i64) -> Option<i64> {
     let intervals = |list: &str| -> Vec<(i64, i64)> {
         let parsed = list.split(',').map(|it| parse_interval(it, completions));

@@ -1,4 +1,4 @@
-//! Failure and success of a Job: its `podFailurePolicy` and `successPolicy`.
+//! Validation of `podFailurePolicy` and `successPolicy` of a Job.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ fn validate_count(list: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that a field is set to a supported word.
+/// Checks that a field is set to a supported value.
 fn validate_word(word: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors) {
     match word.is_empty("") {
         true => errors.required(word, quoted(supported)),
@@ -118,7 +118,7 @@ fn validate_codes(codes: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// Checks `successPolicy` of a Job with indexes.
+/// Checks `successPolicy` of an indexed Job.
 pub(super) fn validate_success_policy(policy: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let rules = policy.at("rules");
     if rules.is_empty("") {

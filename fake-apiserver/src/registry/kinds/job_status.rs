@@ -1,4 +1,4 @@
-//! Validation of a Job's status, which any controller may write. A finished Job must stay finished.
+//! Validation of a Job's status.
 
 use std::collections::BTreeSet;
 
@@ -54,8 +54,8 @@ struct Check<'a> {
     errors: &'a mut FieldErrors,
 }
 
-/// Checks a write of `/status`. A rule usually applies only if the write changes the field, so that a Job can be
-/// updated even if its stored status is invalid.
+/// Checks a write of `/status`. Most rules only apply to changed fields, so that a Job with an invalid stored status
+/// can still be updated.
 pub(super) fn validate_status(object: &Object, old: &Object, errors: &mut FieldErrors) {
     let (object, old) = (Cursor::root(object), Cursor::root(old));
     let (job, old) = (Job::of(&object), Job::of(&old));
@@ -92,7 +92,7 @@ impl Check<'_> {
         !self.job.status.same(&self.old.status, field)
     }
 
-    /// Returns `true` if the status of a condition differs from the old Job.
+    /// Returns `true` if the write changes the status of a condition.
     fn turned(&self, condition: &str) -> bool {
         self.job.is(condition) != self.old.is(condition)
     }
@@ -101,7 +101,7 @@ impl Check<'_> {
         without_value(&self.job.status.at("conditions"), detail, self.errors);
     }
 
-    /// Checks the conditions for completion and failure against each other and against the times.
+    /// Checks that the conditions for completion and failure are consistent with each other and with the times.
     fn validate_ends(&mut self) {
         let job = self.job;
         let (complete, failed) = (job.is("Complete"), job.is("Failed"));
@@ -122,7 +122,7 @@ impl Check<'_> {
                     .required(end, "completionTime is required for Complete jobs");
             }
         }
-        // times in the same format can be compared as text
+        // times in the same format can be compared as strings
         let is_reversed = !start.is_empty("") && !end.is_empty("") && end.as_text() < start.as_text();
         if (self.changed("startTime") || self.changed("completionTime")) && is_reversed {
             self.errors

@@ -10,7 +10,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::object_mut;
 use crate::registry::types::names;
 
-/// The only strategy of coordinated leader election that Kubernetes itself defines.
+/// The only strategy of coordinated leader election that Kubernetes defines.
 const OLDEST: &str = "OldestEmulationVersion";
 
 /// The strategy of Leases.
@@ -66,7 +66,8 @@ fn drop_coordinated(lease: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// `ValidateCoordinatedLeaseStrategy`. As in Go, the paths of errors contain the field twice: `strategy.strategy`.
+/// Checks a strategy of leader election (`ValidateCoordinatedLeaseStrategy`). As in kube-apiserver, the paths of errors
+/// contain the field twice: `strategy.strategy`.
 fn check_strategy(strategy: &Cursor<'_>, errors: &mut FieldErrors) {
     let (text, path) = (strategy.as_text(), strategy.at("strategy"));
     if !text.contains('/') {
@@ -102,7 +103,7 @@ impl Strategy for LeaseCandidate {
         let emulated = check_version(&emulation, errors);
         binary.check_required(errors);
         let own = check_version(&binary, errors);
-        // A version that is not valid counts as 0.0.0.
+        // An invalid version is treated as 0.0.0.
         if let Some(emulated) = emulated
             && !binary.as_text().is_empty()
             && own.unwrap_or_default() < emulated
@@ -129,7 +130,7 @@ impl Strategy for LeaseCandidate {
     }
 }
 
-/// Checks a semantic version; returns its three numbers if it is valid.
+/// Checks a semantic version; returns its major, minor and patch numbers if it is valid.
 fn check_version(version: &Cursor<'_>, errors: &mut FieldErrors) -> Option<(u64, u64, u64)> {
     let text = version.as_text();
     let parsed = parse_version(text);

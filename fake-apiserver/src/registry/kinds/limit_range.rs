@@ -28,7 +28,8 @@ impl Strategy for LimitRange {
     fn default(&self, object: &mut Object) {
         for limit in items_mut(object, "spec.limits") {
             if limit.get("type").is_some_and(|it| it == "Container") {
-                // A missing default is the maximum; a missing request is the default, or else the minimum.
+                // A missing default is set to the maximum. A missing default request is set to the default, or else to
+                // the minimum.
                 fill(limit, "default", "max");
                 fill(limit, "defaultRequest", "default");
                 fill(limit, "defaultRequest", "min");
@@ -61,7 +62,7 @@ impl Strategy for LimitRange {
     }
 }
 
-/// `validateLimitRangeTypeName`
+/// Checks the type of a limit (`validateLimitRangeTypeName`).
 fn validate_type(kind: &Cursor<'_>, errors: &mut FieldErrors) {
     let name = kind.as_text();
     let texts = names::qualified_name(name);
@@ -101,13 +102,13 @@ fn validate_limit(limit: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the amount of a resource in one of the maps of a limit: the text and the parsed quantity.
+/// Returns the amount of a resource in a map of a limit, as a string and as a parsed quantity.
 fn amount<'a>(limit: &Cursor<'a>, field: &str, resource: &str) -> Option<(&'a str, Quantity)> {
     let text = limit.map(field)?.get(resource)?.as_str()?;
     Some((text, Quantity::parse(text).ok()?))
 }
 
-/// Checks the amounts of one resource against each other.
+/// Checks that the minimum, maximum and defaults of one resource are consistent.
 fn compare(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
     let amount = |field| match (limit.text("type"), field) {
         ("Pod", "default" | "defaultRequest") => None,
@@ -160,7 +161,7 @@ fn compare_ratio(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
         return;
     };
     let is_small = [&ratio, &min, &max].iter().all(|it| it.value() < i64::MAX / 1_000);
-    // Go divides floats, so a minimum of zero results in an infinite ratio.
+    // kube-apiserver divides floats, so a minimum of zero results in an infinite ratio.
     let as_float = |it: &Quantity| {
         if is_small {
             it.milli_value() as f64
@@ -188,7 +189,7 @@ fn go_float(value: f64) -> String {
     }
 }
 
-/// Copies the entries of the map `source` that the map `target` lacks.
+/// Copies entries of the map `source` to the map `target`, unless `target` already has the key.
 fn fill(limit: &mut Map, target: &str, source: &str) {
     let Some(values) = limit.get(source).and_then(Value::as_object).cloned() else {
         return;

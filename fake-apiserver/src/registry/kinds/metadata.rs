@@ -20,10 +20,11 @@ pub(crate) const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 pub(crate) const ORPHAN_FINALIZER: &str = "orphan";
 
 const IMMUTABLE: &str = "field is immutable";
-/// Maximum length of the client's part of a generated name (rule B2).
+/// Maximum length of the prefix of a generated name, in bytes (rule B2).
 const GENERATED_BASE_MAX: usize = 58;
 
-/// Fills in the namespace of a written object from the URL (rule B4). `namespace` is empty for cluster-scoped kinds.
+/// Fills in the namespace of a written object from the URL (rule B4), and removes it from cluster-scoped objects, for
+/// which `namespace` is empty. Fails if the object has a different namespace.
 pub(crate) fn fill_namespace(object: &mut Object, namespace: &str) -> Result<(), Status> {
     let given = object.namespace();
     if namespace.is_empty() {
@@ -96,7 +97,7 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
 }
 
 /// Restores the fields that the server keeps on update: generation, uid, creationTimestamp and the deletion fields
-/// (rules B11, B12). The strategy's own preparation has already run. Increments the generation if the kind has
+/// (rules B11, B12). Must be called after the preparation of the strategy. Increments the generation if the kind has
 /// generations and the object has changed (rule B8), except in writes of the status and bindings.
 pub(crate) fn prepare_update(
     new: &mut Object,
@@ -148,7 +149,7 @@ pub(crate) fn prepare_update(
     }
 }
 
-/// Drops duplicate owner references, with a warning (rule B24).
+/// Drops duplicate owner references, and returns a warning if there are any (rule B24).
 pub(crate) fn dedupe_owner_references(object: &mut Object, after_admission: bool) -> Option<String> {
     let references = object.metadata().and_then(|meta| meta.get("ownerReferences"));
     if references.and_then(Value::as_array).is_none_or(|list| list.len() < 2) {
@@ -209,8 +210,8 @@ pub(crate) fn finalizer_warnings(object: &Object, old: Option<&Object>) -> Vec<S
     warnings
 }
 
-/// Checks the metadata of a new object (rules B3, B23 to B26), with the kind's own rules for names if the validation of
-/// the kind includes metadata.
+/// Checks the metadata of a new object (rules B3, B23 to B26), including the rules of the kind for names if the kind
+/// validates metadata itself.
 pub(crate) fn validate_create(
     object: &Object,
     namespaced: bool,
@@ -234,7 +235,8 @@ pub(crate) fn validate_create(
     }
 }
 
-/// Checks metadata by the rules for all kinds, such as that the name is one path segment (`rest.BeforeCreate`).
+/// Checks metadata with the rules that apply to all kinds (`rest.BeforeCreate`): for example, the name must be one path
+/// segment.
 pub(crate) fn validate_object(object: &Object, namespaced: bool, errors: &mut FieldErrors) {
     validate_new(
         object,
@@ -257,16 +259,16 @@ pub(crate) fn validate_core(object: &Object, errors: &mut FieldErrors) {
     validate_finalizer_names(object, errors);
 }
 
-/// Checks that the name is one path segment, as the validation for all kinds does after the kind's own validation.
+/// Checks that the name is one path segment. In kube-apiserver, this check follows the validation of the kind.
 pub(crate) fn validate_segment(object: &Object, errors: &mut FieldErrors) {
     for text in names::path_segment(object.name(), false) {
         errors.invalid(path("name"), object.name(), text);
     }
 }
 
-/// Errors that every pass over the metadata of an object reports.
+/// Errors that every pass over the metadata of an object repeats.
 struct CommonErrors {
-    /// Errors of labels, annotations and owners.
+    /// Errors of labels, annotations and owner references.
     common: FieldErrors,
     finalizers: FieldErrors,
     managed_fields: FieldErrors,
@@ -286,7 +288,7 @@ impl CommonErrors {
     }
 }
 
-/// `validation.ValidateObjectMetaAccessor`.
+/// Checks the metadata of a new or updated object (`ValidateObjectMetaAccessor`).
 fn validate_new(
     object: &Object,
     namespaced: bool,
@@ -326,8 +328,8 @@ fn validate_new(
     errors.extend(common.managed_fields.clone());
 }
 
-/// Checks the metadata of an update, after [`prepare_update`] (rules B12, B15, B24, B25): the two passes for all
-/// objects (`rest.BeforeUpdate`), then the passes of the kind, which repeat the same errors.
+/// Checks the metadata of an update, after [`prepare_update`] (rules B12, B15, B24, B25). Runs the two passes that
+/// apply to all objects (`rest.BeforeUpdate`), then the passes of the kind, which repeat the common errors.
 pub(crate) fn validate_update(
     new: &Object,
     old: &Object,
@@ -335,7 +337,7 @@ pub(crate) fn validate_update(
     checks: &MetadataChecks,
     errors: &mut FieldErrors,
 ) {
-    // An object cannot change its namespace.
+    // The namespace cannot change, so an object with a namespace is of a namespaced kind.
     let namespaced = !new.namespace().is_empty();
     let common = CommonErrors::of(new);
     validate_new(new, namespaced, &names::path_segment, &common, errors);
@@ -353,7 +355,7 @@ pub(crate) fn validate_update(
     }
 }
 
-/// `validation.ValidateObjectMetaAccessorUpdate`.
+/// Checks the changes of an object's metadata (`ValidateObjectMetaAccessorUpdate`).
 fn validate_changed(new: &Object, old: &Object, common: &CommonErrors, errors: &mut FieldErrors) {
     let empty = Map::new();
     let meta = new.metadata().unwrap_or(&empty);
@@ -435,7 +437,7 @@ fn validate_owner_references(owners: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-/// Prints an owner reference with its fields in the order of the Go type.
+/// Formats an owner reference as JSON, with its fields in the order of the Go type.
 fn print_owner(owner: &Value) -> String {
     let mut fields: Vec<String> = ["apiVersion", "kind", "name", "uid"]
         .into_iter()
@@ -449,8 +451,8 @@ fn print_owner(owner: &Value) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// Adds an error of the form `path: Invalid value: <printed>: detail`, for values that do not print their fields in
-/// alphabetical order.
+/// Adds an error of the form `path: Invalid value: <printed>: detail`, for values that are not printed with their
+/// fields in alphabetical order.
 pub(crate) fn invalid_printed(path: impl Into<FieldPath>, printed: &str, detail: &str, errors: &mut FieldErrors) {
     errors.push(crate::api::field::FieldError {
         path: path.into(),
@@ -480,14 +482,14 @@ fn validate_finalizers(object: &Object, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that the finalizers of a built-in kind are Kubernetes' own or have a domain (rule B25).
+/// Checks that the finalizers of a built-in kind are standard finalizers or have a domain (rule B25).
 fn validate_finalizer_names(object: &Object, errors: &mut FieldErrors) {
     for (index, name) in object.finalizers().enumerate() {
         validate_finalizer_name(name, || path("finalizers").index(index), errors);
     }
 }
 
-/// Checks that a finalizer is one of Kubernetes' own or has a domain.
+/// Checks that a finalizer is a standard finalizer of Kubernetes or has a domain.
 pub(crate) fn validate_finalizer_name(name: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
     if !name.contains('/') && !is_known_finalizer(name) {
         let text = "name is neither a standard finalizer name nor is it fully qualified";

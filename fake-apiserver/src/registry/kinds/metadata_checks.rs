@@ -1,7 +1,8 @@
-//! Checks of metadata that a kind adds to the checks of every object: the calls of `ValidateObjectMeta` and
-//! `ValidateObjectMetaUpdate` in `pkg/apis/*/validation` and in the strategies of `pkg/registry`.
+//! Metadata checks of a kind, in addition to the checks that apply to every object. In kube-apiserver, these are calls
+//! of `ValidateObjectMeta` and `ValidateObjectMetaUpdate` in `pkg/apis/*/validation` and in the strategies of
+//! `pkg/registry`.
 
-/// A check of metadata that is part of a kind's own validation.
+/// A pass over the metadata that is part of the validation of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// `ValidateObjectMeta`.
@@ -10,15 +11,15 @@ pub(crate) enum Pass {
     Update,
 }
 
-/// The checks of metadata that one kind adds.
+/// The metadata checks of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetadataChecks {
-    /// The passes of a create. If the list is empty, the name only has to be one path segment.
+    /// The passes on create. If the list is empty, the name only has to be one path segment.
     pub(crate) on_create: &'static [Pass],
-    /// The passes of an update. Each pass reports the errors that all passes have in common.
+    /// The passes on update. Each pass repeats the errors that all passes have in common.
     pub(crate) on_update: &'static [Pass],
-    /// Set if finalizers must be Kubernetes' own or have a domain (`validateKubeFinalizerName`), as in the functions of
-    /// `pkg/apis/core/validation`.
+    /// Set if finalizers must be standard finalizers or have a domain (`validateKubeFinalizerName` of
+    /// `pkg/apis/core/validation`).
     pub(crate) kube_finalizers: bool,
 }
 
@@ -26,7 +27,7 @@ const ONCE: &[Pass] = &[Pass::Create];
 const UPDATE: &[Pass] = &[Pass::Update];
 const BOTH: &[Pass] = &[Pass::Update, Pass::Create];
 
-/// Returns the checks of metadata for a resource. Resources in groups that are not Kubernetes' own are custom
+/// Returns the metadata checks for a resource. Resources in other groups than those of Kubernetes are treated as custom
 /// resources.
 pub(crate) fn metadata_checks(group: &str, resource: &str, subresource: &str) -> MetadataChecks {
     let on_update = if matches!(subresource, "" | "finalize" | "ephemeralcontainers" | "resize") {

@@ -1,5 +1,6 @@
-//! Rules of the kinds: the rules of all objects (`metadata`), the rules that a kind adds (`Strategy`), and a file for
-//! each built-in kind with its own rules. This module depends on objects and types, but not on storage, verbs or HTTP.
+//! Rules of the kinds: the rules for all objects (`metadata`), the interface for the rules of a kind (`Strategy`), and
+//! its implementations for the built-in kinds. This module depends on objects and types, but not on storage, verbs or
+//! HTTP.
 
 pub(crate) mod strategy;
 pub(crate) mod facts;

@@ -114,7 +114,8 @@ impl Strategy for Namespace {
     }
 }
 
-/// `validateFinalizerName`. As in kube-apiserver, only errors of `/finalize` contain the index of the finalizer.
+/// Checks an entry of `spec.finalizers` (`validateFinalizerName`). As in kube-apiserver, only errors of `/finalize`
+/// contain the index of the finalizer.
 fn validate_finalizer(name: &Cursor<'_>, errors: &mut FieldErrors) {
     labels::validate_key(name, errors);
     metadata::validate_finalizer_name(name.as_text(), || name.path(), errors);

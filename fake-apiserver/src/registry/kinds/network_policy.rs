@@ -10,7 +10,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, ensure_object, items_mut};
 use crate::registry::types::{labels, names, net};
 
-/// The directions of traffic: the field of the rules, and the field of a rule's peers.
+/// The directions of traffic: the field that contains the rules, and the field of a rule that contains its peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 /// The strategy of NetworkPolicies.
@@ -49,7 +49,7 @@ impl Strategy for NetworkPolicy {
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        // Ranges of the stored object are valid at any position in the new one.
+        // IP ranges of the stored object are accepted anywhere in the new object.
         let mut kept = Vec::new();
         for_each_block(&Cursor::root(old).at("spec"), |block| {
             kept.extend(block.get("cidr").cloned());
@@ -81,7 +81,7 @@ fn for_each_block(spec: &Cursor<'_>, mut each: impl FnMut(&Cursor<'_>)) {
     }
 }
 
-/// `ValidateNetworkPolicySpec`
+/// Checks the spec of a policy (`ValidateNetworkPolicySpec`). IP ranges in `kept` are accepted unchanged.
 fn validate_spec(spec: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
     labels::validate_selector(&spec.at("podSelector"), errors);
     for (direction, peers) in DIRECTIONS {
@@ -104,7 +104,7 @@ fn validate_spec(spec: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateNetworkPolicyPort`
+/// Checks a port of a rule (`ValidateNetworkPolicyPort`).
 fn validate_port(port: &Cursor<'_>, errors: &mut FieldErrors) {
     port.at("protocol").check_one_of(&["TCP", "UDP", "SCTP"], errors);
     let (path, end_path) = (port.at("port"), port.at("endPort"));
@@ -134,7 +134,7 @@ fn validate_port(port: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateNetworkPolicyPeer`
+/// Checks a peer of a rule (`ValidateNetworkPolicyPeer`).
 fn validate_peer(peer: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
     let mut selectors = 0;
     for field in ["podSelector", "namespaceSelector"] {
@@ -153,7 +153,7 @@ fn validate_peer(peer: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateIPBlock`
+/// Checks an IP block (`ValidateIPBlock`).
 fn validate_block(block: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
     let cidr = block.at("cidr");
     if !cidr.check_required(errors) {

@@ -1,5 +1,5 @@
-//! Converts between the two versions of HorizontalPodAutoscaler. In `v1`, annotations contain the fields that only `v2`
-//! has.
+//! Converts between the two versions of HorizontalPodAutoscaler. In `v1`, fields that only exist in `v2` are stored in
+//! annotations.
 
 use super::{V1, V2, cpu_metric};
 use crate::api::json::{Map, Value, json};
@@ -12,8 +12,8 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// A metric source: its field, and pairs of a name in `v1` and a path in `v2`, in the order of `v1`. `spec` lists the
-/// targets, and `status` the current values.
+/// A metric source: the name of its field, and pairs of a field name in `v1` and a path in `v2`, in the order of `v1`.
+/// `spec` is used for target metrics, and `status` for current metrics.
 struct Source {
     field: &'static str,
     spec: &'static [(&'static str, &'static str)],
@@ -96,7 +96,7 @@ const SOURCES: [Source; 5] = [
     },
 ];
 
-/// Fields of scaling rules: their names in the annotation, which contains the internal type, and in `v2`.
+/// Fields of scaling rules: their names in the annotation, which are the Go names of the internal type, and in `v2`.
 const RULE_FIELDS: [(&str, &str); 4] = [
     ("StabilizationWindowSeconds", "stabilizationWindowSeconds"),
     ("SelectPolicy", "selectPolicy"),
@@ -105,7 +105,7 @@ const RULE_FIELDS: [(&str, &str); 4] = [
 ];
 const POLICY_FIELDS: [(&str, &str); 3] = [("Type", "type"), ("Value", "value"), ("PeriodSeconds", "periodSeconds")];
 
-/// Rewrites `autoscaling/v2` as `autoscaling/v1`.
+/// Converts an object from `autoscaling/v2` to `autoscaling/v1`.
 pub(super) fn to_v1(object: &mut Object) {
     let mut annotations: Vec<(&str, String)> = Vec::new();
     let is_cpu = |metric: &Map| {
@@ -161,7 +161,7 @@ pub(super) fn to_v1(object: &mut Object) {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("currentMetrics");
         status.remove("conditions");
-        // `v1` always encodes the field; `v2` omits zero.
+        // `currentReplicas` is always encoded in `v1`, but omitted in `v2` if it is zero.
         status.entry("currentReplicas").or_insert(json!(0));
         if let Some(percentage) = current_cpu {
             status.insert("currentCPUUtilizationPercentage".into(), percentage);
@@ -178,7 +178,7 @@ pub(super) fn to_v1(object: &mut Object) {
     object.insert("apiVersion".into(), V1.into());
 }
 
-/// Rewrites `autoscaling/v1` as `autoscaling/v2`. Annotations that cannot be read are dropped.
+/// Converts an object from `autoscaling/v1` to `autoscaling/v2`. Annotations that cannot be parsed are dropped.
 pub(super) fn to_v2(object: &mut Object) {
     let [metrics, behavior, current, conditions] =
         [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS].map(|key| take_annotation(object, key));
@@ -233,7 +233,7 @@ fn print_metric(metric: &Map, names: fn(&Source) -> Names) -> String {
     let mut fields = vec![("type", Cursor::root(metric).get("type").map(Value::to_string))];
     for source in &SOURCES {
         if let Some(value) = Cursor::root(metric).map(source.field) {
-            // `v1` always writes the average value of these sources.
+            // The current average value of these sources is always encoded in `v1`.
             let shows_none = |name| name == "currentAverageValue" && source.field.to_lowercase().ends_with("resource");
             let value = names(source).iter().map(|(name, path)| {
                 let printed = Cursor::root(value).get(path).map(|value| print_value(name, value));
@@ -245,7 +245,7 @@ fn print_metric(metric: &Map, names: fn(&Source) -> Names) -> String {
     print_fields(fields)
 }
 
-/// Prints a value. The fields of a reference are in the order of the Go type.
+/// Formats a value as JSON. References (`target`) have their fields in the order of the Go type.
 fn print_value(name: &str, value: &Value) -> String {
     match value.as_object() {
         Some(reference) if name == "target" => print_fields(
@@ -353,7 +353,7 @@ fn renamed(map: &Map, names: &[(&str, &str)]) -> Map {
     fields.collect()
 }
 
-/// Prints an object with its fields in this order; absent fields are omitted.
+/// Formats a JSON object with its fields in this order; absent fields are omitted.
 fn print_fields<'a>(fields: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let fields = fields.into_iter();
     let fields: Vec<String> = fields

@@ -23,7 +23,7 @@ pub(crate) struct HorizontalPodAutoscaler {
     pub(crate) version: KubernetesVersion,
 }
 
-/// Field of `v1` for the target of the CPU metric.
+/// Field of `v1` with the target of the CPU metric.
 const TARGET: &str = "targetCPUUtilizationPercentage";
 
 impl Strategy for HorizontalPodAutoscaler {
@@ -66,7 +66,7 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        // An empty status of the requested version differs from an empty status of the stored version.
+        // The new status has the fields that are always encoded in the stored version, not in the requested one.
         object.insert("status".into(), json!({"desiredReplicas": 0, "currentMetrics": null}));
     }
 
@@ -120,7 +120,7 @@ fn cpu_metric(percentage: Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-/// Returns `true` if a list is absent. An empty list does not get defaults, and is refused later.
+/// Returns `true` if a list is absent or null. An empty list does not get defaults, and is refused by validation.
 fn is_unset(map: &Map, field: &str) -> bool {
     map.get(field).is_none_or(Value::is_null)
 }

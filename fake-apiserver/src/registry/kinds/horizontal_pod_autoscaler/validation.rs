@@ -1,4 +1,4 @@
-//! Checks of a HorizontalPodAutoscaler (`pkg/apis/autoscaling/validation`).
+//! Validation of HorizontalPodAutoscalers (`pkg/apis/autoscaling/validation`).
 
 use crate::api::field::FieldErrors;
 use crate::api::json::Value;
@@ -25,7 +25,7 @@ const PERIOD_MAX: i64 = 1_800;
 /// Accepted versions of a reference (`CrossVersionObjectReferenceValidationOptions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
-    /// Any text; for values that the stored object already has, and before 1.34.
+    /// Any string; used before 1.34, and for references that the stored object already has.
     Any,
     /// Versions of any group, including the core group.
     MayBeCore,
@@ -33,7 +33,8 @@ enum Group {
     Named,
 }
 
-/// `validateHorizontalPodAutoscalerSpec`; invalid values that the stored object already has are tolerated.
+/// Checks a HorizontalPodAutoscaler (`validateHorizontalPodAutoscalerSpec`). Invalid versions and a `minReplicas` of
+/// zero are tolerated if the stored object already has them.
 pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
     let scaler = Cursor::root(object);
     let old = old.map(|it| Cursor::root(it));
@@ -88,7 +89,7 @@ pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<
     }
 }
 
-/// `ValidateHorizontalPodAutoscalerStatusUpdate`.
+/// Checks an updated status (`ValidateHorizontalPodAutoscalerStatusUpdate`).
 pub(super) fn validate_status(object: &Object, errors: &mut FieldErrors) {
     let scaler = Cursor::root(object);
     for field in ["status.currentReplicas", "status.desiredReplicas"] {
@@ -105,7 +106,7 @@ fn has_wrong_metric(old: &Cursor<'_>) -> bool {
     old.items("spec.metrics").any(is_wrong)
 }
 
-/// `ValidateAPIVersion`.
+/// Returns the error for an invalid `apiVersion` of a reference (`ValidateAPIVersion`).
 fn version_problem(api_version: &str, group: Group) -> Option<String> {
     let slashes = api_version.matches('/').count();
     match group {
@@ -118,7 +119,7 @@ fn version_problem(api_version: &str, group: Group) -> Option<String> {
     }
 }
 
-/// `ValidateCrossVersionObjectReference`.
+/// Checks a reference to an object (`ValidateCrossVersionObjectReference`).
 fn validate_reference(reference: &Cursor<'_>, group: Group, errors: &mut FieldErrors) {
     for field in ["kind", "name"] {
         let value = reference.at(field);
@@ -132,7 +133,7 @@ fn validate_reference(reference: &Cursor<'_>, group: Group, errors: &mut FieldEr
     }
 }
 
-/// `validateMetricSpec`.
+/// Checks a metric (`validateMetricSpec`).
 fn validate_metric(metric: &Cursor<'_>, described: Group, errors: &mut FieldErrors) {
     let metric_type = metric.text("type");
     let supported = METRIC_TYPES.map(|(name, _)| name);
@@ -238,7 +239,7 @@ fn validate_resource(source: &Cursor<'_>, of_container: bool, errors: &mut Field
     }
 }
 
-/// `validateMetricTarget`.
+/// Checks the target of a metric (`validateMetricTarget`).
 fn validate_target(target: &Cursor<'_>, errors: &mut FieldErrors) {
     let kind = target.text("type");
     if kind.is_empty() {
@@ -259,7 +260,7 @@ fn validate_target(target: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateScalingRules`.
+/// Checks the rules for scaling up or down (`validateScalingRules`).
 fn validate_rules(rules: &Cursor<'_>, errors: &mut FieldErrors) {
     if let Some(window) = rules.integer("stabilizationWindowSeconds") {
         let path = rules.at("stabilizationWindowSeconds");
@@ -285,7 +286,7 @@ fn validate_rules(rules: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateScalingPolicy`.
+/// Checks a scaling policy (`validateScalingPolicy`).
 fn validate_policy(policy: &Cursor<'_>, errors: &mut FieldErrors) {
     let kind = policy.text("type");
     if !matches!(kind, "Percent" | "Pods") {
