@@ -136,7 +136,7 @@ impl Strategy for Node {
     }
 }
 
-/// Makes `podCIDR` the first of `podCIDRs`. If they differ, `podCIDRs` is replaced
+/// Makes `podCIDR` equal to the first item of `podCIDRs`. If both are set and differ, `podCIDRs` is replaced
 /// (`Convert_v1_NodeSpec_To_core_NodeSpec`).
 fn pair_pod_cidrs(object: &mut Object) {
     let read = Cursor::root(object);
@@ -150,19 +150,19 @@ fn pair_pod_cidrs(object: &mut Object) {
     ensure_object(object, "spec").insert(field.into(), value);
 }
 
-/// `ValidateNodeResources`.
+/// Checks the quantities in `status.capacity` and `status.allocatable` (`ValidateNodeResources`).
 fn validate_resources(node: &Cursor<'_>, errors: &mut FieldErrors) {
     for part in ["status.capacity", "status.allocatable"] {
         let resources = node.at(part);
         for (name, amount) in resources.entries("") {
-            // As in kube-apiserver, the path contains the name of the resource as if it were a field.
+            // As in kube-apiserver, the error path contains the resource as a field instead of a map key.
             let shown = resources.at(name).in_other(amount.get(""));
             validate_quantity_value(name, &shown, errors);
         }
     }
 }
 
-/// `validateNodeDeclaredFeatures`: the names must be valid, sorted and distinct.
+/// Checks that declared features have valid names, and are sorted and distinct (`validateNodeDeclaredFeatures`).
 fn validate_features(node: &Cursor<'_>, errors: &mut FieldErrors) {
     let features = node.list("status.declaredFeatures");
     let path = FieldPath::new("status.declaredFeatures");
@@ -206,7 +206,7 @@ fn validate_addresses(node: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks `podCIDRs` like `ValidateNode`: at most two valid ranges, of different IP families.
+/// Checks that `podCIDRs` has at most two valid ranges, of different IP families (`ValidateNode`).
 fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
     for cidr in node.items("spec.podCIDRs") {
         net::validate_cidr(&cidr, errors);
@@ -242,7 +242,7 @@ fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
 
 fn validate_taints(node: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen: BTreeSet<(&str, &str)> = BTreeSet::new();
-    // kube-apiserver reports the taints below `metadata`, although they are in the spec.
+    // As in kube-apiserver, errors about taints have a path below `metadata`, although taints are in the spec.
     let taints = node.at("metadata.taints").in_other(node.get("spec.taints"));
     for taint in taints.items("") {
         let [key, value, effect] = ["key", "value", "effect"].map(|field| taint.text(field));

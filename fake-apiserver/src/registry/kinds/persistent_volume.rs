@@ -18,10 +18,10 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::quantity::Quantity;
 
-/// Finalizer that keeps a volume while a claim uses it.
+/// Finalizer that delays the deletion of a volume while a claim uses it.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
-/// Sources of a volume, in Go's order; exactly one is set.
+/// Volume sources, in the order of kube-apiserver's checks. Exactly one must be set.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -111,7 +111,7 @@ impl Strategy for PersistentVolume {
         if !context.subresource.is_empty() {
             return;
         }
-        // The strategy checks the volume, and `ValidatePersistentVolumeUpdate` checks it again.
+        // kube-apiserver checks the volume twice: in the strategy, and in `ValidatePersistentVolumeUpdate`.
         self.validate(object, errors);
         self.validate(object, errors);
         let (new, old) = (Cursor::root(object), Cursor::root(old));
@@ -152,7 +152,7 @@ pub(super) fn default_source(spec: &mut Map) {
     default_storage_systems(spec);
 }
 
-/// `GetWarningsForPersistentVolume`
+/// Returns the warnings about a volume (`GetWarningsForPersistentVolume`).
 fn warnings_of(volume: &Cursor<'_>) -> Vec<String> {
     const ANNOTATIONS: [(&str, &str); 2] = [
         (
@@ -212,7 +212,7 @@ fn warnings_of(volume: &Cursor<'_>) -> Vec<String> {
     warnings
 }
 
-/// Checks the spec of an inline volume of a VolumeAttachment (`ValidatePersistentVolumeSpec` of inline volumes).
+/// Checks the spec of an inline volume in a VolumeAttachment (`ValidatePersistentVolumeSpec`).
 pub(super) fn validate_inline_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     const NOT_HERE: &str = "may not be specified in the context of inline volumes";
     for field in ["claimRef", "capacity"] {
@@ -258,8 +258,8 @@ fn validate_attributes_class(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the source `name` of a volume. Omits `controllerExpandSecretRef` if `old` lacks it, since an update may add
-/// it.
+/// Returns the source `name` of a volume. Omits `controllerExpandSecretRef` if `old` lacks it, because an update may
+/// add this field.
 fn source_of(volume: &Cursor<'_>, old: &Cursor<'_>, name: &str) -> Option<Value> {
     const SECRET: &str = "controllerExpandSecretRef";
     let mut source = volume.map("spec")?.get(name).cloned();
@@ -289,7 +289,7 @@ fn validate_capacity(capacity: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Go's `validateVolumeNodeAffinity`.
+/// Checks the node affinity of a volume (`validateVolumeNodeAffinity`).
 fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
     let required = affinity.at("required");
     match required.is_set("") {
@@ -299,7 +299,7 @@ fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the first source. Further sources are errors, except for a `flexVolume`.
+/// Checks the first source of a volume. Any other source except `flexVolume` is an error.
 fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut found = false;
     for kind in SOURCES {
@@ -344,7 +344,7 @@ fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the fields that volumes of pods do not have: namespaces of Secrets and Endpoints.
+/// Checks the namespaces of Secrets and Endpoints, which only exist in sources of PersistentVolumes.
 fn validate_namespaces(kind: &str, source: &Cursor<'_>, errors: &mut FieldErrors) {
     match kind {
         "cinder" | "storageos" if source.is_set("secretRef") => {
@@ -365,7 +365,7 @@ fn validate_namespaces(kind: &str, source: &Cursor<'_>, errors: &mut FieldErrors
     }
 }
 
-/// Go's `validateCSIPersistentVolumeSource`.
+/// Checks a CSI source (`validateCSIPersistentVolumeSource`).
 fn validate_csi(csi: &Cursor<'_>, errors: &mut FieldErrors) {
     check_driver_name(&csi.at("driver"), errors);
     csi.at("volumeHandle").check_required(errors);
@@ -384,7 +384,7 @@ fn validate_csi(csi: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Go's `validateISCSIPersistentVolumeSource`.
+/// Checks an iSCSI source (`validateISCSIPersistentVolumeSource`).
 fn validate_iscsi(name: &str, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
     const FORM: &str = "must be valid format";
     let (portal, initiator) = (iscsi.at("targetPortal"), iscsi.at("initiatorName"));
@@ -412,7 +412,7 @@ fn validate_iscsi(name: &str, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the value without nulls and empty lists, which Go treats as equal to absent fields.
+/// Removes fields with null or an empty list, which Go treats as equal to absent fields.
 fn compact(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -14,7 +14,7 @@ use crate::registry::types::names;
 use crate::registry::types::plugins::Plugin;
 use crate::registry::types::quantity::Quantity;
 
-/// Finalizer that keeps a claim while Pods use it.
+/// Finalizer that delays the deletion of a claim while Pods use it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// Former annotation for the storage class of a claim; replaced by the field `storageClassName`.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -120,13 +120,13 @@ fn amount(text: &str) -> Quantity {
     Quantity::parse(text).unwrap_or_else(|_| Quantity::from_int(0))
 }
 
-/// Drops sources that are not permitted, then copies `dataSource` to `dataSourceRef` or the reverse: Go's
-/// `DropDisabledFields`, `EnforceDataSourceBackwardsCompatibility` and `NormalizeDataSources`.
+/// Drops data sources that are not permitted, then copies `dataSource` to `dataSourceRef` or vice versa
+/// (`DropDisabledFields`, `EnforceDataSourceBackwardsCompatibility` and `NormalizeDataSources`).
 fn prepare_sources(spec: &mut Map, old: Option<&Cursor<'_>>) {
     let had = |field| old.is_some_and(|it| it.is_set(field));
     let path = FieldPath::root();
     let here = Cursor::map_at(spec, &path);
-    // Depends on the gate CrossNamespaceVolumeDataSource.
+    // Namespaces of data sources depend on the gate CrossNamespaceVolumeDataSource, which is disabled.
     let drops_reference = !here.text("dataSourceRef.namespace").is_empty() && !had("dataSourceRef");
     if drops_reference {
         spec.remove("dataSourceRef");
@@ -175,7 +175,7 @@ fn validate_class_annotation(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fi
     }
 }
 
-/// Returns the new spec with the old values of the fields that this update is allowed to change.
+/// Returns the new spec, in which the fields that this update may change have their old values.
 fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(new);
     let is_first_class = new.is_set("spec.storageClassName")
@@ -198,7 +198,7 @@ fn fixed_part(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     spec
 }
 
-/// Returns the old spec. An unset `volumeName` gets the new value, because it may be set once.
+/// Returns the old spec. If its `volumeName` is unset, it gets the new value, because an update may set it once.
 fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
     let mut spec = spec_of(old);
     if old.text("spec.volumeName").is_empty() {
@@ -209,7 +209,7 @@ fn with_volume_of(new: &Cursor<'_>, old: &Cursor<'_>) -> Map {
 
 fn spec_of(claim: &Cursor<'_>) -> Map {
     let mut spec = claim.map("spec").cloned().unwrap_or_default();
-    // Data sources of claims that were stored by older versions are normalised as well.
+    // Claims that were stored by older versions may have data sources that are not normalised.
     prepare_sources(&mut spec, Some(&claim.at("spec")));
     spec
 }
@@ -236,7 +236,7 @@ fn validate_attributes_class(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fi
     errors.forbidden(class, text);
 }
 
-/// `ValidatePersistentVolumeClaimStatusUpdate`
+/// Checks an updated status (`ValidatePersistentVolumeClaimStatusUpdate`).
 fn validate_status(claim: &Cursor<'_>, errors: &mut FieldErrors) {
     if claim.is_empty("spec.accessModes") {
         errors.required(FieldPath::new("Spec.accessModes"), "");
@@ -259,7 +259,8 @@ fn validate_status(claim: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Go's `validatePersistentVolumeClaimResourceKey`; returns `true` if the key is valid.
+/// Checks the name of a resource in a status (`validatePersistentVolumeClaimResourceKey`). Returns `true` if it is
+/// valid.
 fn check_resource_key(resource: &str, at: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     let texts = names::qualified_name(resource);
     let is_native = !resource.contains('/') || resource.contains("kubernetes.io/");
@@ -274,7 +275,7 @@ fn check_resource_key(resource: &str, at: &Cursor<'_>, errors: &mut FieldErrors)
     is_right
 }
 
-/// Go's `validateBasicResource`.
+/// Checks that a quantity is not negative (`validateBasicResource`).
 pub(super) fn check_basic(given: &Cursor<'_>, errors: &mut FieldErrors) {
     let value = amount(given.as_text()).value();
     if value < 0 {
@@ -282,7 +283,7 @@ pub(super) fn check_basic(given: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Adds the finalizer of the admission plugin `StorageObjectInUseProtection`.
+/// Adds the finalizer `name`, unless the admission plugin `StorageObjectInUseProtection` is disabled.
 pub(crate) fn protect(object: &mut Object, name: &str, context: &Context<'_>) {
     if !context.plugins.has(Plugin::StorageObjectInUseProtection) || object.finalizers().any(|it| it == name) {
         return;
@@ -294,7 +295,7 @@ pub(crate) fn protect(object: &mut Object, name: &str, context: &Context<'_>) {
     }
 }
 
-/// Checks the access modes of a claim or a volume; `missing` is the error if the list is empty.
+/// Checks the access modes of a claim or a volume. `missing` is the error message for an empty list.
 pub(crate) fn validate_access_modes(modes: &Cursor<'_>, missing: &str, errors: &mut FieldErrors) {
     if modes.is_empty("") {
         errors.required(modes, missing);

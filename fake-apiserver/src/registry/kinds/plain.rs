@@ -1,4 +1,4 @@
-//! The strategy of kinds that differ from the default only in their constants.
+//! The strategy of kinds that differ from the default only in their static properties.
 
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};
@@ -6,7 +6,7 @@ use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::registry::types::edit::copy_field;
 
-/// A strategy that only consists of constants.
+/// A strategy that only has static properties.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain(pub(crate) Facts);
 
@@ -22,8 +22,8 @@ impl Strategy for Plain {
     }
 }
 
-/// Restores the labels, annotations, finalizers and owner references, for kinds in which a write of the status cannot
-/// change them.
+/// Restores the labels, annotations, finalizers and owner references. Used for kinds in which a write of the status
+/// cannot change metadata.
 pub(crate) fn restore_metadata(object: &mut Object, old: &Object) {
     let empty = Map::new();
     let old = old.metadata().unwrap_or(&empty);

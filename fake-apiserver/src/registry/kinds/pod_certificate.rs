@@ -21,8 +21,8 @@ use crate::registry::types::pem::pem_blocks_of_text;
 
 /// Maximum length of a uid, in bytes.
 const UID_MAX: usize = 128;
-/// The default lifetime of a certificate, the minimum, and the maximum for signers of Kubernetes and for others, in
-/// seconds.
+/// Lifetimes of a certificate in seconds: the default, the minimum, and the maximum for signers of Kubernetes and for
+/// other signers.
 const LIFETIME: i64 = 86_400;
 const LIFETIME_MIN: i64 = 3_600;
 const KUBERNETES_LIFETIME_MAX: i64 = 86_400;
@@ -78,7 +78,7 @@ impl Strategy for PodCertificateRequest {
         ) {
             (true, false, false) => validate_request(&spec.at("stubPKCS10Request"), errors),
             (false, true, true) => {}
-            // Later versions drop the key and its proof.
+            // Since 1.37, the key and its proof are dropped, so all three fields may be empty.
             (false, false, false) if self.version > KubernetesVersion::V1_36 => {}
             _ => {
                 let text = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set";
@@ -113,7 +113,7 @@ fn without_value(path: &FieldPath, text: &str) -> FieldError {
     }
 }
 
-/// `ValidateUserAnnotations`
+/// Checks the annotations that the user sends to the signer (`ValidateUserAnnotations`).
 fn validate_annotations(annotations: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut size = 0;
     for (key, value) in annotations.entries("") {
@@ -146,7 +146,7 @@ fn validate_lifetime(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateStubPKCS10Request`, without the signature.
+/// Checks a PKCS#10 request (`validateStubPKCS10Request`). The signature is not verified.
 fn validate_request(request: &Cursor<'_>, errors: &mut FieldErrors) {
     let der = STANDARD.decode(request.as_text()).unwrap_or_default();
     if der.len() > REQUEST_MAX {
@@ -166,12 +166,12 @@ fn validate_request(request: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidatePodCertificateRequestStatusUpdate`
+/// Checks an updated status (`ValidatePodCertificateRequestStatusUpdate`).
 fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let conditions = new.at("conditions");
     let mut known = 0;
     for (at, condition) in conditions.items("").enumerate() {
-        // kube-apiserver writes the index as the name of a field.
+        // As in kube-apiserver, the error path contains the index as a field name.
         let path = conditions.path().child(&format!("[{at}]"));
         let kind = condition.text("type");
         if !ENDS.contains(&kind) {
@@ -212,7 +212,7 @@ fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors)
     }
 }
 
-/// Checks the form of an issued certificate chain, and that the times of the certificate are set.
+/// Checks that an issued certificate chain is well formed, and that the times of the certificate are set.
 fn validate_chain(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let chain = status.at("certificateChain");
     let mut blocks = pem_blocks_of_text(chain.as_text());

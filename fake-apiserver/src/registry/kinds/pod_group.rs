@@ -133,7 +133,7 @@ pub(super) fn check_declared(name: &Cursor<'_>, rule: fn(&str, bool) -> Vec<Stri
     name.check_texts(declared(rule(name.as_text(), false)), errors);
 }
 
-/// Returns the texts of a rule as declarative validation writes them: its limits are in bytes.
+/// Converts the error messages of a name rule to those of declarative validation, in which limits are in bytes.
 pub(super) fn declared(texts: Vec<String>) -> Vec<String> {
     let in_bytes = |text: String| match text.strip_suffix(" characters") {
         Some(start) => format!("{start} bytes"),
@@ -159,7 +159,8 @@ fn check_count(templates: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     (1..=TEMPLATES_MAX).contains(&count)
 }
 
-/// `validate.Immutable`, without the value in the error. Returns `true` if the field is unchanged.
+/// Checks that a field is unchanged, and returns `true` if so (`validate.Immutable`). The error does not show the
+/// value.
 pub(super) fn check_kept(field: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     let path = field.path().to_string();
     let is_kept = field.same(&old.at(&path), "");
@@ -169,7 +170,7 @@ pub(super) fn check_kept(field: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fiel
     is_kept
 }
 
-/// `validate.Union`: exactly one of these fields is set. Returns `true` if so.
+/// Checks that exactly one of these fields is set (`validate.Union`). Returns `true` if at least one is set.
 fn check_union(union: &Cursor<'_>, members: &[&str], errors: &mut FieldErrors) -> bool {
     let set: Vec<&str> = members.iter().copied().filter(|it| union.is_set(it)).collect();
     let all = members
@@ -188,7 +189,7 @@ fn check_union(union: &Cursor<'_>, members: &[&str], errors: &mut FieldErrors) -
     !set.is_empty()
 }
 
-/// `Validate_PodGroupSchedulingPolicy`
+/// Checks a scheduling policy (`Validate_PodGroupSchedulingPolicy`).
 fn validate_policy(policy: &Cursor<'_>, errors: &mut FieldErrors) {
     check_union(policy, &["basic", "gang"], errors);
     if let Some(gang) = policy.present("gang") {
@@ -196,7 +197,7 @@ fn validate_policy(policy: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validate.Minimum`; if the number is required, 0 counts as absent.
+/// Checks that a number is at least `min` (`validate.Minimum`). If the number is required, 0 is treated as absent.
 pub(super) fn check_minimum(number: &Cursor<'_>, min: i64, is_required: bool, errors: &mut FieldErrors) {
     let value = number.integer("");
     if is_required && value.unwrap_or(0) == 0 {

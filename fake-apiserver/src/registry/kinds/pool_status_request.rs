@@ -81,7 +81,7 @@ impl Strategy for ResourcePoolStatusRequest {
     }
 }
 
-/// `Validate_ResourcePoolStatusRequestStatus`; unchanged lists are not checked again.
+/// Checks an updated status (`Validate_ResourcePoolStatusRequestStatus`). Unchanged lists are not checked again.
 fn validate_status(status: &Cursor<'_>, before: &Cursor<'_>, errors: &mut FieldErrors) {
     let count = status.at("poolCount");
     match count.is_set("") {
@@ -111,7 +111,7 @@ fn validate_status(status: &Cursor<'_>, before: &Cursor<'_>, errors: &mut FieldE
     }
 }
 
-/// `Validate_PoolStatus`
+/// Checks the status of a pool (`Validate_PoolStatus`).
 fn validate_pool(pool: &Cursor<'_>, errors: &mut FieldErrors) {
     check_driver(&pool.at("driver"), errors);
     let name = pool.at("poolName");
@@ -143,7 +143,7 @@ fn check_driver(driver: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `IsDNS1123SubdomainCaseless`
+/// Returns the errors of a DNS-1123 subdomain that may contain capital letters (`IsDNS1123SubdomainCaseless`).
 fn subdomain_in_any_case(name: &str, is_prefix: bool) -> Vec<String> {
     let problems = names::dns1123_subdomain(&name.to_lowercase(), is_prefix).into_iter();
     let in_any_case = |text: String| match text.starts_with("a lowercase RFC 1123 subdomain") {
@@ -158,7 +158,7 @@ fn subdomain_in_any_case(name: &str, is_prefix: bool) -> Vec<String> {
     problems.map(in_any_case).collect()
 }
 
-/// `validate.ResourcePoolName`: subdomains between slashes.
+/// Checks the name of a pool: DNS-1123 subdomains separated by slashes (`validate.ResourcePoolName`).
 fn check_pool_name(pool: &Cursor<'_>, errors: &mut FieldErrors) {
     let name = pool.as_text();
     if name.len() > POOL_NAME_MAX {

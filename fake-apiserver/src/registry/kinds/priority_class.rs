@@ -74,7 +74,7 @@ impl Strategy for PriorityClass {
     }
 }
 
-/// `IsKnownSystemPriorityClass`: returns the reason why a class is not a system priority class.
+/// Returns the reason why a class is not a system priority class (`IsKnownSystemPriorityClass`).
 fn wrong_in_system_class(name: &str, value: i64, is_default: bool) -> Option<String> {
     let Some((_, wanted)) = SYSTEM.iter().find(|(known, _)| *known == name) else {
         return Some(format!("{name} is not a known system priority class"));

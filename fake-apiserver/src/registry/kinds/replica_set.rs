@@ -140,7 +140,7 @@ impl Strategy for ReplicationControllerStrategy {
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         match old {
-            // kube-apiserver warns about the stored template
+            // as in kube-apiserver, the warnings are about the stored template
             Some(old) => warnings::of_workload(old, Some(object), "spec.template", "", |object| {
                 self.raises_generation(object, old)
             }),
@@ -157,7 +157,7 @@ impl Strategy for ReplicationControllerStrategy {
     }
 }
 
-/// Checks the template of a ReplicationController against its selector, which is a plain map of labels.
+/// Checks the template of a ReplicationController, and that its labels match the selector, which is a map of labels.
 fn validate_own_template(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let template = Template::of(spec);
     if !template.template.is_set("") {

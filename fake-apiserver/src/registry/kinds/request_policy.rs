@@ -1,4 +1,4 @@
-//! Request policies of a device's capacities (`validateRequestPolicy` in `pkg/apis/resource/validation`).
+//! Validation of the request policies of device capacities (`validateRequestPolicy` in `pkg/apis/resource/validation`).
 
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
@@ -7,7 +7,7 @@ use crate::registry::types::quantity::Quantity;
 /// Maximum number of values in a policy.
 const VALUES_MAX: usize = 10;
 
-/// `validateMultiAllocatableDeviceCapacity`
+/// Checks a capacity with a request policy (`validateMultiAllocatableDeviceCapacity`).
 pub(super) fn validate_policy(capacity: &Cursor<'_>, errors: &mut FieldErrors) {
     let policy = capacity.at("requestPolicy");
     let (values, range) = (policy.at("validValues"), policy.at("validRange"));
@@ -31,7 +31,7 @@ fn amount(at: &Cursor<'_>) -> Quantity {
     Quantity::parse(at.as_text()).unwrap_or_else(|_| Quantity::from_int(0))
 }
 
-/// `validateRequestPolicyValidValues`
+/// Checks the valid values of a policy (`validateRequestPolicyValidValues`).
 fn validate_values(values: &Cursor<'_>, default: &Quantity, most: &Quantity, errors: &mut FieldErrors) {
     let amounts: Vec<Quantity> = values.items("").map(|it| amount(&it)).collect();
     for (pair, second) in amounts.windows(2).zip(values.items("").skip(1)) {
@@ -49,7 +49,7 @@ fn validate_values(values: &Cursor<'_>, default: &Quantity, most: &Quantity, err
             }
         }
         for (index, item) in values.items("").enumerate() {
-            // Go compares the values as integers.
+            // Like kube-apiserver, compares the values as integers.
             let whole = amounts[index].value();
             if amounts[..index].iter().any(|before| before.value() == whole) {
                 errors.duplicate(item, whole.to_string());
@@ -62,7 +62,7 @@ fn validate_values(values: &Cursor<'_>, default: &Quantity, most: &Quantity, err
     }
 }
 
-/// `validateRequestPolicyRange`
+/// Checks the valid range of a policy (`validateRequestPolicyRange`).
 fn validate_range(range: &Cursor<'_>, default: &Quantity, most: &Quantity, errors: &mut FieldErrors) {
     let (min_at, max_at, step_at) = (range.at("min"), range.at("max"), range.at("step"));
     if !min_at.is_set("") {

@@ -1,5 +1,5 @@
-//! The fields that a write of a resource or subresource restores, and therefore cannot own: `GetResetFields` of the
-//! strategies in `pkg/registry`.
+//! The fields that are reset in writes of a resource or subresource, and that such writes therefore cannot own
+//! (`GetResetFields` of the strategies in `pkg/registry`).
 
 /// Paths of fields, each from the root of the object.
 pub(crate) type Paths = &'static [&'static [&'static str]];

@@ -90,7 +90,8 @@ impl Strategy for ResourceQuota {
     }
 }
 
-/// `ValidateResourceQuotaResourceName` and `ValidateResourceQuantityValue` of each entry.
+/// Checks the name and the amount of each resource (`ValidateResourceQuotaResourceName` and
+/// `ValidateResourceQuantityValue`).
 fn validate_amounts(amounts: &Cursor<'_>, errors: &mut FieldErrors) {
     for (name, amount) in amounts.entries("") {
         validate_resource_name(name, &amount, errors);
@@ -101,12 +102,12 @@ fn validate_amounts(amounts: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `IsStandardQuotaResourceName`
+/// Returns `true` for a standard resource of quotas (`IsStandardQuotaResourceName`).
 fn is_counted(name: &str) -> bool {
     STANDARD.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
 }
 
-/// `IsStandardResourceQuotaScope`
+/// Returns `true` for a standard scope (`IsStandardResourceQuotaScope`).
 fn is_scope(scope: &str) -> bool {
     matches!(
         scope,
@@ -120,7 +121,7 @@ fn is_scope(scope: &str) -> bool {
     )
 }
 
-/// `IsResourceQuotaScopeValidForResource`
+/// Returns `true` if a scope applies to a resource (`IsResourceQuotaScopeValidForResource`).
 fn applies(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
@@ -137,7 +138,7 @@ fn count_unfit(spec: &Cursor<'_>, scope: &str) -> usize {
         .count()
 }
 
-/// `validateResourceQuotaScopes`
+/// Checks `spec.scopes` (`validateResourceQuotaScopes`).
 fn validate_scopes(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let scopes = spec.at("scopes");
     for scope in scopes.items("") {
@@ -160,7 +161,8 @@ fn refuse_conflicts(found: &[&str], at: &Cursor<'_>, spec: &Cursor<'_>, errors: 
     }
 }
 
-/// `validateScopedResourceSelectorRequirement`; the paths of its errors lack the index of the expression.
+/// Checks `spec.scopeSelector` (`validateScopedResourceSelectorRequirement`). As in kube-apiserver, error paths lack
+/// the index of the expression.
 fn validate_scope_selector(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let selector = spec.at("scopeSelector");
     let expressions = selector.at("matchExpressions");

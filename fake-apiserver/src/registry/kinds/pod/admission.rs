@@ -1,4 +1,4 @@
-//! Changes to a Pod by the admission plugins that are on by default: tolerations and priority.
+//! Changes to a Pod by admission plugins that are enabled by default: tolerations and priority.
 
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
@@ -7,7 +7,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{copy_field, default_value, object_mut};
 use crate::registry::types::plugins::Plugin;
 
-/// Number of seconds for which a pod stays on a node that is not ready or not reachable.
+/// Number of seconds for which a pod stays bound to a node that is not ready or unreachable.
 const TOLERATION_SECONDS: i64 = 300;
 
 /// The default preemption policy of a PriorityClass.
@@ -44,7 +44,7 @@ pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(
     Ok(())
 }
 
-/// Applies the plugins to an updated pod, and restores the fields that plugins have set and that the client may omit.
+/// Applies the plugins to an updated pod, and restores fields that plugins have set if the client omits them.
 pub(super) fn admit_updated(pod: &mut Object, old: &Object, context: &Context<'_>) {
     let Some(spec) = object_mut(pod, "spec") else {
         return;
@@ -81,7 +81,8 @@ fn check_priority(spec: &Cursor<'_>, priority: &Priority) -> Result<(), String> 
     Ok(())
 }
 
-/// Returns the priority of the pod's class or of the default class; `None` if the class does not exist.
+/// Returns the priority of the PriorityClass `name`, or of the default class if `name` is empty; `None` if the class
+/// does not exist.
 fn priority_of(name: &str, context: &Context<'_>) -> Option<Priority> {
     let system = match name {
         "system-cluster-critical" => Some(2_000_000_000),

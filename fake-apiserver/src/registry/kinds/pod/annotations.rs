@@ -1,4 +1,4 @@
-//! Pod annotations with a defined meaning.
+//! Pod annotations that Kubernetes defines.
 
 use super::mounts::descending;
 use super::scheduling::validate_toleration_list;
@@ -23,8 +23,8 @@ pub(super) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kub
 /// Prefix of the annotation with the AppArmor profile of a container, from older versions of Kubernetes.
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// Returns `true` if an annotation has this prefix. Few Pods have such annotations, so most checks of each container
-/// can be skipped.
+/// Returns `true` if an annotation has this prefix. Few Pods have such annotations, so the checks of each container can
+/// usually be skipped.
 pub(super) fn has_prefix(annotations: &Cursor<'_>, prefix: &str) -> bool {
     annotations.entries("").any(|(key, _)| key.starts_with(prefix))
 }
@@ -68,7 +68,7 @@ pub(super) fn validate_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, 
     }
 }
 
-/// `ValidateTolerationsInPodAnnotations`
+/// Checks the annotation with tolerations (`ValidateTolerationsInPodAnnotations`).
 fn validate_old_tolerations(annotations: &Cursor<'_>, errors: &mut FieldErrors) {
     let written = annotations.entry(TOLERATIONS).as_text();
     if written.is_empty() {
@@ -119,7 +119,7 @@ fn read_tolerations(written: &str) -> Result<Value, String> {
     Ok(Value::Array(read))
 }
 
-/// Returns the profile that an AppArmor annotation refers to (`ApparmorFieldForAnnotation`).
+/// Returns the profile field that corresponds to an AppArmor annotation (`ApparmorFieldForAnnotation`).
 pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
     match annotation {
         "unconfined" => Some(json!({"type": "Unconfined"})),
@@ -131,7 +131,7 @@ pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
     }
 }
 
-/// Returns `true` for a 32-bit integer without a leading zero or plus sign.
+/// Returns `true` for a 32-bit integer without leading zeros or a plus sign.
 fn is_cost(cost: &str) -> bool {
     let first = cost.bytes().next().unwrap_or(b'+');
     first != b'+' && (first != b'0' || cost == "0") && cost.parse::<i32>().is_ok()

@@ -11,7 +11,7 @@ use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Parts of a pod that its containers refer to.
+/// Parts of a pod that are needed to check its containers.
 pub(super) struct Surroundings<'a> {
     /// The pod's spec.
     pub(super) spec: &'a Cursor<'a>,
@@ -21,7 +21,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) claims: Vec<&'a str>,
 }
 
-/// Fields that may not be set for an ephemeral container, in Go's order of fields.
+/// Fields that may not be set for an ephemeral container, in the order of the fields in Go.
 const NOT_FOR_EPHEMERAL: [&str; 9] = [
     "ports",
     "resources",
@@ -94,7 +94,7 @@ impl Surroundings<'_> {
             } else if !name.is_empty() {
                 seen.insert(name);
             }
-            // as in kube-apiserver, errors have the path of the first init container
+            // as in kube-apiserver, errors always have the path of the first init container
             for first in self.spec.items("initContainers").take(1) {
                 take_host_ports(&container, &mut BTreeSet::new(), &first, errors);
             }
@@ -137,7 +137,7 @@ impl Surroundings<'_> {
             }
             let detail = "cannot be set for an Ephemeral Container";
             for field in NOT_FOR_EPHEMERAL {
-                // the other fields are pointers and lists in Go, and are set even if they are empty
+                // the other fields are pointers and lists in Go, so an empty value counts as set
                 let is_set = match field {
                     "resources" => !container.is_empty(field),
                     _ => container.is_set(field),
@@ -227,8 +227,8 @@ fn validate_ports(container: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Reports host ports that are already taken (same protocol, address and number), and adds the others to `taken`.
-/// Errors have the path of the container `shown_in`.
+/// Adds the host ports of a container to `taken`, and reports those that are already taken (same protocol, address and
+/// port number). Errors have the path of the container `shown_in`.
 fn take_host_ports(
     container: &Cursor<'_>,
     taken: &mut BTreeSet<String>,
@@ -281,7 +281,7 @@ fn validate_restart_rules(container: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that an image does not begin or end with spaces. Only Pods are checked; templates may have such images.
+/// Checks that an image does not begin or end with whitespace. Images in templates are not checked.
 pub(super) fn validate_image_spaces(container: &Cursor<'_>, errors: &mut FieldErrors) {
     let image = container.text("image");
     if image.trim() != image {

@@ -10,7 +10,7 @@ use crate::registry::types::edit::{
 /// The lists of containers of a pod spec.
 pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Fills in the defaults of `template` in a workload's spec; an absent template is created.
+/// Fills in the defaults of `template` in a workload's spec. Creates the template if it is absent.
 pub(crate) fn default_template(spec: &mut Map) {
     default_object(spec, "template");
     default_template_if_set(spec);
@@ -25,7 +25,7 @@ pub(crate) fn default_template_if_set(spec: &mut Map) {
     default_pod_spec(ensure_object(template, "spec"));
 }
 
-/// Fills in the defaults of any pod spec, including templates.
+/// Fills in the defaults that apply to all pod specs, including the specs in templates.
 pub(crate) fn default_pod_spec(spec: &mut Map) {
     default_text(spec, "dnsPolicy", "ClusterFirst");
     default_text(spec, "restartPolicy", "Always");
@@ -43,7 +43,8 @@ pub(crate) fn default_pod_spec(spec: &mut Map) {
     }
 }
 
-/// Sets `serviceAccountName` and `serviceAccount`, its old name, to the same value. The new field takes precedence.
+/// Sets `serviceAccountName` and the deprecated field `serviceAccount` to the same value. `serviceAccountName` takes
+/// precedence.
 fn mirror_service_account(spec: &mut Map) {
     let read = Cursor::root(spec);
     let names = ["serviceAccountName", "serviceAccount"].map(|field| read.text(field));
@@ -104,8 +105,8 @@ fn default_http_get(handler: &mut Map) {
     }
 }
 
-/// Sets the defaults that Pods get, but not templates: requests from limits, service links, host ports, a positive
-/// grace period.
+/// Sets the defaults that only apply to Pods, not to templates: requests are copied from limits, service links are
+/// enabled, host ports are filled in for pods in the host network, and a negative grace period is set to 1.
 pub(crate) fn default_pod_alone(spec: &mut Map) {
     for list in ["initContainers", "containers"] {
         for container in items_mut(spec, list) {

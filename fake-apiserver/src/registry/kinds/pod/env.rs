@@ -1,4 +1,4 @@
-//! Environment variables: their names, and the single source of each value.
+//! Validation of environment variables: their names, and the source of each value.
 
 use super::amount::read;
 use super::mounts::no_backsteps;
@@ -163,7 +163,7 @@ fn subscripted(label: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Checks a reference to a resource of a container; in a volume, `containerName` is required.
+/// Checks a reference to a resource of a container. If `in_volume` is set, `containerName` is required.
 pub(super) fn validate_resource_ref(reference: &Cursor<'_>, in_volume: bool, errors: &mut FieldErrors) {
     let resource = reference.text("resource");
     let huge = resource.starts_with("requests.hugepages-") || resource.starts_with("limits.hugepages-");
@@ -219,7 +219,7 @@ pub(super) fn validate_env_from(container: &Cursor<'_>, errors: &mut FieldErrors
     }
 }
 
-/// Checks that `fileKeyRef`s of all containers name an `emptyDir` of the pod.
+/// Checks that all `fileKeyRef`s of containers refer to an `emptyDir` volume of the pod.
 pub(super) fn validate_file_volumes(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     for container in containers(spec) {
         for variable in container.items("env") {

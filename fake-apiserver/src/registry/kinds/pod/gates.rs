@@ -1,5 +1,5 @@
-//! Fields of Pods and their templates that depend on feature gates which are disabled by default. They are dropped
-//! before validation, unless the stored object has them (`DropDisabledPodFields` of `pkg/api/pod`).
+//! Fields of Pods and their templates that depend on feature gates that are disabled by default. These fields are
+//! dropped before validation, unless the stored object has them (`DropDisabledPodFields` of `pkg/api/pod`).
 
 use super::defaults::CONTAINER_LISTS;
 use super::windows::containers;
@@ -63,7 +63,7 @@ pub(crate) fn drop_disabled(
     }
 }
 
-/// Drops `lifecycle.stopSignal`, and `lifecycle` if it is then empty.
+/// Drops `lifecycle.stopSignal`, and also `lifecycle` if it has no other fields.
 fn drop_stop_signal(container: &mut Map) {
     let Some(lifecycle) = object_mut(container, "lifecycle") else {
         return;

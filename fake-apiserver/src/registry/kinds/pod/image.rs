@@ -1,6 +1,6 @@
 //! Checks if image references have the tag `latest`, which determines the default pull policy.
 
-/// Maximum length of a repository's path, in bytes.
+/// Maximum length of the path of a repository, in bytes.
 const REPOSITORY_MAX: usize = 255;
 
 /// Returns the default pull policy of an image: `Always` if its tag is `latest`, explicitly or by default, and
@@ -9,7 +9,7 @@ pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     if names_latest(image) { "Always" } else { "IfNotPresent" }
 }
 
-/// Returns `true` if the reference is well formed and its tag is `latest`, explicit or implied.
+/// Returns `true` if the reference is well formed and its tag is `latest`, explicitly or by default.
 fn names_latest(image: &str) -> bool {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
@@ -35,7 +35,8 @@ fn names_latest(image: &str) -> bool {
     }
 }
 
-/// Returns `true` if the path without the domain has more than 255 bytes; a name without a slash is in `library`.
+/// Returns `true` if the path of a repository, without the domain, has more than 255 bytes. A name without a slash is
+/// prefixed with `library/`.
 fn is_too_long(repository: &str) -> bool {
     let path = match repository.split_once('/') {
         Some((first, rest)) if is_domain_like(first) => rest.len(),
@@ -45,7 +46,7 @@ fn is_too_long(repository: &str) -> bool {
     path > REPOSITORY_MAX
 }
 
-/// Returns `true` for 64 hexadecimal digits, the form of an image's id, which a name must not have.
+/// Returns `true` for 64 hexadecimal digits. This is the format of an image ID, which is not a valid name.
 fn is_identifier(text: &str) -> bool {
     text.len() == 64
         && text
@@ -70,7 +71,7 @@ fn is_digest(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Returns `true` for the form `[domain/]component[/component…]`.
+/// Returns `true` for a repository of the form `[domain/]component[/component…]`.
 fn is_repository(text: &str) -> bool {
     let path = match text.split_once('/') {
         Some((first, rest)) if is_domain_like(first) => {
@@ -107,7 +108,7 @@ fn is_domain(text: &str) -> bool {
         })
 }
 
-/// Returns `true` for lower-case words joined by `.`, `_`, `__` or any number of `-`.
+/// Returns `true` for lower-case words separated by `.`, `_`, `__` or any number of `-`.
 fn is_component(text: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();

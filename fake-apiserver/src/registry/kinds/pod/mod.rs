@@ -1,4 +1,5 @@
-//! Pods: their strategy, and the rules shared by all kinds with a pod template. Independent of workloads.
+//! Pods: their strategy, and the rules shared by all kinds with a pod template. This module does not depend on
+//! workloads.
 
 mod amount;
 pub(crate) mod defaults;

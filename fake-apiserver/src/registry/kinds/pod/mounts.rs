@@ -1,11 +1,11 @@
-//! Volume mounts and block devices of a container, and checks of paths.
+//! Validation of volume mounts and block devices of a container, and of paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 
-/// The valid volumes of a pod by name. The flag is set for claims, the only volumes that block devices may refer to.
+/// The valid volumes of a pod by name. The flag is set for volumes from claims; block devices may only refer to these.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;
 
 /// Checks `volumeMounts` of a container.
@@ -132,7 +132,7 @@ pub(super) fn descending(path: &Cursor<'_>, errors: &mut FieldErrors) {
     no_backsteps(path, errors);
 }
 
-/// Checks that a path is relative, and that its first part does not begin with `..`, as names of reserved files do.
+/// Checks that a path is relative, and that its first part does not begin with `..`, which is reserved.
 pub(super) fn not_reserved(path: &Cursor<'_>, errors: &mut FieldErrors) {
     descending(path, errors);
     if path.as_text().starts_with("..") && !path.as_text().starts_with("../") {

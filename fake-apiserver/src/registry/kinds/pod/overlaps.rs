@@ -1,11 +1,11 @@
-//! Warnings about overlapping paths of files in one volume (`warningsForOverlappingVirtualPaths`).
+//! Warnings about overlapping file paths within a volume (`warningsForOverlappingVirtualPaths`).
 
 use super::projected::CERTIFICATE_FILES;
 use crate::api::field::quote;
 use crate::api::json::Value;
 use crate::registry::types::cursor::Cursor;
 
-/// A file of a volume, and its source if the volume has several.
+/// A file of a volume, and the name of its source if the volume is projected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct File {
     path: String,
@@ -38,7 +38,7 @@ impl File {
     }
 }
 
-/// Adds warnings about overlapping paths within each volume of a pod.
+/// Adds warnings about overlapping paths within each volume of a pod, and about projections without a source.
 pub(super) fn warn_of_overlaps(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     for volume in spec.items("volumes") {
         let name = volume.text("name");
@@ -73,7 +73,7 @@ fn described(what: &str, name: &str, field: &str) -> String {
     }
 }
 
-/// Returns the files of an entry in a projected volume. Only its first source counts.
+/// Returns the files of an entry in a projected volume. Only the first source of the entry is used.
 fn projected_files(entry: &Cursor<'_>) -> Vec<File> {
     for (source, what, field) in [
         ("configMap", "ConfigMap", "name"),

@@ -1,4 +1,4 @@
-//! Resources of the whole pod, and its QoS class.
+//! Pod-level resources, and the QoS class of a pod.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,13 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{ensure_object, object_mut};
 use crate::registry::types::quantity::Quantity;
 
-/// Returns `true` if the resource can be requested and limited for the whole pod.
+/// Returns `true` if the resource is supported at the pod level.
 pub(super) fn is_pod_level(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// Fills in the requests of the whole pod from the requests of its containers, or else from its limits.
+/// Fills in missing pod-level requests from the requests of the containers, or otherwise from the pod-level limits.
+/// Does nothing without pod-level limits.
 pub(super) fn default_pod_resources(spec: &mut Map) {
     let whole = Cursor::root(spec);
     let Some(limits) = whole.map("resources.limits").filter(|limits| !limits.is_empty()) else {
@@ -42,8 +43,9 @@ pub(super) fn default_pod_resources(spec: &mut Map) {
     }
 }
 
-/// Returns the requests or limits (`which`) of all containers for a resource: the sum over the containers that run at
-/// the same time, or the amount for an init container if it is higher. The text is the amount in its printed form.
+/// Returns the total of the requests or limits (`which`) of all containers for a resource: the sum over the containers
+/// that run at the same time, or the amount while an init container runs if it is higher. The string is the amount in
+/// its printed form.
 pub(crate) fn requested(spec: &Cursor<'_>, which: &str, resource: &str) -> Option<(Quantity, String)> {
     let asked = |container: &Cursor<'_>| -> Option<(Quantity, String)> {
         let asked = container.at("resources");
@@ -130,7 +132,7 @@ impl Compute {
     }
 }
 
-/// Adds the amounts of CPU and memory to the totals; returns how many of the two were set. Zero counts as unset.
+/// Adds the amounts of CPU and memory to the totals. Returns how many of the two are set; zero is treated as unset.
 fn add_compute(from: &Cursor<'_>, to: &mut BTreeMap<&'static str, Quantity>) -> usize {
     let mut named = 0;
     for name in ["cpu", "memory"] {

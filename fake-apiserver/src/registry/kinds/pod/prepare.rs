@@ -1,4 +1,5 @@
-//! Preparation of a Pod before validation: fields that the server sets, and fields that each subresource may change.
+//! Preparation of a Pod before validation: sets the fields that the server controls, and restores the fields that a
+//! subresource may not change.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ const STATUS_LISTS: [&str; 3] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Fills in the fields of a status that are always encoded.
+/// Fills in the fields of a status that are always encoded, and makes `podIP` equal to the first of `podIPs`.
 pub(super) fn default_status(status: &mut Map) {
     let read = Cursor::root(status);
     let address = read.text("podIP");
@@ -81,7 +82,7 @@ fn default_container_status(container: &mut Map) {
     }
 }
 
-/// Sets the status of a new pod and completes its label selectors.
+/// Sets the status of a new pod, completes its label selectors, and copies AppArmor profiles from annotations.
 pub(super) fn prepare_created(pod: &mut Object, now: &str) {
     let read = Cursor::root(pod);
     let spec = read.at("spec");
@@ -122,7 +123,8 @@ pub(super) fn prepare_created(pod: &mut Object, now: &str) {
     }
 }
 
-/// Returns warnings about annotations with AppArmor profiles that the fields lack. The fields are filled in later.
+/// Returns warnings about AppArmor annotations of containers whose profile field is unset. The fields are filled in
+/// later.
 pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
     let profiles = annotated_profiles(pod);
     let pod = Cursor::root(pod);
@@ -136,9 +138,9 @@ pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
         .collect()
 }
 
-/// Returns the AppArmor profiles that annotations set for containers without this field, by the container's name. Each
-/// entry has the annotation's key and the profile, which is `None` if the annotation is invalid. Annotations that equal
-/// the pod's field are omitted (`applyAppArmorVersionSkew`).
+/// Returns the AppArmor profiles that annotations define for containers without the profile field, by container name.
+/// Each entry has the key of the annotation and the profile, which is `None` if the annotation is invalid. Annotations
+/// that equal the field of the pod are omitted (`applyAppArmorVersionSkew`).
 fn annotated_profiles(pod: &Object) -> BTreeMap<String, (String, Option<Value>)> {
     let pod = Cursor::root(pod);
     let (spec, annotations) = (pod.at("spec"), pod.at("metadata.annotations"));
@@ -210,10 +212,10 @@ fn add_label_keys(term: &mut Map, keys: &str, operator: &str, labels: &Map) {
     }
 }
 
-/// The field of the status that depends on the gate DRANodeAllocatableResources.
+/// Status field that depends on the gate DRANodeAllocatableResources.
 const ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
 
-/// The field of a mount's status that depends on the gate ImageVolumeWithDigest.
+/// Field in the status of a volume mount that depends on the gate ImageVolumeWithDigest.
 const VOLUME_STATUS: &str = "volumeStatus";
 
 fn has_volume_status(status: &Cursor<'_>) -> bool {
@@ -279,7 +281,7 @@ pub(super) fn keep_ephemeral_containers_only(pod: &mut Object, old: &Object) {
     };
 }
 
-/// Restores all fields except the resources and resize policies of containers, and the resources of the whole pod. If
+/// Restores all fields except the resources and resize policies of containers, and the pod-level resources. If
 /// containers are added, removed, renamed or moved, nothing is restored, because validation refuses the update.
 pub(super) fn keep_resources_only(pod: &mut Object, old: &Object) {
     let lists = ["containers", "initContainers"];

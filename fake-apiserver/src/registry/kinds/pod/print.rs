@@ -3,7 +3,7 @@
 use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::cursor::Cursor;
 
-/// Fields with a Go name that differs from the capitalised JSON name.
+/// Fields whose Go name differs from the capitalised JSON name.
 const IRREGULAR: [(&str, &str); 15] = [
     ("apiVersion", "APIVersion"),
     ("apiGroup", "APIGroup"),
@@ -33,8 +33,9 @@ const USER_KEYS: [&str; 7] = [
     "overhead",
 ];
 
-/// Returns the value with Go's field names. Selectors and metadata keep their names, because their internal types are
-/// the same. Absent fields remain absent; Go would print them as null or zero.
+/// Returns the value with Go's field names. The field names within selectors and metadata are unchanged, because
+/// kube-apiserver uses the same types for them internally. Absent fields remain absent, although Go prints them as null
+/// or zero.
 pub(crate) fn go_names(value: &Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(fields.iter().map(|(key, value)| go_field(key, value)).collect()),
@@ -62,7 +63,8 @@ fn capital(key: &str) -> String {
     }
 }
 
-/// Formats an object with these fields in the given order, absent ones as null: `{"Type":"Blue","RollingUpdate":null}`.
+/// Formats an object with these fields in the given order. Absent fields are null:
+/// `{"Type":"Blue","RollingUpdate":null}`.
 pub(crate) fn go_struct(object: &Cursor<'_>, fields: &[&str]) -> String {
     let printed: Vec<String> = fields
         .iter()
@@ -74,7 +76,7 @@ pub(crate) fn go_struct(object: &Cursor<'_>, fields: &[&str]) -> String {
     format!("{{{}}}", printed.join(","))
 }
 
-/// Returns the differences between two specs, one line per field: a short form of Go's diff.
+/// Returns the differences between two specs, similar to kube-apiserver's diff but with one line per field.
 pub(crate) fn difference(kind: &str, old: &Map, new: &Map) -> String {
     let mut lines = vec![format!("  {kind}{{")];
     let mut keys: Vec<&SmolStr> = old.keys().chain(new.keys()).collect();

@@ -1,10 +1,10 @@
-//! Probes and lifecycle hooks of a container, and the handlers in them.
+//! Validation of the probes and lifecycle hooks of a container, and of their handlers.
 
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// The handlers of a probe, in the order in which they are checked.
+/// The handlers of a probe, in the order of validation.
 const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
 /// The handlers of a lifecycle hook.

@@ -1,4 +1,4 @@
-//! Projected volumes: several sources in one directory.
+//! Validation of projected volumes, which combine several sources in one directory.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::registry::types::labels;
 /// Minimum and maximum lifetime of a projected token, in seconds.
 const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);
 
-/// The fields of a `podCertificate` that name files, in the order in which overlaps are checked, with their names in
+/// The fields of a `podCertificate` with file paths, in the order in which overlaps are checked, and their names in
 /// warnings.
 pub(super) const CERTIFICATE_FILES: [(&str, &str); 3] = [
     ("certificateChainPath", "PodCertificate chain"),
@@ -19,7 +19,7 @@ pub(super) const CERTIFICATE_FILES: [(&str, &str); 3] = [
     ("credentialBundlePath", "PodCertificate credential bundle"),
 ];
 
-/// The fields of a `podCertificate` that name files, in the order of validation.
+/// The fields of a `podCertificate` with file paths, in the order of validation.
 const CERTIFICATE_PATHS: [&str; 3] = ["credentialBundlePath", "keyPath", "certificateChainPath"];
 
 /// Checks a projected volume.
@@ -70,7 +70,7 @@ pub(super) fn validate_projected(volume: &Cursor<'_>, errors: &mut FieldErrors) 
     }
 }
 
-/// The files of a projected volume. Two sources must not have the same file.
+/// The files of a projected volume. Two sources must not contain the same file.
 struct Files<'a> {
     volume: &'a Cursor<'a>,
     seen: BTreeSet<String>,
@@ -94,7 +94,7 @@ fn validate_token(token: &Cursor<'_>, volume: &Cursor<'_>, errors: &mut FieldErr
         let detail = "may not specify a duration larger than 2^32 seconds";
         errors.invalid(expiration, seconds, detail);
     }
-    // As in kube-apiserver, errors have the path of a field of the volume.
+    // As in kube-apiserver, errors have the path of a field `path` of the volume.
     let path = volume.at("path").in_other(token.get("path"));
     if path.check_required(errors) {
         not_reserved(&path, errors);

@@ -1,4 +1,4 @@
-//! Requests and limits: valid names, whole numbers if required, requests within limits.
+//! Validation of requests and limits: resource names, quantities, and requests that exceed limits.
 
 use super::amount::{is_multiple, is_whole, read};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
@@ -6,12 +6,12 @@ use crate::registry::types::check::NEGATIVE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// Owner of the resources. The whole pod supports fewer resources than a container.
+/// The level at which resources are set. The pod level supports fewer resources than containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The resources of one container, or the overhead.
+    /// Resources of one container, or the overhead.
     Container,
-    /// The resources of the whole pod.
+    /// Pod-level resources.
     Pod,
 }
 
@@ -50,7 +50,7 @@ const WHOLE: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-/// Checks `requests`, `limits` and `claims`. The parameter `claims` lists the names of the pod's resource claims.
+/// Checks `requests`, `limits` and `claims`. The parameter `claims` contains the names of the pod's resource claims.
 pub(super) fn validate_resources(resources: &Cursor<'_>, owner: Owner, claims: &[&str], errors: &mut FieldErrors) {
     let (limits, requests) = (resources.at("limits"), resources.at("requests"));
     for (name, amount) in limits.entries("") {
@@ -84,14 +84,15 @@ pub(super) fn validate_resources(resources: &Cursor<'_>, owner: Owner, claims: &
 }
 
 fn validate_entry(name: &str, amount: &Cursor<'_>, owner: Owner, errors: &mut FieldErrors) {
-    // most pods only set these two
+    // most pods only use these two resources
     if name != "cpu" && name != "memory" {
         validate_name(name, owner, amount, errors);
     }
     validate_quantity_value(name, amount, errors);
 }
 
-/// `ValidateResourceQuantityValue`: the amount must not be negative, and must be an integer if the resource is counted.
+/// Checks that an amount is not negative, and that it is an integer if the resource is counted
+/// (`ValidateResourceQuantityValue`).
 pub(crate) fn validate_quantity_value(name: &str, amount: &Cursor<'_>, errors: &mut FieldErrors) {
     let written = amount.as_text();
     let Some(parsed) = read(written) else {
@@ -105,7 +106,7 @@ pub(crate) fn validate_quantity_value(name: &str, amount: &Cursor<'_>, errors: &
     }
 }
 
-/// `ValidateContainerResourceName` of a name at `place`.
+/// Checks the name of a container resource (`ValidateContainerResourceName`). Errors have the path of `place`.
 pub(crate) fn validate_container_resource_name(name: &str, place: &Cursor<'_>, errors: &mut FieldErrors) {
     // `cpu` and `memory` are standard names, as in the limits of a container.
     if name != "cpu" && name != "memory" {
@@ -113,7 +114,7 @@ pub(crate) fn validate_container_resource_name(name: &str, place: &Cursor<'_>, e
     }
 }
 
-/// `validateResourceName` of a name at `place`.
+/// Checks the name of a resource (`validateResourceName`). Errors have the path of `place`.
 pub(crate) fn validate_resource_name(name: &str, place: &Cursor<'_>, errors: &mut FieldErrors) {
     let texts = names::qualified_name(name);
     if texts.is_empty() && !name.contains('/') && !is_standard(name) {
@@ -122,7 +123,7 @@ pub(crate) fn validate_resource_name(name: &str, place: &Cursor<'_>, errors: &mu
     place.refuse(name, texts, errors);
 }
 
-/// `ValidateContainerResourceRequirements` of limits only, such as the overhead of a RuntimeClass.
+/// Checks the limits in `resources`, such as the overhead of a RuntimeClass (`ValidateContainerResourceRequirements`).
 pub(crate) fn validate_limits(resources: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_resources(resources, Owner::Container, &[], errors);
 }
@@ -132,7 +133,7 @@ pub(crate) fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
-/// `IsStandardResourceName`
+/// Returns `true` for a standard resource (`IsStandardResourceName`).
 fn is_standard(name: &str) -> bool {
     STANDARD.contains(&name) || is_huge_pages(name) || name.starts_with("requests.hugepages-")
 }
@@ -184,12 +185,12 @@ fn is_huge_pages(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Returns `true` if the name is one of Kubernetes' own.
+/// Returns `true` if a resource is defined by Kubernetes: its name has no prefix or contains `kubernetes.io/`.
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Returns `true` for the name of an extended resource, which is counted in whole numbers.
+/// Returns `true` for the name of an extended resource, whose amounts must be integers.
 fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::is_qualified_name(&format!("requests.{name}"))
 }

@@ -1,4 +1,4 @@
-//! Security contexts of pods and containers.
+//! Validation of the security contexts of pods and containers.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::registry::types::edit::default_value;
 /// Range of valid user and group ids.
 pub(super) const IDS: (i64, i64) = (0, 2_147_483_647);
 
-/// Prefixes of the sysctls of System V IPC.
+/// Prefixes of sysctls for inter-process communication.
 const IPC_SYSCTLS: [&str; 6] = [
     "kernel.shm",
     "kernel.msg",
@@ -50,7 +50,7 @@ pub(super) fn validate_pod_security(spec: &Cursor<'_>, errors: &mut FieldErrors)
     context
         .at("supplementalGroupsPolicy")
         .check_one_of(&["Merge", "Strict"], errors);
-    // `MountOption` depends on the gate SELinuxMount.
+    // `MountOption` is not supported, because it depends on the gate SELinuxMount.
     context.at("seLinuxChangePolicy").check_one_of(&["Recursive"], errors);
 }
 
@@ -112,7 +112,7 @@ fn validate_seccomp(context: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Prints a seccomp profile like Go. The field `type` is not a pointer in Go, so an unset type is an empty string.
+/// Formats a seccomp profile like Go. The field `type` is not a pointer in Go, so an unset type is an empty string.
 fn profile_as_printed(profile: &Cursor<'_>) -> String {
     let mut shown = profile.map_or_empty("").clone();
     default_value(&mut shown, "type", "");
@@ -125,7 +125,7 @@ fn validate_app_armor(context: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateAppArmorProfileField`
+/// Checks an AppArmor profile (`ValidateAppArmorProfileField`).
 pub(super) fn validate_app_armor_profile(profile: &Cursor<'_>, errors: &mut FieldErrors) {
     let (kind, at) = (profile.at("type"), profile.at("localhostProfile"));
     let file = at.as_text();
@@ -179,7 +179,7 @@ pub(super) fn validate_container_security(container: &Cursor<'_>, host_users: bo
     validate_app_armor(&context, errors);
 }
 
-/// Checks the fields that a pod in its own user namespace may not set.
+/// Checks the fields that may not be set for a pod in its own user namespace.
 pub(super) fn validate_host_users(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     if spec.flag("hostUsers") != Some(false) {
         return;
@@ -201,7 +201,7 @@ pub(super) fn validate_host_users(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that the former annotations of seccomp and AppArmor agree with the fields.
+/// Checks that the deprecated annotations for seccomp and AppArmor agree with the fields.
 pub(super) fn validate_profile_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     if annotations.is_empty("") {
         return;

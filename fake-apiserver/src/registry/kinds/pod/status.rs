@@ -1,4 +1,4 @@
-//! Validation of a Pod's status, which kubelets and controllers write.
+//! Validation of a Pod's status.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 use crate::registry::types::net::parse_sloppy;
 
-/// System conditions, which may have unqualified names.
+/// Condition types of Kubernetes that do not need to be qualified names.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 
 /// Checks a write of `/status`.
@@ -72,7 +72,7 @@ fn validate_nomination(node: &Cursor<'_>, old_status: &Cursor<'_>, spec: &Cursor
     }
 }
 
-/// `validatePodExtendedResourceClaimStatus`
+/// Checks the claim for extended resources in a status (`validatePodExtendedResourceClaimStatus`).
 fn validate_extended_claim(claim: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     if claim.is_empty("") {
         return;
@@ -121,7 +121,7 @@ fn validate_extended_claim(claim: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut F
     }
 }
 
-/// Checks that a terminated container only runs again if its restart policy permits it.
+/// Checks that a terminated container is only restarted if its restart policy permits it.
 fn validate_transitions(
     statuses: &Cursor<'_>,
     old_statuses: &Cursor<'_>,
@@ -212,7 +212,7 @@ fn validate_claim_statuses(status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut 
 fn validate_addresses(addresses: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let kept: Vec<Value> = old.maps("").filter_map(|it| it.get("ip").cloned()).collect();
     for entry in addresses.items("") {
-        // as in kube-apiserver, the path lacks the field
+        // as in kube-apiserver, the error path lacks the field
         entry.in_other(entry.get("ip")).check_legacy_ip(&kept, errors);
     }
     let parsed: Vec<_> = addresses.items("").map(|it| parse_sloppy(it.text("ip"))).collect();

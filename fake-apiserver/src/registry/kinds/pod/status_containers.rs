@@ -6,14 +6,14 @@ use super::security::IDS;
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 
-/// The lists of statuses, with the corresponding containers of the spec.
+/// The lists of container statuses, with the corresponding lists of containers in the spec.
 const LISTS: [(&str, &str); 3] = [
     ("containerStatuses", "containers"),
     ("initContainerStatuses", "initContainers"),
     ("ephemeralContainerStatuses", ""),
 ];
 
-/// Maximum length of a message about the health of a device, in bytes.
+/// Maximum length of a device health message, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
 /// Checks the users and devices in a status written by a kubelet.
@@ -45,7 +45,7 @@ pub(super) fn validate_container_statuses(status: &Cursor<'_>, spec: &Cursor<'_>
     }
 }
 
-/// `validateContainerStatusUsers`
+/// Checks the user in a container status (`validateContainerStatusUsers`).
 fn validate_user(user: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let Some(linux) = user.present("linux") else {
         return;

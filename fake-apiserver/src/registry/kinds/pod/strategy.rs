@@ -38,7 +38,7 @@ impl Strategy for PodStrategy {
                 aliases: &[("spec.host", "spec.nodeName")],
                 refusal: "field label not supported: {}",
             },
-            // `status.qosClass` of a new Pod is kept.
+            // A `status.qosClass` in the create request is kept.
             keeps_status_on_create: true,
             ..Facts::DEFAULT
         }
@@ -131,7 +131,7 @@ impl Strategy for PodStrategy {
                 Some(first) => first.text("ip").to_owned(),
                 None => object.text(label).to_owned(),
             },
-            // The label is accepted, but no Pod has a value for it.
+            // The label is supported, but its value is always empty.
             "status.podIPs" => String::new(),
             _ => object.text(label).to_owned(),
         }

@@ -1,4 +1,5 @@
-//! Updates of a Pod: only a few fields of its spec may change; each subresource changes its own part.
+//! Validation of Pod updates, including the subresources. Updates of the Pod itself may only change a few fields of the
+//! spec.
 
 use super::annotations::{self, MIRROR};
 use super::containers::validate_image_spaces;
@@ -70,7 +71,8 @@ pub(super) fn validate_update(pod: &Object, old: &Object, errors: &mut FieldErro
     }
 }
 
-/// Returns the new spec with the old values of mutable fields, so that every remaining difference is an error.
+/// Returns the new spec with the old values of mutable fields. Every remaining difference from the old spec is an
+/// error.
 fn without_changeable(spec: &Cursor<'_>, new: &Map, old_spec: &Cursor<'_>, old: &Map, errors: &mut FieldErrors) -> Map {
     let mut rest = new.clone();
     for name in ["containers", "initContainers"] {
@@ -92,8 +94,8 @@ fn without_changeable(spec: &Cursor<'_>, new: &Map, old_spec: &Cursor<'_>, old: 
     rest
 }
 
-/// Checks that an update only narrows the node selection of a pod with scheduling gates, and restores the old selection
-/// in `rest`.
+/// Checks that an update of a pod with scheduling gates only narrows its node selector and node affinity, and restores
+/// the old values of both in `rest`.
 fn restore_gated(rest: &mut Map, old: &Map, spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let selector = spec.at("nodeSelector");
     if !spec.same(old_spec, "nodeSelector") {
@@ -166,7 +168,7 @@ fn validate_deleted_gates(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut Fiel
     }
 }
 
-/// Checks a write of `/ephemeralcontainers`: containers may only be added.
+/// Checks a write of `/ephemeralcontainers`, which may only add ephemeral containers.
 pub(super) fn validate_ephemeral_containers(pod: &Object, old: &Object, errors: &mut FieldErrors) {
     let (new, was) = (Cursor::root(pod), Cursor::root(old));
     if was.at("metadata.annotations").entry(MIRROR).is_set("") {
@@ -177,7 +179,7 @@ pub(super) fn validate_ephemeral_containers(pod: &Object, old: &Object, errors: 
     let containers = new.at("spec.ephemeralContainers");
     for old in was.items("spec.ephemeralContainers") {
         let name = old.text("name");
-        // if several containers have this name, the last one is compared
+        // if several containers have this name, the last one is used
         match containers
             .items("")
             .filter(|container| container.text("name") == name)
@@ -200,7 +202,7 @@ pub(super) fn validate_ephemeral_containers(pod: &Object, old: &Object, errors: 
     }
 }
 
-/// Checks a write of `/resize`: only CPU and memory may change, and containers must stay the same.
+/// Checks a write of `/resize`, which may only change CPU and memory, but not the list of containers.
 pub(super) fn validate_resize(pod: &Object, old: &Object, errors: &mut FieldErrors) {
     let (new, was) = (Cursor::root(pod), Cursor::root(old));
     let (spec, old_spec) = (new.at("spec"), was.at("spec"));
@@ -233,7 +235,7 @@ pub(super) fn validate_resize(pod: &Object, old: &Object, errors: &mut FieldErro
     }
 }
 
-/// Checks that containers keep their order; returns `true` if they do.
+/// Checks that no containers are added, removed, renamed or reordered. Returns `true` if there are no errors.
 fn validate_order(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) -> bool {
     let before = errors.iter().len();
     for name in ["containers", "initContainers"] {
@@ -252,7 +254,7 @@ fn validate_order(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors)
     errors.iter().len() == before
 }
 
-/// `validatePodLevelResourcesResize`
+/// Checks a change of the pod-level resources (`validatePodLevelResourcesResize`).
 fn validate_pod_level(spec: &Cursor<'_>, old_spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let (now, was) = (spec.at("resources"), old_spec.at("resources"));
     if ["requests", "limits"]
@@ -318,7 +320,7 @@ fn validate_kept(now: &Cursor<'_>, was: &Cursor<'_>, whose: &str, errors: &mut F
 /// Returns `true` if the containers are equal except for CPU and memory.
 fn only_compute_changed(container: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let (now, was) = (container.at("resources"), old.at("resources"));
-    // kube-apiserver ignores the claims of the new container in the comparison
+    // like kube-apiserver, ignores the claims of the new container
     container.same_but(old, &["resources"]) && same_but_compute(&now, &was) && was.is_empty("claims")
 }
 

@@ -21,21 +21,21 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::net::validate_ip;
 use crate::registry::types::{labels, names};
 
-/// Range of positive 32-bit numbers of seconds.
+/// Range of a positive 32-bit number of seconds.
 const SECONDS: (i64, i64) = (1, 2_147_483_647);
 
-/// The template of a workload, with the differences in its validation.
+/// The pod template of a workload, with options for its validation.
 pub(crate) struct Template<'a> {
     /// The template itself, which is usually `spec.template`.
     pub(crate) template: Cursor<'a>,
-    /// Names under which a StatefulSet mounts claims.
+    /// Names of the volumes that a StatefulSet creates for its claims.
     pub(crate) claims: BTreeSet<&'a str>,
-    /// Set if the controller itself sets the hostname and subdomain of the pods.
+    /// Set if the controller sets the hostname and subdomain of the pods.
     pub(crate) names_pods: bool,
 }
 
 impl<'a> Template<'a> {
-    /// Returns the template in `spec`, with the usual validation.
+    /// Returns the template in `spec`, with the default options.
     pub(crate) fn of(spec: &'a Cursor<'a>) -> Self {
         Self {
             template: spec.at("template"),
@@ -254,7 +254,7 @@ fn validate_resource_claims(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the resources of the whole pod, and that its containers stay within them.
+/// Checks the pod-level resources, and that the resources of the containers do not exceed them.
 fn validate_pod_resources(spec: &Cursor<'_>, claims: &[&str], errors: &mut FieldErrors) {
     let Some(own) = spec.present("resources") else {
         return;
@@ -342,7 +342,7 @@ fn validate_dns_config(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the error for an integer that is negative or exceeds 32 bits.
+/// Returns the error message for a negative integer or one that exceeds 32 bits.
 pub(super) fn deadline_range() -> String {
     between((0, SECONDS.1))
 }

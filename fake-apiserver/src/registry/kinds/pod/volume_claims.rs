@@ -9,7 +9,7 @@ use crate::registry::types::labels;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// Metadata that a claim template may not have, in Go's order of fields, with the spelling in errors.
+/// Metadata that a claim template may not have, in the order of the fields in Go, with the field names in errors.
 const FORBIDDEN_METADATA: [(&str, &str); 13] = [
     ("name", "name"),
     ("generateName", "generateName"),
@@ -26,7 +26,7 @@ const FORBIDDEN_METADATA: [(&str, &str); 13] = [
     ("managedFields", "managedFields"),
 ];
 
-/// Checks the template of a claim that lives as long as its pod.
+/// Checks the claim template of an ephemeral volume.
 pub(super) fn validate_claim_template(template: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_template_meta(&template.at("metadata"), errors);
     validate_claim_spec(&template.at("spec"), errors);
@@ -37,7 +37,7 @@ pub(crate) fn validate_template_meta(meta: &Cursor<'_>, errors: &mut FieldErrors
     labels::validate_annotations(&meta.at("annotations"), errors);
     labels::validate_labels(&meta.at("labels"), errors);
     for (field, called) in FORBIDDEN_METADATA {
-        // a generation of 0 counts as unset; a grace period of 0 is set, because it is a pointer in Go
+        // a generation of 0 is treated as unset, but a grace period of 0 as set, because it is a pointer in Go
         let is_zero = field == "generation" && meta.integer(field) == Some(0);
         if !meta.is_empty(field) && !is_zero {
             errors.forbidden(meta.at(called), "cannot be set");
@@ -93,7 +93,8 @@ fn validate_data_source(source: &Cursor<'_>, errors: &mut FieldErrors) {
 
 fn validate_both_sources(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let (source, reference) = (spec.at("dataSource"), spec.at("dataSourceRef"));
-    // Go prints a path instead of the value. It is a struct without exported fields, printed as `{}`.
+    // As in kube-apiserver, the value in the error is a path, which is a struct without exported fields and printed as
+    // `{}`.
     let shown = Map::new;
     if !reference.is_empty("namespace") {
         let detail = "may not be specified when dataSourceRef.namespace is specified";

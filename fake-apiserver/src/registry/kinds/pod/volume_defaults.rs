@@ -5,7 +5,7 @@ use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
 
-/// The mode of files from Secrets, ConfigMaps and the downward API: 0644.
+/// The default mode of files from Secrets, ConfigMaps and the downward API: 0644.
 const FILE_MODE: i64 = 420;
 
 /// Fills in the defaults of a volume. A volume without a source becomes an `emptyDir`.
@@ -69,7 +69,7 @@ pub(crate) fn default_storage_systems(volume: &mut Map) {
     }
 }
 
-/// Sets the field `policy`, if it is unset, to the default pull policy of the field `image`.
+/// Sets the field `policy`, if it is unset, to the default pull policy for the image in the field `image`.
 pub(super) fn default_pull_policy(owner: &mut Map, policy: &str, image: &str) {
     let read = Cursor::root(owner);
     if read.is_empty(policy) {

@@ -1,4 +1,4 @@
-//! The files of a pod's volumes: keys, paths, modes and the fields of the downward API.
+//! Validation of the files in a pod's volumes: keys, paths, modes and fields of the downward API.
 
 use super::env::{validate_field_ref, validate_resource_ref};
 use super::mounts::not_reserved;
@@ -32,7 +32,7 @@ pub(super) fn validate_mode(mode: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks one file of the downward API. As in kube-apiserver, its errors have the path of the list's owner.
+/// Checks one file of the downward API. As in kube-apiserver, errors have the path of `owner`, which contains the list.
 pub(super) fn validate_downward_file(file: &Cursor<'_>, owner: &Cursor<'_>, errors: &mut FieldErrors) {
     let file = owner.in_other(file.get(""));
     file.at("path").check_required(errors);

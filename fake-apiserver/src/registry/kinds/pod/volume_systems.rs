@@ -1,4 +1,5 @@
-//! Volumes of storage systems: mostly checks of required fields, because most of these drivers were removed.
+//! Validation of volumes from storage systems. Most of these drivers were removed, so usually only required fields are
+//! checked.
 
 use super::mounts::descending;
 use crate::api::field::FieldErrors;
@@ -93,7 +94,7 @@ fn validate_csi(settings: &Cursor<'_>, errors: &mut FieldErrors) {
         driver.check_name(|it| names::dns1123_subdomain(&it.to_lowercase(), false), errors);
     }
     if settings.is_set("nodePublishSecretRef") && settings.at("nodePublishSecretRef.name").check_required(errors) {
-        // As in kube-apiserver, errors have the path of a field `name` of the source.
+        // As in kube-apiserver, errors about the name of the Secret have the path of a field `name` of the source.
         let name = settings.at("name").in_other(settings.get("nodePublishSecretRef.name"));
         name.check_name(|it| names::dns1123_subdomain(it, false), errors);
     }
@@ -119,7 +120,7 @@ fn validate_iscsi(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the name of an iSCSI initiator or target; `form` is the error for an unknown format.
+/// Checks the name of an iSCSI initiator or target. `form` is the error message for an unknown format.
 pub(crate) fn validate_initiator(initiator: &Cursor<'_>, form: &str, errors: &mut FieldErrors) {
     let name = initiator.as_text();
     let fits = if name.starts_with("iqn") {
@@ -137,7 +138,7 @@ pub(crate) fn validate_initiator(initiator: &Cursor<'_>, form: &str, errors: &mu
     }
 }
 
-/// Returns `true` for one character that is followed by `length` letters or digits.
+/// Returns `true` for any character followed by exactly `length` letters or digits.
 fn is_number(rest: &str, length: usize) -> bool {
     let mut characters = rest.chars();
     characters.next().is_some()
@@ -145,7 +146,7 @@ fn is_number(rest: &str, length: usize) -> bool {
         && characters.all(|character| character.is_ascii_alphanumeric())
 }
 
-/// Returns `true` for `iqn.YYYY-MM.`, followed by the naming authority, a colon and a string of the authority.
+/// Returns `true` for `iqn.YYYY-MM.`, followed by a naming authority, a colon and a string that the authority defines.
 fn is_qualified_initiator(name: &str) -> bool {
     let parts = name.strip_prefix("iqn.").and_then(|rest| rest.split_once('.'));
     let Some((date, rest)) = parts else {
@@ -203,7 +204,7 @@ fn validate_quobyte(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     settings.at("volume").check_required(errors);
 }
 
-/// Returns `true` if Go's `net.SplitHostPort` accepts the text: one colon, or more within brackets.
+/// Returns `true` if Go's `net.SplitHostPort` accepts the string. The host may only contain colons within brackets.
 fn is_host_port(pair: &str) -> bool {
     let Some((host, port)) = pair.rsplit_once(':') else {
         return false;

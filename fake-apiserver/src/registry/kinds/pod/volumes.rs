@@ -1,4 +1,4 @@
-//! Volumes of a pod: their names, the single source of each, and the sources that read from the API.
+//! Validation of a pod's volumes: their names and sources.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::api::field::{FieldErrors, quote};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// The sources in the order in which they are checked, with their names in errors.
+/// The volume sources in the order of validation, with their names in errors.
 const SOURCES: [(&str, &str); 30] = [
     ("emptyDir", "emptyDir"),
     ("hostPath", "hostPath"),
@@ -58,7 +58,7 @@ const HOST_PATH_TYPES: [&str; 8] = [
     "Socket",
 ];
 
-/// The Pod or template that has the volumes.
+/// The Pod or template that contains the volumes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner<'a> {
     /// The pod's name; empty in templates.
@@ -67,11 +67,11 @@ pub(super) struct Owner<'a> {
     pub(super) is_pod: bool,
     /// Set for a mirror pod, which represents a static pod of a kubelet.
     pub(super) is_mirror: bool,
-    /// Names under which a StatefulSet mounts claims instead of volumes of the same name.
+    /// Names of the volumes that a StatefulSet creates for its claims. They replace volumes with the same names.
     pub(super) claims: &'a BTreeSet<&'a str>,
 }
 
-/// Checks the volumes, and returns the valid ones by name, which mounts may refer to.
+/// Checks the volumes. Returns the valid volumes by name, for the checks of mounts.
 pub(super) fn validate_volumes<'a>(spec: &'a Cursor<'a>, owner: Owner<'a>, errors: &mut FieldErrors) -> Volumes<'a> {
     let mut known = Volumes::new();
     let place = |index: usize| spec.at("volumes").path().index(index);
@@ -89,7 +89,7 @@ pub(super) fn validate_volumes<'a>(spec: &'a Cursor<'a>, owner: Owner<'a>, error
             errors.invalid(place(index).child("name"), *claim, text);
         }
     }
-    // Indices of volumes continue after the claims, and volumes with the name of a claim are skipped.
+    // In errors, the indices of volumes start after the claims. Volumes with the name of a claim are skipped.
     let own = spec
         .items("volumes")
         .filter(|it| !owner.claims.contains(it.text("name")));
@@ -131,7 +131,7 @@ fn validate_volume<'a>(
     }
 }
 
-/// Checks that a volume does not refer to the claim that another volume of the pod creates.
+/// Checks that a volume does not refer to the claim of an ephemeral volume of the same pod.
 fn validate_claim_name(claim: &Cursor<'_>, spec: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErrors) {
     let rest = claim
         .as_text()
@@ -170,7 +170,7 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
             "projected" => validate_projected(&settings, errors),
             "ephemeral" => validate_ephemeral(volume, &settings, owner, errors),
             "gcePersistentDisk" => {
-                // as in kube-apiserver, the path names a field that does not exist
+                // as in kube-apiserver, the error path has a field that does not exist
                 let shown = volume.at("persistentDisk").in_other(settings.get(""));
                 validate_system(source, &shown, errors);
             }
@@ -192,7 +192,8 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
     }
 }
 
-/// Checks the total length of an iSCSI volume's name and target portal, even if the volume also has another source.
+/// Checks the total length of an iSCSI volume's name and target portal. This check also applies if the volume has
+/// another source.
 fn validate_portal_length(volume: &Cursor<'_>, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
     let (name, portal) = (volume.text("name"), iscsi.text("targetPortal"));
     if iscsi.is_set("initiatorName") && name.len() + 1 + portal.len() > 64 {

@@ -1,4 +1,4 @@
-//! Warnings about pods and templates: settings that are permitted but rarely intended.
+//! Warnings about settings of pods and templates that are valid but rarely intended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 use crate::registry::types::net::warn_of_ip;
 
-/// Use of a workload's name in warnings, for workloads that derive the names of Pods from it.
+/// Part of a warning about a workload's name, for workloads that derive the names of Pods from their own name.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";
 
 const DEPRECATED_LABELS: [(&str, &str); 8] = [
@@ -93,7 +93,7 @@ const DEPRECATED_VOLUMES: [(&str, &str, &str); 10] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// Returns the advice about a deprecated label of Nodes (`GetNodeLabelDeprecatedMessage`).
+/// Returns the deprecation message for a label of Nodes (`GetNodeLabelDeprecatedMessage`).
 pub(crate) fn deprecated_node_label(key: &str) -> Option<&'static str> {
     let found = DEPRECATED_LABELS.iter().find(|(label, _)| *label == key);
     found.map(|(_, text)| *text)
@@ -107,8 +107,9 @@ pub(super) fn of_pod(pod: &Object) -> Vec<String> {
     warnings
 }
 
-/// Returns the warnings about a workload. The template at `way` is checked if the workload is new or `changed`; the
-/// name is checked if it is new and `naming`, the use of the name, is not empty.
+/// Returns the warnings about a workload. The template at the path `way` is checked if the workload is new or `changed`
+/// returns `true`. The name is checked if the workload is new and `naming`, the description of how the name is used, is
+/// not empty.
 pub(crate) fn of_workload(
     object: &Object,
     old: Option<&Object>,
@@ -262,7 +263,7 @@ fn warn_scheduling(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// `GetWarningsForNodeSelectorTerm`
+/// Adds warnings about a node selector term (`GetWarningsForNodeSelectorTerm`).
 fn warn_term(term: &Cursor<'_>, checks_values: bool, warnings: &mut Vec<String>) {
     for expression in term.items("matchExpressions") {
         let key = expression.at("key");
@@ -306,7 +307,7 @@ fn warn_repeated(spec: &Cursor<'_>, list: &str, field: &str, warnings: &mut Vec<
     }
 }
 
-/// Resources of containers that are counted in bytes.
+/// Resources of containers that are measured in bytes.
 const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
 
 fn warn_fraction(resources: &Cursor<'_>, resource: &str, warnings: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! Restrictions that depend on the operating system of a pod, and the options of Windows.
+//! Validation that depends on the operating system of a pod, and of Windows options.
 
 use super::defaults::CONTAINER_LISTS;
 use crate::api::field::FieldErrors;
@@ -32,7 +32,7 @@ pub(super) fn containers<'a>(spec: &'a Cursor<'a>) -> impl Iterator<Item = Curso
     CONTAINER_LISTS.into_iter().flat_map(|list| spec.items(list))
 }
 
-/// Checks `os` and the fields that it forbids.
+/// Checks `os`, and that no fields are set that this operating system does not support.
 pub(super) fn validate_system(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let os = spec.at("os");
     if !os.is_set("") || !os.at("name").check_required(errors) {
