@@ -57,7 +57,7 @@ impl Strategy for ResourceSlice {
     }
 }
 
-/// Maximum number of devices in a slice; half as many if a device has taints or consumes counters.
+/// Maximum number of devices in a slice. Half of it is permitted if a device has taints or consumes counters.
 const DEVICES_MAX: usize = 128;
 /// Maximum number of counter sets in a slice.
 const COUNTER_SETS_MAX: usize = 8;
@@ -71,15 +71,15 @@ const TAINTS_MAX: usize = 16;
 const CONSUMED_MAX: usize = 2;
 /// Maximum number of binding conditions, and of binding failure conditions, of a device.
 const CONDITIONS_MAX: usize = 4;
-/// Maximum length in bytes of the value of an attribute.
+/// Maximum length of the value of an attribute, in bytes.
 const VALUE_MAX: usize = 64;
 
-/// List values of an attribute, which depend on the gate DRAListTypeAttributes.
+/// Attribute fields with list values, which depend on the gate DRAListTypeAttributes.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
-/// The field that depends on the gate DRANodeAllocatableResources.
+/// Device field that depends on the gate DRANodeAllocatableResources.
 const MAPPINGS: &str = "nodeAllocatableResourceMappings";
 
-/// `SetDefaults_DeviceTaint`
+/// Sets a missing `timeAdded` of taints to now (`SetDefaults_DeviceTaint`).
 fn default_times(object: &mut Object, context: &Context<'_>) {
     let now = context.entropy.now_seconds();
     for device in items_mut(object, "spec.devices") {
@@ -89,7 +89,7 @@ fn default_times(object: &mut Object, context: &Context<'_>) {
     }
 }
 
-/// Drops fields that depend on disabled gates, unless the stored slice has them: Go's `dropDisabledFields`.
+/// Drops fields that depend on disabled gates, unless the stored slice has them (`dropDisabledFields`).
 fn drop_disabled(object: &mut Object, old: Option<&Object>) {
     let in_old = |is_used: &dyn Fn(&Cursor<'_>) -> bool| {
         old.is_some_and(|old| Cursor::root(old).items("spec.devices").any(|it| is_used(&it)))
@@ -115,7 +115,7 @@ fn drop_disabled(object: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// Go's `validateResourceSliceSpec`.
+/// Checks the spec of a slice (`validateResourceSliceSpec`).
 fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     check_driver_name(&spec.at("driver"), errors);
     validate_pool_name(&spec.at("pool.name"), errors);
@@ -161,7 +161,7 @@ fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Field
     let name = |it: &Cursor<'_>| Value::from(it.text("name"));
     let per_device = spec.flag("perDeviceNodeSelection") == Some(true);
     check_set(&spec.at("devices"), max, name, errors, |it, errors| {
-        // Unchanged taints of a stored device are always valid.
+        // Unchanged taints of a stored device are not checked again.
         let keeps_taints = old.is_some_and(|old| {
             let mut devices = old.items("devices");
             devices.any(|before| before.text("name") == it.text("name") && before.same(it, "taints"))
@@ -179,7 +179,7 @@ fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Field
     );
 }
 
-/// Returns the names of the fields that are set to select Nodes. Adds an error for each field with an empty value.
+/// Checks the fields that select Nodes. Returns the names of the fields that are set to a non-empty value.
 fn chosen_nodes(
     holder: &Cursor<'_>,
     fields: &[&str],
@@ -222,7 +222,7 @@ fn chosen_nodes(
     set
 }
 
-/// Go's `validateDevice`.
+/// Checks a device (`validateDevice`).
 fn validate_device(device: &Cursor<'_>, per_device: bool, keeps_taints: bool, errors: &mut FieldErrors) {
     let name = device.at("name");
     name.check_texts(names::dns1123_label(name.as_text(), false), errors);
@@ -275,7 +275,7 @@ fn validate_device(device: &Cursor<'_>, per_device: bool, keeps_taints: bool, er
     validate_bindings(device, errors);
 }
 
-/// Go's `validateDeviceAttribute`.
+/// Checks an attribute of a device (`validateDeviceAttribute`).
 fn validate_attribute(attribute: &Cursor<'_>, errors: &mut FieldErrors) {
     for (field, is_version) in [("string", false), ("version", true)] {
         let value = attribute.at(field);
@@ -298,7 +298,7 @@ fn validate_attribute(attribute: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns `true` if a version is `major.minor.patch[-prerelease][+build]` of semver.org 2.0.0.
+/// Returns `true` for a semantic version (semver.org 2.0.0) of the form `major.minor.patch[-prerelease][+build]`.
 fn is_semantic_version(text: &str) -> bool {
     let (rest, build) = text
         .split_once('+')
@@ -315,7 +315,8 @@ fn is_semantic_version(text: &str) -> bool {
         && build.is_none_or(|it| it.split('.').all(is_word))
 }
 
-/// Go's `validateCounterSet` and `validateDeviceCounterConsumption`.
+/// Checks the set `name` and the counters of a counter set, or of a device that consumes them (`validateCounterSet` and
+/// `validateDeviceCounterConsumption`).
 fn validate_counters(holder: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
     let set = holder.at(name);
     if set.check_required(errors) {
@@ -336,7 +337,7 @@ fn validate_counters(holder: &Cursor<'_>, name: &str, errors: &mut FieldErrors) 
     }
 }
 
-/// Go's `validateDeviceBindingParameters`.
+/// Checks the binding conditions of a device (`validateDeviceBindingParameters`).
 pub(super) fn validate_bindings(device: &Cursor<'_>, errors: &mut FieldErrors) {
     let (bound, failed) = (device.at("bindingConditions"), device.at("bindingFailureConditions"));
     for conditions in [&bound, &failed] {
@@ -368,7 +369,7 @@ pub(super) fn validate_bindings(device: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Go's `validatePoolName`.
+/// Checks the name of a pool: DNS-1123 subdomains separated by slashes (`validatePoolName`).
 pub(super) fn validate_pool_name(pool: &Cursor<'_>, errors: &mut FieldErrors) {
     if !pool.check_required(errors) {
         return;

@@ -48,7 +48,7 @@ fn validate_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
         let mut found = FieldErrors::new();
         labels::validate_selector(&selector, &mut found);
         if !found.is_empty() {
-            // Go also reports that it cannot convert the selector.
+            // Like kube-apiserver, also reports that the selector cannot be converted.
             found.invalid(selector, Value::Null, "invalid label selector.");
         }
         errors.extend(found);
@@ -56,7 +56,7 @@ fn validate_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
 }
 
 impl Role {
-    /// `ValidatePolicyRule`
+    /// Checks a rule (`ValidatePolicyRule`).
     fn validate_rule(&self, rule: &Cursor<'_>, errors: &mut FieldErrors) {
         let (groups, resources, urls) = (rule.at("apiGroups"), rule.at("resources"), rule.at("nonResourceURLs"));
         if rule.is_empty("verbs") {

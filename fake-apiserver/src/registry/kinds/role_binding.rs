@@ -78,7 +78,7 @@ impl Strategy for RoleBinding {
 }
 
 impl RoleBinding {
-    /// `ValidateRoleBindingSubject`
+    /// Checks a subject (`ValidateRoleBindingSubject`).
     fn validate_subject(&self, subject: &Cursor<'_>, errors: &mut FieldErrors) {
         let (name, kind, group) = (subject.at("name"), subject.at("kind"), subject.at("apiGroup"));
         name.check_required(errors);

@@ -33,7 +33,7 @@ impl Strategy for RuntimeClass {
             handler.check_texts(names::dns1123_label(handler.as_text(), false), errors);
         }
         if let Some(fixed) = class.get("overhead.podFixed") {
-            // The overhead is checked like the limits of a container, and errors have the path of limits.
+            // The overhead is checked like the limits of a container, so error paths contain `limits`.
             let limits = json!({"limits": fixed});
             validate_limits(&class.at("overhead").in_other(Some(&limits)), errors);
         }

@@ -67,7 +67,7 @@ impl Strategy for Secret {
         self.validate(object, errors);
     }
 
-    /// `warningsForSecret`
+    /// Returns the warnings about a TLS Secret (`warningsForSecret`).
     fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
         if Cursor::root(object).text("type") != "kubernetes.io/tls" {
             return Vec::new();

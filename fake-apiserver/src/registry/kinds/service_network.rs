@@ -18,7 +18,7 @@ pub(crate) struct IpAddress;
 impl Strategy for IpAddress {
     fn facts(&self) -> &Facts {
         &Facts {
-            // The prefix of a generated name must be an address, too.
+            // A `generateName` must be an address as well.
             name: |name, _| net::wrong_in_ip(name).into_iter().collect(),
             ..Facts::DEFAULT
         }
@@ -83,7 +83,7 @@ impl Strategy for ServiceCidr {
                     changed(pair, errors);
                 }
             }
-            // The update makes the ServiceCIDR dual-stack.
+            // The update adds the range of the other IP family.
             (1, 2) => {
                 for pair in cidrs.items("").zip(before) {
                     changed(pair, errors);
@@ -95,7 +95,7 @@ impl Strategy for ServiceCidr {
     }
 }
 
-/// Go's `validateServiceCIDRSpec`.
+/// Checks the spec of a ServiceCIDR (`validateServiceCIDRSpec`).
 fn validate_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let cidrs = spec.at("cidrs");
     match cidrs.list("").len() {

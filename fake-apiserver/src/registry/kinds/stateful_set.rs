@@ -39,7 +39,7 @@ const CHANGEABLE: [&str; 7] = [
     "persistentVolumeClaimRetentionPolicy",
 ];
 
-/// The field that depends on the gate MaxUnavailableStatefulSet, which is disabled by default in 1.36.
+/// Field that depends on the gate MaxUnavailableStatefulSet, which is enabled since 1.37.
 const MAX_UNAVAILABLE: &str = "spec.updateStrategy.rollingUpdate.maxUnavailable";
 
 /// The strategy of StatefulSets.
@@ -49,7 +49,7 @@ pub(crate) struct StatefulSetStrategy {
     pub(crate) version: KubernetesVersion,
 }
 
-/// The write to check. Updates do not check the values of immutable fields again.
+/// The type of write to check. Updates do not check the values of immutable fields again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Check {
     New,
@@ -103,7 +103,7 @@ impl Strategy for StatefulSetStrategy {
         let changed = |old: &Object| self.raises_generation(object, old);
         let mut warnings = warnings::of_workload(object, old, "spec.template", "", changed);
         for claim in Cursor::root(object).at("spec").items("volumeClaimTemplates") {
-            // as in kube-apiserver, the paths lack the field `spec` on create and have its Go name on update
+            // as in kube-apiserver, warning paths lack the field `spec` on create and contain its Go name on update
             let path = match old {
                 None => claim.path(),
                 Some(_) => claim.path().child("Spec"),
@@ -125,7 +125,8 @@ impl Strategy for StatefulSetStrategy {
 }
 
 impl StatefulSetStrategy {
-    /// `dropStatefulSetDisabledFields`
+    /// Drops `maxUnavailable` if the gate is disabled, unless the stored object has it
+    /// (`dropStatefulSetDisabledFields`).
     fn drop_max_unavailable(&self, object: &mut Object, old: Option<&Object>) {
         let is_kept = old.is_some_and(|old| Cursor::root(old).is_set(MAX_UNAVAILABLE));
         if is_kept || self.version >= KubernetesVersion::V1_37 {
@@ -210,7 +211,7 @@ fn validate_template(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut
         Selection::Wrong => wrong_selector(&selector, "", errors),
         selection => {
             validate_selected(&selection, &template, errors);
-            // Earlier versions do not check the template itself, and only refuse the Pods that are created from it.
+            // Versions before 1.34 do not check the pod spec of the template.
             if version >= KubernetesVersion::V1_34 {
                 template.validate(errors);
             }

@@ -69,7 +69,7 @@ impl Strategy for StorageClass {
     }
 }
 
-/// Go's `validateProvisioner`, which accepts upper case.
+/// Checks the name of a provisioner, ignoring case (`validateProvisioner`).
 pub(super) fn validate_provisioner(provisioner: &Cursor<'_>, errors: &mut FieldErrors) {
     if provisioner.check_required(errors) {
         let name = provisioner.as_text().to_lowercase();
@@ -79,7 +79,7 @@ pub(super) fn validate_provisioner(provisioner: &Cursor<'_>, errors: &mut FieldE
     }
 }
 
-/// Go's `validateParameters`.
+/// Checks the number and the size of parameters (`validateParameters`).
 pub(super) fn validate_parameters(parameters: &Cursor<'_>, allow_empty: bool, errors: &mut FieldErrors) {
     let count = parameters.map("").map_or(0, |it| it.len());
     if count > PARAMETERS_MAX {
@@ -101,11 +101,11 @@ pub(super) fn validate_parameters(parameters: &Cursor<'_>, allow_empty: bool, er
     }
 }
 
-/// A topology term: values by label.
+/// A topology term: the values of each label.
 type Term = BTreeMap<String, BTreeSet<String>>;
 
-/// Go's `validateAllowedTopologies`. As in Go, the list of earlier terms initially contains one empty term for each
-/// term, so that an empty term is reported as a duplicate of each.
+/// Checks `allowedTopologies` (`validateAllowedTopologies`). As in kube-apiserver, the list of earlier terms initially
+/// contains one empty term for each term, so an empty term is reported as a duplicate of each.
 fn validate_topologies(topologies: &Cursor<'_>, errors: &mut FieldErrors) {
     let terms = topologies.items("");
     let mut seen: Vec<Term> = vec![Term::new(); terms.len()];
@@ -118,7 +118,7 @@ fn validate_topologies(topologies: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateTopologySelectorTerm`
+/// Checks a topology term (`ValidateTopologySelectorTerm`).
 fn validate_term(term: &Cursor<'_>, errors: &mut FieldErrors) -> Term {
     let mut requirements = Term::new();
     for requirement in term.items("matchLabelExpressions") {

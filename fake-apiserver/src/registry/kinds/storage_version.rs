@@ -14,7 +14,7 @@ use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// The facts of both kinds, except for the rule of names.
+/// The static properties of both kinds, except for the rule for names.
 const CONDITIONAL: Facts = Facts {
     allows_unconditional_update: false,
     ..Facts::DEFAULT
@@ -45,7 +45,7 @@ impl Strategy for StorageVersion {
     }
 }
 
-/// `ValidateStorageVersionName`
+/// Returns the errors of a name (`ValidateStorageVersionName`).
 fn wrong_in_name(name: &str) -> Vec<String> {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".to_owned()];
@@ -58,7 +58,7 @@ fn wrong_in_name(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// `validateStorageVersionStatus`
+/// Checks the status of a StorageVersion (`validateStorageVersionStatus`).
 fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for server in status.items("storageVersions") {
@@ -72,7 +72,7 @@ fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_states(status, errors);
 }
 
-/// `validateServerStorageVersion`
+/// Checks the versions that one API server reports (`validateServerStorageVersion`).
 fn validate_server(server: &Cursor<'_>, errors: &mut FieldErrors) {
     server
         .at("apiServerID")
@@ -99,7 +99,8 @@ fn validate_server(server: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateCommonVersion`: it is set if, and only if, all servers have the same one.
+/// Checks that `commonEncodingVersion` is set if and only if all servers have the same encoding version
+/// (`validateCommonVersion`).
 fn validate_common_version(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let all: BTreeSet<&str> = status
         .maps("storageVersions")
@@ -125,7 +126,8 @@ fn validate_common_version(status: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateStorageVersionCondition`, which names the conditions as items of the status.
+/// Checks the conditions (`validateStorageVersionCondition`). As in kube-apiserver, error paths lack the field
+/// `conditions`.
 fn validate_states(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let conditions = status.in_other(status.get("conditions"));
     let mut seen = BTreeMap::new();
@@ -144,7 +146,7 @@ fn validate_states(status: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `isValidAPIVersion`
+/// Checks the format of an API version (`isValidAPIVersion`).
 fn check_api_version(version: &Cursor<'_>, errors: &mut FieldErrors) {
     let problems = wrong_in_api_version(version.as_text());
     if !problems.is_empty() {
@@ -219,7 +221,7 @@ impl Strategy for StorageVersionMigration {
     }
 }
 
-/// Reports all problems of a name as one.
+/// Reports all problems of a name in one error.
 fn check_joined(name: &Cursor<'_>, rule: fn(&str, bool) -> Vec<String>, errors: &mut FieldErrors) {
     let problems = rule(name.as_text(), false);
     if !problems.is_empty() {
@@ -227,7 +229,7 @@ fn check_joined(name: &Cursor<'_>, rule: fn(&str, bool) -> Vec<String>, errors: 
     }
 }
 
-/// `ValidateStorageVersionMigrationStatusUpdate`
+/// Checks an updated status of a StorageVersionMigration (`ValidateStorageVersionMigrationStatusUpdate`).
 fn validate_progress(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let version = new.at("resourceVersion");
     if let Some(problem) = wrong_in_resource_version(version.as_text()) {
@@ -255,7 +257,7 @@ fn validate_progress(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// `CompareResourceVersion` of a version with itself: decimal digits without leading zeros.
+/// Returns the error for a resource version that is not a number without leading zeros (`CompareResourceVersion`).
 fn wrong_in_resource_version(text: &str) -> Option<String> {
     let is_number = text.bytes().all(|it| it.is_ascii_digit()) && !text.starts_with('0');
     (!is_number).then(|| format!("resource version is not well formed: {text}"))

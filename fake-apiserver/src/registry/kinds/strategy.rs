@@ -17,14 +17,14 @@ use crate::registry::types::plugins::PluginSet;
 /// Context of a write, for the methods of [`Strategy`].
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
-    /// The clock and the random numbers.
+    /// The clock and the random number generator.
     pub(crate) entropy: &'a Entropy,
-    /// Reads the stored objects of a built-in resource, in key order. Used for uniqueness across objects, such as a
-    /// Service's cluster IP.
+    /// Returns the stored objects of a built-in resource, given its group and name, in key order. Used for values that
+    /// must be unique across objects, such as cluster IPs.
     pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Arc<Object>>,
     /// The subresource of the request; empty for the resource itself.
     pub(crate) subresource: &'a str,
-    /// User of the request; `None` for writes of the server itself.
+    /// User of the request; `None` for writes by the server itself.
     pub(crate) user: Option<&'a UserInfo>,
     /// Set for a dry run.
     pub(crate) dry_run: bool,
@@ -34,15 +34,15 @@ pub(crate) struct Context<'a> {
     pub(crate) plugins: PluginSet,
 }
 
-/// The behaviour that differs between kinds. Each method has the default that most kinds use; other kinds override it.
-/// Objects are already decoded: kind and apiVersion are set, unknown fields removed, types correct.
+/// The behaviour that differs between kinds. The default methods are suitable for most kinds. Objects are already
+/// decoded: kind and apiVersion are set, unknown fields are removed, and types are correct.
 ///
 /// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the rules of
 /// every object, `validate_create`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of
-/// every object, `validate_update`. Except for `default` and `convert`, they only receive objects in the stored
+/// every object, `validate_update`. All methods except `default` and `convert` only receive objects in the stored
 /// version.
 pub(crate) trait Strategy: Sync + Send {
-    /// Returns the constants of the kind.
+    /// Returns the static properties of the kind.
     fn facts(&self) -> &Facts {
         &Facts::DEFAULT
     }
@@ -50,13 +50,14 @@ pub(crate) trait Strategy: Sync + Send {
     /// Fills in the defaults, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
     fn default(&self, _object: &mut Object) {}
 
-    /// Returns `true` if `default` copies the labels of the template to the object. In Go, both are then the same map.
+    /// Returns `true` if `default` copies the labels of the template to the object. In Go, both labels are then the
+    /// same map.
     fn shares_labels(&self, _object: &Object) -> bool {
         false
     }
 
-    /// Rewrites an object of any served version as `api_version`. The versions of most kinds only differ in their
-    /// names.
+    /// Converts an object from any served version to `api_version`. The default only changes `apiVersion`, because the
+    /// versions of most kinds have the same fields.
     fn convert(&self, object: &mut Object, api_version: &str) {
         if object.api_version() != api_version {
             object.insert("apiVersion".into(), api_version.into());
@@ -84,8 +85,8 @@ pub(crate) trait Strategy: Sync + Send {
     /// Completes a new object after validation, when it already has its name (Go's `Canonicalize`).
     fn canonicalize(&self, _object: &mut Object) {}
 
-    /// Clears fields that a client may not set and sets fields that the server sets, such as `status.phase`. `status`
-    /// of kinds with the subresource is already removed.
+    /// Clears fields that a client may not set, and sets fields that the server controls, such as `status.phase`. For
+    /// kinds with the subresource, `status` has already been removed.
     fn prepare_for_create(&self, _object: &mut Object, _context: &Context<'_>) {}
 
     /// Checks the kind's rules for a single object. Its metadata has already been checked.
@@ -144,12 +145,12 @@ pub(crate) trait Strategy: Sync + Send {
         None
     }
 
-    /// Changes the object when its deletion starts and finalizers or a grace period keep it; for example, sets a
-    /// Namespace's phase.
+    /// Changes an object that is marked for deletion because finalizers or a grace period keep it; for example, sets
+    /// the phase of a Namespace.
     fn prepare_for_deletion(&self, _object: &mut Object) {}
 
-    /// Returns `true` if the kind itself still keeps a terminating object, as `spec.finalizers` of a Namespace does
-    /// (rule R4).
+    /// Returns `true` if a terminating object must be kept for a reason that is specific to the kind, such as
+    /// `spec.finalizers` of a Namespace (rule R4).
     fn holds_terminating(&self, _object: &Object) -> bool {
         false
     }
@@ -174,7 +175,7 @@ pub(crate) trait Strategy: Sync + Send {
     }
 }
 
-/// Returns a static reference to a strategy with this version of Kubernetes. `KubernetesVersion` must be in scope.
+/// Returns a static reference to a strategy for this version of Kubernetes. `KubernetesVersion` must be in scope.
 macro_rules! in_version {
     ($strategy:ident, $version:expr) => {
         in_version!($strategy, $version, V1_33 V1_34 V1_35 V1_36 V1_37)

@@ -15,7 +15,7 @@ use crate::registry::scheme::builtins::strategy;
 
 const CASES: &str = include_str!("../../../tests/data/created_kinds.json");
 
-/// Creates the object; returns the stored object, or its errors.
+/// Creates an object. Returns the stored object, or the validation errors.
 fn create(case: &Value) -> Result<Object, String> {
     let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
     let context = Context {
@@ -234,7 +234,7 @@ fn every_supported_field_label_has_a_value() {
         let values = strategy.selectable_fields(&Object::default());
         let found: Vec<&str> = values.iter().map(|(label, _)| label.as_ref()).collect();
         if resource == "events" {
-            // An Event has the values for the labels of both groups.
+            // Events have values for the labels of both groups.
             assert!(labels.iter().all(|it| found.contains(it)), "{group}");
         } else {
             assert_eq!(found, labels, "{resource}");
@@ -255,7 +255,7 @@ async fn unusual_json_does_not_panic() {
     ];
     let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
     for case in &cases {
-        // Every field of every body is replaced by every unusual value in turn.
+        // Replaces every value in every body with each of the unusual values.
         for path in paths(&case["body"], "") {
             for value in &odd {
                 let mut case = case.clone();

@@ -24,7 +24,7 @@ impl Strategy for ClusterTrustBundle {
     fn facts(&self) -> &Facts {
         const {
             &Facts {
-                // The rule depends on the signer.
+                // The rule for names depends on the signer, so `validate` checks it.
                 name: |_, _| Vec::new(),
                 ..signed(&["spec.signerName"], false)
             }
@@ -47,7 +47,7 @@ impl Strategy for ClusterTrustBundle {
     }
 }
 
-/// `ValidateClusterTrustBundleName`, and the rule of signers.
+/// Checks the name (`ValidateClusterTrustBundleName`) and the signer.
 fn validate_name_and_signer(object: &Object, errors: &mut FieldErrors) {
     let object = Cursor::root(object);
     let signer = object.at("spec.signerName");
@@ -78,7 +78,7 @@ fn wrong_in_name(name: &str, is_prefix: bool, signer: &str) -> Vec<String> {
     }
 }
 
-/// `validateTrustBundle`: different certificates of authorities, without headers.
+/// Checks that a bundle consists of distinct CA certificates without PEM headers (`validateTrustBundle`).
 fn validate_bundle(bundle: &Cursor<'_>, errors: &mut FieldErrors) {
     const OMITTED: &str = "<value omitted>";
     if bundle.as_text().len() > BUNDLE_MAX {

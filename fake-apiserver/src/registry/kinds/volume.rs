@@ -15,8 +15,8 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::object_mut;
 use crate::registry::types::names;
 
-/// Finalizer that keeps a class while volumes or claims use it; the admission plugin `StorageObjectInUseProtection`
-/// adds it.
+/// Finalizer that delays the deletion of a class while volumes or claims use it. The admission plugin
+/// `StorageObjectInUseProtection` adds it.
 const PROTECTION: &str = "kubernetes.io/vac-protection";
 const METADATA_MAX_BYTES: usize = 256 * 1_024;
 const MESSAGE_MAX_BYTES: usize = 1_024;
@@ -67,7 +67,7 @@ impl Strategy for VolumeAttachment {
     }
 }
 
-/// Go's `validateVolumeAttachmentSource`.
+/// Checks the source of an attachment (`validateVolumeAttachmentSource`).
 fn validate_source(source: &Cursor<'_>, errors: &mut FieldErrors) {
     const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     let (name, inline) = (source.at("persistentVolumeName"), source.at("inlineVolumeSpec"));
@@ -83,7 +83,7 @@ fn validate_source(source: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Go's `validateVolumeAttachmentStatus`.
+/// Checks the status of an attachment (`validateVolumeAttachmentStatus`).
 fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let metadata = status.at("attachmentMetadata");
     let size: usize = metadata

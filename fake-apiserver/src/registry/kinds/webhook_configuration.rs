@@ -64,7 +64,7 @@ impl Strategy for WebhookConfiguration {
     }
 }
 
-/// Returns `true` if an update changes match conditions, which are then checked.
+/// Returns `true` if an update changes match conditions. Unchanged conditions are not checked again.
 fn has_other_conditions(new: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let (new, old) = (new.at("webhooks"), old.at("webhooks"));
     new.list("").len() != old.list("").len()
@@ -119,7 +119,7 @@ impl WebhookConfiguration {
     }
 }
 
-/// `IsFullyQualifiedName`: a domain with at least three parts.
+/// Checks that a name is a domain with at least three parts (`IsFullyQualifiedName`).
 fn check_full_name(name: &Cursor<'_>, errors: &mut FieldErrors) {
     if !name.check_required(errors) {
         return;
@@ -133,7 +133,7 @@ fn check_full_name(name: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateAdmissionReviewVersions`
+/// Checks `admissionReviewVersions` (`validateAdmissionReviewVersions`).
 fn validate_versions(versions: &Cursor<'_>, errors: &mut FieldErrors) {
     if versions.is_empty("") {
         errors.required(versions, "must specify one of v1, v1beta1");

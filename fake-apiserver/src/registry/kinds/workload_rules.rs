@@ -1,4 +1,4 @@
-//! Rules shared by workloads: selectors and the labels they must match, replicas, numbers or percentages.
+//! Rules shared by workloads: selectors, templates, replica counts, and numbers or percentages.
 
 use super::metadata::invalid_printed;
 use super::pod::validation::Template;
@@ -26,7 +26,7 @@ pub(crate) enum Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Reads a `LabelSelector`.
+    /// Parses a `LabelSelector`.
     pub(crate) fn of(selector: &'a Cursor<'a>) -> Self {
         if !selector.is_set("") {
             return Selection::Nothing;
@@ -76,7 +76,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Prints a selector with its two fields in Go's order.
+/// Formats a selector as JSON, with its fields in the order of the Go type.
 fn print_selector(selector: &Cursor<'_>) -> String {
     if !selector.is_set("") {
         return "null".to_owned();
@@ -98,7 +98,7 @@ pub(crate) fn unchanged_selector(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &m
     }
 }
 
-/// Checks the selector: it must be set, valid, and not match everything.
+/// Checks that the selector is set, is valid, and does not match everything. `kind` is used in the error message.
 pub(crate) fn validate_selector(selector: &Cursor<'_>, kind: &str, errors: &mut FieldErrors) {
     if !selector.is_set("") {
         errors.required(selector, "");
@@ -118,8 +118,8 @@ pub(crate) fn validate_selected(selection: &Selection<'_>, template: &Template<'
     }
 }
 
-/// Checks the template of a workload that keeps its pods running: the selector must match its labels, and its pods must
-/// be valid, always restart, and not have a deadline. `kind` is the name in the error about deadlines.
+/// Checks the template of a workload that keeps its pods running. The selector must match its labels, and the pods must
+/// be valid, always restart, and not have a deadline. `kind` is used in the error message about deadlines.
 pub(crate) fn validate_template(spec: &Cursor<'_>, kind: &str, errors: &mut FieldErrors) {
     let (selector, template) = (spec.at("selector"), Template::of(spec));
     match Selection::of(&selector) {
@@ -133,7 +133,7 @@ pub(crate) fn validate_template(spec: &Cursor<'_>, kind: &str, errors: &mut Fiel
     validate_always(&template, kind, errors);
 }
 
-/// Checks that pods always restart and do not have a deadline, because their controller keeps them running.
+/// Checks that pods always restart and do not have a deadline. Used for controllers that keep their pods running.
 pub(crate) fn validate_always(template: &Template<'_>, kind: &str, errors: &mut FieldErrors) {
     let pod_spec = template.template.at("spec");
     pod_spec.at("restartPolicy").check_supported(&["Always"], errors);
@@ -143,7 +143,7 @@ pub(crate) fn validate_always(template: &Template<'_>, kind: &str, errors: &mut 
     }
 }
 
-/// Checks a number or percentage that may not be negative.
+/// Checks that a number or percentage is not negative.
 pub(crate) fn validate_number_or_percent(field: &Cursor<'_>, errors: &mut FieldErrors) {
     match field.get("") {
         Some(Value::String(written)) => {
@@ -193,7 +193,7 @@ pub(crate) fn validate_parts(status: &Cursor<'_>, parts: &[&str], errors: &mut F
     }
 }
 
-/// Checks that there are not more available replicas than ready ones.
+/// Checks that the status does not have more available replicas than ready replicas.
 pub(crate) fn validate_available(status: &Cursor<'_>, detail: &str, errors: &mut FieldErrors) {
     let available = status.integer("availableReplicas").unwrap_or(0);
     if available > status.integer("readyReplicas").unwrap_or(0) {
@@ -211,7 +211,7 @@ pub(crate) fn validate_collisions(status: &Cursor<'_>, old: &Cursor<'_>, errors:
     }
 }
 
-/// Sets missing times of conditions to null, which Go prints even if they are unset.
+/// Sets missing times of conditions to null, because Go encodes them even if they are unset.
 pub(crate) fn default_conditions(status: &mut Map, times: &[&str]) {
     for condition in items_mut(status, "conditions") {
         for time in times {

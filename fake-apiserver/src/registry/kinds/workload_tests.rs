@@ -1,4 +1,4 @@
-//! Writes of pods and workloads compared with recorded responses of kube-apiserver, one case per line of the data.
+//! Writes of pods and workloads, compared with recorded responses of kube-apiserver. Each line of the data is one case.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn strategy_of(case: &Map) -> &'static dyn Strategy {
 
 fn create(strategy: &dyn Strategy, object: &mut Object, context: &Context<'_>) {
     strategy.default(object);
-    // If admission refuses the object, its fields are missing, which the comparison reports.
+    // If admission refuses the object, the comparison fails because fields are missing.
     let _ = strategy.admit(object, None, context);
     strategy.prepare_for_create(object, context);
     strategy.canonicalize(object);
@@ -229,7 +229,7 @@ fn places(value: &Value, at: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Calls every method of a strategy, with arbitrary objects.
+/// Calls the methods of a strategy with arbitrary objects.
 fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
     let entropy = Entropy::new(1, jiff::Timestamp::UNIX_EPOCH);
     let stored = |_: &str, _: &str| vec![Arc::new(old.clone())];

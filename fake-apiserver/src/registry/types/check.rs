@@ -15,19 +15,19 @@ pub(crate) const NOT_POSITIVE: &str = "must be greater than zero";
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 impl Cursor<'_> {
-    /// Adds an error for each text. The texts are the errors of a name rule for this string.
+    /// Adds an error for each message in `texts`. The messages are the result of a name rule for this string.
     pub(crate) fn check_texts(&self, texts: Vec<String>, errors: &mut FieldErrors) {
         self.refuse(self.as_text(), texts, errors);
     }
 
-    /// Adds an error at this path for each text. The errors show the value `shown`.
+    /// Adds an error at this path for each message in `texts`. The errors show the value `shown`.
     pub(crate) fn refuse(&self, shown: &str, texts: Vec<String>, errors: &mut FieldErrors) {
         for text in texts {
             errors.invalid(self, shown, text);
         }
     }
 
-    /// Adds an error for each text that the name rule `rule` returns for this string.
+    /// Adds an error for each message that the name rule `rule` returns for this string.
     pub(crate) fn check_name(&self, rule: impl FnOnce(&str) -> Vec<String>, errors: &mut FieldErrors) {
         self.check_texts(rule(self.as_text()), errors);
     }
@@ -41,28 +41,28 @@ impl Cursor<'_> {
         is_there
     }
 
-    /// Checks that the string, unless it is empty, is a DNS-1123 label.
+    /// Checks that the string is a DNS-1123 label, unless it is empty.
     pub(crate) fn check_label(&self, errors: &mut FieldErrors) {
         if !self.as_text().is_empty() {
             self.check_texts(names::dns1123_label(self.as_text(), false), errors);
         }
     }
 
-    /// Checks that the string, unless it is empty, is a DNS-1123 subdomain.
+    /// Checks that the string is a DNS-1123 subdomain, unless it is empty.
     pub(crate) fn check_subdomain(&self, errors: &mut FieldErrors) {
         if !self.as_text().is_empty() {
             self.check_texts(names::dns1123_subdomain(self.as_text(), false), errors);
         }
     }
 
-    /// Checks that the field, unless it is absent, is one of these strings.
+    /// Checks that the field is one of these strings, unless it is absent.
     pub(crate) fn check_one_of(&self, supported: &[&str], errors: &mut FieldErrors) {
         if self.is_set("") && !supported.contains(&self.as_text()) {
             errors.not_supported(self, self.as_text(), supported);
         }
     }
 
-    /// Checks that the string is one of these; an absent string counts as empty.
+    /// Checks that the string is one of these. An absent string is treated as empty.
     pub(crate) fn check_supported(&self, supported: &[&str], errors: &mut FieldErrors) {
         if !supported.contains(&self.as_text()) {
             errors.not_supported(self, self.as_text(), supported);
@@ -83,7 +83,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Checks that the number, unless it is absent, is not negative.
+    /// Checks that the number is not negative, unless it is absent.
     pub(crate) fn check_not_negative(&self, errors: &mut FieldErrors) {
         if let Some(value) = self.integer("").filter(|value| *value < 0) {
             errors.invalid(self, value, NEGATIVE);
@@ -97,7 +97,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Checks that the field equals the field of the stored object, at which `old` points.
+    /// Checks that the field equals `old`, the same field of the stored object.
     pub(crate) fn check_unchanged(&self, old: &Cursor<'_>, errors: &mut FieldErrors) {
         if !self.same(old, "") {
             errors.invalid(self, self.to_value(), IMMUTABLE);
@@ -112,7 +112,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Checks that the number is a valid port; an absent number counts as 0.
+    /// Checks that the number is a valid port. An absent number is treated as 0.
     pub(crate) fn check_port_number(&self, errors: &mut FieldErrors) {
         let port = self.integer("").unwrap_or(0);
         if let Some(text) = names::port_number(port) {
@@ -129,7 +129,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Returns the error text for a number outside of a range.
+/// Returns the error message for a number outside of a range.
 pub(crate) fn between(range: (i64, i64)) -> String {
     format!("must be between {} and {}, inclusive", range.0, range.1)
 }

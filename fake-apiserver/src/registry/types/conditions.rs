@@ -10,7 +10,7 @@ const REASON_MAX: usize = 1_024;
 const MESSAGE_MAX: usize = 32 * 1_024;
 const REASON_FORMAT: &str = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?";
 
-/// `ValidateConditions` for the list under the cursor.
+/// Checks the conditions in a list (`ValidateConditions`).
 pub(crate) fn validate_conditions(conditions: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for condition in conditions.items("") {

@@ -1,7 +1,7 @@
-//! `Cursor`: a JSON value together with its path. Rules use it to read objects.
+//! `Cursor`: a JSON value together with its path. Validation rules use it to read objects.
 //!
-//! A field of the wrong type counts as absent, because bodies are decoded before rules read them. The path is built
-//! only when an error needs it, so that reading a valid object does not allocate.
+//! A field of the wrong type is treated as absent, because decoding has already checked the types. The path is only
+//! built for errors, so reading a valid object does not allocate.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -10,11 +10,11 @@ use crate::api::field::FieldPath;
 use crate::api::json::{Map, Value};
 use crate::api::object::Beside;
 
-/// A value at a path of an object, or the absence of one.
+/// A value at a path of an object, which may be absent.
 ///
 /// Cursors are small and cheap to copy. A cursor borrows the cursor from which it was created, so a chain of cursors
-/// only needs the stack: `for port in subset.items("ports") { errors.required(port.at("name"), "") }`. If a cursor must
-/// outlive its statement, use the whole path at once: `object.at("spec.template.spec")`.
+/// does not allocate: `for port in subset.items("ports") { errors.required(port.at("name"), "") }`. If a cursor must
+/// outlive its statement, create it with the full path: `object.at("spec.template.spec")`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     node: Node<'a>,
@@ -34,7 +34,7 @@ enum Node<'a> {
 enum Step<'a> {
     /// The object itself, with an empty path.
     Root,
-    /// A position given as a path.
+    /// A value with an explicit path.
     Path(&'a FieldPath),
     /// A field, or several separated by dots.
     Field(&'a Cursor<'a>, &'a str),
@@ -174,7 +174,7 @@ impl<'a> Cursor<'a> {
         map.at(way).filter(|value| !value.is_null())
     }
 
-    /// Returns the value under the cursor as errors show it: null if it is absent.
+    /// Returns a copy of the value under the cursor; null if it is absent.
     pub(crate) fn to_value(self) -> Value {
         match self.node {
             Node::Absent => Value::Null,
@@ -253,7 +253,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns `true` if both have the same value at a dotted path; absent and null are the same.
+    /// Returns `true` if both have the same value at a dotted path. Absent and null are equal.
     pub(crate) fn same(&self, other: &Cursor<'_>, way: &str) -> bool {
         match (self.node, other.node, way) {
             // Whole objects are compared as maps.
@@ -262,7 +262,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns `true` if both objects have the same fields and entries, except for the named ones.
+    /// Returns `true` if both objects have the same fields and entries, ignoring those in `names`.
     pub(crate) fn same_but(&self, other: &Cursor<'_>, names: &[&str]) -> bool {
         let covers = |one: &Cursor<'_>, other: &Cursor<'_>, is_same: &dyn Fn(&Value, &Value) -> bool| {
             let mut beside = Beside::new(other.map_or_empty(""));
@@ -272,7 +272,7 @@ impl<'a> Cursor<'a> {
                 .filter(|(key, value)| !value.is_null() && !names.contains(&key.as_str()));
             entries.all(|(key, value)| beside.get(key).is_some_and(|it| is_same(value, it)))
         };
-        // The values of common fields are only compared in the first pass.
+        // The second pass only looks for additional fields, because the first pass has compared the common ones.
         covers(self, other, &|value, it| value == it) && covers(other, self, &|_, it| !it.is_null())
     }
 

@@ -23,7 +23,7 @@ pub(crate) use scan::duplicate_fields;
 pub(crate) use time::read_rfc3339;
 pub(crate) use zero::ROOT_KEYWORDS;
 
-/// Prefix of the errors of documents without a readable kind.
+/// Prefix of error messages for documents without a readable kind.
 const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
 
 /// The kind of object that a request path accepts.
@@ -45,16 +45,17 @@ impl Wanted<'_> {
     }
 }
 
-/// Text of a request body, for facts that the decoded object has lost, such as duplicate keys. Empty if there is none.
+/// The JSON of a request body, for facts that the decoded object does not contain, such as duplicate keys. Empty if
+/// there is no body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Text<'a> {
     /// The JSON of the body.
     pub(crate) raw: &'a [u8],
-    /// Set if an object in the text has a duplicate key.
+    /// Set if an object in the body has a duplicate key.
     pub(crate) repeats_key: bool,
 }
 
-/// Parses a JSON body, which must be an object. Also returns `true` if a key may occur twice. Fails with
+/// Parses a JSON body, which must be an object. Also returns `true` if an object may have a duplicate key. Fails with
 /// kube-apiserver's error for a body without a readable kind (rule A15).
 pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
     let read = std::str::from_utf8(raw).ok().and_then(read);
@@ -99,7 +100,7 @@ fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
     unrecognized(&format!("{UNREADABLE}{error}"), raw, kind)
 }
 
-/// Returns the error 400 for a body of an unknown kind.
+/// Returns the error (status 400) for a body of an unknown kind.
 pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     let summary = summary(raw);
     Status::bad_request(format!(
@@ -107,7 +108,7 @@ pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     ))
 }
 
-/// Returns the first 30 bytes for an error: unchanged if they look like JSON, otherwise in hex.
+/// Returns the first 30 bytes of a body for an error message: unchanged if they look like JSON, otherwise in hex.
 fn summary(raw: &[u8]) -> String {
     let head = &raw[..raw.len().min(30)];
     let more = if raw.len() > 30 { " ..." } else { "" };
@@ -121,7 +122,7 @@ fn summary(raw: &[u8]) -> String {
     }
 }
 
-/// Returns the location in kube-apiserver's source at which the scheme of a group is declared.
+/// Returns the location in the source of kube-apiserver where the scheme of a group is declared.
 fn scheme_of(group: &str) -> &'static str {
     match group {
         "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
@@ -188,8 +189,7 @@ pub(crate) fn decode(
     Ok((errors, hidden))
 }
 
-/// Returns the type of a registered kind, `None` if its version is not served, and an error if the kind is not
-/// registered.
+/// Returns the type of a registered kind; `None` if its version is not served. Fails if the kind is not registered.
 fn registered(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Result<Option<&'static Shape>, String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_wanted = kind == wanted.kind && group == wanted.group && version == wanted.version;
@@ -227,7 +227,7 @@ pub(crate) enum Claim {
     Wanted,
     /// The same kind in another served version, with this type.
     Version(&'static Shape),
-    /// The internal version, which does not have the fields of a document.
+    /// The internal version, whose fields have no JSON names.
     Internal,
     /// A type that cannot be converted: its shape, if it has one, and the reason.
     Other(Option<&'static Shape>, String),
@@ -269,23 +269,23 @@ impl Claim {
     }
 }
 
-/// Source of an object, for facts that a parsed value no longer contains.
+/// Source of an object, for facts that a parsed value does not contain.
 #[derive(Clone, Copy)]
 pub(crate) enum Document<'a> {
-    /// A JSON text that a client sent.
+    /// JSON that a client sent.
     Sent(Text<'a>),
-    /// A value that was created by this server, so that it cannot have duplicate keys. It is only printed if its text
-    /// is needed.
+    /// A value that this server created, which cannot have duplicate keys. Its JSON is only printed if it is needed.
     Made {
-        /// Prints the value as JSON text.
+        /// Prints the value as JSON.
         text: &'a dyn Fn() -> String,
     },
 }
 
-/// Converts an object of a known type, such as the result of a patch. `before` is an object of the same type from which
-/// it was made or which it replaces; fields that are equal in both are not converted again. Returns the strict errors
-/// as texts (`unknown field "spec.x"`), which the caller turns into warnings or a refusal, and the facts that the
-/// object no longer contains. The list is empty if `strictness` ignores such errors. Fails with Go's message.
+/// Converts an object of a known type, such as the result of a patch. `before` is an object of the same type, from
+/// which the object was created or which it replaces; fields that are equal in both are not converted again. Returns
+/// the messages of strict errors (`unknown field "spec.x"`), which the caller returns as warnings or as an error, and
+/// the facts that the object no longer contains. The list of messages is empty if `strictness` ignores strict errors.
+/// Fails with Go's error message.
 pub(crate) fn convert_strictly(
     shape: &'static Shape,
     object: &mut Map,
@@ -293,7 +293,7 @@ pub(crate) fn convert_strictly(
     document: Document<'_>,
     strictness: FieldValidation,
 ) -> Result<(Vec<String>, Hidden), String> {
-    // The type omits an empty list of field owners, although the list removes all owners (rule H16).
+    // The conversion drops an empty `managedFields`, which must be kept because it removes all field owners (rule H16).
     let owners = object
         .get("metadata")
         .and_then(|it| it.get("managedFields"))
@@ -310,7 +310,7 @@ pub(crate) fn convert_strictly(
     if strictness == FieldValidation::Ignore {
         return Ok((Vec::new(), hidden));
     }
-    // Duplicates and the order of several errors can only be read from the text of the document.
+    // Duplicate keys, and the order of several errors, can only be determined from the JSON of the document.
     match document {
         Document::Sent(text) if !text.raw.is_empty() && (unknown.len() > 1 || text.repeats_key) => {
             return Ok((scan::strict_errors(text.raw, shape), hidden));
@@ -334,7 +334,7 @@ pub(crate) fn convert(shape: &'static Shape, object: &mut Map) -> Result<(), Str
     convert_changed(shape, object, None).map(|_| ())
 }
 
-/// Like [`convert()`], for an object that was made from `before`, an object of the same type. Returns the facts that
+/// Like [`convert()`], for an object that was created from `before`, an object of the same type. Returns the facts that
 /// the object no longer contains.
 pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Hidden, String> {
     match convert::convert(shape, object, before) {
@@ -343,13 +343,14 @@ pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: O
     }
 }
 
-/// Converts the numbers in the result of a strategic patch or an apply to their types, as `runtime.FromUnstructured`
-/// does. The errors for values of the wrong type differ from the JSON decoder's errors.
+/// Converts the numbers in the result of a strategic merge patch or an apply to the types of their fields
+/// (`runtime.FromUnstructured`). The errors for values of the wrong type differ from those of the JSON decoder.
 pub(crate) fn restore(shape: &'static Shape, object: &mut Object) -> Result<(), String> {
     unstructured::restore_struct(shape, &mut object.0)
 }
 
-/// Returns kind and apiVersion of a document; empty if absent. Fails with the message of Go's `SimpleMetaFactory`.
+/// Returns kind and apiVersion of a document; absent fields are empty. Fails with the message of Go's
+/// `SimpleMetaFactory`.
 fn kind_of(object: &Object) -> Result<(&str, &str), String> {
     let text = |name: &str| match object.get(name) {
         None | Some(Value::Null) => Ok(""),
@@ -376,7 +377,7 @@ fn join(group: &str, version: &str) -> String {
     }
 }
 
-/// Returns the Go package of a group's internal types for conversion errors.
+/// Returns the name of the Go package with the internal types of a group, for conversion errors.
 fn internal_package<'a>(group: &'a str, kind: &str) -> &'a str {
     match (group, kind) {
         ("" | "events.k8s.io", _) => "core",

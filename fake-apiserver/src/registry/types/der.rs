@@ -1,5 +1,5 @@
-//! Parses the DER structures of certificates and certificate requests: the outer structures, with the errors of Go's
-//! `encoding/asn1`, public keys, and the basic constraints of an authority.
+//! Parses the DER of certificates and certificate requests: the outer structures, with the errors of Go's
+//! `encoding/asn1`, the type of public keys, and the basic constraints.
 
 /// Tags of DER elements.
 const BOOLEAN: u8 = 0x01;
@@ -11,7 +11,7 @@ const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const BMP_STRING: u8 = 0x1e;
 
-/// The version of a certificate, and its extensions.
+/// Tags of the version and the extensions of a certificate.
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
@@ -27,8 +27,8 @@ const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 /// The object identifier 2.5.4.10 (`organizationName`).
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
-/// Returns the error of Go's `x509.ParseCertificateRequest` about the form of a request. Names, keys and signatures are
-/// not read beyond their outermost elements, and a signature by a wrong key is not detected.
+/// Returns the error of Go's `x509.ParseCertificateRequest` for a malformed request. Only the outermost elements of
+/// names, keys and signatures are parsed, and the signature is not verified.
 pub(crate) fn certificate_request_error(der: &[u8]) -> Option<String> {
     read_request(der).err()
 }
@@ -53,7 +53,7 @@ fn read_request(der: &[u8]) -> Result<(), String> {
 pub(crate) enum PublicKey {
     /// RSA, with the length of the modulus.
     Rsa {
-        /// Bits, in whole bytes.
+        /// Length in bits, rounded up to a multiple of 8.
         bits: usize,
     },
     /// Ed25519 or an elliptic curve.
@@ -145,7 +145,7 @@ fn read_authority(der: &[u8]) -> Result<bool, String> {
     Ok(is_authority)
 }
 
-/// Returns the organizations in the subject of a certificate request, which are the groups of its user.
+/// Returns the organizations in the subject of a certificate request. They become the groups of the user.
 pub(crate) fn organizations(der: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     // Validation refuses malformed requests, so the error is ignored here.
@@ -173,7 +173,7 @@ fn read_organizations(der: &[u8], found: &mut Vec<String>) -> Result<(), String>
     Ok(())
 }
 
-/// Decodes the contents of a string element that has this tag.
+/// Decodes the contents of a string element with this tag.
 fn text(tag: u8, bytes: &[u8]) -> String {
     if tag != BMP_STRING {
         return String::from_utf8_lossy(bytes).into_owned();
@@ -182,14 +182,14 @@ fn text(tag: u8, bytes: &[u8]) -> String {
     String::from_utf16_lossy(&units.collect::<Vec<_>>())
 }
 
-/// Reads the elements in one DER structure.
+/// Reads the elements of one DER structure.
 struct Reader<'a> {
     rest: &'a [u8],
     offset: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the next element, which must have this tag. `name` is the Go type of the element in errors.
+    /// Reads the next element, which must have this tag. `name` is the Go type of the element in error messages.
     fn element(&mut self, tag: u8, name: &str) -> Result<Reader<'a>, String> {
         if self.rest.is_empty() {
             return Err("asn1: syntax error: sequence truncated".to_owned());

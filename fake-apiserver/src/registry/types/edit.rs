@@ -1,4 +1,5 @@
-//! Changes to JSON objects, used for defaults and for restored fields. A field of the wrong type counts as absent.
+//! Functions that modify JSON objects, for defaults and restored fields. A field of the wrong type is treated as
+//! absent.
 
 use serde_json::Number;
 
@@ -29,8 +30,8 @@ pub(crate) fn ensure_object<'a>(map: &'a mut Map, field: &str) -> &'a mut Map {
     value.expect("the value is an object")
 }
 
-/// Keeps the entries for which `keeps` returns `true`, as `Map::retain` does. It is several times as fast if all
-/// entries are kept, as in nearly all maps.
+/// Keeps the entries for which `keeps` returns `true`, like `Map::retain`, but several times as fast if all entries are
+/// kept, which is the usual case.
 pub(crate) fn keep_entries(map: &mut Map, mut keeps: impl FnMut(&str, &mut Value) -> bool) {
     let mut gone: Vec<String> = Vec::new();
     for (key, value) in map.iter_mut() {
@@ -45,7 +46,7 @@ pub(crate) fn keep_entries(map: &mut Map, mut keeps: impl FnMut(&str, &mut Value
     map.retain(|key, _| gone.next_if_eq(&key).is_none());
 }
 
-/// Sets `field` if it is absent or null; an empty string is kept, as in a field that is a pointer in Go.
+/// Sets `field` if it is absent or null. An empty string is kept, as for a field that is a pointer in Go.
 pub(crate) fn default_value(map: &mut Map, field: &str, value: impl Into<Value>) {
     if map.get(field).is_none_or(Value::is_null) {
         map.insert(field.into(), value.into());
@@ -85,7 +86,7 @@ pub(crate) fn copy_field(from: &Map, to: &mut Map, field: &str) {
     }
 }
 
-/// Converts integers that do not fit into a signed 64-bit integer to floats, as Go does when it decodes them without a
+/// Converts integers that do not fit into a signed 64-bit integer to floats, as Go does when it decodes JSON without a
 /// type.
 pub(crate) fn round_large_numbers(value: &mut Value) {
     match value {
@@ -95,7 +96,7 @@ pub(crate) fn round_large_numbers(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(round_large_numbers),
-        // Maps that are still JSON text only contain objects, and therefore no numbers.
+        // Maps that are not parsed yet only contain objects, and therefore no numbers.
         Value::Object(map) if map.encoded().is_none() => map.values_mut().for_each(round_large_numbers),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {}
     }

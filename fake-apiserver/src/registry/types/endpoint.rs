@@ -9,14 +9,14 @@ use super::cursor::Cursor;
 pub(crate) struct Endpoint {
     /// `https://host[:port]/path`; for a service `https://name.namespace.svc:port/path`.
     pub(crate) url: String,
-    /// Set if the URL refers to a service, which only the test can resolve.
+    /// Set if the URL refers to a Service, for which the test must provide the address.
     pub(crate) is_service: bool,
-    /// The authorities that may sign the server's certificate, in PEM.
+    /// The CA certificates that are trusted for the connection, in PEM.
     pub(crate) ca_bundle: Vec<u8>,
 }
 
 impl Endpoint {
-    /// Reads the `clientConfig` of a webhook or of a CRD's conversion.
+    /// Parses the `clientConfig` of a webhook or of a CRD's conversion.
     pub(crate) fn parse(webhook: &Cursor<'_>) -> Self {
         let client = webhook.at("clientConfig");
         let ca_bundle = base64::engine::general_purpose::STANDARD.decode(client.text("caBundle"));

@@ -1,5 +1,5 @@
-//! Fields behind disabled feature gates that were added after the first served version of Kubernetes. Strategies drop
-//! them before any check (`dropDisabledFields` of the packages in `pkg/registry`).
+//! Drops fields that depend on disabled feature gates and were added after the oldest supported version of Kubernetes.
+//! As in kube-apiserver, they are dropped before validation (`dropDisabledFields` of the packages in `pkg/registry`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::schema::builtin::{Shape, StructType};
 use crate::api::json::{Map, Value};
 
-/// Drops fields behind disabled feature gates, at any depth.
+/// Drops fields that depend on disabled feature gates, at any depth.
 pub(crate) fn drop_gated(shape: &'static Shape, object: &mut Map) {
     if !leads_to_gated(shape) {
         return;
@@ -42,7 +42,7 @@ fn drop_in(shape: &'static Shape, value: &mut Value) {
     }
 }
 
-/// Returns `true` if values of the type can contain a field behind a disabled feature gate. Few types can.
+/// Returns `true` if values of the type can contain a field that depends on a disabled feature gate. Few types can.
 fn leads_to_gated(shape: &'static Shape) -> bool {
     static KNOWN: Mutex<BTreeMap<usize, bool>> = Mutex::new(BTreeMap::new());
     let key = std::ptr::from_ref(shape).addr();

@@ -1,4 +1,4 @@
-//! Formats values like Go's `%v`, and names their Go types, for errors.
+//! Formats values like Go's `%v`, and returns their Go types, for error messages.
 
 use std::fmt::Write as _;
 
@@ -49,7 +49,7 @@ fn write_text(value: &Value, out: &mut String) {
     }
 }
 
-/// Formats a float like `%v`: with an exponent below 1e-4 and from 1e6.
+/// Formats a float like `%v`: with an exponent if its absolute value is below 1e-4, or 1e6 and above.
 fn float_text(float: f64) -> String {
     let size = float.abs();
     if size != 0.0 && !(1e-4..1e6).contains(&size) {

@@ -1,30 +1,30 @@
-//! `Hidden`: facts about a body that Go's values contain, but the decoded object does not.
+//! `Hidden`: facts about a body that are visible in Go's values, but not in the decoded object.
 
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::Value;
 
-/// Maximum number of empty values that are kept for the texts of errors.
+/// Maximum number of empty values that are kept for error messages.
 const EMPTY_VALUES_MAX: usize = 64;
 
-/// Facts of a body that the decoded object lacks.
+/// Facts about a body that the decoded object does not contain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Hidden {
-    /// Top-level fields from which an empty list or map was omitted. `reflect.DeepEqual` distinguishes such a value
-    /// from nil, but storage does not.
+    /// Top-level fields in which an empty list or map was omitted. `reflect.DeepEqual` distinguishes such a value from
+    /// nil, but storage does not.
     emptied: Vec<&'static str>,
-    /// The empty lists, maps and bytes of the body with their paths. Errors show these values unchanged, but absent
-    /// values as `null`.
+    /// The empty lists, maps and bytes of the body, with their paths. Errors show these values unchanged, but show
+    /// absent values as `null`.
     empty_values: Vec<(FieldPath, Value)>,
-    /// Set if the labels were copied from the template by default. In Go, both are then the same map, so that an
-    /// addition to one changes both.
+    /// Set if the default labels were copied from the template. In Go, both labels are then the same map, so adding a
+    /// label to one adds it to both.
     pub(crate) shares_labels: bool,
-    /// Set if an apply to a custom resource sets a list or map of its metadata to null. The null is stored but not read
-    /// back, so such a write always counts as a change.
+    /// Set if an apply to a custom resource sets a list or map in its metadata to null. The null is stored but not read
+    /// back, so such a write is always treated as a change.
     pub(crate) has_null_metadata: bool,
 }
 
 impl Hidden {
-    /// Records that an empty list or map was omitted within a top-level field of the object.
+    /// Records that an empty list or map was omitted in a top-level field of the object.
     pub(crate) fn left_out(&mut self, field: &'static str) {
         if !self.emptied.contains(&field) {
             self.emptied.push(field);
@@ -38,7 +38,7 @@ impl Hidden {
         }
     }
 
-    /// Shows the empty values of the body in errors, instead of `null`.
+    /// Replaces `null` in errors with the empty value of the body at the same path.
     pub(crate) fn show_in(&self, errors: &mut FieldErrors) {
         for error in errors.iter_mut().filter(|it| it.value == Some(Value::Null)) {
             let found = self.empty_values.iter().find(|(path, _)| *path == error.path);
@@ -46,7 +46,7 @@ impl Hidden {
         }
     }
 
-    /// Returns `true` if an empty list or map was omitted within a top-level field of the object.
+    /// Returns `true` if an empty list or map was omitted in a top-level field of the object.
     pub(crate) fn has_emptied(&self, field: &str) -> bool {
         self.emptied.contains(&field)
     }

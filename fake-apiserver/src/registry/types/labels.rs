@@ -19,12 +19,12 @@ pub(crate) fn validate_labels(labels: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Validates a map of annotations: their keys, ignoring case, and their size.
+/// Checks the keys of annotations, ignoring case, and their total size.
 pub(crate) fn validate_annotations(annotations: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut size = 0;
     for (key, value) in entries(annotations) {
         size += key.len() + value.len();
-        // A key that is valid as it is remains valid in lower case, so it is not copied.
+        // A valid key is also valid in lower case, so it is not converted.
         if !names::is_qualified_name(key) {
             annotations.refuse(key, names::qualified_name(&key.to_lowercase()), errors);
         }
@@ -39,7 +39,7 @@ pub(crate) fn validate_key(key: &Cursor<'_>, errors: &mut FieldErrors) {
     key.check_name(names::qualified_name, errors);
 }
 
-/// Checks a `LabelSelector`; an absent one is valid.
+/// Checks a `LabelSelector`. An absent selector is valid.
 pub(crate) fn validate_selector(selector: &Cursor<'_>, errors: &mut FieldErrors) {
     validate_labels(&selector.at("matchLabels"), errors);
     for expression in selector.items("matchExpressions").filter(|it| it.map("").is_some()) {

@@ -1,7 +1,8 @@
-//! Name rules (rule B26): the errors of a name, a label key or a label value, with Kubernetes' texts.
+//! Name rules (rule B26): functions that return the errors of a name, a label key or a label value, with the error
+//! messages of Kubernetes.
 //!
-//! Every write checks names and labels, so each rule is a scanner over bytes. The regular expressions appear only in
-//! the error texts.
+//! Every write checks names and labels, so each rule scans the bytes. The regular expressions are only used in error
+//! messages.
 
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -67,7 +68,7 @@ pub(crate) fn dns1035_label(name: &str, is_prefix: bool) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of `name` as one segment of a path, which must not contain `/` or `%`.
+/// Returns the errors of `name` as a URL path segment, which must not contain `/` or `%`.
 pub(crate) fn path_segment(name: &str, is_prefix: bool) -> Vec<String> {
     if !is_prefix && (name == "." || name == "..") {
         return vec![format!("may not be '{name}'")];
@@ -219,7 +220,7 @@ pub(crate) fn http_header_name(value: &str) -> Option<String> {
     Some(mismatch(rule, "[-A-Za-z0-9]+", &["X-Header-Name"]))
 }
 
-/// Returns the error of a key that is also used as a file name: `.`, `..` and names that start with `..` are refused.
+/// Returns the error for a key that is not a valid file name: `.`, `..` and names that start with `..`.
 pub(crate) fn parent_directory(value: &str) -> Option<String> {
     match value {
         "." | ".." => Some(format!("must not be '{value}'")),
@@ -303,8 +304,8 @@ fn subdomain_errors(name: &[u8], unit: &str) -> Vec<String> {
     errors
 }
 
-/// Replaces the last two bytes of a prefix that ends in a dash with a byte that is always valid, like kube-apiserver.
-/// Prefixes may end in a dash, because names continue after it.
+/// Replaces the last two bytes of a prefix that ends in a dash with a byte that is always valid, like kube-apiserver. A
+/// prefix may end in a dash, because the generated name continues after it.
 fn mask_trailing_dash(name: &[u8], is_prefix: bool) -> std::borrow::Cow<'_, [u8]> {
     match name {
         [kept @ .., _, b'-'] if is_prefix => [kept, b"a"].concat().into(),
@@ -320,7 +321,8 @@ fn too_long(length: usize, max: usize, unit: &str) -> Vec<String> {
     }
 }
 
-/// Returns the error text for a mismatch of a regular expression, with two spaces before each `or` like Kubernetes.
+/// Returns the error message for a string that does not match a regular expression. Like in Kubernetes, there are two
+/// spaces before each `or`.
 pub(crate) fn mismatch(rule: &str, format: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     let examples = examples.join(" or ");

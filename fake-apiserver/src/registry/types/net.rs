@@ -1,4 +1,4 @@
-//! IP addresses, address ranges and ports, shared by several kinds.
+//! Parsing and validation of IP addresses and ranges, shared by several kinds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use crate::api::json::Value;
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NOT_A_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// Parses an address, or adds an error (`IsValidIPForLegacyField` without old values).
+/// Parses an address, or adds an error (`IsValidIPForLegacyField` for a new value).
 pub(crate) fn validate_ip(address: &Cursor<'_>, errors: &mut FieldErrors) -> Option<IpAddr> {
     let parsed = strict_ip(address.as_text());
     parsed
@@ -18,8 +18,8 @@ pub(crate) fn validate_ip(address: &Cursor<'_>, errors: &mut FieldErrors) -> Opt
 }
 
 impl Cursor<'_> {
-    /// Checks that the string is an address in an unambiguous form, or an address of the stored object
-    /// (`IsValidIPForLegacyField`). Returns `true` if it is valid.
+    /// Checks that the string is an unambiguous address, or one of the values in `kept`, which the stored object
+    /// already has (`IsValidIPForLegacyField`). Returns `true` if it is valid.
     pub(crate) fn check_legacy_ip(&self, kept: &[Value], errors: &mut FieldErrors) -> bool {
         kept.iter().any(|it| it == self.as_text()) || validate_ip(self, errors).is_some()
     }
@@ -30,7 +30,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Parses an address, with the error of `parseIP` with strict validation.
+/// Parses an address, with the errors of `parseIP` with strict validation.
 fn strict_ip(value: &str) -> Result<IpAddr, &'static str> {
     let address = parse_sloppy(value).ok_or(NOT_AN_ADDRESS)?;
     match value.parse::<IpAddr>() {
@@ -40,7 +40,7 @@ fn strict_ip(value: &str) -> Result<IpAddr, &'static str> {
     }
 }
 
-/// Parses a range, with the error of `parseCIDR` with strict validation.
+/// Parses a range, with the errors of `parseCIDR` with strict validation.
 fn strict_cidr(value: &str) -> Result<(IpAddr, u32), &'static str> {
     let (address, length) = parse_sloppy_cidr(value).ok_or(NOT_A_RANGE)?;
     if parse_cidr(value).is_none() {
@@ -76,7 +76,8 @@ pub(crate) fn wrong_in_cidr(value: &str) -> Option<String> {
     }
 }
 
-/// Returns the error for an invalid address with the prefix length of its network (`IsValidInterfaceAddress`).
+/// Returns the error for an invalid interface address, which is an address with the prefix length of its network
+/// (`IsValidInterfaceAddress`).
 pub(crate) fn wrong_in_interface_address(value: &str) -> Option<String> {
     let Some((address, length)) = parse_sloppy_cidr(value) else {
         return Some("must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".to_owned());
@@ -151,8 +152,7 @@ pub(crate) fn parse_sloppy_cidr(value: &str) -> Option<(IpAddr, u32)> {
     parse_cidr(&format!("{}/{}", parse_sloppy(address)?, without_zeros(length)))
 }
 
-/// Parses an address with optional leading zeros in its decimal parts, as Go accepted them in the past
-/// (`ParseIPSloppy`).
+/// Parses an address, in which decimal parts may have leading zeros as in old versions of Go (`ParseIPSloppy`).
 pub(crate) fn parse_sloppy(value: &str) -> Option<IpAddr> {
     let (head, tail) = value.rsplit_once(':').map_or(("", value), |(head, tail)| (head, tail));
     if !tail.contains('.') {
@@ -173,7 +173,7 @@ fn without_zeros(digits: &str) -> &str {
     }
 }
 
-/// Checks that the string under the cursor is an address that is permitted in endpoints, like `ValidateEndpointIP`.
+/// Checks that the string is an address that is permitted in endpoints (`ValidateEndpointIP`).
 pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = address.as_text();
     match parse_sloppy(text) {
@@ -182,7 +182,7 @@ pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// Checks that an address is permitted in endpoints. Errors have the path and text of `shown`.
+/// Checks that an address is permitted in endpoints. Errors have the path and the value of `shown`.
 pub(crate) fn validate_ordinary_ip(address: IpAddr, shown: &Cursor<'_>, errors: &mut FieldErrors) {
     let value = shown.as_text();
     // Go parses an IPv4-mapped IPv6 address as an IPv4 address.
@@ -229,7 +229,7 @@ pub(crate) fn validate_cidr(range: &Cursor<'_>, errors: &mut FieldErrors) -> Opt
     parsed.map_err(|text| errors.invalid(range, range.as_text(), text)).ok()
 }
 
-/// Returns the first address of the range that contains `address` and has the prefix length `length`.
+/// Returns the first address of the range with the prefix length `length` that contains `address`.
 pub(crate) fn masked(address: IpAddr, length: u32) -> IpAddr {
     match address {
         IpAddr::V4(it) => {

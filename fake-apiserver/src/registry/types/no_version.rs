@@ -6,15 +6,16 @@ use crate::api::status::Status;
 /// k8s.io/apimachinery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoVersion {
-    /// The version does not have the type, or no longer has it. Entries of managedFields with this version are dropped.
+    /// The version does not have the type, or no longer has it. Entries of `managedFields` with this version are
+    /// dropped.
     Obsolete,
-    /// The conversion of a custom resource fails with this message. An apply then fails, and other writes drop all
-    /// managedFields.
+    /// The conversion of a custom resource fails with this message. An apply then fails, and other writes drop
+    /// `managedFields`.
     Refused(String),
 }
 
 impl NoVersion {
-    /// Returns the error of an apply, if this reason makes it fail.
+    /// Fails with the error of an apply, if an apply fails for this reason.
     pub(crate) fn refusal(self) -> Result<(), Status> {
         match self {
             NoVersion::Obsolete => Ok(()),

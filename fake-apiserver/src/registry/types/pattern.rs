@@ -1,4 +1,4 @@
-//! Regular expressions of schemas: Go's RE2 syntax on the `regex` crate.
+//! Regular expressions of schemas: translates Go's RE2 syntax for the `regex` crate.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the pattern as in the schema.
+    /// Returns the pattern as it is written in the schema.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -54,14 +54,14 @@ impl Pattern {
     }
 }
 
-/// Rewrites the syntax that Go and Rust interpret differently: `\d` and similar classes are ASCII in Go, and Go's
-/// classes lack set operators.
+/// Rewrites syntax that Go and Rust interpret differently: `\d` and similar classes are ASCII-only in Go, and Go's
+/// classes do not support set operators.
 fn translate(pattern: &str) -> String {
     let chars: Vec<char> = pattern.chars().collect();
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut at = 0;
     let mut in_class = false;
-    // Right after `[` or `[^` a `]` is a literal.
+    // `]` is a literal directly after `[` or `[^`.
     let mut class_start = false;
     while let Some(&c) = chars.get(at) {
         at += 1;
@@ -131,7 +131,8 @@ fn translate_escape(escaped: Option<char>, in_class: bool, out: &mut String) {
     }
 }
 
-/// Returns `true` if the text after a `{` is a repetition such as `{2,}`; otherwise Go treats the brace as a literal.
+/// Returns `true` if `rest`, the characters after a `{`, form a repetition such as `{2,}`. Otherwise, Go treats the
+/// brace as a literal.
 fn is_repetition(rest: &[char]) -> bool {
     let digits = |from: usize| rest[from..].iter().take_while(|c| c.is_ascii_digit()).count();
     let min = digits(0);
@@ -145,7 +146,7 @@ fn is_repetition(rest: &[char]) -> bool {
     }
 }
 
-/// Returns Go's text for common errors, and a general text for others.
+/// Returns Go's error message for common errors, and a generic message for other errors.
 fn explain(pattern: &str, error: &regex::Error) -> String {
     let text = error.to_string();
     let why = if text.contains("unclosed character class") {

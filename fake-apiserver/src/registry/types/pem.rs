@@ -1,4 +1,4 @@
-//! PEM blocks in base64 fields, and Go's errors about certificates and keys in them.
+//! Parses PEM blocks in base64 fields, and returns Go's errors about certificates and keys in them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,13 +13,13 @@ pub(crate) struct PemBlock {
     pub(crate) der: Vec<u8>,
 }
 
-/// Returns the blocks of a base64-encoded PEM text, the form of bytes in JSON.
+/// Returns the blocks of base64-encoded PEM data, as in byte fields in JSON.
 pub(crate) fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> + use<> {
     let text = STANDARD.decode(encoded).unwrap_or_default();
     pem_blocks_of_text(&String::from_utf8_lossy(&text))
 }
 
-/// Returns the blocks of a PEM text.
+/// Returns the blocks of PEM data.
 pub(crate) fn pem_blocks_of_text(text: &str) -> impl Iterator<Item = PemBlock> + use<> {
     let mut blocks = Vec::new();
     let mut open: Option<(String, Vec<String>)> = None;
@@ -49,11 +49,11 @@ pub(crate) fn pem_blocks_of_text(text: &str) -> impl Iterator<Item = PemBlock> +
     blocks.into_iter()
 }
 
-/// First byte of a SEQUENCE, the outermost element of certificates and keys.
+/// DER tag of a SEQUENCE, the outermost element of certificates and keys.
 const SEQUENCE: u8 = 0x30;
 
-/// Returns the error of Go's `tls.X509KeyPair` about a certificate and its key, both base64-encoded. Their contents are
-/// not read beyond the outermost element, so a key that does not belong to the certificate is not detected.
+/// Returns the error of Go's `tls.X509KeyPair` for a certificate and its key, both base64-encoded. Only the outermost
+/// DER element is checked, so a key that does not belong to the certificate is not detected.
 pub(crate) fn key_pair_error(certificate: &str, key: &str) -> Option<String> {
     let is_key = |kind: &str| kind == "PRIVATE KEY" || kind.ends_with(" PRIVATE KEY");
     let blocks: Vec<PemBlock> = pem_blocks(certificate).collect();

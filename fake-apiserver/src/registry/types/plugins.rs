@@ -1,14 +1,14 @@
-//! `PluginSet`: optional admission plugins that are enabled, and default ones that are disabled.
+//! `PluginSet`: the enabled admission plugins.
 
 /// The enabled plugins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PluginSet {
-    /// Set if `ServiceAccount` is enabled. It is disabled by default, because nothing creates the ServiceAccounts that
-    /// it requires.
+    /// Set if the plugin `ServiceAccount` is enabled. It is disabled by default, because it requires ServiceAccounts
+    /// that nothing creates.
     pub(crate) service_account: bool,
-    /// Set if the server keeps `status` of ResourceQuotas up to date, like the quota controller.
+    /// Set if the server updates `status` of ResourceQuotas, like the quota controller.
     pub(crate) counts_quota: bool,
-    /// Disabled default plugins, one bit each.
+    /// Plugins that are enabled by default but disabled in this set, one bit each.
     off: u32,
 }
 

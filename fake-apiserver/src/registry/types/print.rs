@@ -16,7 +16,7 @@ struct Entry<'a> {
     shape: Option<&'static Shape>,
 }
 
-/// Writes typed values. Contains a stack with the sorted entries of the enclosing objects.
+/// Writes typed values. `entries` is a stack of the sorted entries of the enclosing objects.
 pub(crate) struct TypedPrinter<'a> {
     entries: Vec<Entry<'a>>,
 }
@@ -47,7 +47,7 @@ impl<'a> TypedPrinter<'a> {
                 self.entries.extend(map.map(|(name, value)| {
                     let field = fields.find(name);
                     Entry {
-                        // Fields that the type does not declare are last.
+                        // Fields that the type does not declare are printed last.
                         place: field.map_or(u8::MAX, |it| it.place()),
                         name,
                         value,
@@ -113,8 +113,8 @@ impl<'a> TypedPrinter<'a> {
     }
 }
 
-/// A value that is serialized in Go's order: built-in objects in the order of their types, lists of them and objects of
-/// `meta.k8s.io` with `kind`, `apiVersion` and `metadata` first, and other values with sorted keys.
+/// Serializes a value with its fields in Go's order. Built-in objects have the order of their types. Lists of built-in
+/// objects and objects of `meta.k8s.io` begin with `kind`, `apiVersion` and `metadata`. Other values have sorted keys.
 pub(crate) struct AsGoPrints<'a>(pub(crate) &'a Value);
 
 impl Serialize for AsGoPrints<'_> {

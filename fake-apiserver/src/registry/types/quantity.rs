@@ -1,4 +1,4 @@
-//! Quantities such as `100m`, `1.5Gi` or `2e3`: parsed, compared and formatted like kube-apiserver (rule T7).
+//! Parses, compares and formats quantities such as `100m`, `1.5Gi` or `2e3`, like kube-apiserver (rule T7).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,9 +8,9 @@ const FORMAT_WRONG: &str =
 const NUMERIC_WRONG: &str = "unable to parse numeric part of quantity";
 const SUFFIX_WRONG: &str = "unable to parse quantity's suffix";
 
-/// Exponent of the finest precision; finer amounts are rounded away from zero.
+/// Exponent of the highest precision. More precise amounts are rounded away from zero.
 const FINEST: i32 = -9;
-/// Maximum of binary amounts; larger amounts are capped.
+/// Maximum of amounts in binary notation. Larger amounts are capped.
 const LARGEST_BINARY: i128 = i64::MAX as i128;
 
 /// Notation of an amount.
@@ -38,7 +38,7 @@ impl Quantity {
         parse(text).map(|(quantity, _)| quantity)
     }
 
-    /// Creates a quantity from a whole number.
+    /// Creates a quantity from an integer.
     pub(crate) fn from_int(value: i64) -> Self {
         Self {
             mantissa: i128::from(value),
@@ -66,8 +66,8 @@ impl Quantity {
         }
     }
 
-    /// Returns the sum, in the notation of the first operand that is not zero. If the amounts differ too much to be
-    /// added, returns the larger one.
+    /// Returns the sum, in the notation of the first operand that is not zero. If the sum overflows, returns the
+    /// operand with the larger mantissa.
     #[must_use]
     pub(crate) fn add(&self, other: &Self) -> Self {
         if self.mantissa == 0 {
@@ -126,7 +126,7 @@ impl Quantity {
         value.and_then(|it| i64::try_from(it).ok()).unwrap_or(bound)
     }
 
-    /// Returns the mantissa for a lower exponent; `None` if it is too large.
+    /// Returns the mantissa for this exponent, which must not be higher than the current one; `None` if it overflows.
     fn raised(&self, exponent: i32) -> Option<i128> {
         if self.mantissa == 0 {
             return Some(0);
@@ -159,8 +159,8 @@ impl Ord for Quantity {
         let exponent = self.exponent.min(other.exponent);
         match (self.raised(exponent), other.raised(exponent)) {
             (Some(a), Some(b)) => a.cmp(&b),
-            // Only the mantissa of the amount with the higher exponent can be too large, and this amount is then by far
-            // the larger one.
+            // Only the mantissa of the amount with the higher exponent can overflow. This amount then has the larger
+            // absolute value.
             (None, _) => self.mantissa.cmp(&0),
             (_, None) => 0.cmp(&self.mantissa),
         }
@@ -168,7 +168,7 @@ impl Ord for Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// Formats the canonical form: without a fraction, and with the largest suffix for which the number is an integer.
+    /// Formats the quantity in canonical form: as an integer with the largest possible suffix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.mantissa == 0 {
             return f.write_str("0");
@@ -212,7 +212,7 @@ impl fmt::Display for Quantity {
 
 #[cfg(feature = "cel")]
 impl Quantity {
-    /// Returns the amount as an integer, if it is one.
+    /// Returns the amount as an integer, if it is one and fits into 64 bits.
     pub(crate) fn as_int(&self) -> Option<i64> {
         self.whole_units().and_then(|it| i64::try_from(it).ok())
     }
@@ -220,14 +220,14 @@ impl Quantity {
     /// Returns the amount as an approximate float.
     #[expect(clippy::cast_precision_loss, reason = "the result is approximate")]
     pub(crate) fn approximate(&self) -> f64 {
-        // Parsed powers of ten are exact if an exact number exists, as in Go's table.
+        // Parsing the power of ten returns the nearest float, as in Go's table.
         let power: f64 = format!("1e{}", self.exponent).parse().unwrap_or(f64::INFINITY);
         self.mantissa as f64 * power
     }
 }
 
 impl Quantity {
-    /// Returns the amount in whole units, if it is a whole number.
+    /// Returns the amount as an integer, if it is one.
     fn whole_units(&self) -> Option<i128> {
         if self.exponent >= 0 {
             return self.raised(0);
@@ -237,8 +237,8 @@ impl Quantity {
     }
 }
 
-/// Returns the form in which kube-apiserver encodes a quantity that it has parsed; `None` if it is unchanged. Amounts
-/// of resources (`to_milli`) are rounded to thousandths.
+/// Returns the string to which kube-apiserver normalises a quantity; `None` if it is unchanged. Amounts of resources
+/// (`to_milli`) are rounded to thousandths, away from zero.
 pub(crate) fn canonical(text: &str, to_milli: bool) -> Result<Option<String>, &'static str> {
     let (mut quantity, mut keep) = parse(text)?;
     if to_milli && quantity.exponent < -3 {
@@ -261,7 +261,7 @@ fn divide_away(value: i128, power: u32) -> i128 {
     quotient + rest.signum()
 }
 
-/// The parts of a quantity in text form.
+/// The parts of a quantity string.
 struct Parts<'a> {
     negative: bool,
     whole: &'a str,
@@ -320,14 +320,14 @@ fn read_suffix(suffix: &str) -> Option<(Notation, i32)> {
         "Ei" => binary(60),
         _ => {
             let number = suffix.strip_prefix(['e', 'E'])?;
-            // Exponents beyond the range of any quantity are refused, because computations would overflow.
+            // Exponents outside of the range of quantities are refused, because they cause overflows.
             let exponent: i32 = number.parse().ok().filter(|it| (-1000..=1000).contains(it))?;
             Some((Notation::Exponent, exponent))
         }
     }
 }
 
-/// Parses a quantity. Also returns `true` if kube-apiserver keeps its text.
+/// Parses a quantity. Also returns `true` if kube-apiserver does not normalise the string.
 fn parse(text: &str) -> Result<(Quantity, bool), &'static str> {
     if text.is_empty() {
         return Err(FORMAT_WRONG);
@@ -374,7 +374,8 @@ fn parse(text: &str) -> Result<(Quantity, bool), &'static str> {
     Ok((quantity.rounded(FINEST), keep))
 }
 
-/// Returns `true` if kube-apiserver keeps the text of a quantity. It keeps `1.500`, but rewrites `0.5` and `1000m`.
+/// Returns `true` if kube-apiserver does not normalise the string of a quantity. For example, `1.500` is unchanged, but
+/// `0.5` and `1000m` are normalised.
 fn keeps_spelling(parts: &Parts<'_>, mantissa: i128, notation: Notation, power: i32, digits: usize) -> bool {
     let digits = i32::try_from(digits).unwrap_or(i32::MAX);
     let fraction = parts.fraction.len();

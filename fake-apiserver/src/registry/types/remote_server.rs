@@ -25,7 +25,7 @@ pub(crate) struct RemoteServer {
 }
 
 impl RemoteServer {
-    /// Reads an APIService; `None` for an APIService without a Service.
+    /// Parses an APIService; `None` for an APIService without a Service.
     pub(crate) fn of(object: &Object) -> Option<Self> {
         let object = Cursor::root(object);
         let spec = object.at("spec");
@@ -47,7 +47,7 @@ impl RemoteServer {
         })
     }
 
-    /// Creates the entry of an API server in this process, which serves a version of a group without an APIService.
+    /// Creates the entry for an API server in this process, which serves the group version without an APIService.
     pub(crate) fn built_in(group: &str, version: &str, host: &str, priorities: (i64, i64)) -> Self {
         Self {
             name: format!("{version}.{group}"),

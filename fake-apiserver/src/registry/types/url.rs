@@ -1,4 +1,4 @@
-//! `Url`: URLs, parsed like Go's `net/url`, with its errors.
+//! `Url`: parses URLs like Go's `net/url`, with the same errors.
 
 use crate::api::field::quote;
 
@@ -6,11 +6,11 @@ use crate::api::field::quote;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) scheme: String,
-    /// The part after a scheme without a slash, as in `mailto:jane@example.com`.
+    /// The part after the scheme, if it does not begin with a slash, as in `mailto:jane@example.com`.
     pub(crate) opaque: String,
     /// The user information as written in the URL, still percent-encoded.
     pub(crate) user: String,
-    /// The host with the port, and with the brackets of an IPv6 address.
+    /// The host and the port. IPv6 addresses are in brackets.
     pub(crate) host: String,
     pub(crate) escaped_path: String,
     pub(crate) query: String,
@@ -18,7 +18,7 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// Reads a URL or a reference (`url.Parse`).
+    /// Parses a URL or a relative reference (`url.Parse`).
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::read(text, false)?;
@@ -26,7 +26,7 @@ impl Url {
         Ok(url)
     }
 
-    /// Reads an absolute URI or an absolute path (`url.ParseRequestURI`).
+    /// Parses an absolute URI or an absolute path (`url.ParseRequestURI`).
     pub(crate) fn parse_request_uri(text: &str) -> Result<Self, String> {
         Self::read(text, true)
     }
@@ -81,7 +81,7 @@ impl Url {
     }
 }
 
-/// Splits off the scheme, which may be empty.
+/// Splits a URL into its scheme, which may be empty, and the rest.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     let is_part = |(at, b): (usize, u8)| {
         b.is_ascii_alphabetic() || (at > 0 && (b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.')))
@@ -94,7 +94,7 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Returns `true` for an empty text, or a colon followed by a number.
+/// Returns `true` for an empty string, or a colon followed by any number of digits.
 pub(crate) fn is_port(text: &str) -> bool {
     match text.strip_prefix(':') {
         Some(port) => port.bytes().all(|b| b.is_ascii_digit()),
@@ -141,7 +141,7 @@ fn invalid_escape(escape: &str) -> String {
     format!("invalid URL escape {}", quote(escape))
 }
 
-/// Decodes a text with `%XX` escapes.
+/// Decodes the `%XX` escapes in a string.
 pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

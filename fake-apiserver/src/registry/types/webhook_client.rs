@@ -1,4 +1,4 @@
-//! Validates the addresses of webhooks in webhook configurations and CRDs (`k8s.io/apiserver/pkg/util/webhook`).
+//! Validates client configurations in webhook configurations and CRDs (`k8s.io/apiserver/pkg/util/webhook`).
 
 use super::cursor::Cursor;
 use super::names;
@@ -17,7 +17,8 @@ pub(crate) fn validate_client(client: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateWebhookService`, which Go calls with name and namespace exchanged.
+/// Checks a reference to a Service (`ValidateWebhookService`). As in kube-apiserver, a missing name is reported as a
+/// missing namespace and vice versa.
 fn validate_service(service: &Cursor<'_>, errors: &mut FieldErrors) {
     for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
         if service.text(field).is_empty() {
@@ -45,7 +46,7 @@ fn wrong_in_path(path: &str) -> Vec<String> {
     if !path.starts_with('/') {
         wrong.push("must start with a '/'".to_owned());
     }
-    // Go drops the first byte unconditionally.
+    // Like kube-apiserver, drops the first byte even if it is not a slash.
     let rest = String::from_utf8_lossy(&path.as_bytes()[1..]).into_owned();
     let rest = rest.strip_suffix('/').unwrap_or(&rest);
     for (index, segment) in rest.split('/').enumerate() {
@@ -59,7 +60,7 @@ fn wrong_in_path(path: &str) -> Vec<String> {
     wrong
 }
 
-/// `ValidateWebhookURL`
+/// Checks the URL of a webhook (`ValidateWebhookURL`).
 fn validate_url(at: &Cursor<'_>, errors: &mut FieldErrors) {
     let url = match Url::parse(at.as_text()) {
         Ok(url) => url,

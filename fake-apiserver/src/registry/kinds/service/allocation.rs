@@ -1,4 +1,4 @@
-//! Allocation for a Service: cluster IPs and IP families, and their release when its type changes. It follows
+//! Allocates cluster IPs and IP families of Services, and releases them when the type of a Service changes. Follows
 //! `storage.go` and `alloc.go` in `pkg/registry/core/service/storage`.
 
 use std::collections::BTreeSet;
@@ -17,8 +17,8 @@ use crate::registry::types::net;
 
 const SINGLE_STACK: &str = "SingleStack";
 
-/// Fills in the fields that the server allocates, and drops fields that a changed type no longer needs. Errors that do
-/// not concern a field are returned as `Err`.
+/// Fills in the fields that the server allocates, and drops fields that are not needed after a change of the type.
+/// Returns `Err` for errors that are not about a field.
 pub(super) fn allocate(
     object: &mut Object,
     old: Option<&Object>,
@@ -48,7 +48,7 @@ pub(super) fn allocate(
     {
         drop_unneeded(spec, old);
     }
-    // `defaultOnReadInternalTrafficPolicy`: the field is never returned, although it is stored.
+    // kube-apiserver stores this field, but never returns it (`defaultOnReadInternalTrafficPolicy`).
     if Cursor::root(spec).text("type") == "ExternalName"
         && matches!(Cursor::root(spec).text("internalTrafficPolicy"), "Cluster" | "Local")
     {
@@ -57,7 +57,7 @@ pub(super) fn allocate(
     Ok(())
 }
 
-/// `normalizeClusterIPs`: fills in or clears `clusterIPs` for clients that only set `clusterIP`.
+/// Fills in or clears `clusterIPs` for clients that only set `clusterIP` (`normalizeClusterIPs`).
 fn normalize_cluster_ips(spec: &mut Map, old: Option<&Cursor<'_>>) {
     let ip = Cursor::root(spec).text("clusterIP").to_owned();
     let Some(old) = old else {
@@ -80,7 +80,7 @@ fn normalize_cluster_ips(spec: &mut Map, old: Option<&Cursor<'_>>) {
     }
 }
 
-/// `patchAllocatedValues`: restores allocated values that the client omitted.
+/// Restores allocated values that the client omitted (`patchAllocatedValues`).
 fn keep_allocated(spec: &mut Map, old: &Cursor<'_>) {
     if needs_cluster_ip(old) && needs_cluster_ip(&Cursor::root(spec)) {
         if Cursor::root(spec).is_empty("clusterIP") && !old.is_empty("clusterIP") {
@@ -115,8 +115,7 @@ fn keep_allocated(spec: &mut Map, old: &Cursor<'_>) {
     }
 }
 
-/// `dropTypeDependentFields`: drops the fields that the new type does not need, unless the client has changed them as
-/// well.
+/// Drops fields that the new type does not need, unless the client also changed them (`dropTypeDependentFields`).
 fn drop_unneeded(spec: &mut Map, old: &Cursor<'_>) {
     let drop_same = |spec: &mut Map, fields: &[&str]| {
         if same(&Cursor::root(spec), old, fields) {
@@ -158,7 +157,8 @@ fn same(spec: &Cursor<'_>, old: &Cursor<'_>, fields: &[&str]) -> bool {
     fields.iter().all(|field| spec.same(old, field))
 }
 
-/// `isMatchingPreferDualStackClusterIPFields`
+/// Returns `true` if a Service that prefers dual-stack keeps its type, cluster IPs and IP families
+/// (`isMatchingPreferDualStackClusterIPFields`).
 fn is_unchanged_dual_stack(spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> bool {
     let prefers = |it: &Cursor<'_>| policy_of(it).is_none_or(|policy| policy == "PreferDualStack");
     old.is_some_and(|old| {
@@ -170,12 +170,12 @@ fn is_unchanged_dual_stack(spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> bool 
     })
 }
 
-/// `initIPFamilyFields`, for a cluster with only IPv4.
+/// Fills in the IP families and their policy, for a cluster that only supports IPv4 (`initIPFamilyFields`).
 fn init_families(spec: &mut Map, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     if Cursor::root(spec).text("type") == "ExternalName" {
         return;
     }
-    // The endpoints of a headless Service without a selector are not managed, so it may have both families.
+    // Kubernetes does not manage the endpoints of headless Services without a selector, so they may have both families.
     let is_open = Cursor::root(spec).text("clusterIP") == "None" && Cursor::root(spec).is_empty("selector");
     if policy_of(&Cursor::root(spec)).is_none() {
         let policy = match old.and_then(policy_of) {
@@ -237,8 +237,8 @@ fn init_families(spec: &mut Map, old: Option<&Cursor<'_>>, errors: &mut FieldErr
     spec.insert("ipFamilies".into(), families.into());
 }
 
-/// Checks that the policy agrees with the addresses and the families. Drops the secondary address and family if the
-/// policy has become single-stack.
+/// Checks that the policy is consistent with the addresses and the families. If the policy is single-stack, drops an
+/// unchanged secondary address or family.
 fn check_policy(spec: &mut Map, old: Option<&Cursor<'_>>, policy: &str, errors: &mut FieldErrors) {
     const FIELDS: [(&str, &str, &str); 2] = [
         ("clusterIPs", "cluster IP", "cluster IPs"),
@@ -285,7 +285,7 @@ fn allocate_cluster_ip(
     {
         return Ok(());
     }
-    // A Service keeps its address; validation refuses a change.
+    // A Service keeps its address. Changes are refused by validation.
     if old.is_some_and(|old| old.text("type") != "ExternalName") {
         return Ok(());
     }
@@ -320,13 +320,12 @@ fn allocate_cluster_ip(
     Ok(())
 }
 
-/// Returns the error of allocating an address for a Service without a name. The IPAddress would have to refer to this
-/// name.
+/// Returns the error for a Service without a name: the IPAddress object cannot refer to the Service.
 fn nameless(ip: &str) -> String {
     format!("IPAddress.networking.k8s.io \"{ip}\" is invalid: spec.parentRef.name: Required value")
 }
 
-/// `AllocateNext`; a dry run returns the address of the network.
+/// Returns a free address (`AllocateNext`). In a dry run, returns the network address of the first range.
 fn free_ip(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     let ranges = ranges(context);
     if context.dry_run {
@@ -340,8 +339,8 @@ fn free_ip(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     })
 }
 
-/// `Allocate`: returns the reason why an address that the client requests cannot be allocated. A dry run only checks
-/// one range, and ignores other Services.
+/// Returns the reason why an address that the client requests cannot be allocated (`Allocate`). A dry run only checks
+/// the first range, and ignores other Services.
 fn wrong_ip(ip: &str, old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     let address = net::parse_sloppy(ip)?;
     let ranges = ranges(context);

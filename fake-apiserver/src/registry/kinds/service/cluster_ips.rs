@@ -1,5 +1,5 @@
-//! Checks of a Service's addresses and IP families (`ValidateServiceClusterIPsRelatedFields` and its counterparts for
-//! updates in `pkg/apis/core/validation`).
+//! Validation of a Service's addresses and IP families (`ValidateServiceClusterIPsRelatedFields` and its counterparts
+//! for updates in `pkg/apis/core/validation`).
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::registry::types::net;
 const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 const CHANGED: &str = "may not change once set";
 
-/// Checks `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` against each other.
+/// Checks `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`, and that they are consistent.
 pub(super) fn validate_cluster_ips(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     if spec.text("type") == "ExternalName" {
         return;
@@ -82,7 +82,8 @@ fn are_addresses(ips: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) -> 
     are_valid
 }
 
-/// `validateUpgradeDowngradeClusterIPs` and `validateUpgradeDowngradeIPFamilies`
+/// Checks changes of the addresses and IP families (`validateUpgradeDowngradeClusterIPs` and
+/// `validateUpgradeDowngradeIPFamilies`).
 pub(super) fn validate_change(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let (headless, was_headless) = (is_headless(spec), is_headless(old));
     if [spec, old].iter().any(|it| it.text("type") == "ExternalName") || (headless && was_headless) {
@@ -98,7 +99,7 @@ pub(super) fn validate_change(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut 
     }
 }
 
-/// Checks that the first value is unchanged, and all values if their number is unchanged.
+/// Checks that the first value is unchanged, and that all values are unchanged if the length of the list is.
 fn change(now: &Cursor<'_>, former: &[Value], ips: &Cursor<'_>, unset: &str, errors: &mut FieldErrors) {
     let items = now.list("");
     let is_families = now.path() != ips.path();

@@ -1,4 +1,4 @@
-//! Node ports of a Service, as `alloc.go` in `pkg/registry/core/service/storage` allocates them.
+//! Allocates the node ports of Services. Follows `alloc.go` in `pkg/registry/core/service/storage`.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::registry::types::edit::items_mut;
 
 const ALLOCATED: &str = "provided port is already allocated";
 
-/// The ports that one write allocates; Go's `PortAllocationOperation`.
+/// The port allocations of one write (`PortAllocationOperation`).
 struct Operation<'a> {
     context: &'a Context<'a>,
     taken: Taken,
@@ -21,7 +21,7 @@ struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Allocates the port that the client requests. A dry run ignores the range.
+    /// Allocates a port that the client requests. A dry run also accepts ports outside of the range.
     fn allocate(&mut self, port: i64) -> Result<(), String> {
         if !self.context.dry_run && !NODE_PORTS.contains(&port) {
             let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
@@ -36,7 +36,7 @@ impl Operation<'_> {
         Ok(())
     }
 
-    /// Allocates a free port. A dry run returns a port number above the range.
+    /// Allocates a free port. A dry run returns the next number above the ports of this write, or above the range.
     fn allocate_next(&mut self) -> Result<i64, String> {
         let port = if self.context.dry_run {
             self.own.iter().max().unwrap_or(&32_768) + 1
@@ -49,7 +49,7 @@ impl Operation<'_> {
     }
 }
 
-/// Allocates the node ports and the port of health checks. Errors that do not concern a field are returned as `Err`.
+/// Allocates the node ports and the port of health checks. Returns `Err` for errors that are not about a field.
 pub(super) fn allocate(
     spec: &mut Map,
     old: Option<&Cursor<'_>>,
@@ -63,7 +63,7 @@ pub(super) fn allocate(
         return Ok(());
     }
     let mut taken = Taken::read(old, context);
-    // The Service keeps its ports until the write is done.
+    // The old ports of the Service are still allocated during the write.
     let former: Vec<i64> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
     taken.ports.extend(&former);
     let mut operation = Operation {
@@ -88,14 +88,15 @@ pub(super) fn allocate(
     Ok(())
 }
 
-/// The refused port, if any: its index, its number and the reason.
+/// The port that cannot be allocated, if any: its index in the list, its number and the reason.
 type Refused = Option<(usize, i64, String)>;
 
 fn full(why: String) -> Status {
     Status::internal(format!("failed to allocate a nodePort: {why}"))
 }
 
-/// `initNodePorts`: ports with the same number share a node port, even with different protocols.
+/// Allocates the node ports of a new Service (`initNodePorts`). Ports with the same number but different protocols
+/// share a node port.
 fn create(spec: &mut Map, operation: &mut Operation<'_>) -> Result<Refused, Status> {
     let allocates = allocates_node_ports(&Cursor::root(spec));
     let wanted: Vec<(i64, i64)> = Cursor::root(spec)
@@ -133,7 +134,7 @@ fn create(spec: &mut Map, operation: &mut Operation<'_>) -> Result<Refused, Stat
     Ok(None)
 }
 
-/// `updateNodePorts`
+/// Allocates the node ports of an updated Service (`updateNodePorts`).
 fn update(spec: &mut Map, former: &[i64], operation: &mut Operation<'_>) -> Result<Refused, Status> {
     let allocates = allocates_node_ports(&Cursor::root(spec));
     let mut seen: BTreeSet<(String, i64)> = BTreeSet::new();
@@ -165,7 +166,7 @@ fn update(spec: &mut Map, former: &[i64], operation: &mut Operation<'_>) -> Resu
     Ok(None)
 }
 
-/// `allocHealthCheckNodePort`
+/// Allocates the node port of health checks (`allocHealthCheckNodePort`).
 fn health_check(spec: &mut Map, operation: &mut Operation<'_>) -> Result<(), Status> {
     let wanted = Cursor::root(spec).integer("healthCheckNodePort").unwrap_or(0);
     if wanted == 0 {

@@ -1,4 +1,4 @@
-//! Ranges for addresses and node ports of Services, and their allocated values.
+//! The ranges of cluster IPs and node ports, and the values in them that are already allocated.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -34,7 +34,7 @@ impl std::fmt::Display for ClusterRange {
 impl std::str::FromStr for ClusterRange {
     type Err = String;
 
-    /// Parses a range as kube-apiserver does in `--service-cluster-ip-range`; only IPv4.
+    /// Parses an IPv4 range, like the option `--service-cluster-ip-range` of kube-apiserver.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').ok_or("the prefix length is missing")?;
         let address: Ipv4Addr = address
@@ -43,7 +43,7 @@ impl std::str::FromStr for ClusterRange {
         let prefix: u32 = prefix
             .parse()
             .map_err(|_| format!("{prefix:?} is not a prefix length"))?;
-        // Prefix lengths that kube-apiserver accepts, if at least two addresses are usable.
+        // The prefix lengths that kube-apiserver accepts and that leave at least two usable addresses.
         if !(12..=30).contains(&prefix) {
             return Err(format!("the prefix length must be from 12 to 30, not {prefix}"));
         }
@@ -53,34 +53,34 @@ impl std::str::FromStr for ClusterRange {
 }
 
 impl ClusterRange {
-    /// Returns the first usable address of the range, which belongs to the Service `default/kubernetes`.
+    /// Returns the first usable address of the range, which is the cluster IP of the Service `default/kubernetes`.
     pub(crate) fn first_ip(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.first.to_bits() | 1)
     }
 
-    /// Returns the address of the network itself, which a dry run allocates.
+    /// Returns the network address, which a dry run allocates.
     pub(super) fn network(self) -> Ipv4Addr {
         self.first
     }
 
-    /// Returns the number of addresses in the range, without the first and the last.
+    /// Returns the number of addresses in the range, excluding the network and the broadcast address.
     pub(super) fn len(self) -> u64 {
         (1 << (32 - self.prefix)) - 2
     }
 
-    /// Returns the number of addresses at the beginning of the range that are only allocated when the others are in
-    /// use, so that clients can request them (`calculateRangeOffset`).
+    /// Returns the number of addresses at the beginning of the range that are only allocated if all other addresses are
+    /// in use. This makes them available to clients that request an address (`calculateRangeOffset`).
     pub(super) fn reserved(self) -> u64 {
         reserved(1 << (32 - self.prefix), (16, 256, 16))
     }
 
-    /// Returns an allocatable address of the range by its index.
+    /// Returns the allocatable address with this index.
     pub(super) fn at(self, index: u64) -> Ipv4Addr {
         let offset = u32::try_from(index + 1).unwrap_or(1);
         Ipv4Addr::from_bits(self.first.to_bits() | offset)
     }
 
-    /// Returns `true` if the address is in the network, allocatable or not.
+    /// Returns `true` if the address is in the range, even if it cannot be allocated.
     pub(super) fn contains(self, address: IpAddr) -> bool {
         masked(address, self.prefix) == IpAddr::V4(self.first)
     }
@@ -92,8 +92,8 @@ impl ClusterRange {
     }
 }
 
-/// Returns the ranges of the stored ServiceCIDRs that are not being deleted, in the order of their names, or else the
-/// default range.
+/// Returns the ranges of the stored ServiceCIDRs that are not being deleted, in the order of their names, or the
+/// default range if there are none.
 pub(super) fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
     let stored = (context.stored)("networking.k8s.io", "servicecidrs");
     let going = |cidr: &&Arc<Object>| cidr.meta_str("deletionTimestamp").is_empty();
@@ -113,8 +113,8 @@ pub(super) fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
 pub(super) const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 const NODE_PORT_COUNT: u64 = 2_768;
 
-/// Returns the size of the part at the beginning of a range that is allocated last: one part in `step`, between `min`
-/// and `max`.
+/// Returns the size of the reserved part at the beginning of a range, which is allocated last: `size / step`, limited
+/// to `min..=max`, or 0 for a range of at most `min` values.
 fn reserved(size: u64, (min, max, step): (u64, u64, u64)) -> u64 {
     if size <= min {
         return 0;
@@ -122,7 +122,7 @@ fn reserved(size: u64, (min, max, step): (u64, u64, u64)) -> u64 {
     (size / step).clamp(min, max)
 }
 
-/// Returns a free number below `size`: a random one above the reserved part, or otherwise one within it.
+/// Returns a random free number below `size`. Numbers below `reserved` are only used if all others are taken.
 pub(super) fn choose(size: u64, reserved: u64, context: &Context<'_>, is_free: impl Fn(u64) -> bool) -> Option<u64> {
     [(reserved, size), (0, reserved)].into_iter().find_map(|(from, to)| {
         let len = to.checked_sub(from).filter(|&it| it > 0)?;
@@ -138,15 +138,15 @@ pub(super) fn choose_node_port(context: &Context<'_>, is_free: impl Fn(i64) -> b
     choose(NODE_PORT_COUNT, reserved, context, |offset| is_free(port(offset))).map(port)
 }
 
-/// Allocated addresses and node ports that a Service cannot use.
+/// Addresses and node ports that are already allocated.
 pub(super) struct Taken {
     pub(super) ips: BTreeSet<IpAddr>,
     pub(super) ports: BTreeSet<i64>,
 }
 
 impl Taken {
-    /// Collects the addresses of IPAddresses and the allocations of all Services, except for the Service with the spec
-    /// `old`, because it keeps its own allocations.
+    /// Collects the addresses of IPAddress objects, and the addresses and ports of all Services except the Service with
+    /// the spec `old`.
     pub(super) fn read(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Self {
         let mut taken = Self {
             ips: BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! Creates and updates of Services, compared with recorded responses of kube-apiserver.
+//! Creation and updates of Services, compared with recorded responses of kube-apiserver.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn object(value: Value) -> Object {
     Object(value.as_object().cloned().unwrap_or_default())
 }
 
-/// Returns the result of a write: the new spec, or the errors.
+/// Returns the result of a create or update: the written object, or the errors.
 fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object, String> {
     let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
     let context = Context {

@@ -18,7 +18,7 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 const LOAD_BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const TRAFFIC_POLICIES: [&str; 2] = ["Cluster", "Local"];
 
-/// `validateService`
+/// Checks a new or updated Service (`validateService`).
 pub(super) fn validate(version: KubernetesVersion, object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
     let (root, old) = (Cursor::root(object), old.map(|old| Cursor::root(old)));
     let (spec, old_spec) = (root.at("spec"), old.as_ref().map(|old| old.at("spec")));
@@ -93,7 +93,7 @@ fn validate_by_type(spec: &Cursor<'_>, headless: bool, errors: &mut FieldErrors)
     }
 }
 
-/// `validateServicePort`
+/// Checks a port (`validateServicePort`).
 fn validate_port<'a>(port: &Cursor<'a>, needs_name: bool, seen: &mut BTreeSet<&'a str>, errors: &mut FieldErrors) {
     let name = port.at("name");
     match port.get("name").and_then(Value::as_str).unwrap_or_default() {
@@ -260,7 +260,7 @@ fn validate_traffic(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut 
     } else if matches!(spec.text("type"), "ClusterIP" | "LoadBalancer" | "NodePort") {
         errors.required(internal, "");
     }
-    // Gate PreferSameTrafficDistribution.
+    // The newer values depend on the gate PreferSameTrafficDistribution, which is enabled since 1.34.
     let distributions: &[&str] = match version >= KubernetesVersion::V1_34 {
         true => &["PreferClose", "PreferSameZone", "PreferSameNode"],
         false => &["PreferClose"],
@@ -268,7 +268,7 @@ fn validate_traffic(version: KubernetesVersion, spec: &Cursor<'_>, errors: &mut 
     spec.at("trafficDistribution").check_one_of(distributions, errors);
 }
 
-/// `ValidateServiceUpdate`
+/// Checks an update of a Service (`ValidateServiceUpdate`).
 pub(super) fn validate_update(version: KubernetesVersion, object: &Object, old: &Object, errors: &mut FieldErrors) {
     let (root, old_root) = (Cursor::root(object), Cursor::root(old));
     let (spec, old_spec) = (root.at("spec"), old_root.at("spec"));
@@ -288,7 +288,7 @@ pub(super) fn validate_update(version: KubernetesVersion, object: &Object, old: 
     validate(version, object, Some(old), errors);
 }
 
-/// `ValidateLoadBalancerStatus`
+/// Checks the load balancer status (`ValidateLoadBalancerStatus`).
 pub(super) fn validate_status(object: &Object, old: &Object, errors: &mut FieldErrors) {
     let object = Cursor::root(object);
     let ingress = object.at("status.loadBalancer.ingress");

@@ -6,7 +6,7 @@ use crate::registry::types::net::{warn_of_cidr, warn_of_ip};
 
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 
-/// `GetWarningsForService`
+/// Returns the warnings about a Service (`GetWarningsForService`).
 pub(super) fn warnings_of(service: &Object) -> Vec<String> {
     let service = Cursor::root(service);
     let spec = service.at("spec");

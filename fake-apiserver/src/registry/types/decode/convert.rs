@@ -1,6 +1,6 @@
-//! Converts a JSON value as if it had been decoded into the Go type and encoded again: unknown fields are dropped,
-//! types are checked, numbers, quantities, times and bytes get their canonical form, and empty fields are omitted or
-//! shown as the type requires.
+//! Converts a JSON value as if it were decoded into the Go type and encoded again. Drops unknown fields, checks types,
+//! converts numbers, quantities, times and bytes to their canonical form, and omits or encodes empty fields as the Go
+//! type requires.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ const MOST_LEVELS: usize = 200;
 /// Maximum number of unknown fields that are reported, as in kube-apiserver.
 const MOST_UNKNOWN: usize = 100;
 
-/// Maximum number of errors that are compared by their position in the document.
+/// Maximum number of errors that are collected to find the first error in the document.
 const MOST_ERRORS: usize = 100;
 
 /// One step of the path to the current value.
@@ -55,17 +55,18 @@ struct Misfit {
     path: Vec<Step>,
     /// Go's error message.
     error: String,
-    /// Set for errors of types with their own decoder, which end decoding. Go continues after other errors.
+    /// Set for errors that stop Go's decoder, such as errors of types with a custom decoder. Go continues after other
+    /// errors.
     ends: bool,
 }
 
 impl Misfits {
-    /// Returns the first error, in the order of sorted keys.
+    /// Returns the first error in the order of sorted keys. Errors that stop decoding take precedence.
     pub(super) fn first(self) -> String {
         self.first_by(|_| ()).map(|it| it.error).unwrap_or_default()
     }
 
-    /// Returns the first error, in the order of the keys in the document.
+    /// Returns the first error in the order of the keys in the document. Errors that stop decoding take precedence.
     pub(super) fn first_in(self, raw: &[u8]) -> String {
         let order = if self.0.len() > 1 { Order::of(raw) } else { None };
         let first = match order {
@@ -81,7 +82,7 @@ impl Misfits {
 }
 
 impl Misfit {
-    /// Returns the error text, with numbers as in the document.
+    /// Returns the error message, with the number as it is written in the document.
     fn told_of(self, raw: &[u8]) -> String {
         const NUMBER: &str = "json: cannot unmarshal number ";
         let rest = self.error.strip_prefix(NUMBER).and_then(|it| it.split_once(" into "));
@@ -107,10 +108,10 @@ pub(super) struct Converter<'a> {
     /// The object before a patch. It is already converted, so equal fields are not converted again.
     before: Option<&'a Map>,
     path: Vec<Step>,
-    /// Number of enclosing values with their own decoder. Unknown fields within them are not reported.
+    /// Number of enclosing values with a custom decoder. Unknown fields within these values are not reported.
     opaque: usize,
-    /// Length of the path of the outermost value with its own decoder. In errors within this value, Go names the struct
-    /// that contains it.
+    /// Length of the path of the outermost value with a custom decoder. Go's errors within this value contain the name
+    /// of the struct outside of it.
     opaque_from: usize,
     level: usize,
     removed: Removed,
@@ -118,8 +119,8 @@ pub(super) struct Converter<'a> {
     misfits: Vec<Misfit>,
 }
 
-/// Converts an object; `before` is the object before a patch. Returns the removed fields, or the values that do not fit
-/// their types.
+/// Converts an object. `before` is the object before a patch. Returns the removed parts, or errors for values of the
+/// wrong type.
 pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Removed, Misfits> {
     let mut it = Converter {
         before,
@@ -132,7 +133,7 @@ pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&M
     it.finish()
 }
 
-/// Returns Go's error for a single value of a type with its own decoder.
+/// Returns Go's error for a single value of a type with a custom decoder.
 pub(super) fn error_of(shape: &'static Shape, value: &Value) -> Option<String> {
     let mut it = Converter::default();
     it.value(shape, &mut value.clone());
@@ -237,7 +238,7 @@ impl Converter<'_> {
             (Kind::Time, _) => self.time(value, Precision::Seconds),
             (Kind::MicroTime, _) => self.time(value, Precision::Micros),
             (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), _) => {
-                // The type has its own decoder, which stops at the first error.
+                // The type has a custom decoder, which stops at the first error.
                 let before = self.misfits.len();
                 if self.opaque == 0 {
                     self.opaque_from = self.path.len();
@@ -293,7 +294,7 @@ impl Converter<'_> {
             return;
         };
         let of_resources = shape.go_type() == "v1.ResourceList";
-        // Only values of these types can contain unknown fields. The paths of such fields contain the key.
+        // Only values of these types can contain unknown fields, whose paths contain the key of the map.
         let named = matches!(value_shape.kind(), Kind::Struct(_) | Kind::List(_) | Kind::Map(_));
         for (key, value) in entries.iter_mut() {
             if value.is_null() {
@@ -325,7 +326,7 @@ impl Converter<'_> {
         }
     }
 
-    /// Converts bytes, which are a base64 string or a list of numbers.
+    /// Converts bytes, which are a base64 string or a list of integers, to canonical base64.
     fn bytes(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => match canonical_base64(text) {
@@ -417,7 +418,7 @@ impl Converter<'_> {
                     }
                 }
             }
-            // Go ignores other values, and encodes the unset field as null.
+            // Go ignores values of other types, and encodes the unset field as null.
             _ => *value = Value::Null,
         }
     }
@@ -448,20 +449,20 @@ impl Converter<'_> {
         }
     }
 
-    /// Records an error that ends decoding.
+    /// Records an error that stops decoding.
     fn end(&mut self, error: String) {
         self.misfit(error, true);
     }
 
     /// Records a value of the wrong type, and continues.
     fn wrong_type(&mut self, what: &str, wanted: &str) {
-        // A body may contain millions of errors.
+        // Skips creating further messages, because a body may contain millions of errors.
         if self.misfits.len() < MOST_ERRORS {
             self.misfit(self.type_error(what, wanted), false);
         }
     }
 
-    /// Records a value of the wrong type for a type with its own decoder, and ends decoding.
+    /// Records a value of the wrong type for a type with a custom decoder, which stops decoding.
     fn wrong_type_ends(&mut self, what: &str, wanted: &str) {
         if self.misfits.len() < MOST_ERRORS {
             self.end(self.type_error(what, wanted));
@@ -499,7 +500,7 @@ fn push_name(path: &mut String, name: &str) {
 }
 
 /// Sets empty lists, maps and bytes to `null` if Go always encodes the field, because kube-apiserver's storage cannot
-/// represent empty lists. Must be called after field owners are determined, for which an empty list is a value.
+/// represent empty lists. Must be called after field ownership is determined, in which an empty list counts as a value.
 pub(super) fn settle(shape: &'static Shape, value: &mut Value) {
     match value {
         Value::Object(map) => settle_map(shape, map),

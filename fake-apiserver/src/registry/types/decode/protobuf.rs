@@ -13,7 +13,7 @@ use crate::registry::types::schema::builtin::{Kind, Shape, StructType};
 use write::encode;
 pub(crate) use write::encode_value;
 
-/// Prefix of every body.
+/// Prefix of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 /// Maximum nesting of messages, which also limits recursion. Deeper messages are refused.
 const MOST_LEVELS: usize = 100;
@@ -25,7 +25,7 @@ pub(crate) struct Envelope<'a> {
     pub(crate) api_version: String,
     /// `kind`; may be empty.
     pub(crate) kind: String,
-    /// The message of that kind.
+    /// The encoded object, without its kind and apiVersion.
     pub(crate) message: &'a [u8],
 }
 
@@ -64,8 +64,8 @@ pub(crate) fn open(raw: &[u8]) -> Result<Envelope<'_>, String> {
     Ok(envelope)
 }
 
-/// Reads a message of a built-in type as JSON, without `kind` and `apiVersion`. The result must be converted like any
-/// body, because protobuf contains zero values.
+/// Decodes a message of a built-in type to JSON, without `kind` and `apiVersion`. The result must be converted like any
+/// other body, because protobuf also contains zero values that JSON omits.
 pub(crate) fn decode(shape: &'static Shape, message: &[u8]) -> Result<Map, String> {
     let structure = shape
         .structure()
@@ -75,7 +75,7 @@ pub(crate) fn decode(shape: &'static Shape, message: &[u8]) -> Result<Map, Strin
     Ok(map)
 }
 
-/// One value on the wire.
+/// An encoded value.
 #[derive(Clone, Copy)]
 enum Wire<'a> {
     Varint(u64),
@@ -171,7 +171,7 @@ fn read_struct(
                 let value = read_value(field.shape(), wire, before, level + 1)?;
                 map.insert(field.name().into(), value);
             }
-            // An inlined struct: JSON has its fields in the enclosing object.
+            // An inlined struct, whose fields belong to the enclosing object in JSON.
             Some((_, own, false)) => {
                 read_struct(structure, wire.bytes()?, prefix << 8 | u32::from(own), map, level + 1)?;
             }
@@ -181,12 +181,12 @@ fn read_struct(
     Ok(())
 }
 
-/// Reads one value; `before` is the result of earlier occurrences of a repeated field.
+/// Decodes one value. `before` is the result of earlier occurrences of the field.
 fn read_value(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, level: usize) -> Result<Value, String> {
     Ok(match shape.kind() {
         Kind::String => Value::from(wire.text()?),
         Kind::Bool => Value::from(wire.varint()? != 0),
-        // Negative 32-bit numbers are sign-extended to 64 bits.
+        // Negative 32-bit integers are sign-extended to 64 bits.
         Kind::Int32 | Kind::Int64 => Value::from(wire.varint()?.cast_signed()),
         Kind::Float64 => match wire {
             Wire::Fixed(bits) => Value::from(f64::from_bits(bits)),
@@ -255,7 +255,7 @@ fn read_list(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, level
                 return Ok(Value::Null);
             }
         }
-        // Repeated numbers may be packed into one value.
+        // Repeated integers may be packed into one value.
         (Wire::Bytes(bytes), Kind::Int32 | Kind::Int64 | Kind::Bool) => {
             let mut reader = Reader { bytes };
             while !reader.bytes.is_empty() {
@@ -338,7 +338,7 @@ fn read_raw(bytes: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Reads a part of a CRD's schema that may be a schema or another value.
+/// Decodes a part of a CRD's schema that may be a schema or another value.
 fn read_alternative(shape: &'static Shape, bytes: &[u8], level: usize) -> Result<Value, String> {
     let Some(schema) = shape.alternative() else {
         return Ok(Value::Null);

@@ -112,7 +112,7 @@ impl Order {
         serde_json::from_slice(raw).ok().map(Self)
     }
 
-    /// Returns the position of a path in the document, for sorting.
+    /// Returns the position of a value in the document, for sorting.
     pub(super) fn place(&self, path: &[Step]) -> Vec<usize> {
         let mut at = Some(&self.0);
         let step = |step: &Step| {
@@ -133,7 +133,7 @@ impl Order {
     }
 }
 
-/// Returns the text of the number at a path, if there is one.
+/// Returns the number at a path as it is written in the document, if there is one.
 pub(super) fn number_at(raw: &[u8], path: &[Step]) -> Option<String> {
     let mut at: &RawValue = serde_json::from_slice(raw).ok()?;
     for step in path {
@@ -210,7 +210,7 @@ impl Walk {
         }
     }
 
-    /// Collects the errors of a value of this type. Skips the values of unknown fields, and of types with their own
+    /// Collects the errors of a value of this type. Skips the values of unknown fields, and of types with a custom
     /// decoder.
     fn typed(&mut self, node: &Node, shape: &'static Shape) {
         match (node, shape.kind()) {

@@ -1,4 +1,4 @@
-//! Times and bytes, parsed and formatted like Go.
+//! Parses and formats times and base64 like Go.
 
 use std::fmt::Write;
 
@@ -13,9 +13,9 @@ const ZERO: &str = "0001-01-01T00:00:00Z";
 /// Precision of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
-    /// `metav1.Time`: whole seconds; fractions are read and dropped.
+    /// `metav1.Time`: whole seconds. Fractions are accepted but dropped.
     Seconds,
-    /// `metav1.MicroTime`: exactly six digits.
+    /// `metav1.MicroTime`: microseconds. Fractions have exactly six digits.
     Micros,
 }
 
@@ -36,12 +36,12 @@ impl Precision {
     }
 }
 
-/// Result of reading a time.
+/// Result of parsing a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Canonical {
-    /// The text already has kube-apiserver's format.
+    /// The time is already in kube-apiserver's format.
     Same,
-    /// The time, rewritten in kube-apiserver's format.
+    /// The time in kube-apiserver's format.
     Other(String),
     /// The zero time, which is encoded as `null`.
     Zero,
@@ -50,7 +50,7 @@ pub(super) enum Canonical {
 /// Parses a time. Fails with the message of Go's `time.ParseError`.
 pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonical, String> {
     let (time, offset) = read_time(text, precision)?;
-    // Fast path: nearly all times are in UTC and have the canonical length.
+    // Fast path: nearly all times are already in UTC and in the canonical format.
     if offset == 0 && text.len() == precision.len() && time.year() != 1 && text.as_bytes().get(19) != Some(&b',') {
         return Ok(Canonical::Same);
     }
@@ -90,7 +90,7 @@ pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonic
     })
 }
 
-/// A parser of times, with the unread part of the text.
+/// A parser of times, with the unread part of the string.
 struct Reader<'a> {
     text: &'a str,
     rest: &'a str,
@@ -224,8 +224,8 @@ fn read_time(text: &str, precision: Precision) -> Result<(DateTime, i32), String
     Ok((time, offset))
 }
 
-/// Checks base64 like Go: skips line breaks, and requires padding. Returns the text that Go would encode, if it
-/// differs. Fails with the offset that Go reports.
+/// Checks base64 like Go, which skips line breaks and requires padding. Returns the string that Go encodes, if it
+/// differs. Fails with the offset of the error that Go reports.
 pub(super) fn canonical_base64(text: &str) -> Result<Option<String>, usize> {
     let bytes = text.as_bytes();
     let mut digits = 0;
@@ -252,8 +252,8 @@ pub(super) fn canonical_base64(text: &str) -> Result<Option<String>, usize> {
     }
 }
 
-/// Checks the text from the first `=`, which is at index `at`. `digits` is the number of digits before it in its group
-/// of four.
+/// Checks the padding, which starts at index `at`. `digits` is the number of digits before it in the last group of
+/// four.
 fn padding(bytes: &[u8], at: usize, digits: usize) -> Result<(), usize> {
     let skip = |mut at: usize| {
         while matches!(bytes.get(at), Some(b'\n' | b'\r')) {
@@ -274,7 +274,7 @@ fn padding(bytes: &[u8], at: usize, digits: usize) -> Result<(), usize> {
     if next < bytes.len() { Err(next) } else { Ok(()) }
 }
 
-/// Returns the text without line breaks, and with the unused bits of the last digit cleared; `None` if it is unchanged.
+/// Removes line breaks, and clears the unused bits of the last digit. Returns `None` if nothing changes.
 fn respell(text: &str, digits: usize, last: u8, breaks: bool) -> Option<String> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let unused = match digits % 4 {

@@ -1,5 +1,5 @@
-//! Converts unstructured values to Go types (`runtime.FromUnstructured`), for the results of strategic patches and
-//! applies. The conversion accepts more numbers than the JSON decoder, and has its own errors.
+//! Converts unstructured values to Go types (`runtime.FromUnstructured`), for the results of strategic merge patches
+//! and applies. The conversion accepts more numbers than the JSON decoder, and has different errors.
 
 use super::convert::error_of;
 use super::time::canonical_base64;
@@ -71,7 +71,7 @@ fn restore(shape: &'static Shape, value: &mut Value) -> Result<(), String> {
     }
 }
 
-/// Converts a scalar. Like Go, it converts between types of numbers, but not between numbers and other values.
+/// Converts a scalar. Like Go, converts between numeric types, but not between numbers and other types.
 fn restore_scalar(shape: &'static Shape, value: &mut Value) -> Result<(), String> {
     let to = shape.kind();
     let from = kind_of(value);
@@ -84,7 +84,7 @@ fn restore_scalar(shape: &'static Shape, value: &mut Value) -> Result<(), String
             (None, Some(whole)) if whole.fract() == 0.0 => wrapped(whole),
             _ => return Err(format!("cannot convert {from} to {}", shape.go_type())),
         },
-        // Go's reflection can convert an integer to a string (a character), so the error differs.
+        // In Go, integers are convertible to strings (as a character), so the error message differs.
         (Value::Number(number), Kind::String) if number.is_i64() => {
             return Err(format!("cannot convert {from} to {}", shape.go_type()));
         }
@@ -98,7 +98,7 @@ fn restore_scalar(shape: &'static Shape, value: &mut Value) -> Result<(), String
     Ok(())
 }
 
-/// Converts a float to an integer like an x86-64 processor: numbers outside of the range become the minimum.
+/// Converts a float to an integer like Go on x86-64: numbers outside of the range become the minimum integer.
 fn wrapped(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) {

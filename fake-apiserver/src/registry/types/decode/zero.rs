@@ -40,9 +40,9 @@ fn has_empty_value(kind: Kind) -> bool {
     }
 }
 
-/// Lists and maps with `omitempty` that Go's validation compares with nil. Empty ones are kept until validation, which
-/// refuses them. An entry has the name of a struct, the name of the field that contains it (empty for any field), and
-/// fields of the struct.
+/// Lists and maps with `omitempty` for which validation distinguishes empty from nil. Empty values of these fields are
+/// kept until validation, which refuses them. An entry contains the name of a struct, the name of the field that
+/// contains the struct (empty for any field), and the names of fields in the struct.
 const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
     ("HPAScalingRules", "", &["policies"]),
     (
@@ -55,7 +55,7 @@ const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
     ("JSONSchemaProps", "openAPIV3Schema", &ROOT_KEYWORDS),
 ];
 
-/// Keywords for which an empty value differs from an absent one at the root of a schema.
+/// Keywords that may be empty but present at the root of a schema, because validation distinguishes this from absence.
 pub(crate) const ROOT_KEYWORDS: [&str; 7] = [
     "allOf",
     "anyOf",
@@ -74,7 +74,7 @@ pub(super) fn tells_empty(structure: &str, reached: &str, field: &str) -> bool {
         .any(|(name, place, fields)| *name == structure && ["", reached].contains(place) && fields.contains(&field))
 }
 
-/// Returns `true` if Go writes the field even if it is unset.
+/// Returns `true` if Go encodes the field even if it is unset.
 pub(super) fn is_always_shown(field: &Field) -> bool {
     if !field.omits_empty() && !field.omits_zero() {
         return true;

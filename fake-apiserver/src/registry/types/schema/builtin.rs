@@ -1,4 +1,4 @@
-//! The types of the built-in resources, as the generated tables define them.
+//! Accessors for the types of the built-in resources in the generated tables.
 
 use super::table::{FIELDS, KINDS, SHAPES, STRUCTS, UNSERVED};
 use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
@@ -15,7 +15,7 @@ pub(crate) struct Shape {
     go_type: &'static str,
 }
 
-/// The form of a value. The numbers are indexes into the generated tables: [`STRUCTS`] for structs, and [`SHAPES`] for
+/// The type of a value. The numbers are indices into the generated tables: [`STRUCTS`] for structs, and [`SHAPES`] for
 /// items of lists, values of maps, and schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -73,7 +73,8 @@ pub(crate) struct Field {
     name: &'static str,
     shape: u16,
     flags: u8,
-    /// The path of field numbers in the protobuf message, one byte each, the outermost in the highest byte.
+    /// The path of field numbers in the protobuf message, one byte each. The last byte is the number in the innermost
+    /// message.
     protobuf: u32,
     /// The field's position in the Go struct.
     place: u8,
@@ -167,7 +168,7 @@ pub(super) const fn inlined(
     }
 }
 
-/// Returns `true` if a kind exists in a version that is not served.
+/// Returns `true` if a kind is registered in a version that is not served.
 pub(crate) fn is_unserved(group: &str, version: &str, kind: &str) -> bool {
     UNSERVED.binary_search(&(group, version, kind)).is_ok()
 }
@@ -182,8 +183,8 @@ pub(crate) fn shape_in(of: KubernetesVersion, group: &str, version: &str, kind: 
     SHAPES.get(usize::from(row.4))
 }
 
-/// Returns the shape of the objects of a built-in kind in the newest version of Kubernetes, which has the fields of all
-/// versions except for a few alpha fields. For code that runs without a server.
+/// Returns the shape of the objects of a built-in kind in the newest version of Kubernetes, for code that does not
+/// depend on a version. The newest version has the fields of all versions except for a few alpha fields.
 pub(crate) fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
     shape_in(KubernetesVersion::V1_37, group, version, kind)
 }
@@ -194,7 +195,7 @@ pub(crate) fn object_meta() -> Option<&'static Shape> {
     *META.get_or_init(|| shape_of("", "v1", "ConfigMap")?.field("metadata"))
 }
 
-/// A walk through the fields of a struct.
+/// A traversal of the fields of a struct in the order of their names.
 #[derive(Debug)]
 pub(crate) struct FieldsInOrder {
     rest: &'static [Field],
@@ -203,7 +204,7 @@ pub(crate) struct FieldsInOrder {
 impl FieldsInOrder {
     /// Finds a field. Must be called in ascending order of names.
     pub(crate) fn find(&mut self, name: &str) -> Option<&'static Field> {
-        // Distant names are found with a binary search, because an object only has a few of the fields of its type.
+        // Names further away are found with a binary search, because most objects only have a few fields of their type.
         const NEAR: usize = 4;
         for (at, field) in self.rest.iter().take(NEAR).enumerate() {
             if field.name == name {
@@ -222,7 +223,7 @@ impl FieldsInOrder {
 }
 
 impl StructType {
-    /// Returns the name in errors of Go's decoder, such as `PodSpec`.
+    /// Returns the name of the Go type, such as `PodSpec`, which errors of Go's decoder contain.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
@@ -267,7 +268,7 @@ impl Field {
         &SHAPES[usize::from(self.shape)]
     }
 
-    /// Returns the Go structs from which the field is inlined, as in Go's errors: `RuleWithOperations.Rule`; empty for
+    /// Returns the Go structs from which the field is inlined, as in Go's errors (`RuleWithOperations.Rule`). Empty for
     /// most fields.
     pub(crate) fn via(&self) -> &'static str {
         self.via
@@ -317,7 +318,8 @@ impl Field {
         self.flags & OMIT_EMPTY != 0
     }
 
-    /// Returns `true` if the field depends on a disabled feature gate, and the oldest served version does not have it.
+    /// Returns `true` if the field depends on a disabled feature gate, and the oldest supported version of Kubernetes
+    /// does not have the field.
     pub(crate) fn is_gated(&self) -> bool {
         self.flags & GATED != 0
     }
@@ -329,7 +331,7 @@ impl Field {
 }
 
 impl Shape {
-    /// Returns the form of the value.
+    /// Returns the type of the value.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -374,7 +376,7 @@ impl Shape {
             Kind::Bool => Form::Boolean,
             Kind::Int32 | Kind::Int64 | Kind::Float64 => Form::Numeric,
             Kind::Quantity | Kind::Time | Kind::MicroTime => Form::Scalar,
-            // The published schema does not declare exactly one type.
+            // In server-side apply, these types are untyped.
             Kind::IntOrString
             | Kind::Raw
             | Kind::Json
@@ -388,7 +390,7 @@ impl Shape {
         }
     }
 
-    /// Returns `true` if an object of this type is owned and replaced as a whole.
+    /// Returns `true` if objects of this type are atomic: they have one owner and are replaced as a whole.
     pub(crate) fn is_atomic_map(&self) -> bool {
         self.flags & ATOMIC != 0
     }
@@ -414,7 +416,7 @@ impl Shape {
         }
     }
 
-    /// Returns the shape of a schema, for a part of a CRD's schema that may be a schema or another value.
+    /// Returns the shape of the schema, for a type that is either a schema or another value.
     pub(crate) fn alternative(&self) -> Option<&'static Shape> {
         match self.kind {
             Kind::SchemaOrArray(index) | Kind::SchemaOrBool(index) | Kind::SchemaOrStrings(index) => {
@@ -424,7 +426,7 @@ impl Shape {
         }
     }
 
-    /// Returns the list type for merging by apply.
+    /// Returns the list type, which determines how apply merges lists.
     pub(crate) fn list_type(&self) -> ListType<'static> {
         self.list
     }
@@ -444,7 +446,7 @@ impl Shape {
         }
     }
 
-    /// Returns the treatment of the value by strategic merge patches.
+    /// Returns how strategic merge patches treat the value.
     pub(crate) fn patch_strategy(&self) -> PatchStrategy {
         self.patch
     }

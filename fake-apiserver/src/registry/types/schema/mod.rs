@@ -1,4 +1,4 @@
-//! Schemas of values: fields, list types, map keys and patch strategies, for built-in kinds and CRDs.
+//! Schemas of values for built-in kinds and CRDs: fields, list types, map keys and patch strategies.
 
 use crate::api::json::Value;
 
@@ -13,15 +13,15 @@ mod walk;
 pub(crate) use custom::CustomSchema;
 pub(crate) use walk::FieldWalk;
 
-/// The type of one JSON value. Built-in types come from the generated table, custom ones from the CRD's structural
-/// schema; both have the same interface.
+/// The type of a JSON value: a common interface to built-in types, which are defined in the generated table, and to the
+/// structural schemas of CRDs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SchemaRef<'a> {
     /// A node of the generated table.
     Builtin(&'static builtin::Shape),
     /// A node of a CRD's schema.
     Custom(&'a dyn CustomSchema),
-    /// No schema: maps are granular, lists atomic (rule H11).
+    /// No schema. Maps are granular, and lists are atomic (rule H11).
     Deduced,
 }
 
@@ -32,11 +32,11 @@ pub(crate) enum ListType<'a> {
     Atomic,
     /// A set of scalars.
     Set,
-    /// A list with items that these fields identify.
+    /// A list of objects that are identified by these fields.
     Map(ListKeys<'a>),
 }
 
-/// The key fields of a map-list, in the order in which they are written into `k:{…}`.
+/// The key fields of a list of the type `map`, in the order in which they are encoded in `k:{…}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListKeys<'a> {
     /// Key fields of a built-in type.
@@ -75,14 +75,14 @@ pub(crate) enum Form {
     Scalar,
 }
 
-/// Treatment of a list or map by strategic merge patch (rules G4 to G6).
+/// Options for a list or map in strategic merge patches (rules G4 to G6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PatchStrategy {
     /// `merge`: items are merged by `merge_key`, or as a set if the key is unset.
     pub(crate) merge: bool,
-    /// `retainKeys`: the patch may list the keys to keep.
+    /// `retainKeys`: the patch may contain a list of the keys to keep.
     pub(crate) retain_keys: bool,
-    /// `replace` of a map: it is replaced as a whole.
+    /// `replace`: a map is replaced as a whole.
     pub(crate) replace: bool,
     /// The field that identifies an item.
     pub(crate) merge_key: Option<&'static str>,
@@ -121,8 +121,8 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Returns the value that Go's encoder writes for the unset field `name`. A field that is always written is never
-    /// added or removed; only its contents are.
+    /// Returns the value that Go's encoder writes for the unset field `name`. A field that is always written cannot be
+    /// added or removed; only its contents can.
     pub(crate) fn unset(self, name: &str) -> Unset {
         match self {
             SchemaRef::Builtin(shape) => shape.unset(name),
@@ -148,7 +148,8 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Returns `true` if an object of this type is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
+    /// Returns `true` if objects of this type have one owner and are replaced as a whole (`x-kubernetes-map-type:
+    /// atomic`).
     pub(crate) fn is_atomic_map(self) -> bool {
         match self {
             SchemaRef::Builtin(shape) => shape.is_atomic_map(),
@@ -157,7 +158,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Returns `true` if a list or an object of this type has one owner as a whole.
+    /// Returns `true` if lists or objects of this type have one owner and are replaced as a whole.
     pub(crate) fn is_atomic(self) -> bool {
         match self.form() {
             Form::Map => self.is_atomic_map(),
@@ -175,7 +176,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Returns the list type for merging by apply.
+    /// Returns the list type, which determines how apply merges lists.
     pub(crate) fn list_type(self) -> ListType<'a> {
         match self {
             SchemaRef::Builtin(shape) => shape.list_type(),

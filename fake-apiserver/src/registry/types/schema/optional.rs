@@ -1,5 +1,5 @@
 //! `OptionalResource`: a built-in resource in an alpha or beta version, or in a version that Kubernetes no longer
-//! serves. Such versions are off by default. All versions of a resource return the same objects.
+//! serves. Such versions are disabled by default. All versions of a resource have the same stored objects.
 
 use std::borrow::Cow::Borrowed;
 use std::sync::OnceLock;
@@ -8,12 +8,13 @@ use super::served::{Off, Stage, all_builtins, off_by_default};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
 
-/// A resource in a version that is off by default.
+/// A resource in a version that is disabled by default.
 #[derive(Debug)]
 pub(crate) struct OptionalResource {
     pub(crate) info: ResourceInfo,
     pub(crate) off: Off,
-    /// The version that defines the types of the resource: its own version, or the stable version for retired versions.
+    /// The version that defines the types of the resource: the stable version for retired versions, otherwise its own
+    /// version.
     pub(crate) types: &'static str,
 }
 
@@ -35,8 +36,7 @@ const fn retired([group, version, of]: [&'static str; 3], resources: &'static [&
     }
 }
 
-/// All retired versions. Their types were compared with the types of the stable version, field by field, in
-/// `k8s.io/api`.
+/// All retired versions. Their types in `k8s.io/api` were compared with the stable types, field by field.
 static RETIRED: [Retired; 3] = [
     retired(["autoscaling", "v2beta2", "v2"], &["horizontalpodautoscalers"]),
     retired(["batch", "v1beta1", "v1"], &["cronjobs"]),
@@ -48,14 +48,14 @@ pub(crate) fn retired_versions() -> impl Iterator<Item = String> {
     RETIRED.iter().map(|it| format!("{}/{}", it.group, it.version))
 }
 
-/// Returns the version that has the types of a retired version; `None` for other versions.
+/// Returns the stable version with the types of a retired version; `None` for other versions.
 pub(crate) fn stable_version(group: &str, version: &str) -> Option<&'static str> {
     let mut all = RETIRED.iter();
     let found = all.find(|it| it.group == group && it.version == version);
     found.map(|it| it.of)
 }
 
-/// Returns the resources of a version of Kubernetes that are off by default, in the order of discovery.
+/// Returns the resources of a version of Kubernetes that are disabled by default, in the order of discovery.
 pub(crate) fn optional_resources(of: KubernetesVersion) -> &'static [OptionalResource] {
     static ALL: [OnceLock<Vec<OptionalResource>>; KubernetesVersion::ALL.len()] =
         [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
@@ -70,10 +70,10 @@ pub(crate) fn optional_resources(of: KubernetesVersion) -> &'static [OptionalRes
     })
 }
 
-/// Returns a stable resource as a resource in a retired version.
+/// Creates the resource in a retired version from the stable resource.
 fn renamed(retired: &Retired, resource: &str) -> Option<OptionalResource> {
     let is_it = |it: &&ResourceInfo| it.group == retired.group && it.version == retired.of && it.resource == resource;
-    // If the resource has changed between versions of Kubernetes, its last form is the newest.
+    // If the resource has changed between versions of Kubernetes, the last entry is the newest.
     let mut info = all_builtins().filter(is_it).last()?.clone();
     info.version = Borrowed(retired.version);
     for sub in info.subresources.to_mut() {

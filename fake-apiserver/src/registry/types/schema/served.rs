@@ -1,5 +1,5 @@
-//! `Served`: a built-in resource and the versions of Kubernetes that have it. The generated tables are written with the
-//! functions and macros of this module.
+//! `Served`: a built-in resource and the versions of Kubernetes that have it. The generated tables use the functions
+//! and macros of this module.
 
 use std::borrow::Cow::{self, Borrowed};
 
@@ -14,26 +14,26 @@ pub(super) struct Served {
     since: KubernetesVersion,
     /// The first version of Kubernetes without the resource.
     until: Option<KubernetesVersion>,
-    /// Set for versions that are off by default.
+    /// Set for versions that are disabled by default.
     off: Option<Off>,
 }
 
-/// Facts about a resource of a version that is off by default.
+/// Properties of a resource in a version that is disabled by default.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Off {
     /// The stage of the version, which determines how it is enabled.
     pub(crate) stage: Stage,
-    /// The feature gate that the resource depends on, if the gate is off by default; otherwise empty.
+    /// The feature gate that the resource depends on, if the gate is disabled by default; otherwise empty.
     pub(crate) gate: &'static str,
     /// The version that defines the fields of stored objects: its own version, unless a newer version has different
     /// fields.
     pub(crate) form: &'static str,
-    /// The end of the warning about the version, if it is deprecated or will be: `deprecated in v1.37+, …`; otherwise
-    /// empty.
+    /// The end of the warning about the version, such as `deprecated in v1.37+, …`. Empty if the version is not
+    /// deprecated, now or later.
     pub(crate) lifecycle: &'static str,
 }
 
-/// Determines how a version that is off by default is enabled.
+/// The stage of a version that is disabled by default. It determines how the version is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Alpha versions are enabled by `--runtime-config`, as in kube-apiserver.
@@ -56,7 +56,7 @@ pub(crate) fn builtins(version: KubernetesVersion) -> impl Iterator<Item = &'sta
     RESOURCES.iter().filter(move |it| it.is_in(version)).map(|it| &it.info)
 }
 
-/// Returns the resources of a version of Kubernetes that are off by default, in the order of discovery.
+/// Returns the resources of a version of Kubernetes that are disabled by default, in the order of discovery.
 pub(super) fn off_by_default(version: KubernetesVersion) -> impl Iterator<Item = (&'static ResourceInfo, Off)> {
     let rows = OPTIONAL.iter().filter(move |it| it.is_in(version));
     rows.filter_map(|it| Some((&it.info, it.off?)))
@@ -85,7 +85,7 @@ pub(crate) fn versions_of(in_version: KubernetesVersion, group: &str) -> impl It
 }
 
 /// Returns the built-in resources of all versions of Kubernetes, in the order of discovery. A resource that has changed
-/// is included in each of its forms.
+/// between versions has an entry for each state.
 pub(crate) fn all_builtins() -> impl Iterator<Item = &'static ResourceInfo> {
     RESOURCES.iter().map(|it| &it.info)
 }
@@ -165,8 +165,8 @@ pub(super) const fn row(
     }
 }
 
-/// Marks a row as off by default. The four texts are the gate, the storage version, the version that defines the fields
-/// of stored objects, and the end of the warning about the version.
+/// Marks a row as disabled by default. The four strings are the gate, the storage version, the version that defines the
+/// fields of stored objects, and the end of the warning about the version.
 pub(super) const fn optional(
     stage: Stage,
     [gate, stored, form, lifecycle]: [&'static str; 4],
@@ -178,7 +178,7 @@ pub(super) const fn optional(
         form,
         lifecycle,
     });
-    // Values with a destructor cannot be dropped in a constant.
+    // Values with a destructor cannot be dropped in a constant function.
     std::mem::forget(row.info.stored_version.replace(Borrowed(stored)));
     row
 }

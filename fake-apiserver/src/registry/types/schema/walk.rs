@@ -2,7 +2,7 @@
 
 use super::{CustomSchema, SchemaRef, Unset, builtin};
 
-/// The fields of a type for a traversal in parallel to an object, both in the order of their names.
+/// A traversal of the fields of a type, in parallel to the fields of an object. Both are in the order of their names.
 #[derive(Debug)]
 pub(crate) enum FieldWalk<'a> {
     /// Fields of a generated struct, which are traversed in order.

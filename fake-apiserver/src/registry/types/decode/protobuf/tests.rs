@@ -75,7 +75,7 @@ fn arbitrary_bytes_are_decoded_or_refused() {
     let mut noise = 1_u32;
     let mut bytes = Vec::new();
     for len in 0..3000 {
-        // A small linear generator is random enough.
+        // A linear congruential generator provides pseudorandom bytes.
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         bytes.push(noise.to_be_bytes()[0] & 0x3f);
         let _ = decode(shape, &bytes[bytes.len().saturating_sub(len % 40)..]);

@@ -1,4 +1,4 @@
-//! Writes protobuf: encodes values of built-in types as messages.
+//! Encodes values of built-in types as protobuf messages.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ pub(crate) fn encode_value(value: &Value) -> Option<Vec<u8>> {
     encode(group, version, text("kind"), object)
 }
 
-/// Writes a built-in object, or a list of such objects, as a complete body; `None` for any other kind.
+/// Encodes a built-in object, or a list of such objects, as a complete body; `None` for any other kind.
 pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map) -> Option<Vec<u8>> {
     let message = match shape_of(group, version, kind) {
         Some(shape) => write_struct(shape.structure()?, object, 0),
@@ -46,7 +46,7 @@ pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map) -> Op
     Some(out)
 }
 
-/// Encodes the fields of a struct that belong to the message at `prefix`, in the order of their numbers.
+/// Encodes the fields of a struct that belong to the message at `prefix`, in the order of their field numbers.
 fn write_struct(structure: &'static StructType, map: &Map, prefix: u32) -> Vec<u8> {
     let mut fields: Vec<(u8, bool, &str, &'static Shape)> = structure
         .fields()
@@ -57,7 +57,7 @@ fn write_struct(structure: &'static StructType, map: &Map, prefix: u32) -> Vec<u
         })
         .collect();
     fields.sort_by_key(|field| field.0);
-    // The fields of an inlined struct are one message.
+    // The fields of an inlined struct are written as one message.
     fields.dedup_by(|a, b| a.0 == b.0 && !a.1);
     let mut out = Vec::new();
     for (number, last, name, shape) in fields {
@@ -73,7 +73,7 @@ fn write_struct(structure: &'static StructType, map: &Map, prefix: u32) -> Vec<u
     out
 }
 
-/// Writes a value. Values of the wrong type are omitted; decoded objects do not contain any.
+/// Encodes a value. Values of the wrong type, which decoded objects never contain, are omitted.
 fn write_value(out: &mut Vec<u8>, field: u64, shape: &'static Shape, value: &Value) {
     match (shape.kind(), value) {
         (_, Value::Null) => {}
