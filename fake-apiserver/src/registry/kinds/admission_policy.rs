@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings, following
+//! The strategies of ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. Follows
 //! `ValidateValidatingAdmissionPolicy`, `ValidateMutatingAdmissionPolicy` and related functions of
 //! `pkg/apis/admissionregistration/validation`.
 

@@ -1,5 +1,5 @@
-//! APIServices; follows `ValidateAPIService`, `ValidateAPIServiceUpdate` and `ValidateAPIServiceStatusUpdate` of
-//! `kube-aggregator/pkg/apis/apiregistration/validation`.
+//! The strategy of APIServices. Follows `ValidateAPIService`, `ValidateAPIServiceUpdate` and
+//! `ValidateAPIServiceStatusUpdate` of `kube-aggregator/pkg/apis/apiregistration/validation`.
 
 use super::facts::Facts;
 use super::plain::restore_metadata;

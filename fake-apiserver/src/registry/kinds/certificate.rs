@@ -1,5 +1,5 @@
-//! CertificateSigningRequests (`pkg/registry/certificates/certificates`, `pkg/apis/certificates/validation`), and the
-//! static properties of the other kinds in their group.
+//! The strategy of CertificateSigningRequests (`pkg/registry/certificates/certificates`,
+//! `pkg/apis/certificates/validation`), and the static properties of the other kinds in their group.
 
 use std::collections::BTreeSet;
 

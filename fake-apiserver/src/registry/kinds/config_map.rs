@@ -1,4 +1,4 @@
-//! ConfigMaps.
+//! The strategy of ConfigMaps.
 
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};

@@ -1,4 +1,5 @@
-//! CSIDrivers; follows `ValidateCSIDriver` and `ValidateCSIDriverUpdate` of `pkg/apis/storage/validation`.
+//! The strategy of CSIDrivers. Follows `ValidateCSIDriver` and `ValidateCSIDriverUpdate` of
+//! `pkg/apis/storage/validation`.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ pub(crate) struct CsiDriver {
 impl Strategy for CsiDriver {
     fn facts(&self) -> &Facts {
         &Facts {
-            // `PrepareForCreate` does not set a generation.
+            // In kube-apiserver, `PrepareForCreate` does not set a generation.
             generation: Generation::FromFirstChange,
             allows_unconditional_update: false,
             returns_deleted_object: true,

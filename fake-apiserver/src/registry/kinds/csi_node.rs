@@ -1,4 +1,4 @@
-//! CSINodes; follows `ValidateCSINode` and `ValidateCSINodeUpdate` of `pkg/apis/storage/validation`.
+//! The strategy of CSINodes. Follows `ValidateCSINode` and `ValidateCSINodeUpdate` of `pkg/apis/storage/validation`.
 
 use std::collections::BTreeSet;
 

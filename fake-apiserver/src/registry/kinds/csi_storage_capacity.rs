@@ -1,4 +1,4 @@
-//! CSIStorageCapacities; follows `ValidateCSIStorageCapacity` and `ValidateCSIStorageCapacityUpdate` of
+//! The strategy of CSIStorageCapacities. Follows `ValidateCSIStorageCapacity` and `ValidateCSIStorageCapacityUpdate` of
 //! `pkg/apis/storage/validation`.
 
 use super::facts::Facts;

@@ -19,7 +19,8 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_text, default_value, ensure_object};
 use crate::registry::types::labels;
 
-/// Annotation that replaces the former field `spec.templateGeneration`; each change of the template increments it.
+/// Annotation that replaces the former field `spec.templateGeneration`. Each change of the template increments its
+/// value.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Counts in the status that are encoded even if they are zero.

@@ -1,4 +1,4 @@
-//! DeviceClasses (`ValidateDeviceClass`), and checks shared by the kinds of `resource.k8s.io`; follows
+//! The strategy of DeviceClasses (`ValidateDeviceClass`), and checks shared by the kinds of `resource.k8s.io`. Follows
 //! `pkg/apis/resource/validation`. The cost of CEL expressions in selectors is not estimated.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! ResourceClaims and ResourceClaimTemplates; follows `ValidateResourceClaim`, `ValidateResourceClaimStatusUpdate` and
-//! `ValidateResourceClaimTemplate` of `pkg/apis/resource/validation`.
+//! The strategies of ResourceClaims and ResourceClaimTemplates. Follows `ValidateResourceClaim`,
+//! `ValidateResourceClaimStatusUpdate` and `ValidateResourceClaimTemplate` of `pkg/apis/resource/validation`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

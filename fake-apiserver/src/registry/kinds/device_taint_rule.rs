@@ -1,5 +1,5 @@
-//! DeviceTaintRules; follows `deviceTaintRuleStrategy` of `pkg/registry/resource` and `ValidateDeviceTaintRule` of
-//! `pkg/apis/resource/validation`.
+//! The strategy of DeviceTaintRules. Follows `deviceTaintRuleStrategy` of `pkg/registry/resource` and
+//! `ValidateDeviceTaintRule` of `pkg/apis/resource/validation`.
 
 use super::device::{check_driver_name, check_taint};
 use super::facts::{Facts, Generation};

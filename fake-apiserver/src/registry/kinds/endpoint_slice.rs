@@ -1,4 +1,4 @@
-//! EndpointSlices; follows `ValidateEndpointSlice` of `pkg/apis/discovery/validation`.
+//! The strategy of EndpointSlices. Follows `ValidateEndpointSlice` of `pkg/apis/discovery/validation`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Endpoints, the deprecated kind; follows `ValidateEndpoints` of `pkg/apis/core/validation`.
+//! The strategy of the deprecated kind Endpoints. Follows `ValidateEndpoints` of `pkg/apis/core/validation`.
 
 use super::facts::Facts;
 use super::service::validate_protocol;

@@ -1,4 +1,4 @@
-//! Events of both groups, which share their storage (rules R7, F7, F8); follows `events.go` of
+//! The strategies of Events in both groups, which share their storage (rules R7, F7, F8). Follows `events.go` of
 //! `pkg/apis/core/validation`.
 
 use super::facts::{Facts, FieldLabels, Propagation};
@@ -24,7 +24,7 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 /// Immutable fields of an Event of `events.k8s.io`, each with the zero value that replaces an absent field in
-/// comparisons. Like kube-apiserver, the list contains the reason twice.
+/// comparisons. As in kube-apiserver, the reason is checked twice.
 const IMMUTABLE_FIELDS: [(&str, Zero); 14] = [
     ("involvedObject", Zero::Null),
     ("reason", Zero::Text),

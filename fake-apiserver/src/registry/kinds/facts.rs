@@ -114,7 +114,7 @@ pub(crate) enum FieldLabels {
 
 impl FieldLabels {
     /// Accepts these labels and `metadata.name`, and `metadata.namespace` if `namespace` is set. Other labels are
-    /// refused with the usual message.
+    /// refused with the message that most kinds use.
     pub(crate) const fn of(labels: &'static [&'static str], namespace: bool) -> Self {
         Self::These {
             labels,

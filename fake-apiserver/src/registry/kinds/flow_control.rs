@@ -1,5 +1,5 @@
-//! FlowSchemas and PriorityLevelConfigurations; follows `ValidateFlowSchema` and `ValidatePriorityLevelConfiguration`
-//! of `pkg/apis/flowcontrol/validation`.
+//! The strategies of FlowSchemas and PriorityLevelConfigurations. Follows `ValidateFlowSchema` and
+//! `ValidatePriorityLevelConfiguration` of `pkg/apis/flowcontrol/validation`.
 
 use std::collections::BTreeSet;
 

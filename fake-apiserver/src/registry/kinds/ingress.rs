@@ -1,5 +1,5 @@
-//! Ingresses; follows `ValidateIngressCreate`, `ValidateIngressUpdate` and `ValidateIngressStatusUpdate` of
-//! `pkg/apis/networking/validation`.
+//! The strategy of Ingresses. Follows `ValidateIngressCreate`, `ValidateIngressUpdate` and
+//! `ValidateIngressStatusUpdate` of `pkg/apis/networking/validation`.
 
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};

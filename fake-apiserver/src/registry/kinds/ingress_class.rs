@@ -1,4 +1,5 @@
-//! IngressClasses; follows `ValidateIngressClass` and `ValidateIngressClassUpdate` of `pkg/apis/networking/validation`.
+//! The strategy of IngressClasses. Follows `ValidateIngressClass` and `ValidateIngressClassUpdate` of
+//! `pkg/apis/networking/validation`.
 
 use super::facts::{Facts, Generation};
 use super::ingress::validate_reference;

@@ -1,4 +1,4 @@
-//! Lists of a Job's indexes, such as `1,3-5`; follows `validateIndexesFormat` and `parseIndexInterval` of
+//! Parses lists of a Job's indexes, such as `1,3-5`. Follows `validateIndexesFormat` and `parseIndexInterval` of
 //! `pkg/apis/batch/validation`.
 
 /// Returns the number of indexes in a list such as `1,3-5`, which must be ascending and below `completions`.

@@ -1,4 +1,4 @@
-//! Leases and LeaseCandidates (rule R8); follows `ValidateLease` and `ValidateLeaseCandidate` of
+//! The strategies of Leases and LeaseCandidates (rule R8). Follows `ValidateLease` and `ValidateLeaseCandidate` of
 //! `pkg/apis/coordination/validation`.
 
 use super::facts::Facts;

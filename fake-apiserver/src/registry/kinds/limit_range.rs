@@ -1,4 +1,4 @@
-//! LimitRanges; follows `ValidateLimitRange` of `pkg/apis/core/validation`.
+//! The strategy of LimitRanges. Follows `ValidateLimitRange` of `pkg/apis/core/validation`.
 
 use std::collections::BTreeSet;
 

@@ -5,9 +5,9 @@
 /// A pass over the metadata that is part of the validation of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// `ValidateObjectMeta`.
+    /// The checks of `ValidateObjectMeta`.
     Create,
-    /// `ValidateObjectMetaUpdate`.
+    /// The checks of `ValidateObjectMetaUpdate`.
     Update,
 }
 
@@ -27,7 +27,7 @@ const ONCE: &[Pass] = &[Pass::Create];
 const UPDATE: &[Pass] = &[Pass::Update];
 const BOTH: &[Pass] = &[Pass::Update, Pass::Create];
 
-/// Returns the metadata checks for a resource. Resources in other groups than those of Kubernetes are treated as custom
+/// Returns the metadata checks for a resource. Resources in groups that are not built in are treated as custom
 /// resources.
 pub(crate) fn metadata_checks(group: &str, resource: &str, subresource: &str) -> MetadataChecks {
     let on_update = if matches!(subresource, "" | "finalize" | "ephemeralcontainers" | "resize") {

@@ -1,4 +1,4 @@
-//! Namespaces (rules R3 to R5).
+//! The strategy of Namespaces (rules R3 to R5).
 
 use super::facts::{Facts, FieldLabels, FirstDelete};
 use super::metadata;

@@ -1,4 +1,4 @@
-//! NetworkPolicies; follows `ValidateNetworkPolicy` and `ValidateNetworkPolicyUpdate` of
+//! The strategy of NetworkPolicies. Follows `ValidateNetworkPolicy` and `ValidateNetworkPolicyUpdate` of
 //! `pkg/apis/networking/validation`.
 
 use super::facts::{Facts, Generation};

@@ -1,4 +1,4 @@
-//! Nodes (`pkg/registry/core/node`, `ValidateNode` of `pkg/apis/core/validation`).
+//! The strategy of Nodes (`pkg/registry/core/node`, `ValidateNode` of `pkg/apis/core/validation`).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::registry::types::edit::{ensure_object, object_mut};
 use crate::registry::types::plugins::Plugin;
 use crate::registry::types::{labels, names, net};
 
-/// The taint of a new Node, until its kubelet reports it ready.
+/// Taint of a new Node that is not ready yet.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// The strategy of Nodes.

@@ -1,4 +1,4 @@
-//! PersistentVolumes; follows `ValidatePersistentVolume` and `ValidatePersistentVolumeUpdate` of
+//! The strategy of PersistentVolumes. Follows `ValidatePersistentVolume` and `ValidatePersistentVolumeUpdate` of
 //! `pkg/apis/core/validation`.
 
 use super::device::check_driver_name;

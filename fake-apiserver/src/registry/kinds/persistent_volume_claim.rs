@@ -1,5 +1,5 @@
-//! PersistentVolumeClaims; follows `ValidatePersistentVolumeClaim`, `ValidatePersistentVolumeClaimUpdate` and
-//! `ValidatePersistentVolumeClaimStatusUpdate` of `pkg/apis/core/validation`.
+//! The strategy of PersistentVolumeClaims. Follows `ValidatePersistentVolumeClaim`,
+//! `ValidatePersistentVolumeClaimUpdate` and `ValidatePersistentVolumeClaimStatusUpdate` of `pkg/apis/core/validation`.
 
 use super::facts::Facts;
 use super::pod::validate_claim_spec;

@@ -1,5 +1,6 @@
-//! PodCertificateRequests; follows `ValidatePodCertificateRequestCreate` and its counterparts for updates in
-//! `pkg/apis/certificates/validation`. Signatures are not verified, and an issued chain is only checked for its form.
+//! The strategy of PodCertificateRequests. Follows `ValidatePodCertificateRequestCreate` and its counterparts for
+//! updates in `pkg/apis/certificates/validation`. Signatures are not verified, and only the form of an issued
+//! certificate chain is checked.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,7 +28,7 @@ const LIFETIME: i64 = 86_400;
 const LIFETIME_MIN: i64 = 3_600;
 const KUBERNETES_LIFETIME_MAX: i64 = 86_400;
 const LIFETIME_MAX: i64 = 91 * 86_400;
-/// Maximum size of a request, of a key and of its proof, in bytes.
+/// Maximum size of a PKCS#10 request, in bytes.
 const REQUEST_MAX: usize = 10 << 10;
 /// Maximum size of all annotations, in bytes.
 const ANNOTATIONS_MAX: usize = 256 << 10;

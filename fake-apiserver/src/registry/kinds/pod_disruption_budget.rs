@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets.
+//! The strategy of PodDisruptionBudgets.
 
 use super::facts::{Facts, Generation};
 use super::metadata::invalid_printed;

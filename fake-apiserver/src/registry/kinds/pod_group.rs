@@ -1,6 +1,6 @@
-//! Workloads and PodGroups; follows `Validate_Workload` and `Validate_PodGroup` of `pkg/apis/scheduling/v1alpha2` and
-//! `ValidatePodGroupStatusUpdate` of `pkg/apis/scheduling/validation`. Fields of disabled feature gates are
-//! dropped before validation.
+//! The strategies of Workloads and PodGroups. Follows `Validate_Workload` and `Validate_PodGroup` of
+//! `pkg/apis/scheduling/v1alpha2` and `ValidatePodGroupStatusUpdate` of `pkg/apis/scheduling/validation`. Fields of
+//! disabled feature gates are dropped before validation.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! ResourcePoolStatusRequests; follows `Validate_ResourcePoolStatusRequest` of `pkg/apis/resource/v1alpha3` and
-//! `ValidateResourcePoolStatusRequestStatusUpdate` of `pkg/apis/resource/validation`.
+//! The strategy of ResourcePoolStatusRequests. Follows `Validate_ResourcePoolStatusRequest` of
+//! `pkg/apis/resource/v1alpha3` and `ValidateResourcePoolStatusRequestStatusUpdate` of `pkg/apis/resource/validation`.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, ensure_object};
 use crate::registry::types::names;
 
-/// The default limit of pools, and the maximum.
+/// The default and the maximum of `spec.limit`, the number of pools to report.
 const LIMIT: i64 = 100;
 const LIMIT_MAX: i64 = 1_000;
 /// Maximum number of pools in a status.
@@ -143,7 +143,8 @@ fn check_driver(driver: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the errors of a DNS-1123 subdomain that may contain capital letters (`IsDNS1123SubdomainCaseless`).
+/// Returns the errors for an invalid DNS-1123 subdomain, which may contain capital letters
+/// (`IsDNS1123SubdomainCaseless`).
 fn subdomain_in_any_case(name: &str, is_prefix: bool) -> Vec<String> {
     let problems = names::dns1123_subdomain(&name.to_lowercase(), is_prefix).into_iter();
     let in_any_case = |text: String| match text.starts_with("a lowercase RFC 1123 subdomain") {

@@ -1,4 +1,4 @@
-//! PriorityClasses; follows `ValidatePriorityClass` and `ValidatePriorityClassUpdate` of
+//! The strategy of PriorityClasses. Follows `ValidatePriorityClass` and `ValidatePriorityClassUpdate` of
 //! `pkg/apis/scheduling/validation`.
 
 use super::facts::{Facts, Generation};

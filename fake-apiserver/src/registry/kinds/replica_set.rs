@@ -78,7 +78,7 @@ impl Strategy for ReplicationControllerStrategy {
         &Facts {
             generation: Generation::FromCreate,
             default_propagation: Propagation::Orphan,
-            // The prefix of a generated name is not checked; declarative validation checks the name.
+            // The prefix of a generated name is not checked, because declarative validation only checks complete names.
             name: |name, is_prefix| match is_prefix {
                 true => Vec::new(),
                 false => names::dns1123_subdomain(name, false),

@@ -1,4 +1,4 @@
-//! ResourceQuotas; follows `ValidateResourceQuota`, `ValidateResourceQuotaUpdate` and
+//! The strategy of ResourceQuotas. Follows `ValidateResourceQuota`, `ValidateResourceQuotaUpdate` and
 //! `ValidateResourceQuotaStatusUpdate` of `pkg/apis/core/validation`.
 
 use super::facts::Facts;

@@ -1,4 +1,5 @@
-//! ResourceSlices; follows `ValidateResourceSlice` and `ValidateResourceSliceUpdate` of `pkg/apis/resource/validation`.
+//! The strategy of ResourceSlices. Follows `ValidateResourceSlice` and `ValidateResourceSliceUpdate` of
+//! `pkg/apis/resource/validation`.
 
 use super::device::{check_driver_name, check_items, check_qualified_name, check_set, check_taint};
 use super::device_versions;
@@ -57,7 +58,7 @@ impl Strategy for ResourceSlice {
     }
 }
 
-/// Maximum number of devices in a slice. Half of it is permitted if a device has taints or consumes counters.
+/// Maximum number of devices in a slice, which is halved if a device has taints or consumes counters.
 const DEVICES_MAX: usize = 128;
 /// Maximum number of counter sets in a slice.
 const COUNTER_SETS_MAX: usize = 8;
@@ -315,8 +316,8 @@ fn is_semantic_version(text: &str) -> bool {
         && build.is_none_or(|it| it.split('.').all(is_word))
 }
 
-/// Checks the set `name` and the counters of a counter set, or of a device that consumes them (`validateCounterSet` and
-/// `validateDeviceCounterConsumption`).
+/// Checks the counters of a counter set, or the counters that a device consumes (`validateCounterSet` and
+/// `validateDeviceCounterConsumption`). The field `name` contains the name of the counter set.
 fn validate_counters(holder: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
     let set = holder.at(name);
     if set.check_required(errors) {

@@ -1,4 +1,5 @@
-//! Roles and ClusterRoles; follows `ValidateRole` and `ValidateClusterRole` of `pkg/apis/rbac/validation`.
+//! The strategies of Roles and ClusterRoles. Follows `ValidateRole` and `ValidateClusterRole` of
+//! `pkg/apis/rbac/validation`.
 
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};

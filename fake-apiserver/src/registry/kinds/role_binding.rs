@@ -1,5 +1,5 @@
-//! RoleBindings and ClusterRoleBindings; follows `ValidateRoleBinding` and `ValidateClusterRoleBinding` of
-//! `pkg/apis/rbac/validation`.
+//! The strategies of RoleBindings and ClusterRoleBindings. Follows `ValidateRoleBinding` and
+//! `ValidateClusterRoleBinding` of `pkg/apis/rbac/validation`.
 
 use super::facts::Facts;
 use super::metadata::invalid_printed;

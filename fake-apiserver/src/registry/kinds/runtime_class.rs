@@ -1,4 +1,5 @@
-//! RuntimeClasses; follows `ValidateRuntimeClass` and `ValidateRuntimeClassUpdate` of `pkg/apis/node/validation`.
+//! The strategy of RuntimeClasses. Follows `ValidateRuntimeClass` and `ValidateRuntimeClassUpdate` of
+//! `pkg/apis/node/validation`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Secrets.
+//! The strategy of Secrets.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! ServiceAccounts.
+//! The strategy of ServiceAccounts.
 
 use super::facts::Facts;
 use super::strategy::{Context, Strategy};

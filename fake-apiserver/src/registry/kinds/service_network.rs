@@ -1,5 +1,5 @@
-//! IPAddresses and ServiceCIDRs; follows `ValidateIPAddress`, `ValidateServiceCIDR` and their counterparts for updates
-//! in `pkg/apis/networking/validation`.
+//! The strategies of IPAddresses and ServiceCIDRs. Follows `ValidateIPAddress`, `ValidateServiceCIDR` and their
+//! counterparts for updates in `pkg/apis/networking/validation`.
 
 use super::facts::Facts;
 use super::plain::restore_metadata;

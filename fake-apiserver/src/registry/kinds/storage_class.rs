@@ -1,4 +1,5 @@
-//! StorageClasses; follows `ValidateStorageClass` and `ValidateStorageClassUpdate` of `pkg/apis/storage/validation`.
+//! The strategy of StorageClasses. Follows `ValidateStorageClass` and `ValidateStorageClassUpdate` of
+//! `pkg/apis/storage/validation`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! StorageVersions and StorageVersionMigrations; follows `pkg/apis/apiserverinternal/validation` and
+//! The strategies of StorageVersions and StorageVersionMigrations. Follows `pkg/apis/apiserverinternal/validation` and
 //! `pkg/apis/storagemigration/validation`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ impl Strategy for StorageVersion {
     }
 }
 
-/// Returns the errors of a name (`ValidateStorageVersionName`).
+/// Returns the errors for an invalid name (`ValidateStorageVersionName`).
 fn wrong_in_name(name: &str) -> Vec<String> {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".to_owned()];
@@ -257,7 +257,8 @@ fn validate_progress(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// Returns the error for a resource version that is not a number without leading zeros (`CompareResourceVersion`).
+/// Returns the error for a resource version that has other characters than digits or begins with a zero
+/// (`CompareResourceVersion`).
 fn wrong_in_resource_version(text: &str) -> Option<String> {
     let is_number = text.bytes().all(|it| it.is_ascii_digit()) && !text.starts_with('0');
     (!is_number).then(|| format!("resource version is not well formed: {text}"))

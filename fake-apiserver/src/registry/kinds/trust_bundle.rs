@@ -1,4 +1,4 @@
-//! ClusterTrustBundles; follows `ValidateClusterTrustBundle` and `ValidateClusterTrustBundleUpdate` of
+//! The strategy of ClusterTrustBundles. Follows `ValidateClusterTrustBundle` and `ValidateClusterTrustBundleUpdate` of
 //! `pkg/apis/certificates/validation`.
 
 use std::collections::BTreeMap;

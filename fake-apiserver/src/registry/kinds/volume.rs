@@ -1,5 +1,5 @@
-//! VolumeAttachments and VolumeAttributesClasses; follows `ValidateVolumeAttachment`, `ValidateVolumeAttributesClass`
-//! and their counterparts for updates in `pkg/apis/storage/validation`.
+//! The strategies of VolumeAttachments and VolumeAttributesClasses. Follows `ValidateVolumeAttachment`,
+//! `ValidateVolumeAttributesClass` and their counterparts for updates in `pkg/apis/storage/validation`.
 
 use super::device::check_driver_name;
 use super::facts::Facts;

@@ -1,6 +1,6 @@
-//! MutatingWebhookConfigurations and ValidatingWebhookConfigurations; follows `ValidateMutatingWebhookConfiguration`,
-//! `ValidateValidatingWebhookConfiguration` and their counterparts for updates in
-//! `pkg/apis/admissionregistration/validation`.
+//! The strategies of MutatingWebhookConfigurations and ValidatingWebhookConfigurations. Follows
+//! `ValidateMutatingWebhookConfiguration`, `ValidateValidatingWebhookConfiguration` and their counterparts for updates
+//! in `pkg/apis/admissionregistration/validation`.
 
 use std::collections::BTreeSet;
 

@@ -11,7 +11,7 @@ pub(crate) const NEGATIVE: &str = "must be greater than or equal to 0";
 /// Error for a number that must be positive.
 pub(crate) const NOT_POSITIVE: &str = "must be greater than zero";
 
-/// Error for a field that may never change.
+/// Error for a change of an immutable field.
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 impl Cursor<'_> {
@@ -32,7 +32,7 @@ impl Cursor<'_> {
         self.check_texts(rule(self.as_text()), errors);
     }
 
-    /// Checks that the string is not empty; returns `true` if it is not.
+    /// Checks that the string is set, and returns `true` if so.
     pub(crate) fn check_required(&self, errors: &mut FieldErrors) -> bool {
         let is_there = !self.as_text().is_empty();
         if !is_there {

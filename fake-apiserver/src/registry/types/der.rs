@@ -182,7 +182,7 @@ fn text(tag: u8, bytes: &[u8]) -> String {
     String::from_utf16_lossy(&units.collect::<Vec<_>>())
 }
 
-/// Reads the elements of one DER structure.
+/// A reader of the elements in one DER structure.
 struct Reader<'a> {
     rest: &'a [u8],
     offset: usize,

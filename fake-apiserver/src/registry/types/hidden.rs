@@ -52,7 +52,7 @@ impl Hidden {
     }
 }
 
-/// No facts, as for an object created by the server.
+/// An empty set of facts, for objects that the server creates.
 pub(crate) static NONE: Hidden = Hidden {
     emptied: Vec::new(),
     empty_values: Vec::new(),

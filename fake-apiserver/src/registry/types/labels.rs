@@ -1,4 +1,4 @@
-//! Labels, annotations and `LabelSelector` objects (rule B25).
+//! Validation of labels, annotations and `LabelSelector` objects (rule B25).
 
 use super::cursor::Cursor;
 use super::names;

@@ -1,4 +1,4 @@
-//! Name rules (rule B26): functions that return the errors of a name, a label key or a label value, with the error
+//! Name rules (rule B26): functions that return the errors for an invalid name, label key or label value, with the
 //! messages of Kubernetes.
 //!
 //! Every write checks names and labels, so each rule scans the bytes. The regular expressions are only used in error
@@ -34,13 +34,13 @@ const LABEL_MAX: usize = 63;
 /// Maximum length of a DNS-1123 subdomain, in bytes.
 pub(crate) const SUBDOMAIN_MAX: usize = 253;
 
-/// Returns the errors of `name` as a DNS-1123 subdomain. A prefix may end in a dash.
+/// Returns the errors for a `name` that is not a DNS-1123 subdomain. A prefix may end in a dash.
 pub(crate) fn dns1123_subdomain(name: &str, is_prefix: bool) -> Vec<String> {
     let masked = mask_trailing_dash(name.as_bytes(), is_prefix);
     subdomain_errors(&masked, "characters")
 }
 
-/// Returns the errors of `name` as a DNS-1123 label. A prefix may end in a dash.
+/// Returns the errors for a `name` that is not a DNS-1123 label. A prefix may end in a dash.
 pub(crate) fn dns1123_label(name: &str, is_prefix: bool) -> Vec<String> {
     let masked = mask_trailing_dash(name.as_bytes(), is_prefix);
     let mut errors = too_long(masked.len(), LABEL_MAX, "characters");
@@ -56,7 +56,8 @@ pub(crate) fn dns1123_label(name: &str, is_prefix: bool) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of `name` as a DNS-1035 label, which starts with a letter. A prefix may end in a dash.
+/// Returns the errors for a `name` that is not a DNS-1035 label, which starts with a letter. A prefix may end in a
+/// dash.
 pub(crate) fn dns1035_label(name: &str, is_prefix: bool) -> Vec<String> {
     let masked = mask_trailing_dash(name.as_bytes(), is_prefix);
     let mut errors = too_long(masked.len(), LABEL_MAX, "characters");
@@ -68,7 +69,7 @@ pub(crate) fn dns1035_label(name: &str, is_prefix: bool) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of `name` as a URL path segment, which must not contain `/` or `%`.
+/// Returns the errors for a `name` that is not a URL path segment, which must not contain `/` or `%`.
 pub(crate) fn path_segment(name: &str, is_prefix: bool) -> Vec<String> {
     if !is_prefix && (name == "." || name == "..") {
         return vec![format!("may not be '{name}'")];
@@ -80,7 +81,7 @@ pub(crate) fn path_segment(name: &str, is_prefix: bool) -> Vec<String> {
         .collect()
 }
 
-/// Returns the errors of a wildcard host such as `*.example.com`.
+/// Returns the errors for an invalid wildcard host; `*.example.com` is valid.
 pub(crate) fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
     let mut errors = too_long(name.len(), SUBDOMAIN_MAX, "characters");
     if !name
@@ -94,7 +95,8 @@ pub(crate) fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of a qualified name: `[prefix/]name`, such as a label key or a finalizer.
+/// Returns the errors for an invalid qualified name. Qualified names have the form `[prefix/]name`, and are used for
+/// label keys and finalizers.
 pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                         alphanumeric character";
@@ -136,7 +138,7 @@ pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of a label value.
+/// Returns the errors for an invalid label value.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     if is_label_value(value) {
         return Vec::new();
@@ -151,7 +153,7 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of a key of a ConfigMap or a Secret.
+/// Returns the errors for an invalid key of a ConfigMap or a Secret.
 pub(crate) fn config_map_key(key: &str) -> Vec<String> {
     let mut errors = too_long(key.len(), SUBDOMAIN_MAX, "characters");
     if key.is_empty()
@@ -166,7 +168,7 @@ pub(crate) fn config_map_key(key: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the errors of a port name, as in `targetPort`.
+/// Returns the errors for an invalid port name, as in `targetPort`.
 pub(crate) fn port_name(name: &str) -> Vec<String> {
     let mut errors = too_long(name.len(), 15, "characters");
     if name.is_empty() || !name.bytes().all(|b| is_alphanumeric(b) || b == b'-') {
@@ -199,7 +201,7 @@ pub(crate) fn percent(value: &str) -> Option<String> {
     Some(mismatch(rule, "[0-9]+%", &["1%", "93%"]))
 }
 
-/// Returns the errors of an environment variable's name.
+/// Returns the errors for an invalid name of an environment variable.
 pub(crate) fn env_var_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];

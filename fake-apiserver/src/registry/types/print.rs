@@ -16,7 +16,7 @@ struct Entry<'a> {
     shape: Option<&'static Shape>,
 }
 
-/// Writes typed values. `entries` is a stack of the sorted entries of the enclosing objects.
+/// A writer of typed values. `entries` is a stack of the sorted entries of the enclosing objects.
 pub(crate) struct TypedPrinter<'a> {
     entries: Vec<Entry<'a>>,
 }
@@ -113,8 +113,9 @@ impl<'a> TypedPrinter<'a> {
     }
 }
 
-/// Serializes a value with its fields in Go's order. Built-in objects have the order of their types. Lists of built-in
-/// objects and objects of `meta.k8s.io` begin with `kind`, `apiVersion` and `metadata`. Other values have sorted keys.
+/// A value that is serialized with its fields in Go's order. Built-in objects have the order of their types. Lists of
+/// built-in objects and objects of `meta.k8s.io` begin with `kind`, `apiVersion` and `metadata`. Other values have
+/// sorted keys.
 pub(crate) struct AsGoPrints<'a>(pub(crate) &'a Value);
 
 impl Serialize for AsGoPrints<'_> {

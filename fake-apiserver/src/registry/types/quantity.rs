@@ -16,11 +16,11 @@ const LARGEST_BINARY: i128 = i64::MAX as i128;
 /// Notation of an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notation {
-    /// `1k`, `500m`
+    /// Decimal suffixes, as in `1k` or `500m`.
     Decimal,
-    /// `1e3`
+    /// Decimal exponents, as in `1e3`.
     Exponent,
-    /// `1Ki`
+    /// Binary suffixes, as in `1Ki`.
     Binary,
 }
 

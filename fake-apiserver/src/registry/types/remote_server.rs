@@ -14,9 +14,9 @@ pub(crate) struct RemoteServer {
     pub(crate) name: String,
     pub(crate) group: String,
     pub(crate) version: String,
-    /// `groupPriorityMinimum`
+    /// The value of `groupPriorityMinimum`.
     pub(crate) group_priority: i64,
-    /// `versionPriority`
+    /// The value of `versionPriority`.
     pub(crate) version_priority: i64,
     /// The Service, as `https://name.namespace.svc:port`.
     pub(crate) endpoint: Endpoint,

@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers, which are stored as `autoscaling/v2`.
+//! The strategy of HorizontalPodAutoscalers, which are stored as `autoscaling/v2`.
 
 mod conversion;
 mod validation;

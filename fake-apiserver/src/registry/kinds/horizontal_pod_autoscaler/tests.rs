@@ -1,4 +1,4 @@
-//! Conversions of HorizontalPodAutoscalers between autoscaling/v1 and autoscaling/v2.
+//! Tests of conversions of HorizontalPodAutoscalers between autoscaling/v1 and autoscaling/v2.
 
 use super::*;
 

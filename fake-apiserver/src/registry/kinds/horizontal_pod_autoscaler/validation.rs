@@ -17,7 +17,7 @@ const METRIC_TYPES: [(&str, &str); 5] = [
     ("Pods", "pods"),
     ("Resource", "resource"),
 ];
-/// The sources in the order in which they are checked; only the first one that is set is checked.
+/// Metric sources in the order of validation. Only the first source that is set is checked.
 const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 const WINDOW_MAX: i64 = 3_600;
 const PERIOD_MAX: i64 = 1_800;
@@ -155,7 +155,7 @@ fn validate_metric(metric: &Cursor<'_>, described: Group, errors: &mut FieldErro
                 errors.required(metric.at(field), text);
             }
         }
-        // kube-apiserver reports this error twice.
+        // As in kube-apiserver, this error is reported twice.
         None => errors.not_supported(metric.at("type"), metric_type, &supported),
     }
     if present.len() != 1 {

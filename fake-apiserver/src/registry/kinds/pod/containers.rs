@@ -1,4 +1,4 @@
-//! Containers of a pod: the common rules, and the additional rules of init and ephemeral containers.
+//! Validation of containers: the common rules, and the additional rules for init and ephemeral containers.
 
 use std::collections::BTreeSet;
 

@@ -37,11 +37,11 @@ pub(crate) fn drop_disabled(
     };
     let old = old.map(|old| Cursor::root(old));
     let old = old.as_ref().and_then(|old| old.present(way));
-    // Gate GenericWorkload.
+    // `schedulingGroup` depends on the gate GenericWorkload.
     if !old.is_some_and(|it| it.is_set("schedulingGroup")) {
         spec.remove("schedulingGroup");
     }
-    // Gate ContainerStopSignals.
+    // `stopSignal` depends on the gate ContainerStopSignals.
     if !old.is_some_and(|it| containers(&it).any(|it| it.is_set("lifecycle.stopSignal"))) {
         for list in CONTAINER_LISTS {
             items_mut(spec, list).for_each(drop_stop_signal);
@@ -52,9 +52,9 @@ pub(crate) fn drop_disabled(
         return;
     }
     for (source, keeps) in [
-        // Gate ClusterTrustBundleProjection.
+        // Depends on the gate ClusterTrustBundleProjection. Sources of the stored object are dropped as well.
         ("clusterTrustBundle", false),
-        // Gate PodCertificateRequest.
+        // Depends on the gate PodCertificateRequest.
         ("podCertificate", true),
     ] {
         if !(keeps && old.is_some_and(|it| has_source(&it, source))) {

@@ -124,7 +124,7 @@ pub(super) fn prepare_created(pod: &mut Object, now: &str) {
 }
 
 /// Returns warnings about AppArmor annotations of containers whose profile field is unset. The fields are filled in
-/// later.
+/// later by [`prepare_created`].
 pub(super) fn warn_of_app_armor(pod: &Object) -> Vec<String> {
     let profiles = annotated_profiles(pod);
     let pod = Cursor::root(pod);
@@ -170,7 +170,8 @@ fn is_right_profile(profile: &Value) -> bool {
     errors.is_empty()
 }
 
-/// Adds the labels with the keys in `matchLabelKeys` and `mismatchLabelKeys` to the label selector of the same term.
+/// For each key in `matchLabelKeys` and `mismatchLabelKeys`, adds a requirement for the pod's label to the label
+/// selector of the same term.
 fn complete_selectors(spec: &mut Map, labels: &Map) {
     for constraint in items_mut(spec, "topologySpreadConstraints") {
         add_label_keys(constraint, "matchLabelKeys", "In", labels);

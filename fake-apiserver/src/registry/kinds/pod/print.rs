@@ -1,4 +1,4 @@
-//! Prints values in field errors like kube-apiserver's internal types, with Go's field names.
+//! Prints values in field errors with the Go field names of kube-apiserver's internal types.
 
 use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::cursor::Cursor;

@@ -1,8 +1,8 @@
-//! Search domains of a pod.
+//! Validation of the DNS search domains of a pod.
 
 use crate::registry::types::names;
 
-/// Returns the errors of a search domain. Its labels may contain underscores.
+/// Returns the errors for an invalid search domain. The labels of a search domain may contain underscores.
 pub(super) fn search_domain(domain: &str) -> Vec<String> {
     const LABEL: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -1,4 +1,4 @@
-//! Validation of a pod spec, a template, and a new Pod.
+//! Validation of Pods, pod templates and pod specs.
 
 use std::collections::BTreeSet;
 

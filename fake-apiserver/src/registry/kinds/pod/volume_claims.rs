@@ -1,4 +1,4 @@
-//! Specs of PersistentVolumeClaims, and templates of claims in pods and StatefulSets.
+//! Validation of the specs of PersistentVolumeClaims, and of claim templates in pods and StatefulSets.
 
 use super::amount::read;
 use crate::api::field::FieldErrors;

@@ -1,4 +1,4 @@
-//! Services (rules T4, C8).
+//! The strategy of Services (rules T4, C8).
 
 mod allocation;
 mod ranges;

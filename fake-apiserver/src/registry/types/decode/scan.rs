@@ -1,5 +1,5 @@
-//! Scans the raw bytes of a JSON body for facts that a parsed value does not contain (duplicate keys, the order of
-//! fields), and for Go's errors about invalid JSON.
+//! Scans the raw bytes of a JSON body for facts that a parsed value does not contain: duplicate keys, the order of
+//! fields, and the spelling of numbers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for Node {
 pub(super) struct Order(Node);
 
 impl Order {
-    /// Parses JSON text; `None` if the bytes are not JSON.
+    /// Parses a document; `None` if the bytes are not JSON.
     pub(super) fn of(raw: &[u8]) -> Option<Self> {
         serde_json::from_slice(raw).ok().map(Self)
     }
@@ -160,7 +160,7 @@ fn place_of(name: &str, entries: &[(String, Node)]) -> usize {
     place.unwrap_or(entries.len())
 }
 
-/// A walk through a document that collects strict errors.
+/// A traversal of a document that collects strict errors.
 #[derive(Default)]
 struct Walk {
     path: String,

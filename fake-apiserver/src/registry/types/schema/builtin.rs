@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Int32,
     /// A 64-bit integer.
     Int64,
-    /// A number.
+    /// A floating-point number.
     Float64,
     /// Bytes in base64.
     Bytes,
@@ -253,7 +253,7 @@ impl StructType {
 }
 
 impl Field {
-    /// Returns the name in JSON.
+    /// Returns the JSON name of the field.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
@@ -376,7 +376,7 @@ impl Shape {
             Kind::Bool => Form::Boolean,
             Kind::Int32 | Kind::Int64 | Kind::Float64 => Form::Numeric,
             Kind::Quantity | Kind::Time | Kind::MicroTime => Form::Scalar,
-            // In server-side apply, these types are untyped.
+            // Server-side apply treats values of these types as untyped.
             Kind::IntOrString
             | Kind::Raw
             | Kind::Json

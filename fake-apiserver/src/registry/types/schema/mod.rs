@@ -50,9 +50,9 @@ pub(crate) enum ListKeys<'a> {
 pub(crate) enum Unset {
     /// Go omits the field.
     Absent,
-    /// `null`
+    /// Go writes `null`.
     Null,
-    /// The zero value of its type.
+    /// Go writes the zero value of the type.
     Zero,
 }
 

@@ -131,7 +131,7 @@ pub(super) const fn sub(name: &'static str, kind: [&'static str; 3], verbs: Text
     }
 }
 
-/// Group, version, resource, singular, kind, list kind.
+/// The names of a resource: group, version, resource, singular, kind and list kind.
 type Names = [&'static str; 6];
 
 pub(super) const fn row(
