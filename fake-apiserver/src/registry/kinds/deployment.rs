@@ -122,7 +122,7 @@ fn validate_rollout(strategy: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Adds an error about an update strategy of an unsupported type. The error shows the whole strategy.
+/// Adds an error about an update strategy of an unsupported type. The error shows the entire strategy.
 pub(super) fn unsupported_strategy(strategy: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors) {
     let printed = go_struct(strategy, &["type", "rollingUpdate"]);
     let supported: Vec<String> = supported.iter().map(|it| format!("\"{it}\"")).collect();

@@ -129,8 +129,8 @@ impl Strategy for ResourceClaimTemplate {
     }
 }
 
-/// Checks that the namespace permits the admin access that the requests at `way` ask for (`AuthorizedForAdmin` of
-/// `pkg/registry/resource`). As in kube-apiserver, errors of templates have the paths of a claim.
+/// Checks that the namespace permits the admin access that the requests at the path `way` ask for (`AuthorizedForAdmin`
+/// of `pkg/registry/resource`). As in kube-apiserver, errors of templates have the paths of a claim.
 fn authorize_admin(object: &Cursor<'_>, way: &str, context: &Context<'_>, errors: &mut FieldErrors) {
     let asks = |it: &Cursor<'_>| it.flag("exactly.adminAccess") == Some(true);
     let asked = object.items(way).position(|it| asks(&it));
@@ -162,7 +162,7 @@ fn is_admin_namespace(name: &str, context: &Context<'_>) -> bool {
     found.is_some_and(|it| it.labels().any(|label| label == (ADMIN_LABEL, "true")))
 }
 
-/// Fills in the defaults of the requests at `way` (`SetDefaults_ExactDeviceRequest` and
+/// Fills in the defaults of the requests at the path `way` (`SetDefaults_ExactDeviceRequest` and
 /// `SetDefaults_DeviceSubRequest`), including the operators of tolerations.
 fn default_requests(object: &mut Object, way: &str) {
     let is_old = device_versions::is_old(object.api_version());

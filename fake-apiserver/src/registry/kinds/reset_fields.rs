@@ -8,7 +8,7 @@ const STATUS: Paths = &[&["status"]];
 const SPEC: Paths = &[&["spec"]];
 const ALL_BUT_STATUS: Paths = &[&["spec"], &["metadata"]];
 
-/// Returns the paths that a write to `subresource` of a resource with a status cannot own.
+/// Returns the paths that writes to `subresource` of a resource with a status cannot own.
 pub(crate) fn reset_fields(group: &str, resource: &str, subresource: &str) -> Paths {
     match (group, resource, subresource) {
         ("apps", "deployments", "status") => &[&["spec"], &["metadata", "labels"]],

@@ -21,7 +21,7 @@ pub(crate) struct Cursor<'a> {
     step: Step<'a>,
 }
 
-/// The value under a cursor. A whole object is a [`Map`] that is not wrapped in a [`Value`].
+/// The value under a cursor. A complete object is a [`Map`] that is not wrapped in a [`Value`].
 #[derive(Clone, Copy, Debug)]
 enum Node<'a> {
     Absent,
@@ -53,7 +53,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns a cursor at a value that is a whole object. Its path prints as `<nil>`.
+    /// Returns a cursor at a value that is a complete object. Its path prints as `<nil>`.
     pub(crate) fn document(value: &'a Value) -> Self {
         Self {
             node: Node::of(Some(value)),
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Returns the fields of this object, each with its name as its path. The names may contain dots.
+    /// Returns the fields of this object, each with its name as its path. Field names may contain dots.
     pub(crate) fn fields(&'a self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.map("").into_iter().flatten().map(move |(name, value)| {
             let field = Cursor {
@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Returns the same value with the path of a map entry instead of a field.
+    /// Returns a cursor at the same value, whose path prints it as a map entry instead of a field.
     #[must_use]
     pub(crate) fn as_entry(self) -> Self {
         match self.step {
@@ -256,7 +256,7 @@ impl<'a> Cursor<'a> {
     /// Returns `true` if both have the same value at a dotted path. Absent and null are equal.
     pub(crate) fn same(&self, other: &Cursor<'_>, way: &str) -> bool {
         match (self.node, other.node, way) {
-            // Whole objects are compared as maps.
+            // Complete objects are compared as maps.
             (Node::Map(_), _, "") | (_, Node::Map(_), "") => self.map("") == other.map(""),
             _ => self.get(way) == other.get(way),
         }

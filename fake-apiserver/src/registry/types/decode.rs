@@ -1,4 +1,4 @@
-//! Decodes request bodies and patched objects into types, like Go's decoder (rules A15, L1 to L5, T7).
+//! Decodes request bodies and patched objects into built-in types, like Go's decoder (rules A15, L1 to L5, T7).
 
 mod convert;
 pub(crate) mod protobuf;

@@ -1,5 +1,5 @@
-//! Kubernetes' types: the generated table of fields, typed decoding, quantities, times, names, and a cursor for reading
-//! JSON objects. This module depends on values and paths, but not on kinds, verbs or storage.
+//! The types of Kubernetes: the generated table of fields, typed decoding, quantities, times, names, and a cursor for
+//! reading JSON objects. This module depends on values and paths, but not on kinds, verbs or storage.
 
 pub(crate) mod review_version;
 pub(crate) mod cursor;

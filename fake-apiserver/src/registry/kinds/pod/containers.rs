@@ -137,7 +137,7 @@ impl Surroundings<'_> {
             }
             let detail = "cannot be set for an Ephemeral Container";
             for field in NOT_FOR_EPHEMERAL {
-                // the other fields are pointers and lists in Go, so an empty value counts as set
+                // the other fields are pointers and lists in Go, so an empty value is treated as set
                 let is_set = match field {
                     "resources" => !container.is_empty(field),
                     _ => container.is_set(field),

@@ -227,7 +227,7 @@ impl Converter<'_> {
             (Kind::Int32 | Kind::Int64, Value::Number(_)) => self.integer(shape, value),
             (Kind::Float64, Value::Number(number)) => {
                 if let Some(whole) = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < 9e15) {
-                    // Go writes whole numbers without a decimal point.
+                    // Go encodes floats with integer values without a decimal point.
                     *value = Value::from(whole as i64);
                 }
             }
@@ -500,7 +500,7 @@ fn push_name(path: &mut String, name: &str) {
 }
 
 /// Sets empty lists, maps and bytes to `null` if Go always encodes the field, because kube-apiserver's storage cannot
-/// represent empty lists. Must be called after field ownership is determined, in which an empty list counts as a value.
+/// represent empty lists. Must be called after field ownership is determined, because an empty list is a value there.
 pub(super) fn settle(shape: &'static Shape, value: &mut Value) {
     match value {
         Value::Object(map) => settle_map(shape, map),
