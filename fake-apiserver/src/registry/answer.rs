@@ -12,7 +12,7 @@ use crate::storage::Stored;
 /// Response to a write.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// An object that is returned as it is stored.
+    /// A stored object, returned unchanged.
     Stored(Arc<Stored>),
     /// An object that is not stored (after a dry run or a deletion, or a Scale), in the requested version, with its
     /// kind.
@@ -30,7 +30,7 @@ pub(crate) enum Answer {
 /// `{"kind":"Status",…,"status":"Success"}` (rules B16, I4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SuccessStatus {
-    /// The name of the object, if the Status has details.
+    /// Details of the deleted object; `None` if the Status omits them.
     pub(crate) details: Option<SuccessDetails>,
     /// `code`; omitted if 0.
     pub(crate) code: u16,
@@ -60,7 +60,7 @@ impl Written {
         Self { answer, code: 200 }
     }
 
-    /// Converts a stored object to the version of `row`, in which it will be returned.
+    /// Converts a stored object to the version of `row` for the response.
     pub(super) async fn converted(self, reader: &Reader, row: &Row) -> Result<Self, Status> {
         if let Answer::Stored(stored) = &self.answer {
             reader.convert_stored(row, std::slice::from_ref(stored)).await?;

@@ -9,7 +9,7 @@ use super::attributes::Attributes;
 use super::config::Webhook;
 use crate::api::json::marshal;
 
-/// The value of `mutation.webhook.admission.k8s.io`, with its fields in the order of Go's struct.
+/// Value of the annotation `mutation.webhook.admission.k8s.io`, with the field order of the Go struct.
 #[derive(Serialize)]
 struct Mutation<'a> {
     configuration: &'a str,
@@ -17,7 +17,7 @@ struct Mutation<'a> {
     mutated: bool,
 }
 
-/// The value of `patch.webhook.admission.k8s.io`.
+/// Value of the annotation `patch.webhook.admission.k8s.io`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Patch<'a> {
@@ -27,7 +27,7 @@ struct Patch<'a> {
     patch_type: &'static str,
 }
 
-/// An operation of a JSON patch, with its members sorted by name.
+/// An operation of a JSON patch, with its fields sorted by name.
 type Operation = BTreeMap<String, Box<RawValue>>;
 
 /// Adds the annotation for a call of a mutating webhook.

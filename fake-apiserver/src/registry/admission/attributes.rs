@@ -15,16 +15,16 @@ use crate::registry::types::names;
 /// API group of the webhook configurations and policies, which are themselves exempt from policies and webhooks.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// The options of a request, by its kind of operation.
+/// Options of a request, by operation type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestOptions<'a> {
-    /// Options of a create, including PUT and apply requests that create.
+    /// Options of a create request, or of a PUT or apply request that creates an object.
     Create(&'a WriteOptions),
     /// Options of PUT, PATCH and apply.
     Update(&'a WriteOptions),
     /// Options of the deletion of an object or a collection.
     Delete(&'a DeleteOptions),
-    /// No options: the object of the request contains the options of a connection.
+    /// No options. The options of a connection are in the request's object.
     None,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) options: RequestOptions<'a>,
     pub(crate) object: Option<Object>,
     pub(crate) old: Option<Object>,
-    /// Facts about the body that the object does not contain; cleared when the object is parsed again.
+    /// Facts about the request body that are lost in the decoded object; cleared when the object is parsed again.
     pub(crate) hidden: Hidden,
     /// Warnings and annotations of the request.
     pub(crate) remarks: &'a Remarks,
@@ -113,7 +113,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Replaces the object with the result of parsing its serialised form again. Clears the hidden facts.
+    /// Replaces the object with the result of parsing its serialised form again, and clears `hidden`.
     pub(super) fn set_read_back(&mut self, object: Object) {
         self.object = Some(object);
         self.hidden = Hidden::default();
@@ -138,7 +138,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Creates the attributes of a delete. If a collection is deleted, the request does not have a name.
+    /// Creates the attributes of a delete request. Requests that delete a collection do not have a name.
     pub(crate) fn of_delete(
         (row, info): (&'a Row, &RequestInfo),
         user: &'a UserInfo,

@@ -197,8 +197,8 @@ impl Configured {
     }
 }
 
-/// Returns `true` for admission's own configuration. It is exempt, so that a user can undo a configuration that refuses
-/// everything.
+/// Returns `true` for webhook configurations and admission policies. They are exempt from admission, so that a user can
+/// always remove one that refuses every request.
 fn is_exempt(row: &Row) -> bool {
     row.info.group == GROUP
 }

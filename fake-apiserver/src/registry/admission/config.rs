@@ -1,4 +1,4 @@
-//! Webhooks and policies from the objects of `admissionregistration.k8s.io`, parsed again after each change.
+//! Parses webhooks and policies from the objects of `admissionregistration.k8s.io`, again after each change.
 
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ pub(super) struct Webhook {
     pub(super) configuration: String,
     pub(super) endpoint: Endpoint,
     pub(super) matches: Match,
-    /// `failurePolicy: Ignore`
+    /// Set for `failurePolicy: Ignore`.
     pub(super) ignores_failure: bool,
     pub(super) timeout: Duration,
     /// Set if dry runs may call the webhook.
     pub(super) allows_dry_run: bool,
-    /// `reinvocationPolicy: IfNeeded`
+    /// Set for `reinvocationPolicy: IfNeeded`.
     pub(super) is_reinvoked: bool,
     /// Version of the AdmissionReviews sent to the webhook; `None` if it accepts no version that the server supports.
     pub(super) review: Option<ReviewVersion>,

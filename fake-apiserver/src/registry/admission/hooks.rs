@@ -45,7 +45,7 @@ impl std::fmt::Debug for Hook {
     }
 }
 
-/// All closures, in the order of their calls.
+/// All closures, in call order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hooks {
     /// Closures that may change an object.

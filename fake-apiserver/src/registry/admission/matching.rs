@@ -15,7 +15,7 @@ use crate::storage::Key;
 /// Wildcard for all groups, versions, resources or operations.
 const ALL: &str = "*";
 
-/// A rule with operations and resources.
+/// A rule that selects requests by operation and resource.
 #[derive(Debug)]
 struct Rule {
     operations: Vec<String>,
@@ -34,7 +34,7 @@ pub(super) struct Match {
     excluded: Vec<Rule>,
     /// Set if one of the rules must match; a binding may omit rules.
     needs_rule: bool,
-    /// `matchPolicy: Exact`
+    /// Set for `matchPolicy: Exact`.
     is_exact: bool,
     namespaces: Option<LabelSelector>,
     objects: Option<LabelSelector>,
@@ -204,8 +204,8 @@ pub(super) fn selects(selector: &LabelSelector, object: &Object) -> bool {
 }
 
 impl Matched {
-    /// Returns the kind in which objects are sent to the webhook or policy. Subresources with a kind of their own are
-    /// never converted.
+    /// Returns the kind in which objects are sent to the webhook or policy. Subresources with their own kind are never
+    /// converted.
     pub(super) fn kind(&self, attributes: &Attributes<'_>) -> GroupVersionKind {
         match self {
             Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => kind_of(&row.info),

@@ -57,7 +57,7 @@ impl Default for AdmissionSetup {
     }
 }
 
-/// The admission of one server: plugins, closures, policies and webhooks.
+/// Admission control of one server: plugins, closures, policies and webhooks.
 #[derive(Debug)]
 pub(crate) struct Admission {
     reader: Arc<Reader>,
@@ -74,7 +74,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Creates admission with the options of the builder.
+    /// Creates the admission control with the options of the builder.
     pub(super) fn new(
         (reader, writer): (Arc<Reader>, Arc<Writer>),
         authorization: Arc<Authorization>,
@@ -96,7 +96,7 @@ impl Admission {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the current configuration, and parses it again after a change.
+    /// Returns the current configuration. Parses it again after a change.
     fn configured(&self) -> Arc<Configured> {
         let generation = self.generation.load(Ordering::Acquire);
         let mut kept = self.configured.lock().unwrap_or_else(PoisonError::into_inner);

@@ -68,7 +68,7 @@ fn claim(row: &Row, kind: &GroupVersionKind, shape: &'static Shape, object: &mut
     }
 }
 
-/// The managed fields before the mutating phase. They are restored if that phase leaves malformed ones (rule P10).
+/// The managed fields before the mutating phase. They are restored if they are malformed after that phase (rule P10).
 #[derive(Debug)]
 pub(super) struct Owners(Option<Value>);
 

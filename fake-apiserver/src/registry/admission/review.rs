@@ -12,7 +12,7 @@ use crate::registry::types::review_version::ReviewVersion;
 use crate::registry::webhook::call;
 use crate::registry::webhook::transport::Transport;
 
-/// Answer of a webhook.
+/// Parsed response of a webhook.
 #[derive(Debug, Default)]
 pub(super) struct ReviewAnswer {
     pub(super) denied: Option<Denial>,
@@ -124,7 +124,7 @@ fn check_types(review: &Map, version: ReviewVersion) -> Result<(), String> {
     }
 }
 
-/// Checks that a value has the type of a field.
+/// Function that checks whether a value has the type of a field.
 type Fits = fn(&Value) -> bool;
 
 fn decode_patch(patch: &str) -> Result<Vec<u8>, String> {

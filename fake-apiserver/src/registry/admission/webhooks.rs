@@ -93,7 +93,7 @@ impl Admission {
         let object = Value::from(request.object.clone());
         let patched = json_patch_or_why(object.clone(), &answer.patch).map_err(internal)?;
         // In Go, the times in managed fields have sub-second precision until the object is parsed for the first time.
-        // This counts as a change.
+        // Losing that precision counts as a change.
         let is_first = !std::mem::replace(&mut known.is_read_back, true);
         let loses_time = is_first && has_new_owners(attributes);
         if patched == object {

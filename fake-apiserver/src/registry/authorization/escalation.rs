@@ -10,7 +10,7 @@ use crate::api::user::MASTERS;
 use crate::registry::request::WriteRequest;
 use crate::registry::types::cursor::Cursor;
 
-/// Fields of metadata that the garbage collector or the server changes. Changes of other fields are checked.
+/// Metadata fields that are ignored in updates, because the garbage collector or the server changes them.
 const UNTOLD: [&str; 4] = ["finalizers", "managedFields", "ownerReferences", "resourceVersion"];
 
 impl Authorization {
@@ -105,7 +105,7 @@ impl Authorization {
     }
 }
 
-/// Returns `true` if an update only changes fields such as finalizers, and therefore grants nothing.
+/// Returns `true` if an update only changes fields such as finalizers, and therefore does not grant permissions.
 fn is_same_grant(object: &Object, old: &Object) -> bool {
     let told = |object: &Object| {
         let mut object = object.clone();

@@ -119,7 +119,7 @@ impl Policy {
         (rules, errors)
     }
 
-    /// Returns the text appended to a refusal: `RBAC: …` if bindings refer to missing roles.
+    /// Returns the suffix for the message of a refusal: `RBAC: …` if bindings refer to missing roles.
     pub(super) fn reason(&self, user: &UserInfo, namespace: &str) -> String {
         let (_, errors) = self.rules_of(user, namespace);
         match errors.as_slice() {

@@ -3,12 +3,12 @@
 /// An expression or subexpression.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Expression {
-    /// Number of the node, by which the parser stores its position.
+    /// Number of the node. The parser stores the positions of nodes by number.
     pub(crate) id: u64,
     pub(crate) expr: Expr,
 }
 
-/// The kinds of nodes in the syntax tree.
+/// Node of the syntax tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Expr {
     /// Placeholder for a node with an error.
@@ -46,7 +46,7 @@ pub(crate) struct CallExpr {
     pub(crate) args: Vec<Expression>,
 }
 
-/// `operand.field`, or `has(operand.field)` if it is a test.
+/// `operand.field`, or `has(operand.field)` if `test` is set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SelectExpr {
     pub(crate) operand: Box<Expression>,
@@ -82,7 +82,7 @@ pub(crate) struct EntryPart {
     pub(crate) expr: EntryExpr,
 }
 
-/// The kinds of entries in struct and map expressions.
+/// Entry of a struct or map expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EntryExpr {
     StructField(StructFieldExpr),

@@ -1,4 +1,4 @@
-//! Costs of CEL that evaluations and estimates share, and the stack sizes for their recursion.
+//! CEL costs shared by evaluation and estimation, and the stack sizes for recursive calls.
 
 /// Cost of creating a list or a map.
 pub(crate) const LIST: u64 = 10;

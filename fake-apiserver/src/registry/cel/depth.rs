@@ -1,4 +1,4 @@
-//! Recursion depth of a parser for an expression, estimated without parsing it.
+//! Estimates the recursion depth that a parser needs for an expression, without parsing it.
 
 /// Nesting depth of operators, selections and conditions.
 #[derive(Clone, Copy, Default)]
@@ -39,8 +39,8 @@ struct Scan {
     /// Levels at the start of the innermost open bracket.
     base: Levels,
     here: Levels,
-    /// Set if the expression cannot be parsed. A parser continues after an error, and may treat closed brackets as
-    /// open.
+    /// Set if the expression cannot be parsed. In this case a parser continues after the error, and may treat closed
+    /// brackets as open.
     is_broken: bool,
 }
 

@@ -1,5 +1,5 @@
-//! CEL, the language of rules and policies: bounded parsing, the functions that Kubernetes adds, evaluation with costs,
-//! and cost estimates.
+//! CEL, the expression language of rules and policies: bounded parsing, the functions that Kubernetes adds, evaluation
+//! with costs, and cost estimates.
 //!
 //! The module handles JSON values and does not depend on schemas or objects. `custom/` supplies the types of a CRD's
 //! schema, `admission/` the variables of a policy. Limits and cost arithmetic follow kube-apiserver's CEL library.

@@ -1,5 +1,5 @@
 //! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: copy fields of a
-//! class to its objects, set default classes, and check that a class permits an operation.
+//! class to the objects that use it, set default classes, and check that a class permits an operation.
 
 use std::sync::Arc;
 
@@ -69,8 +69,8 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the default class: the newest class that has one of the annotations `marks`. Of equally old classes, returns
-/// the first by name.
+/// Returns the default class: the newest class that has one of the annotations `marks`. If several are equally old,
+/// returns the first by name.
 fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     let is_default = |class: &&Object| {
         let annotations = Cursor::root(class).map("metadata.annotations");

@@ -1,4 +1,4 @@
-//! kube-apiserver's own admission plugins, if they only depend on its storage. `limit_ranger`, `service_account` and
+//! The admission plugins of kube-apiserver that depend only on stored objects. `limit_ranger`, `service_account` and
 //! `classes` mutate and validate, `certificates`, `pod_groups` and `pod_security` validate, `resource_quota` checks and
 //! charges quotas, and `quota_controller` updates them; both use `usage`. Plugins for a single kind are in the `admit`
 //! of its strategy. `types/plugins.rs` lists the enabled plugins.
@@ -129,7 +129,8 @@ pub(super) fn charge_quota(admission: &Admission, attributes: &Attributes<'_>) -
 }
 
 impl Admission {
-    /// Called after a commit: marks the parsed configuration as outdated, and updates quotas if the server counts them.
+    /// Called after a commit: marks the parsed configuration as outdated, and updates quotas if the quota controller is
+    /// enabled.
     pub(crate) fn written(&self, row: &Row, key: &crate::storage::Key) {
         if row.info.group == super::attributes::GROUP {
             self.invalidate();

@@ -102,7 +102,8 @@ impl Demands {
     }
 }
 
-/// Refuses, warns about or annotates violations of the levels in the namespace's labels.
+/// Checks an object against the levels in the namespace's labels. Depending on the mode, a violation is refused,
+/// returned as a warning or recorded in an audit annotation.
 pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let info = &attributes.row.info;
     if info.group.is_empty() && info.resource == "namespaces" {
@@ -175,7 +176,7 @@ fn is_significant(pod: &Cursor<'_>, old: &Cursor<'_>) -> bool {
         || ephemeral(pod).iter().any(|it| !before.contains(it))
 }
 
-/// Returns `true` if a text is a version of the policies (`ParseVersion`): `latest`, or `v1.` and a minor version
+/// Returns `true` if a string is a version of the policies (`ParseVersion`): `latest`, or `v1.` and a minor version
 /// without leading zeros.
 fn is_version(text: &str) -> bool {
     let minor = text.strip_prefix("v1.").unwrap_or_default();

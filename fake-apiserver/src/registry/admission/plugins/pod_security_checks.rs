@@ -82,7 +82,7 @@ const RESTRICTED_VOLUMES: [&str; 8] = [
     "projected",
 ];
 
-/// Returns the ways in which a pod spec violates a level.
+/// Returns the violations of a level in a pod spec.
 pub(super) fn violations(spec: &Cursor<'_>, level: Level) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut add = |reason: &'static str, details: Vec<String>, separator: &str| {

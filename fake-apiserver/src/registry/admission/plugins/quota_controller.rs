@@ -25,7 +25,7 @@ pub(crate) struct QuotaController(Mutex<Counts>);
 struct Counts {
     /// The store's epoch and the revision up to which changes are counted; `None` before the first quota exists.
     cursor: Option<(u64, Revision)>,
-    /// The quotas, by the text of their keys, so that the quotas of a namespace are adjacent.
+    /// Quotas by key, formatted as a string, so that the quotas of a namespace are adjacent.
     quotas: BTreeMap<String, Counted>,
 }
 
@@ -65,7 +65,7 @@ impl QuotaController {
 }
 
 impl Counts {
-    /// Counts all quotas from the existing objects, and returns their keys.
+    /// Computes the usage of all quotas from the existing objects, and returns the keys of the quotas.
     fn start(&mut self, reader: &Reader, scheme: &Scheme, row: &Row) -> BTreeSet<String> {
         let everything = reader.store.everything();
         self.cursor = Some((everything.epoch, everything.revision));
@@ -108,7 +108,7 @@ impl Counts {
         Some(Ok(dirty))
     }
 
-    /// Counts a change for the quotas in the namespace of the object.
+    /// Updates the usage of the quotas in the namespace of a changed object.
     fn count(&mut self, scheme: &Scheme, resource: &str, change: &Change, dirty: &mut BTreeSet<String>) {
         let range = KeyRange::of(Some(change.object().key.namespace()));
         let end = range.end.unwrap_or_default();
@@ -165,7 +165,7 @@ fn counted_rows(scheme: &Scheme) -> impl Iterator<Item = &Arc<Row>> {
 }
 
 impl Counted {
-    /// Reads a quota, with all usage at 0.
+    /// Reads a quota, and sets its usage to 0.
     fn read(row: &Row, stored: &Stored) -> Self {
         let mut quota = codec::decode(row, stored);
         let hard = amounts(&Cursor::root(&quota).at("spec.hard"));

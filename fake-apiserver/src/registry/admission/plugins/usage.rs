@@ -1,4 +1,4 @@
-//! Usage of a ResourceQuota by an object, and the quotas that include the object.
+//! Quota usage of an object, and the ResourceQuotas that apply to it.
 
 use std::collections::BTreeMap;
 

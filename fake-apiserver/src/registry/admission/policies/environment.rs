@@ -81,7 +81,7 @@ impl Environment {
     }
 
     /// Evaluates the variables of a policy in order; each may use the previous ones. kube-apiserver evaluates them
-    /// lazily. Their cost is therefore not charged, and an expression that uses them starts with the whole budget.
+    /// lazily. Their cost is therefore not charged, and an expression that uses them starts with the full budget.
     pub(super) fn evaluate_variables(&mut self, variables: &[(String, Program)]) {
         self.variables.clear();
         self.failed.clear();

@@ -77,7 +77,7 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPoli
 }
 
 impl Admission {
-    /// Runs all policies in the order of their names. With `is_second`, only runs policies with reinvocationPolicy
+    /// Runs all policies in the order of their names. If `is_second` is set, only runs policies with reinvocationPolicy
     /// IfNeeded.
     pub(in super::super) async fn mutate_by_policies(
         &self,
@@ -179,8 +179,8 @@ impl From<String> for Failure {
     }
 }
 
-/// Merges an apply configuration into the object according to its type. The configuration cannot set fields that
-/// identify the object.
+/// Merges an apply configuration into an object according to the object's type. The configuration cannot set fields
+/// that identify the object.
 fn apply(row: &Row, object: Value, applied: Value) -> Result<Value, String> {
     let (Value::Object(mut object), Value::Object(applied)) = (object, applied) else {
         return Err("the result is not an object".to_owned());

@@ -303,7 +303,8 @@ fn cut(value: &str) -> String {
     String::from_utf8_lossy(bytes.get(..ANNOTATION_BYTES_MAX).unwrap_or(bytes)).into_owned()
 }
 
-/// The value of `validation.policy.admission.k8s.io/validation_failure`, with its fields in the order of Go's struct.
+/// Value of the annotation `validation.policy.admission.k8s.io/validation_failure`, with the field order of the Go
+/// struct.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ValidationFailure<'a> {
@@ -314,7 +315,7 @@ struct ValidationFailure<'a> {
     validation_actions: &'a Value,
 }
 
-/// Adds a failure to the audit event, which only contains the first one (`publishValidationFailureAnnotation`).
+/// Adds a failure to the audit event, which only contains the first failure (`publishValidationFailureAnnotation`).
 fn annotate_failure(policy: &str, binding: &Binding, failed: &Failed, attributes: &Attributes<'_>) {
     let key = "validation.policy.admission.k8s.io/validation_failure".to_owned();
     attributes.annotate(key, || {

@@ -5,7 +5,7 @@ use super::types::Type;
 /// The types of all nodes of an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
-    /// The type of the whole expression.
+    /// The type of the expression.
     pub(crate) output: Type,
     types: Vec<Option<Type>>,
 }

@@ -1,4 +1,4 @@
-//! `Checker`: traverses an expression, determines the type of each node, and reports errors in names and types.
+//! `Checker`: traverses an expression, determines the type of each node, and reports undeclared names and type errors.
 
 use super::checked::Checked;
 use super::environment::Environment;
@@ -212,7 +212,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Combines the type of the previous items with the type of the next item; different types become `dyn`.
+    /// Combines the type of the previous items with the type of the next item. Returns `dyn` if the types differ.
     fn joined(&mut self, before: Option<Type>, next: Type) -> Type {
         let Some(before) = before else { return next };
         match self.is_assignable(&before, &next) {
@@ -237,7 +237,7 @@ impl<'a> Checker<'a> {
         };
         match inner.as_deref() {
             Some(Type::Struct(declared)) => self.fields(made, Some(declared), Type::Struct(declared.clone())),
-            // The well-known messages of Protobuf become CEL values.
+            // The well-known types of Protobuf become CEL values.
             Some(known) if name.trim_start_matches('.').starts_with("google.protobuf.") => {
                 self.fields(made, None, known.clone())
             }

@@ -7,11 +7,11 @@ use super::types::Type;
 
 /// Lines `name: (arguments) result` or `name: target.(arguments) result`, in the order in which cel-go tries the
 /// overloads of a name. A number before the name is the first minor version of Kubernetes that has the overload;
-/// overloads without a number are in all supported versions. A type of one capital letter is a type parameter. The word
-/// after `!` is the [`Mismatch`] of the function; the default is [`Mismatch::Types`].
+/// overloads without a number are in all supported versions. A type with a name of one capital letter is a type
+/// parameter. The word after `!` is the [`Mismatch`] of the function; the default is [`Mismatch::Types`].
 const TEXT: &str = include_str!("declarations.txt");
 
-/// The run-time error of a function if no overload has the types of the arguments.
+/// The run-time error of a function if no overload accepts the argument types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// The error contains the function and the types of the arguments. cel-go compares the types before the call.
@@ -51,8 +51,8 @@ pub(crate) fn mismatch(name: &str) -> Mismatch {
     overloads(name).first().map_or(Mismatch::Types, |it| it.mismatch)
 }
 
-/// Returns `true` if an overload of a function or operator accepts the first `count` arguments. `fits` compares the
-/// declared type with the argument at a position.
+/// Returns `true` if an overload of a function or operator accepts the first `count` arguments. `fits` compares a
+/// declared type with the argument at an index.
 pub(crate) fn has_overload(name: &str, is_method: bool, count: usize, fits: impl Fn(&Type, usize) -> bool) -> bool {
     overloads(name).iter().any(|it| {
         let mut args = it.args.iter().take(count).enumerate();

@@ -32,7 +32,7 @@ impl Environment {
         }
     }
 
-    /// Makes the libraries of all versions available, as for stored expressions.
+    /// Makes the libraries of all versions available. This is used for stored expressions.
     #[must_use]
     pub(crate) fn of_stored(mut self) -> Self {
         self.minor = u8::MAX;

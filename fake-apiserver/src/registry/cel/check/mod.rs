@@ -1,5 +1,5 @@
 //! The type checker of CEL, after cel-go's: declared variables, fields and functions, type parameters, overload
-//! resolution, and the text and order of errors.
+//! resolution, and the messages and order of errors.
 //!
 //! `declarations.txt` lists the functions of CEL and of Kubernetes' libraries; newer functions are marked with the
 //! first version of Kubernetes in which they are available. The checker does not depend on schemas or objects: the

@@ -10,7 +10,7 @@ use crate::registry::cel::cost::decl::{Decl, DeclKind};
 /// dozen macros would exhaust the memory. A larger type becomes `dyn`.
 const SIZE_MAX: usize = 2_000;
 
-/// A CEL type as the checker determines it.
+/// A CEL type, as determined by the checker.
 #[derive(Clone, Debug)]
 #[allow(clippy::enum_variant_names, reason = "the type of types has this name in CEL")]
 pub(crate) enum Type {
@@ -50,7 +50,7 @@ pub(crate) enum StructType {
     Table(Arc<Table>),
     /// A part of the object that a mutation creates, with its path below `Object`. Its fields may have any type.
     Part(Arc<str>),
-    /// `JSONPatch`
+    /// The type `JSONPatch`.
     Patch,
 }
 
@@ -81,7 +81,7 @@ impl Type {
         Self::Opaque(name.into(), Vec::new())
     }
 
-    /// Returns the type of this type, as `type(x)` has it.
+    /// Returns the type of this type, which is the type of `type(x)`.
     pub(crate) fn of_type(self) -> Self {
         Self::Type(Some(Arc::new(self)))
     }

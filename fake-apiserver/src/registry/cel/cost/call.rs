@@ -1,4 +1,4 @@
-//! Costs of operators and calls, and the types of their results.
+//! Costs and result types of operators and calls.
 
 use std::rc::Rc;
 

@@ -17,7 +17,7 @@ const LIST: CostRange = CostRange::exactly(costs::LIST);
 const MAP: CostRange = CostRange::exactly(costs::MAP);
 const OBJECT: CostRange = CostRange::exactly(40);
 
-/// Returns the maximum cost of an expression about a value of type `root`.
+/// Returns the estimated maximum cost of an expression for a value of type `root`.
 pub(crate) fn cost(program: &Expression, root: &Arc<Decl>, has_optional_old: bool) -> u64 {
     let mut coster = Coster {
         root: Arc::clone(root),
@@ -348,7 +348,7 @@ impl Coster {
         });
     }
 
-    /// Returns the estimate of a call, from the cost and the type and size of its result.
+    /// Returns the estimate of a call, from its cost and the type and size of its result.
     pub(crate) fn called(
         &self,
         cost: CostRange,

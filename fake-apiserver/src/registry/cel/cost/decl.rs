@@ -17,7 +17,7 @@ pub(crate) struct Decl {
     pub(crate) min_size: u64,
 }
 
-/// The kinds of declared types.
+/// Structure of a declared type.
 #[derive(Debug)]
 pub(crate) enum DeclKind {
     Dyn,

@@ -30,7 +30,7 @@ impl Price {
         }
     }
 
-    /// Creates a cost that already includes the cost of the arguments.
+    /// Creates a price that already includes the cost of the arguments.
     pub(crate) const fn whole(cost: CostRange) -> Self {
         Self {
             includes_args: true,
@@ -119,8 +119,8 @@ fn of_list_method(name: &str, target: &PartCost, args: &[PartCost]) -> Option<Pr
             [from, to] => {
                 let written = |part: &PartCost| part.number.map(|it| u64::try_from(it).unwrap_or(0));
                 let (from, to) = (written(from).unwrap_or(0), written(to).unwrap_or(size.max));
-                // kube-apiserver's subtraction wraps below 0, so a slice with its end before its start is the most
-                // expensive one.
+                // The subtraction in kube-apiserver wraps below 0, so a slice that ends before its start has the
+                // highest cost.
                 listed(1.0, CostRange::exactly(to.wrapping_sub(from)))
             }
             _ => return None,

@@ -1,14 +1,14 @@
-//! `Type`: the type of an expression, as far as it affects estimates.
+//! `Type`: the type of an expression, reduced to what affects cost estimates.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::decl::{Decl, DeclKind};
 
-/// The type of an expression.
+/// The type of an expression in an estimate.
 #[derive(Clone, Debug)]
 pub(crate) enum Type {
-    /// Not determined here, although kube-apiserver's checker determines it.
+    /// Unknown here, although kube-apiserver's checker determines it.
     Unknown,
     /// A type that is only determined at run time.
     Dyn,
@@ -52,7 +52,7 @@ impl Type {
         Self::List(Rc::new(items))
     }
 
-    /// Returns the optional type of this type; optional types are not nested.
+    /// Returns the optional type with this inner type; optional types are not nested.
     pub(crate) fn optional(inner: Self) -> Self {
         match inner {
             Self::Optional(_) => inner,

@@ -2,10 +2,10 @@
 
 use crate::api::field::quote;
 
-/// An error, and the rest of the text at its position if Go prints it.
+/// An error, and the rest of the input at its position if Go prints it.
 type Problem<'t> = (&'static str, &'t str);
 
-/// Returns the error for a text that is not an address.
+/// Returns the error for a string that is not an address.
 pub(super) fn problem(text: &str) -> String {
     let (what, at) = match text.find(['.', ':', '%']) {
         None => ("unable to parse IP", ""),

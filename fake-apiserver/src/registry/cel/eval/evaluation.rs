@@ -18,7 +18,7 @@ use crate::registry::cel::syntax::OPTIONAL_TARGET;
 /// `None` for other functions.
 pub(crate) type MoreFunctions = fn(name: &str, args: &[CelValue]) -> Option<Evaluated>;
 
-/// Used if there are no additional functions: always returns `None`.
+/// Returns `None` for every function. Used if there are no additional functions.
 pub(crate) fn no_more_functions(_: &str, _: &[CelValue]) -> Option<Evaluated> {
     None
 }
@@ -245,7 +245,7 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// Evaluates two parts. The first error is only returned after both were evaluated.
+    /// Evaluates both operands, even if the first one fails, and returns the first error.
     fn both(
         &mut self,
         left: &'a Expression,

@@ -9,7 +9,7 @@ use crate::api::field::quote;
 use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Value as CelValue};
 
-/// Number of digits after the decimal point, if a clause does not specify it.
+/// Default number of digits after the decimal point.
 const PRECISION: usize = 6;
 
 /// Maximum number of digits after the decimal point, and maximum width of a number.
@@ -48,7 +48,7 @@ fn fail(error: String) -> Evaluated {
     Err(EvalFailure::Error(error))
 }
 
-/// Formats an argument according to a clause, and returns the length of the clause as well.
+/// Formats an argument according to a clause. Returns the result and the length of the clause.
 fn clause(text: &str, arg: &CelValue) -> Result<(String, usize), String> {
     let mut precision = None;
     let mut length = 0;
@@ -110,7 +110,7 @@ fn plain(arg: &CelValue) -> Result<String, String> {
     }
 }
 
-/// Returns the name of the type if a value is a type.
+/// Returns the name of a type; `None` if the value is not a type.
 fn type_of_type(arg: &CelValue) -> Option<String> {
     let is_type = type_name(arg) == "type";
     match (is_type, arg) {
@@ -159,7 +159,7 @@ fn decimal(arg: &CelValue) -> Result<String, String> {
     }
 }
 
-/// Returns a number; the strings for NaN and infinity are converted.
+/// Returns the number to format. Converts the strings for NaN and infinity.
 fn number(arg: &CelValue, clause: &str) -> Result<f64, String> {
     match arg {
         CelValue::Float(number) => Ok(*number),

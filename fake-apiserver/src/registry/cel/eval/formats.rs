@@ -65,7 +65,7 @@ fn wrong_if(is_wrong: bool, text: &str) -> Vec<String> {
     Vec::from_iter(is_wrong.then(|| text.to_owned()))
 }
 
-/// Checks base64 like `strfmt`: groups of four characters. The last group may be padded.
+/// Returns `true` for base64 that `strfmt` accepts: groups of four characters, of which the last may be padded.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let is_digit = |it: u8| it.is_ascii_alphanumeric() || it == b'+' || it == b'/';

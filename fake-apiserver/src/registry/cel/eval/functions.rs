@@ -54,7 +54,7 @@ impl<'a> Evaluation<'a, '_> {
         result
     }
 
-    /// Evaluates `a.?b` and `a[?b]`. An absent value costs nothing.
+    /// Evaluates `a.?b` and `a[?b]`. Reading an absent value costs nothing.
     fn optional_entry(&mut self, container: &'a Expression, key: &'a Expression) -> Evaluated {
         self.meter.charge(base_cost(container))?;
         let container = self.value(container)?;
@@ -66,8 +66,8 @@ impl<'a> Evaluation<'a, '_> {
         Ok(entry)
     }
 
-    /// Evaluates the arguments of a call and returns them, with the target of a method first, or returns the error of
-    /// one of them. With up to two arguments, all are evaluated and the call is charged even if one fails. With more
+    /// Evaluates the arguments of a call. Returns them with the target of a method first, or returns the error of an
+    /// argument. With up to two arguments, all are evaluated, and the call is charged even if one fails. With more
     /// arguments, the first error ends the evaluation; the call is only charged if the last argument failed.
     fn arguments(&mut self, call: &'a CallExpr) -> Result<Result<Vec<CelValue>, String>, EvalFailure> {
         let count = call.args.len() + usize::from(call.target.is_some());

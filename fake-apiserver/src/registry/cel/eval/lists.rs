@@ -252,7 +252,7 @@ pub(super) fn order(one: &CelValue, other: &CelValue) -> Result<Ordering, &'stat
     })
 }
 
-/// Fails if comparing each item with every other one would exceed the cost limit. The call itself is charged later.
+/// Fails if comparing every pair of items would exceed the cost limit. The call itself is charged later.
 fn charge_comparisons(items: &[CelValue], meter: &mut Meter) -> Result<(), EvalFailure> {
     let pairs = items.len().saturating_mul(items.len());
     meter.charge_ahead((pairs as u64).saturating_mul(2))?;

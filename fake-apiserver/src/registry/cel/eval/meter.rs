@@ -40,7 +40,7 @@ pub(crate) struct Meter {
     spent: u64,
     limit: u64,
     work: u64,
-    /// Lists without a defined order. The variables of the evaluation keep them alive.
+    /// Lists without a defined order. The variables of the evaluation keep these lists alive.
     unordered: Unordered,
 }
 
@@ -57,7 +57,7 @@ impl Meter {
         }
     }
 
-    /// Sets the lists among the variables that are unordered.
+    /// Sets the unordered lists in the variables.
     pub(crate) fn with_unordered(self, unordered: Unordered) -> Self {
         Self { unordered, ..self }
     }

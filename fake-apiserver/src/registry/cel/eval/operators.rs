@@ -89,7 +89,7 @@ fn compute(name: &str, left: &CelValue, right: &CelValue) -> Evaluated {
     }
 }
 
-/// Compares two values. A shared part is visited at each of its occurrences, and each visit counts as work.
+/// Compares two values. A shared part is compared at each of its occurrences, and each comparison counts as work.
 pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, EvalFailure> {
     let optional = |value| <&OptionalValue>::try_from(value).ok();
     match (left, right) {
@@ -223,7 +223,7 @@ fn find<'a>(map: &'a Map, key: &CelValue) -> Option<&'a CelValue> {
     int.and_then(get).or_else(|| uint.and_then(get))
 }
 
-/// Returns a number as an integer, if it is whole.
+/// Returns a number as an integer, if it does not have a fractional part.
 fn whole_number(value: &CelValue) -> Option<i128> {
     match value {
         CelValue::Int(number) => Some((*number).into()),

@@ -1,5 +1,5 @@
-//! `Plan`: an expression with the values of its constant parts. They are computed in advance and cost nothing in an
-//! evaluation.
+//! `Plan`: an expression with the values of its constant parts. The constant parts are evaluated in advance and cost
+//! nothing later.
 
 use std::collections::HashMap;
 

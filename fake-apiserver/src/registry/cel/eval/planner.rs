@@ -117,7 +117,7 @@ impl Planner {
                 self.constants.insert(part.id, value);
             }
             Err(EvalFailure::Error(error)) => self.error = Some(error),
-            // The part is too expensive; it is computed in each evaluation instead.
+            // The part is too expensive to be evaluated in advance.
             Err(EvalFailure::TooDear) => {}
         }
     }

@@ -86,7 +86,7 @@ fn pairs(one: usize, other: usize, factor: usize) -> u64 {
     pairs.saturating_add(1)
 }
 
-/// Returns the cost of reading a whole value.
+/// Returns the cost of reading a value with all its parts.
 fn traversal(value: &CelValue) -> u64 {
     match value {
         CelValue::String(text) => text.len() as u64 / 10,

@@ -32,7 +32,7 @@ pub(super) fn list(items: Vec<CelValue>) -> CelValue {
     CelValue::List(Arc::new(items))
 }
 
-/// An error in place of a value. The evaluation fails when the value is read.
+/// A placeholder for a value that could not be computed. The evaluation fails when it is read.
 #[derive(Debug, PartialEq, Eq)]
 struct Broken(String);
 

@@ -14,7 +14,7 @@ struct Version {
     prerelease: Vec<Identifier>,
 }
 
-/// A part of a prerelease. Numbers are ordered before texts.
+/// A part of a prerelease. Numbers are ordered before strings.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
     Number(u64),
@@ -98,7 +98,7 @@ fn parse_normalized(text: &str) -> Result<Version, String> {
     parse(&parts.join("."))
 }
 
-/// Removes the leading zeros of a number, which may be followed by text.
+/// Removes the leading zeros of a number, which may be followed by other characters.
 fn without_zeros(part: &str) -> String {
     let rest = part.trim_start_matches('0');
     match part.len() > 1 && !rest.starts_with(|it: char| it.is_ascii_digit()) {

@@ -7,7 +7,7 @@ use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::scheme::Scheme;
 
-/// Each line of the file contains the spec of a policy, and its warnings, each with its path and text.
+/// Each line of the file contains the spec of a policy and the expected warnings, each with its path and message.
 #[test]
 fn expressions_have_the_warnings_of_kube_controller_manager() {
     let path = format!("{}/tests/data/cel/policies.jsonl", env!("CARGO_MANIFEST_DIR"));
