@@ -73,7 +73,7 @@ impl Registry {
 
     /// Returns a function that deletes one object of a CRD that is being deleted. If the object has changed in the
     /// meantime, the deletion is retried after that write. Custom resources do not have a grace period, so the object
-    /// is removed at once.
+    /// is removed immediately.
     fn deletes(&self) -> impl Fn(&Row, &Stored) {
         |row, stored| drop(self.delete_once(row, stored, &DeleteOptions::default()))
     }
@@ -92,7 +92,8 @@ impl Registry {
         }
     }
 
-    /// Runs the server's own reactions to a commit: definitions, registrations, authorization, admission and loops.
+    /// Notifies the components that depend on a written resource: definitions, registrations, authorization, admission
+    /// and the server's own controllers.
     fn signal(&self, row: &Row, key: &Key) {
         if *row.storage == *CRDS {
             self.definitions.written(&self.deletes());

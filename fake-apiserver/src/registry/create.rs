@@ -1,4 +1,4 @@
-//! POST, and creation by PUT and apply.
+//! Creation of objects by POST, PUT and apply.
 
 use super::admission::attributes::Attributes;
 use super::answer::{Answer, Written, refuse};
@@ -22,7 +22,7 @@ use crate::storage::StoreError;
 const NAME_TRIES: usize = 8;
 
 impl Registry {
-    /// Handles the POST of a decoded body. Each step is a stage of the API server's write path; an error in any step is
+    /// Handles the POST of a decoded body. Each step is a stage of the API server's write path. An error in any step is
     /// returned to the client as a `Status`.
     pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let Decoded {
@@ -34,7 +34,7 @@ impl Registry {
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         accepts_creates(row, &object)?;
-        // The name is generated later, so an error shows `generateName`.
+        // The name is generated later, so an error contains `generateName`.
         let names = [object.name(), object.meta_str("generateName")];
         let name = names.into_iter().find(|it| !it.is_empty()).unwrap_or("Unknown");
         self.reader.check_namespace(row, object.namespace(), name)?;

@@ -1,5 +1,5 @@
 //! Manages CustomResourceDefinitions: serves stored ones, updates changed ones, and removes deleted ones with their
-//! objects. kube-apiserver's CRD controllers do this later; here it happens directly after the write.
+//! objects. kube-apiserver's CRD controllers do this asynchronously; here it happens directly after the write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use super::writer::Writer;
 use crate::api::object::Object;
 use crate::storage::{Change, Key, KeyRange, Revision, Store, Stored};
 
-/// A stored CRD. It is parsed once, and again after a write.
+/// A stored CRD. It is only parsed again after a write.
 #[derive(Debug)]
 struct Definition {
     stored: Arc<Stored>,
@@ -95,7 +95,7 @@ impl StoredDefinitions {
             return self.read_all(store, row);
         };
         self.cursor = Some((epoch, fresh.revision));
-        // If one CRD changed several times, the last change counts.
+        // If a CRD has changed several times, only the last change is applied.
         let changed: BTreeMap<&Key, &Arc<Change>> = fresh.changes.iter().map(|it| (&it.object().key, it)).collect();
         for (key, change) in changed {
             self.set(row, key, change.current.as_ref());
@@ -152,7 +152,7 @@ impl StoredDefinitions {
         known.filter_map(|it| Some((&**it, it.unsettled.as_ref()?)))
     }
 
-    /// Returns the next state that kube-apiserver's controllers would give a CRD; `None` if all CRDs are settled.
+    /// Returns the next state that kube-apiserver's controllers write for a CRD; `None` if all CRDs are settled.
     fn next_state(&self, now: &str) -> Option<(Arc<Stored>, Object)> {
         let none = UsedNames::default();
         self.unsettled().find_map(|(it, crd)| {
@@ -168,7 +168,7 @@ impl StoredDefinitions {
             let before = self.served.remove(&key).unwrap_or_default();
             let is_same = |(old, new): (&Arc<Row>, &Arc<Row>)| old.definition() == new.definition();
             if rows.len() == before.len() && before.iter().zip(&rows).all(is_same) {
-                // The row is unchanged, so watches that wait for a change continue.
+                // The rows are unchanged and are kept, so that watches of these resources continue.
                 self.served.insert(key, before);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! DELETE: grace, finalizers, propagation and preconditions, then removal (rules B13 to B23, J1).
+//! DELETE: grace periods, finalizers, propagation and preconditions, then removal (rules B13 to B23, J1).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const ORPHAN: &str = "orphan";
 /// Finalizer of the garbage collector: the owner remains until its dependents are deleted.
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Maximum number of attempts of a delete, if the object keeps changing.
+/// Maximum number of attempts to delete an object that keeps changing.
 const TRIES: usize = 8;
 
 /// Result of one attempt to delete an object.
@@ -112,8 +112,8 @@ impl Registry {
         Err(Status::object_modified(&resource, &info.name))
     }
 
-    /// Handles the DELETE of a collection: deletes one object after another. The response contains their states before
-    /// the deletion.
+    /// Handles the DELETE of a collection: deletes one object after another. The response contains the objects before
+    /// their deletion.
     pub(crate) async fn delete_collection(
         &self,
         row: &Row,
@@ -324,7 +324,7 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
     };
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     if object.is_terminating() {
-        // A period of 0 seconds means that the object is about to be removed: remove it now.
+        // If the current grace period is 0 seconds, the object is removed immediately.
         let running = number(object, "deletionGracePeriodSeconds").filter(|it| *it != 0);
         let Some(running) = running else {
             return Grace::None;

@@ -60,7 +60,7 @@ use scheme::enablement::Enablement;
 use tokens::TokenOptions;
 use writer::Writer;
 
-/// Handles the connections to Pods, for [`Registry::pod_streams`].
+/// Handler of connections to Pods; see [`Registry::pod_streams`].
 struct Streams(Box<dyn PodStreams>);
 
 impl fmt::Debug for Streams {
@@ -117,8 +117,8 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Creates a registry of `world`, and serves its CRDs. `initial` contains the parsed CRDs if another server has
-    /// already parsed them.
+    /// Creates a registry with the stored objects of `world`, and serves its CRDs. `initial` contains the parsed CRDs
+    /// if another server has already parsed them.
     pub(crate) fn new(world: World, initial: ReadDefinitions, entropy: Entropy, setup: Setup) -> Self {
         let store = Store::new(world, setup.logs);
         let transport = Arc::clone(&setup.admission.transport);

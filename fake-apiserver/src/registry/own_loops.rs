@@ -21,8 +21,9 @@ const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigu
 const SLICES: &str = "discovery.k8s.io/endpointslices";
 /// Field manager that applies the status of FlowSchemas.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// Reasons that this server sets for an unavailable APIService. A condition with any other reason was set by a test,
-/// and is kept.
+/// Reasons for an unavailable APIService that depend on its Service and EndpointSlices. Once these are available, a
+/// condition with one of the reasons is replaced. A condition with a different reason, for example set by a test, is
+/// kept.
 const REASONS: [&str; 4] = [
     "ServiceNotFound",
     "ServicePortError",
@@ -225,7 +226,7 @@ impl OwnLoops<'_> {
                 return unavailable("MissingEndpoints", text);
             }
         }
-        // kube-apiserver would call the server now. Without a route, this server does not have its address.
+        // kube-apiserver calls the server at this point. Without a route, the address of the server is unknown here.
         let mut conditions = service.items("status.conditions");
         let present = conditions.find(|it| it.text("type") == "Available");
         if present.is_none_or(|it| REASONS.contains(&it.text("reason"))) {

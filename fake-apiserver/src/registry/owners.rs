@@ -1,5 +1,5 @@
-//! Converts objects to other versions for managedFields. These are computed synchronously, so conversion webhooks are
-//! called beforehand (rule O10).
+//! Converts objects to other versions for managedFields. The managedFields are computed synchronously, so conversion
+//! webhooks are called beforehand (rule O10).
 
 use std::sync::{Mutex, PoisonError};
 

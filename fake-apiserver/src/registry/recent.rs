@@ -30,8 +30,8 @@ impl Recent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Caches an object in the version of `row` that has just been stored, unless decoding might return a different
-    /// object (a number with a fraction may change in a round trip).
+    /// Caches an object in the version of `row` that has just been stored. The caller must exclude objects that may
+    /// change when they are encoded and decoded, such as objects with fractional numbers.
     pub(super) fn keep(&self, row: &Row, stored: &Arc<Stored>, mut object: Object) {
         let bytes = stored.body.bytes.len();
         if !row.is_as_stored || bytes > BYTES_MAX {

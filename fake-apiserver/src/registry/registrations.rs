@@ -20,8 +20,8 @@ pub(super) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
 /// Field manager of the server's own writes.
 const SERVER: &str = "kube-apiserver";
 
-/// Label of the APIServices that the server manages. The value distinguishes maintained APIServices from APIServices
-/// that are only created.
+/// Label of the APIServices that the server manages. The value distinguishes APIServices that the server keeps up to
+/// date from APIServices that it only creates.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 const ON_START: &str = "onstart";
 const ALWAYS: &str = "true";

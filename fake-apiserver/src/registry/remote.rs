@@ -52,7 +52,7 @@ impl RemoteChecks {
 }
 
 impl Registry {
-    /// Requests a call to each server that has a route, at the start and after a route was added.
+    /// Requests a call to each server that has a route. Called at startup and after a route was added.
     pub(crate) fn routes_changed(&self) {
         let servers = self.reader.remote_servers();
         for remote in servers.iter().filter(|it| self.reader.has_route(it)) {

@@ -1,4 +1,4 @@
-//! A write request with its warnings and annotations, for all parts of the registry.
+//! A write request with its warnings and annotations, used by all parts of the registry.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ use crate::api::user::UserInfo;
 pub(crate) struct WriteRequest<'a> {
     /// The resource in the requested version.
     pub(crate) row: &'a Row,
-    /// Verb, namespace, name, subresource.
+    /// Verb, namespace, name and subresource.
     pub(crate) info: &'a RequestInfo,
     /// Options in the query string.
     pub(crate) options: &'a WriteOptions,
@@ -169,7 +169,7 @@ impl WriteRequest<'_> {
         }
     }
 
-    /// Returns the field manager: the parameter of the query, or the first word of the user agent.
+    /// Returns the field manager: the query parameter `fieldManager`, or the `User-Agent` up to its first slash.
     pub(crate) fn manager_name(&self) -> String {
         managed_fields::manager_name(self.options.field_manager.as_deref(), Some(self.user_agent))
     }
@@ -184,6 +184,6 @@ pub(crate) struct Conditions<'a> {
     pub(crate) user: Option<&'a UserInfo>,
     /// Set for a dry run.
     pub(crate) dry_run: bool,
-    /// Facts about the body that the decoded object does not contain.
+    /// Facts about the body that are lost in the decoded object.
     pub(crate) hidden: &'a Hidden,
 }

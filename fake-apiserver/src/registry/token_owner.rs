@@ -9,8 +9,8 @@ use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
 
-/// A token is still accepted for this time after it has expired or after a bound object was deleted, because clocks
-/// differ.
+/// Time for which a token is still accepted after it has expired or after a bound object was deleted, to allow for
+/// clock skew.
 const LEEWAY_SECONDS: i64 = 60;
 
 /// Owner of a token, and its audiences.

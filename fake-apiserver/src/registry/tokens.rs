@@ -1,6 +1,6 @@
-//! Tokens of ServiceAccounts: signed JSON Web Tokens, as TokenRequest issues them and authentication verifies them.
-//! Unless the server was given keys, they are signed with HMAC by a key derived from the seed, so only the server that
-//! issued a token can verify it.
+//! Tokens of ServiceAccounts: signed JSON Web Tokens, which TokenRequest issues and authentication verifies. Unless a
+//! signer is configured, they are signed with HMAC and a key derived from the server's seed, so only servers with the
+//! same seed can verify them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// The issuer of the tokens that kube-controller-manager writes into Secrets.
 pub(super) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// `{"alg":"HS256"}`
+/// The header `{"alg":"HS256"}`, encoded as base64url.
 const HEADER: &str = "eyJhbGciOiJIUzI1NiJ9";
 
 /// Options of the server's tokens.
@@ -25,9 +25,9 @@ const HEADER: &str = "eyJhbGciOiJIUzI1NiJ9";
 pub(crate) struct TokenOptions {
     /// Signer of tokens; `None` to derive a key from the seed.
     pub(crate) signer: Option<Arc<dyn TokenSigner>>,
-    /// Issuer of tokens, followed by further accepted issuers. If empty, [`ISSUER`].
+    /// Issuer of tokens, followed by further accepted issuers. If empty, [`ISSUER`] is used.
     pub(crate) issuers: Vec<String>,
-    /// Audiences of accepted tokens; if empty, the issuers.
+    /// Audiences of accepted tokens. If empty, the issuers are used.
     pub(crate) audiences: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Tokens {
         self.issuers.first().map_or(ISSUER, String::as_str)
     }
 
-    /// Returns the audiences of a token that is requested without audiences.
+    /// Returns the audiences of accepted tokens, which are also the default audiences of requested tokens.
     pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }

@@ -1,4 +1,4 @@
-//! PUT, and the write to an existing object for PUT, PATCH and apply.
+//! Updates of objects: PUT, and the steps that PUT, PATCH and apply share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +22,8 @@ use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::storage::{Key, StoreError, Stored};
 
-/// Maximum number of attempts of a write, if the object keeps changing. With a single writer, one is usually enough.
+/// Maximum number of attempts to write an object that keeps changing. With a single writer, one attempt is usually
+/// enough.
 const TRIES: usize = 8;
 
 /// Creates the new object of a write from the old one, which is in the requested version.
@@ -67,7 +68,7 @@ impl Change for Replace<'_> {
             let version = it.object.meta_str("resourceVersion");
             version.is_empty() || super::reader::parse_uint(version) == Ok(0)
         };
-        // A body with a version is used only once, because after a conflict its version is outdated.
+        // A body with a resourceVersion is used only once, because its resourceVersion is outdated after a conflict.
         let next = match body.as_ref().is_some_and(overwrites) {
             true => body.clone(),
             false => body.take(),
@@ -133,7 +134,7 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), &request.info.name))
     }
 
-    /// Makes one attempt; returns `None` if the object has changed in the meantime.
+    /// Makes one attempt to write the object; returns `None` if the object has changed in the meantime.
     async fn change_once(
         &self,
         request: &WriteRequest<'_>,
@@ -450,8 +451,8 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
     Err(Status::object_modified(&row.info.group_resource(), object.name()))
 }
 
-/// Returns `true` if an update of an absent object creates it. Subresources have the same setting as their resource: a
-/// write to a Service's status may create the Service.
+/// Returns `true` if an update of an absent object creates it. The subresource `status` has the same setting as its
+/// resource: a write to a Service's status may create the Service.
 pub(super) fn may_create(request: &WriteRequest<'_>) -> bool {
     let may = request.row.strategy().facts().allows_create_on_update;
     may && matches!(request.info.subresource.as_str(), "" | "status")
@@ -475,7 +476,7 @@ pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> R
     Ok(())
 }
 
-/// Returns the 409 for a PUT with the uid of another or a deleted object (rule A7).
+/// Returns the error 409 for a PUT with the uid of another or a deleted object (rule A7).
 fn uid_mismatch(request: &WriteRequest<'_>, key: &Key, wanted: &str, found: &str) -> Status {
     let row = request.row;
     // In a dry run, kube-apiserver's key does not have the prefix of etcd.

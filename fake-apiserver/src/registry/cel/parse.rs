@@ -138,7 +138,7 @@ pub(crate) fn names_variable(expression: &Expression, name: &str) -> bool {
     is_named
 }
 
-/// Calls `visit` with each direct subexpression of an expression.
+/// Calls `visit` for each direct subexpression of an expression.
 pub(crate) fn parts(expression: &Expression, visit: &mut dyn FnMut(&Expression)) {
     let entry = |entry: &EntryExpr, visit: &mut dyn FnMut(&Expression)| match entry {
         EntryExpr::MapEntry(entry) => {

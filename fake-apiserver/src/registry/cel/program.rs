@@ -23,13 +23,13 @@ pub(crate) struct ProgramOutcome(pub(crate) CelValue);
 
 /// The variables and functions that are available to an expression.
 pub(crate) struct Bindings<'a> {
-    /// The variables, each with its name.
+    /// The variables, as pairs of a name and a value.
     pub(crate) values: &'a [(&'a str, &'a Value)],
     /// The fields of the variable `variables`.
     pub(crate) variables: &'a [(String, ProgramOutcome)],
     /// The value of the variable `authorizer`.
     pub(crate) authorizer: &'a ProgramOutcome,
-    /// Functions that are available to the expression in addition to the common ones.
+    /// Additional functions that are available to the expression.
     pub(crate) functions: MoreFunctions,
 }
 
@@ -126,7 +126,7 @@ impl ProgramOutcome {
 
     /// Converts the value to JSON, or returns the reason for a failure.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
-        // A part that occurs in the value several times is repeated in JSON.
+        // A part that occurs several times in the value is repeated in JSON.
         if eval::weight(&self.0, JSON_MAX) > JSON_MAX {
             return Err("the result is too large".to_owned());
         }

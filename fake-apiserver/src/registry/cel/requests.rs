@@ -76,7 +76,7 @@ impl Names {
         }
     }
 
-    /// Returns the variables of rules about objects of any kind, without a request. A name with `true` is a list of
+    /// Returns the variables of rules about objects of any kind, without a request. `true` marks a name as a list of
     /// objects.
     pub(crate) fn of_objects<'a>(names: impl Iterator<Item = (&'a str, bool)>) -> Self {
         let mut environment = Environment::new(KubernetesVersion::default());
@@ -163,7 +163,7 @@ pub(crate) fn problem(expression: &str, wanted: &[&str], names: &Names) -> Optio
     }
 }
 
-/// Returns the declared type of a variable: scalars, and lists and maps of scalars, keep their type; others become
+/// Returns the declared type of a variable: scalars, and lists and maps of scalars, keep their type; other types become
 /// `dyn`.
 fn kept(kind: &Type) -> Type {
     match kind {

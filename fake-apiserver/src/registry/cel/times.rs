@@ -1,4 +1,4 @@
-//! `Time` and `Duration`: the timestamps and durations of CEL, with the ranges and text formats of Go's types.
+//! `Time` and `Duration`: the timestamps and durations of CEL, with the ranges and string formats of Go's types.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,7 +13,7 @@ pub(crate) const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// A time, with the UTC offset for printing it. Comparisons ignore the offset.
+/// A time, with the UTC offset in which it is printed. Comparisons ignore the offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     /// Seconds since 1970, within [`SECONDS`].
@@ -25,7 +25,7 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// Parses a text like Go's `time.Parse(time.RFC3339, text)`.
+    /// Parses a string like Go's `time.Parse(time.RFC3339, text)`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (local, minutes) = read_rfc3339(text)?;
         let offset = minutes * 60;
@@ -53,7 +53,8 @@ impl Time {
         self.seconds
     }
 
-    /// Returns the time minus this number of seconds, without its offset; `None` in the last two days of the year 9999.
+    /// Returns the time minus this number of seconds, without its offset; `None` if the result is in the last two days
+    /// of the year 9999.
     pub(crate) fn timestamp_before(&self, seconds: i64) -> Option<Timestamp> {
         Timestamp::new(self.seconds - seconds, self.nanoseconds).ok()
     }
@@ -160,7 +161,7 @@ impl Duration {
         difference.map(Self::from_nanoseconds)
     }
 
-    /// Parses a text such as `1h30m` or `-1.5s`, like Go's `time.ParseDuration`.
+    /// Parses a string such as `1h30m` or `-1.5s`, like Go's `time.ParseDuration`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_negative = text.starts_with('-');
         let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -185,7 +186,7 @@ impl Duration {
 /// Maximum absolute value of a duration in nanoseconds, reached only by the minimum duration.
 const MAGNITUDE_MAX: u64 = 1 << 63;
 
-/// Parses the number with its unit at the start of a text. Returns it in nanoseconds, with the rest of the text.
+/// Parses the number with its unit at the start of `text`. Returns it in nanoseconds, with the rest of the string.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

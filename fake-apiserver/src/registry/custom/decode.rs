@@ -21,8 +21,8 @@ use crate::registry::types::edit::round_large_numbers;
 /// Maximum number of bytes of a body that an error quotes.
 const QUOTED_BODY_MAX: usize = 30;
 
-/// Checks that the body contains a kind; `raw` is the body as sent (rule A15). Without field validation, Go decodes the
-/// body as the kind of the path and returns a different error.
+/// Checks that the body contains a kind; `raw` is the unparsed body (rule A15). Without field validation, Go decodes
+/// the body as the kind of the path and returns a different error.
 pub(crate) fn check_named(
     object: &Object,
     raw: &[u8],
@@ -117,8 +117,8 @@ fn coerce_with(
     Ok(unknown)
 }
 
-/// Returns the 400 for a body that cannot be decoded. `error` is the error of [`coerce`], or `strict decoding error:
-/// …`.
+/// Returns the error 400 for a body that cannot be decoded. `error` is the error of [`coerce`], or `strict decoding
+/// error: …`.
 pub(crate) fn cannot_be_handled(object: &Object, version: &CustomVersion, error: &str) -> Status {
     let (kind, body_version) = (object.kind(), object.api_version());
     let body_version = body_version.rsplit('/').next().unwrap_or_default();
@@ -193,7 +193,8 @@ pub(crate) fn freshen(object: &mut Object, stored: &CustomVersion) {
     default::fill(object, &stored.schema);
 }
 
-/// Converts an object to another version: uses the cached result of the webhook, or else replaces the apiVersion.
+/// Converts an object to another version. Uses the cached result of the webhook if there is one; otherwise replaces the
+/// apiVersion.
 pub(crate) fn convert_between(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     convert_whole(object, resource, version);
     convert(object, version);

@@ -5,7 +5,7 @@ use super::schema::{Additional, Structural};
 use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 
-/// Removes null fields that are neither nullable nor have a default. Nulls in lists are kept, and fail validation.
+/// Removes null fields that are not nullable and do not have a default. Nulls in lists are kept, and fail validation.
 pub(super) fn drop_nulls(map: &mut Map, node: &Structural) {
     let mut fields = FieldsInOrder::of(node);
     keep_entries(map, |name, value| {

@@ -40,7 +40,7 @@ pub(crate) struct CustomResource {
 pub(crate) struct OpenApiSchema {
     /// The schema as JSON; `null` if the CRD does not have one.
     pub(crate) text: Arc<str>,
-    /// Hash of everything in the version that affects a document.
+    /// Hash of all parts of the version that affect an OpenAPI document.
     pub(crate) digest: OnceLock<String>,
     /// Parts of the version for the OpenAPI v2 document.
     pub(crate) v2: OnceLock<OpenApiParts>,
@@ -104,11 +104,11 @@ pub(crate) struct SelectableField {
 /// Paths of the fields for `/scale` in an object, as in the CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
-    /// `specReplicasPath`
+    /// The field `specReplicasPath`.
     pub(crate) spec_replicas: String,
-    /// `statusReplicasPath`
+    /// The field `statusReplicasPath`.
     pub(crate) status_replicas: String,
-    /// `labelSelectorPath`
+    /// The field `labelSelectorPath`.
     pub(crate) label_selector: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Whole objects inside a custom resource (`x-kubernetes-embedded-resource`): decodes and checks their metadata.
+//! Decodes and checks the metadata of objects embedded in a custom resource (`x-kubernetes-embedded-resource`).
 
 use super::metadata;
 use super::path::Path;

@@ -1,4 +1,4 @@
-//! The `format` of a schema: supported formats, and the strings they permit.
+//! The keyword `format`: supported formats, and the strings that they permit.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
@@ -303,7 +303,7 @@ fn is_mac(text: &str) -> bool {
     false
 }
 
-/// Returns `true` if Go's `url.ParseRequestURI` accepts the text: an absolute URI or an absolute path.
+/// Returns `true` if Go's `url.ParseRequestURI` accepts the string: an absolute URI or an absolute path.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.chars().any(|c| c.is_ascii_control()) {
         return false;
@@ -328,7 +328,8 @@ fn is_uri(text: &str) -> bool {
     is_scheme && port_is_number && !authority.unwrap_or("").contains([' ', '<', '>', '"'])
 }
 
-/// Returns `true` if the text is a UUID, with or without dashes, and of this version if one is given.
+/// Returns `true` if the string is a UUID, with or without dashes. If `version` is set, the UUID must have this
+/// version.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let bytes = text.as_bytes();
     let mut hex = Vec::with_capacity(32);

@@ -11,7 +11,7 @@ use crate::registry::types::edit::keep_entries;
 /// The Go type of a field.
 #[derive(Clone, Copy)]
 enum Type {
-    /// A string type with this Go name.
+    /// A string type; contains the name of the Go type.
     Text(&'static str),
     Int64,
     Bool,

@@ -9,9 +9,9 @@ use crate::api::json::Value;
 /// Validation error of a number.
 #[derive(Debug, PartialEq)]
 pub(super) enum Problem {
-    /// The number, or a limit in the schema, is out of the range of the type. The path must be appended to the text.
+    /// The number, or a limit in the schema, is out of the range of the type. The path must be appended to the message.
     Range(String),
-    /// The number violates a limit; contains the text after `<path> in body `.
+    /// The number violates a limit; contains the message after `<path> in body `.
     Bound(String),
     /// `multipleOf` is not positive; contains its value as printed by Go.
     Factor(String),
@@ -33,7 +33,7 @@ pub(super) fn normalize(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(normalize),
-        // Maps that are still JSON text only contain objects, and therefore no numbers.
+        // Maps that are still encoded as JSON only contain objects, and therefore no numbers.
         Value::Object(map) if map.encoded().is_none() => map.values_mut().for_each(normalize),
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Object(_) => {}
     }

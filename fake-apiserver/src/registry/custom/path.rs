@@ -3,7 +3,7 @@
 /// Position in a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Path<'a> {
-    /// The whole value.
+    /// The value itself.
     Root,
     /// A field of a map.
     Field(&'a Path<'a>, &'a str),

@@ -34,7 +34,8 @@ impl Properties {
     /// Finds a field while the fields of an object are traversed. `next` is 0 at first, and then the index after the
     /// last field found. The search is fastest if the names are sorted.
     pub(super) fn find_from(&self, next: &mut usize, name: &str) -> Option<&Structural> {
-        // If the name is further away, binary search is used, because an object may contain only few of the fields.
+        // If the field is further away, it is found by binary search, because an object may contain only a few of the
+        // declared fields.
         const NEAR: usize = 4;
         let rest = self.0.get(*next..).unwrap_or_default();
         for (at, (it, node)) in rest.iter().take(NEAR).enumerate() {

@@ -6,7 +6,7 @@ use super::schema::{Additional, Structural, is_meta_field};
 use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 
-/// Removes the fields of a whole object that `schema` does not declare, and returns their sorted paths. Without a
+/// Removes the fields of a complete object that `schema` does not declare, and returns their sorted paths. Without a
 /// schema, only metadata is declared.
 pub(super) fn prune(object: &mut Map, schema: Option<&Structural>) -> Vec<String> {
     let nothing = Structural {
@@ -27,8 +27,8 @@ pub(super) fn prune_value(value: &mut Value, node: &Structural) -> Vec<String> {
     removed
 }
 
-/// Prunes a value. `keeps` is set if the enclosing list preserves unknown fields; fields inside declared fields are
-/// still pruned.
+/// Prunes a value. `keeps` is set if the enclosing list preserves unknown fields. Values of declared fields are still
+/// pruned.
 fn walk(value: &mut Value, node: Option<&Structural>, keeps: bool, path: &Path<'_>, removed: &mut Vec<String>) {
     let keeps = keeps || node.is_some_and(|node| node.preserves_unknown);
     match (value, node) {

@@ -185,7 +185,7 @@ fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
         } else {
             let after = rest.strip_prefix('.').unwrap_or(rest);
             let end = after.find(['.', '[']).unwrap_or(after.len());
-            // A bracket without a quoted key ends the path.
+            // The path ends at a bracket without a quoted key.
             if end == 0 {
                 break;
             }
@@ -196,8 +196,8 @@ fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
     path
 }
 
-/// Checks the rules for a whole object, unless earlier errors make that unsafe. In an update, violations in unchanged
-/// values are added to `ratcheted` instead of the errors.
+/// Checks the rules for a complete object, unless earlier errors make that unsafe. In an update, violations in
+/// unchanged values are added to `ratcheted` instead of the errors.
 pub(super) fn validate(
     schema: &Structural,
     object: &Map,
@@ -284,7 +284,7 @@ pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map) -> Vec<Str
 /// The stored value that corresponds to a value.
 #[derive(Clone, Copy)]
 struct Stored<'a> {
-    /// The value of `oldSelf`; `None` inside values that are replaced as a whole.
+    /// The value of `oldSelf`; `None` for new values, and for items of lists without keys.
     old: Option<ValueView<'a>>,
     /// The corresponding stored value; `None` for values without one, such as items of lists without keys.
     same: Option<ValueView<'a>>,
@@ -396,7 +396,7 @@ impl Run<'_> {
         let operands = Operands::new(node, value, old);
         for rule in &node.rules {
             let is_of_change = old.is_none() && rule.uses_old() && !rule.has_optional_old;
-            // A CRD with an empty rule is refused because of the empty rule only.
+            // Empty rules are skipped, because the validation of the CRD already reports them.
             if is_of_change || rule.text.trim().is_empty() {
                 continue;
             }

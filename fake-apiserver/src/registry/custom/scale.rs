@@ -22,8 +22,8 @@ pub(crate) fn get(object: &Object, paths: &ScalePaths) -> Result<Object, Status>
     Ok(scale.to_object(object))
 }
 
-/// Returns the Scale that a PUT or PATCH changes. Missing replicas are set to a number that no client sends and that
-/// [`update`] refuses.
+/// Returns the Scale that a PUT or PATCH changes. Missing replicas are set to a placeholder that clients do not send
+/// and that [`update`] refuses.
 pub(crate) fn before_update(object: &Object, paths: &ScalePaths) -> Result<Object, Status> {
     let mut scale = read(object, paths)?;
     scale.replicas.get_or_insert(i64::from(UNSET));

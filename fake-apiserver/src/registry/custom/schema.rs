@@ -26,9 +26,10 @@ pub(crate) struct Structural {
     pub(super) preserves_unknown: bool,
     /// Set if this or an enclosing node preserves unknown fields; used by apply.
     pub(super) keeps_unknown: bool,
-    /// Set if the node is a whole object, in which `apiVersion`, `kind` and `metadata` need not be declared.
+    /// Set if the node is a complete object, in which `apiVersion`, `kind` and `metadata` need not be declared.
     pub(super) is_resource: bool,
-    /// Set if the node has `x-kubernetes-embedded-resource`. Not set for the root, although it is a whole object.
+    /// Set if the node has `x-kubernetes-embedded-resource`. Not set for the root, although the root is a complete
+    /// object.
     pub(super) is_embedded: bool,
     pub(super) default: Option<Value>,
     pub(super) properties: Properties,
@@ -42,7 +43,7 @@ pub(crate) struct Structural {
     pub(super) below: Below,
 }
 
-/// `additionalProperties`
+/// The keyword `additionalProperties`.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Additional {
     /// `additionalProperties` is not set.
@@ -54,7 +55,7 @@ pub(super) enum Additional {
     Schema(Box<Structural>),
 }
 
-/// `x-kubernetes-list-type`
+/// The keyword `x-kubernetes-list-type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ListKind {
     #[default]
@@ -97,7 +98,7 @@ pub(super) struct Checks {
 }
 
 impl Structural {
-    /// Parses the schema of a whole custom resource.
+    /// Parses the root schema of a custom resource.
     pub(super) fn parse_root(schema: &Cursor<'_>) -> Self {
         let mut root = Parser::default().node(schema);
         root.is_resource = true;
@@ -179,12 +180,13 @@ impl CustomSchema for Structural {
     }
 }
 
-/// Returns `true` if a whole object has this field without a declaration.
+/// Returns `true` if every complete object has this field, even if the schema does not declare it.
 pub(super) fn is_meta_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Returns the implicit schema of a whole object's field for rules. Declarations of these fields are ignored.
+/// Returns the implicit schema of `apiVersion`, `kind` or `metadata` for rules. Declarations of these fields are
+/// ignored.
 pub(super) fn implied(name: &str) -> Option<&'static Structural> {
     static METADATA: LazyLock<Structural> = LazyLock::new(|| {
         let text = json!({"type": "string"});

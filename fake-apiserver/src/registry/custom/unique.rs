@@ -64,7 +64,7 @@ fn report_twice(list: &[Value], at: &Cursor<'_>, errors: &mut FieldErrors) {
     if list.len() < 2 {
         return;
     }
-    // Sorted by text, so that long lists do not take quadratic time.
+    // Sorts the items by their JSON strings, to avoid quadratic time for long lists.
     let mut order: Vec<(String, usize)> = list.iter().enumerate().map(|(at, it)| (it.to_string(), at)).collect();
     order.sort_unstable();
     let mut second: Vec<usize> = order

@@ -23,7 +23,7 @@ pub(super) fn validate(schema: &Structural, value: &Cursor<'_>, old: Option<&Val
     outcome.into_errors(value)
 }
 
-/// Checks a whole object against `schema`.
+/// Checks a complete object against `schema`.
 pub(super) fn validate_object(schema: &Structural, object: &Map, old: Option<&Map>) -> FieldErrors {
     let mut outcome = Outcome::default();
     check(
@@ -36,7 +36,7 @@ pub(super) fn validate_object(schema: &Structural, object: &Map, old: Option<&Ma
     outcome.into_errors(&Cursor::root(object))
 }
 
-/// A borrowed JSON value. A whole object is a map, which is not a `Value`.
+/// A borrowed JSON value. Complete objects are a `Map` instead of a `Value`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ValueView<'a> {
     Null,
@@ -134,7 +134,7 @@ impl Finding {
 impl Outcome {
     fn into_errors(self, base: &Cursor<'_>) -> FieldErrors {
         let mut errors = FieldErrors::new();
-        // Errors with the same text are only reported once, even for different values.
+        // Errors with the same message are only reported once, even for different values.
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for finding in &self.findings {
             if seen.insert(&finding.text) {

@@ -115,7 +115,7 @@ fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (
     (list, object)
 }
 
-/// Returns the entry that owns all fields of an object that was not tracked before.
+/// Returns the initial entries for an object without managed fields: one entry that owns all its fields.
 fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map, manager: &Manager<'_>) -> Vec<Value> {
     let mut all = Object(live);
     let before = Manager {
@@ -229,7 +229,7 @@ fn check_versions(
     Ok(())
 }
 
-/// Removes the fields that this kind of write cannot own.
+/// Removes the fields in `reset`, which the write cannot own.
 fn without_reset<'a>(mut set: FieldSet<'a>, reset: &[&[&str]]) -> FieldSet<'a> {
     for path in reset {
         set = set.recursive_difference(&FieldSet::of_path(path));
@@ -398,7 +398,7 @@ fn prune_across_versions(
 }
 
 /// Converts an object to a version, and returns its type in that version. The object is only borrowed if it already has
-/// the version. `None` if the version is obsolete.
+/// the version. Returns `None` if the version is obsolete.
 fn in_version<'t, 'o>(
     types: &Types<'_, 't>,
     object: &'o Object,

@@ -1,4 +1,4 @@
-//! Differences in fields between two versions of an object.
+//! Compares the fields of two states of an object.
 //!
 //! Comparing equal parts does not allocate; the sets borrow from the compared objects.
 
@@ -192,7 +192,8 @@ fn diff_field<'a>(field: SchemaRef<'_>, unset: Unset, old: Option<&'a Value>, ne
     }
 }
 
-/// Returns the value that Go writes for an unset field, if the field has this value in the other object.
+/// Returns the value that Go writes for an unset field; `None` if Go omits the field. `value` is the field's value in
+/// the other object, which determines the type of a zero value.
 fn unset_like(unset: Unset, value: &Value) -> Option<&'static Value> {
     static ZERO: LazyLock<[Value; 3]> = LazyLock::new(|| [Value::from(""), Value::from(0), Value::from(false)]);
     match (unset, value) {
@@ -339,7 +340,8 @@ fn diff_items<'a>(schema: SchemaRef<'_>, old: &'a [Value], new: &'a [Value]) -> 
     changes
 }
 
-/// Compares the items with one path element. Several items on one side are duplicates, which are owned together.
+/// Compares the items that have the same path element. Several items on one side are duplicates, which are owned
+/// together.
 fn diff_group<'a>(
     items: SchemaRef<'_>,
     left: &[(Element<'a>, &'a Value)],
@@ -372,7 +374,7 @@ fn diff_group<'a>(
     }
 }
 
-/// Returns the fields of an object that does not exist: an empty map.
+/// Returns an empty map: the fields of an object that does not exist.
 pub(super) fn no_fields() -> &'static Map {
     &EMPTY_MAP
 }

@@ -1,4 +1,4 @@
-//! Conflicts of server-side apply, and their error texts (rule H3).
+//! Conflicts of server-side apply, and their error messages (rule H3).
 
 use super::entries::{self, Identity};
 use super::json;

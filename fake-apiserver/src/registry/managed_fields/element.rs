@@ -18,7 +18,7 @@ pub(super) enum Element<'a> {
     Key(Vec<(Cow<'a, str>, Cow<'a, Value>)>),
     /// The item of a set with this value: `v:"x"`.
     Value(Cow<'a, Value>),
-    /// The list item at this position: `i:0`.
+    /// The list item at this index: `i:0`.
     Index(i64),
 }
 
@@ -32,7 +32,7 @@ impl<'a> Element<'a> {
         Element::Field(Cow::Borrowed(name))
     }
 
-    /// Parses a `fieldsV1` key; `None` for an unknown kind of element, which is dropped.
+    /// Parses a `fieldsV1` key; `None` for an unknown element type, which is dropped.
     pub(super) fn parse(text: &'a str) -> Result<Option<Self>, BadFields> {
         let Some((kind, rest)) = text.split_at_checked(2) else {
             return Err(BadFields);
@@ -149,7 +149,7 @@ fn write_value(value: &Value, out: &mut String) {
     }
 }
 
-/// Formats a number like Go: a float without a fraction looks like an integer.
+/// Formats a number like Go: a float without a fraction is printed as an integer.
 pub(super) fn print_number(number: &Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}"),

@@ -203,7 +203,7 @@ pub(super) fn cap_updaters(entries: &mut Vec<Value>) {
         key(a).cmp(&key(b))
     });
     let mut buckets = existing_buckets(entries);
-    // The position of the oldest entry of each version.
+    // The index of the oldest entry of each version.
     let mut oldest: BTreeMap<&str, usize> = BTreeMap::new();
     let mut merges: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for i in updaters {
@@ -230,7 +230,7 @@ pub(super) fn cap_updaters(entries: &mut Vec<Value>) {
     entries.retain(|_| at.next().is_none_or(|it| !merged.contains(&it)));
 }
 
-/// Returns the positions of the entries into which earlier updates were merged, by version.
+/// Returns the indexes of the entries into which earlier updates were merged, by version.
 fn existing_buckets(entries: &[Value]) -> BTreeMap<&str, usize> {
     let mut buckets = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `fieldsV1`: field sets as JSON text, processed without decoding it into objects.
+//! `fieldsV1`: field sets as JSON, processed without decoding the JSON into objects.
 
 use std::borrow::Cow;
 
@@ -71,7 +71,7 @@ fn overlap(fields: &Map, set: &FieldSet<'_>) -> Result<Overlap, BadFields> {
         .map(|(overlap, _)| overlap)
 }
 
-/// Returns the text of the fields. They are only printed if a client wrote them in a different form.
+/// Returns the fields as JSON. They are only printed if a client wrote them in a different form.
 fn text(fields: &Map) -> Cow<'_, str> {
     match fields.encoded() {
         Some(encoded) => Cow::Borrowed(encoded.text()),
@@ -105,7 +105,7 @@ impl Writer {
             self.out.close(b'}');
             self.out.comma();
         }
-        // In a set and in the text, fields precede other elements.
+        // Fields precede other elements, both in a set and in JSON.
         let (fields, others) = set.nodes().split_at(set.fields());
         for node in fields {
             self.write_key(node);
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         Self { text, at: 0 }
     }
 
-    /// Parses the whole text as a set.
+    /// Parses the entire input as a set.
     fn set(mut self) -> Result<FieldSet<'a>, BadFields> {
         self.children().map(|(children, _)| children)
     }
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         self.eat(text).then_some(()).ok_or(BadFields)
     }
 
-    /// Returns `true` if the current object has a further entry.
+    /// Returns `true` if the current object has another entry.
     fn goes_on(&mut self) -> Result<bool, BadFields> {
         match self.eat(",") {
             true => Ok(true),
@@ -244,8 +244,8 @@ impl<'a> Reader<'a> {
         Ok((set, member))
     }
 
-    /// Compares a set with the object. Also returns `true` if the path of the object itself is a member. With
-    /// `is_whole`, parsing stops once all nodes of the set were found, for example after `f:metadata`.
+    /// Compares a set with the object. Also returns `true` if the path of the object itself is a member. If `is_whole`
+    /// is set, parsing stops once all nodes of the set were found, for example after `f:metadata`.
     fn overlap(&mut self, set: &FieldSet<'_>, is_whole: bool) -> Result<(Overlap, bool), BadFields> {
         let mut found = Overlap { any: false, all: true };
         if self.eat("{}") || self.eat("null") {
@@ -344,7 +344,7 @@ impl<'a> Key<'a> {
         text.map(Cow::Owned).map_err(|_| BadFields)
     }
 
-    /// Returns the element; `None` for an unknown kind of element.
+    /// Returns the element; `None` for an unknown element type.
     fn element(self) -> Result<Option<Element<'a>>, BadFields> {
         match self.unescaped()? {
             Cow::Borrowed(text) => Element::parse(text),

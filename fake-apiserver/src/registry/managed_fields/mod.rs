@@ -67,8 +67,8 @@ pub(crate) struct Manager<'a> {
     pub(crate) subresource: &'a str,
     /// The time of the write, `2006-01-02T15:04:05Z`.
     pub(crate) time: &'a str,
-    /// The paths that this kind of write cannot own, with all paths below them (rule H10), such as `[["status"]]` for a
-    /// resource with the subresource `status`.
+    /// The paths that the write cannot own, with all paths below them (rule H10), such as `[["status"]]` for a resource
+    /// with the subresource `status`.
     pub(crate) reset: &'a [&'a [&'a str]],
 }
 

@@ -1,5 +1,5 @@
 //! Updates entries that were written under an older schema: if a list or map has become atomic, the owner of a part
-//! becomes an owner of the whole.
+//! becomes an owner of the entire list or map.
 
 use super::element::Element;
 use super::set::{FieldSet, Node};

@@ -14,7 +14,7 @@ const SCALE: &str = "autoscaling/v1";
 /// Path of the replicas in a Scale.
 const IN_SCALE: [&str; 2] = ["spec", "replicas"];
 
-/// The position of the replicas in the parent of a Scale.
+/// The path of the replicas in the parent of a Scale.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScaleFields<'a> {
     /// The parent's apiVersion in the request.

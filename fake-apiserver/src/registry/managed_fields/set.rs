@@ -70,7 +70,7 @@ impl<'a> FieldSet<'a> {
         self.nodes
     }
 
-    /// Appends a node, unless it would be empty. The caller keeps the order, or calls [`FieldSet::sort`] at the end.
+    /// Appends a node, unless it would be empty. The caller must keep the order, or call [`FieldSet::sort`] at the end.
     pub(super) fn push(&mut self, element: Element<'a>, member: bool, children: FieldSet<'a>) {
         if member || !children.is_empty() {
             self.nodes.push(Node {

@@ -133,7 +133,7 @@ fn take_from_owners(
     Ok(())
 }
 
-/// Returns the versions of the entries other than `api_version`, in the order in which they first occur.
+/// Returns the versions of the entries, except `api_version`, in the order of their first occurrence.
 pub(super) fn other_versions(list: &[Value], api_version: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let versions = list.iter().map(|entry| entries::text(entry, "apiVersion"));
@@ -141,8 +141,8 @@ pub(super) fn other_versions(list: &[Value], api_version: &str) -> Vec<String> {
     others.map(str::to_owned).collect()
 }
 
-/// Removes the changes from the entries of one version. Touched fields are kept in the entry of the manager that will
-/// own them anyway.
+/// Removes the changes from the entries of one version. Touched fields are kept in the entry of `receiver`, the manager
+/// that will own them.
 fn subtract_changes(list: &mut [Value], version: &str, changes: &Changes<'_>, receiver: Option<&Identity<'_>>) {
     for entry in list {
         if entries::text(entry, "apiVersion") != version {

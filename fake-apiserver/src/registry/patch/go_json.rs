@@ -40,7 +40,7 @@ pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>),
         })
 }
 
-/// Returns the error texts of duplicate fields, such as `duplicate field "data.k"`.
+/// Returns the error messages for duplicate fields, such as `duplicate field "data.k"`.
 pub(super) fn duplicate_fields(found: &[String]) -> Vec<String> {
     found
         .iter()

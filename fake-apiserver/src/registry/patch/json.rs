@@ -1,6 +1,6 @@
 //! JSON patch, as lenient as the library that kube-apiserver uses: `replace` of a missing field adds it, indices may be
-//! negative, `copy` of a missing field gives null, and `test` treats a missing field as null (rule G2). The time of an
-//! operation does not depend on the size of the document: values are moved, not copied.
+//! negative, `copy` of a missing field gives null, and `test` treats a missing field as null (rule G2). The cost of an
+//! operation does not depend on the size of the document, because values are moved instead of copied.
 
 use serde_json::Value as Document;
 
@@ -17,7 +17,7 @@ const MAX_OPERATIONS: usize = 10_000;
 /// Maximum number of bytes that `copy` operations may copy in one patch.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// Applies a JSON patch. If an operation fails, the whole patch fails.
+/// Applies a JSON patch. If an operation fails, the entire patch fails.
 pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status> {
     let (operations, strict_errors) = decode(body)?;
     if operations.len() > MAX_OPERATIONS {
@@ -56,7 +56,7 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, I
     Ok(state.document.into())
 }
 
-/// Reason why a patch cannot be applied, with the text of Go's library.
+/// Reason why a patch cannot be applied, with the message of the Go library.
 #[derive(Debug)]
 pub(crate) enum Inapplicable {
     /// A value differs from the value in a `test` operation.
@@ -157,14 +157,14 @@ struct State {
     levels: usize,
 }
 
-/// A location in a document: its path, with resolved indices, and the value there, if any.
+/// A location in a document: its path, with resolved indices, and the value at this path, if any.
 struct Place<'a> {
     keys: Vec<String>,
     found: Option<&'a Document>,
 }
 
-/// Returns the keys of a path; `None` for the empty path, and for a path without a slash. Text before the first slash
-/// is ignored.
+/// Returns the keys of a path; `None` for the empty path, and for a path without a slash. Characters before the first
+/// slash are ignored.
 fn keys(path: &str) -> Option<Vec<String>> {
     let mut parts = path
         .split('/')
@@ -184,8 +184,8 @@ fn index_of(key: &str, length: usize) -> Option<usize> {
 }
 
 impl<'a> Place<'a> {
-    /// Finds a path. The map or list that contains it must exist. An index must be within its list, or at its end if a
-    /// value `is_added`.
+    /// Finds a path. The map or list that contains it must exist. An index must be less than the length of the list. If
+    /// `is_added` is set, it may also be equal to the length.
     fn find(document: &'a Document, path: &str, is_added: bool) -> Option<Self> {
         let keys = keys(path)?;
         let mut plain = Vec::with_capacity(keys.len());
@@ -332,7 +332,7 @@ impl State {
         is_equal.then_some(())
     }
 
-    /// Returns the map or list that contains a place, and the last key of its path.
+    /// Returns the map or list that contains the value at a path, and the last key of the path.
     fn container<'a>(&mut self, keys: &'a [String]) -> Option<(&'a str, &mut Document)> {
         let (last, before) = keys.split_last()?;
         let mut container = &mut self.document;

@@ -30,8 +30,8 @@ pub(crate) struct Patched {
     pub(crate) value: Value,
     /// Errors of the body that only strict field validation reports, such as `duplicate field "data.k"`.
     pub(crate) strict_errors: Vec<String>,
-    /// Text of the patch in an error about the result. For a strategic patch it is the patch itself; for other patches
-    /// the caller prints the patched document.
+    /// The patch as printed in errors about the result, for strategic patches. `None` for other patches, for which the
+    /// caller prints the patched document.
     pub(crate) shown: Option<String>,
 }
 

@@ -28,7 +28,7 @@ impl ItemKey {
     }
 }
 
-/// Returns the first position of each key.
+/// Returns the first index of each key.
 pub(super) fn by_key(keys: &[ItemKey]) -> BTreeMap<&ItemKey, usize> {
     let mut places = BTreeMap::new();
     for (i, key) in keys.iter().enumerate() {

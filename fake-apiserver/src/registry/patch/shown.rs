@@ -1,4 +1,4 @@
-//! Text of a patched document in an error: maps that the patch changed have sorted keys; all other objects have the
+//! Formats a patched document for errors: maps that the patch changed have sorted keys; all other objects have the
 //! field order of Go's structs.
 
 use serde::ser::{Serialize, Serializer};
@@ -39,7 +39,7 @@ fn goes_through(patch: &Value, field: &str) -> bool {
     }
 }
 
-/// The whole document. Its top-level keys are sorted.
+/// The document. Its top-level keys are sorted.
 struct Root<'a> {
     structure: &'static StructType,
     document: &'a Map,

@@ -370,7 +370,7 @@ fn merge_items(
     Ok(old)
 }
 
-/// Sorts the items that the directive lists in its order, and keeps the server's order for the others.
+/// Sorts the items that the directive lists into the directive's order. Other items keep the order on the server.
 fn put_in_order(
     merged: Vec<Value>,
     order: &[Value],

@@ -30,7 +30,7 @@ use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 use compaction::Compaction;
 use known::Known;
 
-/// The readable stored state of a server.
+/// Read access to the state of a server.
 #[derive(Debug)]
 pub(crate) struct Reader {
     /// The stored objects.
@@ -39,7 +39,7 @@ pub(crate) struct Reader {
     pub(crate) fanout: Arc<Fanout>,
     /// Simulated lag of the watch cache, for each client.
     pub(crate) replicas: Arc<Replicas>,
-    /// The clock and the random numbers.
+    /// The clock and the random number generator.
     pub(crate) entropy: Entropy,
     /// Signalled by each commit, for readers waiting for a revision.
     pub(crate) committed: Arc<Notify>,
@@ -53,7 +53,7 @@ pub(crate) struct Reader {
     compaction: Compaction,
     /// Cached objects that are read by many writes.
     known: Known,
-    /// The served resources. Replaced as a whole if a CRD changes.
+    /// The served resources. Replaced if a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
 
@@ -116,7 +116,7 @@ impl Reader {
     }
 }
 
-/// Parses an unsigned integer; the errors are from Go's `strconv`.
+/// Parses an unsigned integer. Fails with the messages of Go's `strconv`.
 pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
     let quoted = || crate::api::field::quote(text);
     if text.is_empty() || !text.bytes().all(|it| it.is_ascii_digit()) {

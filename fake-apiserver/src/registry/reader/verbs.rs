@@ -1,4 +1,4 @@
-//! Get, list and watch: determines the state that a reader receives (rules D and E).
+//! Get, list and watch: determines the state that a client receives (rules D and E).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +27,11 @@ const WATCH_SECONDS_MIN: u64 = 1800;
 /// The response to a list.
 #[derive(Debug)]
 pub(crate) struct ListPage {
-    /// `metadata.resourceVersion`
+    /// Value of `metadata.resourceVersion`.
     pub(crate) revision: Revision,
-    /// `metadata.continue`; empty on the last page.
+    /// Value of `metadata.continue`; empty on the last page.
     pub(crate) continue_token: String,
-    /// `metadata.remainingItemCount`
+    /// Value of `metadata.remainingItemCount`.
     pub(crate) remaining: Option<usize>,
     /// The objects in the list.
     pub(crate) items: Items,
@@ -59,7 +59,7 @@ impl Items {
     }
 }
 
-/// The start of a watch, and whether it has to wait for a revision.
+/// The start of a watch, which may have to wait for a revision.
 #[derive(Debug)]
 pub(crate) enum WatchPlan {
     /// The watch can start immediately.
@@ -291,7 +291,7 @@ fn is_cached(row: &Row) -> bool {
     &*row.info.resource != "events" || row.is_custom()
 }
 
-/// Returns the 500 from the watch cache for a resourceVersion that is not a number.
+/// Returns the error 500 of the watch cache for a resourceVersion that is not a number.
 fn unwrapped(status: &Status) -> Status {
     Status::new(500, "", status.message.trim_start_matches("invalid resource version: "))
 }
@@ -403,8 +403,8 @@ fn page(snapshot: ResourceSnapshot, range: KeyRange, filter: Filter, limit: usiz
     page
 }
 
-/// Returns 410 for a token with a compacted revision. The Status contains a token for the remaining items in the latest
-/// state (rule D11).
+/// Returns the error 410 for a token with a compacted revision. The Status contains a token for the remaining items in
+/// the latest state (rule D11).
 fn expired_token(last: &str) -> Status {
     let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
         list without the continue parameter, or use the continue token in this response to retrieve the remainder of \

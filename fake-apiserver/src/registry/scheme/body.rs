@@ -24,7 +24,7 @@ pub(crate) struct Decoded {
     pub(crate) object: Object,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
-    /// Facts about the body that the decoded object does not contain.
+    /// Facts about the body that are lost in the decoded object.
     pub(crate) hidden: Hidden,
 }
 
@@ -39,9 +39,8 @@ impl Decoded {
     }
 }
 
-/// Decodes the body of a POST or PUT as an object of the row's kind. `text` is the JSON, for facts that a parsed value
-/// does not contain: duplicate fields and the order of the fields. `before` is the stored object to be replaced, if
-/// available.
+/// Decodes the body of a POST or PUT as an object of the row's kind. `text` is the unparsed JSON, which shows duplicate
+/// fields and the order of fields. `before` is the stored object to be replaced, if available.
 pub(crate) fn read(
     row: &Row,
     mut object: Object,
@@ -119,12 +118,12 @@ fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec
         .collect())
 }
 
-/// Applies a patch. Called again if the result is refused, so that accepted results need not be printed in advance.
+/// Function that applies a patch. It is called again if the result is refused, to print the result in the error.
 pub(crate) type MakePatched<'a> = dyn Fn() -> Result<Patched, Status> + 'a;
 
-/// Decodes the result of a patch as an object of the row's kind. Most errors are a 422 that contains the result (rules
-/// G8, L3). `make` creates the result, and is called again to print it; `patch` is the body, which determines the order
-/// of fields in the error; `before` is the object before the patch.
+/// Decodes the result of a patch as an object of the row's kind. Most errors have the code 422 and contain the result
+/// (rules G8, L3). `make` creates the result, and is called again to print it; `patch` is the body, which determines
+/// the order of fields in the error; `before` is the object before the patch.
 pub(crate) fn read_patched(
     row: &Row,
     before: Option<&Object>,
@@ -178,7 +177,7 @@ pub(crate) fn read_applied(
     let mut hidden = Hidden::default();
     if let Some(shape) = row.shape() {
         let before = before.map(|it| &it.0);
-        // The managed fields are valid, because the server has created them, and there may be many.
+        // Managed fields are not converted: the server created them, so they are valid, and there may be many of them.
         let owners = object.metadata_mut().remove("managedFields");
         let converted = decode::convert_changed(shape, &mut object, before).or_else(|_| {
             decode::restore(shape, &mut object)?;

@@ -51,7 +51,7 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
             _ => &flow_control::PriorityLevelConfiguration,
         },
         "internal.apiserver.k8s.io" => &storage_version::StorageVersion,
-        // Older versions of the kind have other fields.
+        // Older versions of the kind have different fields.
         "storagemigration.k8s.io" if version < KubernetesVersion::V1_35 => &CONDITIONAL,
         "storagemigration.k8s.io" => &storage_version::StorageVersionMigration,
         "networking.k8s.io" => match resource {
@@ -81,7 +81,7 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
         },
         "scheduling.k8s.io" => match resource {
             "priorityclasses" => &priority_class::PriorityClass,
-            // In other versions these kinds have other fields.
+            // In other versions of Kubernetes, these kinds have different fields.
             "workloads" if version == KubernetesVersion::V1_36 => &pod_group::Workload,
             "podgroups" if version == KubernetesVersion::V1_36 => &pod_group::PodGroup,
             _ => &PLAIN,
@@ -114,7 +114,7 @@ fn certificates(version: KubernetesVersion, resource: &str) -> &'static dyn Stra
     match resource {
         "certificatesigningrequests" => &certificate::CertificateSigningRequest,
         "clustertrustbundles" => &trust_bundle::ClusterTrustBundle,
-        // Earlier, requests have other fields.
+        // In earlier versions of Kubernetes, the kind has different fields.
         _ if version < KubernetesVersion::V1_36 => &POD_CERTIFICATE_REQUEST,
         _ => in_version!(PodCertificateRequest, version),
     }

@@ -1,4 +1,4 @@
-//! Converts objects between the registry's form and the storage's form.
+//! Encodes objects for storage, and decodes stored objects.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ use crate::storage::{Body, Key, Revision, Stored};
 /// Maximum size of a stored object; larger ones are refused with etcd's error (rule A20).
 const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
-/// Fields that are not encoded with the others: they are in the head, or are written separately.
+/// Fields that are not encoded together with the other fields: they are in the head, or are written separately.
 const IN_HEAD: [&str; 3] = ["kind", "apiVersion", "metadata"];
 
 /// Fields of metadata that are not stored.

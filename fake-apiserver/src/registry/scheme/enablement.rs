@@ -87,9 +87,9 @@ fn key(info: &ResourceInfo) -> (&str, &str, &str) {
 }
 
 impl Enablement {
-    /// Sets the enabled and disabled APIs from pairs such as `apps/v1=false` or `batch/v1/cronjobs=false`. The last
-    /// pair with a key applies. Retired versions and feature gates are not changed. Fails with kube-apiserver's error,
-    /// or with the name of an API that this server cannot enable or disable.
+    /// Sets the enabled and disabled APIs from pairs such as `apps/v1=false` or `batch/v1/cronjobs=false`. If a key
+    /// occurs several times, its last pair applies. Retired versions and feature gates are not changed. Fails with
+    /// kube-apiserver's error, or with the name of an API that this server cannot enable or disable.
     pub(crate) fn configure<'a>(&mut self, pairs: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         let mut values = BTreeMap::new();
         for pair in pairs.into_iter().map(str::trim).filter(|it| !it.is_empty()) {
@@ -185,8 +185,8 @@ impl Enablement {
         requested.iter().any(|on| *on == key(&it.info))
     }
 
-    /// Checks that a version of Kubernetes has the named APIs. Fails with the texts of kube-apiserver, or with the name
-    /// of an API that is enabled and never served.
+    /// Checks that a version of Kubernetes has the named APIs. Fails with the messages of kube-apiserver, or with the
+    /// name of an API that is enabled but never served.
     pub(crate) fn check(&self, version: KubernetesVersion) -> Result<(), String> {
         check_groups(&[version], self.named.keys())?;
         for (name, is_on) in &self.named {
@@ -213,7 +213,7 @@ impl Enablement {
         requested.map(|it| (name(&it.info), it.off.gate)).collect()
     }
 
-    /// Returns `true` if MutatingAdmissionPolicies are applied. Since Kubernetes 1.36, they always are.
+    /// Returns `true` if MutatingAdmissionPolicies are applied. Since Kubernetes 1.36, they are always applied.
     pub(crate) fn mutating_policies(&self, version: KubernetesVersion) -> bool {
         version >= KubernetesVersion::V1_36 || self.gates.contains(MUTATING_POLICIES)
     }
@@ -281,8 +281,8 @@ impl Enablement {
     }
 }
 
-/// Returns an error with kube-apiserver's text if some names are of groups that none of these versions of Kubernetes
-/// has.
+/// Returns kube-apiserver's error if a name refers to a group that does not exist in any of these versions of
+/// Kubernetes.
 fn check_groups<'a>(versions: &[KubernetesVersion], names: impl Iterator<Item = &'a Named>) -> Result<(), String> {
     let is_known = |it: &&Named| versions.iter().any(|of| versions_of(*of, &it.group).next().is_some());
     let unknown: BTreeSet<_> = names.filter(|it| !is_known(it)).map(Named::api_version).collect();
@@ -292,7 +292,7 @@ fn check_groups<'a>(versions: &[KubernetesVersion], names: impl Iterator<Item = 
     }
 }
 
-/// Returns the text of kube-apiserver for a version that it does not register.
+/// Returns kube-apiserver's message for a version that is not registered.
 fn not_registered(name: &Named) -> String {
     format!("group version {} that has not been registered", name.api_version())
 }
@@ -316,7 +316,7 @@ fn parse_bool(key: &str, value: &str) -> Result<bool, String> {
     }
 }
 
-/// Returns the end of the error message, with a hint if the version can be enabled in another way.
+/// Returns the end of the error message, which explains how to enable a retired version.
 fn hint(group: &str, version: &str) -> &'static str {
     let name = format!("{group}/{version}");
     match retired_versions().any(|it| it == name) {

@@ -81,7 +81,8 @@ impl Builtins {
             .filter(|(it, _)| enablement.adds(it))
             .map(|(it, row)| (&it.info, row));
         let mut rows: Vec<_> = kept.chain(added).map(|(info, row)| (info, Arc::clone(row))).collect();
-        // While an older version is served, the resource is stored in it.
+        // If an added version changes the storage version, the other versions of the resource show this storage version
+        // in discovery.
         let added = rows.iter().filter(|(_, row)| row.is_optional());
         let stored: Vec<_> = added
             .filter_map(|(info, _)| Some((&info.group, &info.resource, info.stored_version.as_deref()?)))

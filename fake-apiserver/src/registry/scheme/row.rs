@@ -457,8 +457,8 @@ impl Row {
         Some(Value::Object(status))
     }
 
-    /// Returns the paths that a write to the resource or a subresource cannot own, because it does not change them
-    /// (rule H10).
+    /// Returns the field paths that a write to the resource or a subresource cannot own, because the write does not
+    /// change them (rule H10).
     pub(crate) fn unowned_paths(&self, subresource: &str) -> reset_fields::Paths {
         if self.info.subresource("status").is_none() {
             return &[];

@@ -1,4 +1,5 @@
-//! `pods/binding` and `bindings`: assign a Pod to a Node, once (rule I4; `pkg/registry/core/pod/storage`).
+//! `pods/binding` and `bindings`: assign a Pod to a Node. A Pod can only be assigned once (rule I4;
+//! `pkg/registry/core/pod/storage`).
 
 use super::eviction::set_condition;
 use super::{SubresourceRequest, created, text_at, value_at};

@@ -1,5 +1,5 @@
-//! Connections to Pods, Nodes and Services: admission runs, and then a connection to the script of a Pod is opened, if
-//! it has one. Other connections return kube-apiserver's errors if possible, or an error that names the unsupported
+//! Connections to Pods, Nodes and Services. After admission, opens a connection to the script of a Pod, if the Pod has
+//! a script. Other connections return kube-apiserver's errors if possible, or an error that contains the unsupported
 //! feature (rule I7).
 
 use super::containers::{chosen_container, is_running};
@@ -35,8 +35,8 @@ impl Registry {
         self.admission.admit_connection(&write, subresource, options).await
     }
 
-    /// Checks the permission to create a connection. As for a WebSocket, it is also required for a GET
-    /// (`AuthorizePodWebsocketUpgradeCreatePermission`).
+    /// Checks the permission to create a connection. A GET requires this permission as well, like a WebSocket upgrade
+    /// in kube-apiserver (`AuthorizePodWebsocketUpgradeCreatePermission`).
     fn check_create(&self, request: &SubresourceRequest<'_>) -> Result<(), Status> {
         let info = request.info;
         let is_stream = matches!(first(&info.subresource), "exec" | "attach" | "portforward");

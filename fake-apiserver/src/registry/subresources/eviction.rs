@@ -24,8 +24,8 @@ const EVICTION: Wanted<'static> = Wanted {
     shape: None,
 };
 
-/// Maximum number of evictions that the disruption controller has not confirmed yet. A budget with this number of them
-/// refuses further evictions.
+/// Maximum number of evictions that the disruption controller has not confirmed yet. A budget with this number of
+/// unconfirmed evictions refuses further evictions.
 const UNCONFIRMED_MAX: usize = 2000;
 
 impl Registry {
@@ -148,7 +148,8 @@ fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Deco
     Ok(eviction)
 }
 
-/// Returns `true` if budgets apply to the eviction: not if the Pod is pending, has finished or is terminating.
+/// Returns `true` if budgets apply to the eviction. They do not apply if the Pod is pending, has finished or is
+/// terminating.
 fn is_guarded(pod: &Object) -> bool {
     !pod.is_terminating() && !matches!(text_at(pod, &["status", "phase"]), "Succeeded" | "Failed" | "Pending")
 }

@@ -1,4 +1,4 @@
-//! `pods/log`, with kube-apiserver's checks (rule I6). The logs are from the script of a Pod. Without a kubelet, the
+//! `pods/log`, with kube-apiserver's checks (rule I6). The script of a Pod provides the logs. Without a kubelet, the
 //! error explains that logs are unavailable.
 
 use jiff::{SignedDuration, Timestamp};
@@ -46,7 +46,7 @@ impl Registry {
     }
 }
 
-/// Returns the time of all log lines of a container, which is its start.
+/// Returns the timestamp of all log lines of a container: the time at which the container started.
 fn written_at(pod: &Object, container: &str) -> Option<Timestamp> {
     let status = status_of(pod, container)?;
     let states = ["state/running", "state/terminated", "lastState/terminated"];
@@ -66,7 +66,7 @@ fn is_asked_for(query: &Query, written: Option<Timestamp>, now: Timestamp) -> Re
     Ok(since.is_none_or(|since| written.is_none_or(|written| written >= since)))
 }
 
-/// Prefixes each line with the time in nanoseconds, like a kubelet.
+/// Prefixes each line with the time in nanosecond precision, like a kubelet.
 fn stamped(text: &str, written: Timestamp) -> String {
     let lines = text.split_inclusive('\n');
     lines.map(|line| format!("{written:.9} {line}")).collect()
@@ -83,7 +83,7 @@ fn waiting_reason<'a>(pod: &'a Object, container: &str) -> &'a str {
     reason.and_then(Value::as_str).unwrap_or("ContainerCreating")
 }
 
-/// Returns the requested part of a text: the first bytes of the last lines.
+/// Returns the requested part of a log: the first `limitBytes` bytes of the last `tailLines` lines.
 fn tail(text: &str, query: &Query) -> Result<String, Status> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let wanted = number(query, "tailLines")?

@@ -1,5 +1,5 @@
-//! Subresources with their own behaviour, and virtual resources. Unsupported ones are refused with an error that names
-//! them.
+//! Subresources with their own behaviour, and virtual resources. Requests for unsupported subresources fail with an
+//! error that contains the subresource.
 
 mod binding;
 mod connect;
@@ -36,11 +36,11 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) patch: Option<PatchKind>,
     /// The body of POST, PUT and apply; empty for other requests.
     pub(crate) object: Object,
-    /// The body as JSON text, which contains details that `object` does not; a patch is unchanged.
+    /// The body as JSON, with details that are lost in `object`. For a PATCH, the unchanged patch.
     pub(crate) text: decode::Text<'a>,
     /// Warnings and annotations of the request.
     pub(crate) remarks: &'a Remarks,
-    /// `User-Agent`
+    /// Value of the header `User-Agent`.
     pub(crate) user_agent: &'a str,
     /// User that sent the request.
     pub(crate) user: &'a UserInfo,
@@ -118,15 +118,15 @@ impl Registry {
         }
     }
 
-    /// Handles a GET of a subresource that returns the whole object.
+    /// Handles a GET of a subresource that returns the object itself.
     async fn whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let version = request.query.get("resourceVersion").unwrap_or_default();
         let stored = self.reader.get(request.row, request.info, version).await?;
         Ok(Written::updated(Answer::Stored(stored)))
     }
 
-    /// Handles a write of the whole object to a subresource. The strategy restores all parts that the subresource does
-    /// not change.
+    /// Handles a write to a subresource with the kind of the object itself. The strategy restores all parts that the
+    /// subresource does not change.
     async fn write_whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
         let write = request.write(&options);

@@ -1,4 +1,4 @@
-//! Virtual resources: a POST computes a response, and nothing is stored.
+//! Virtual resources: a POST computes a response without storing an object.
 
 use super::{review_selectors, text_at, value_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};

@@ -10,20 +10,20 @@ use crate::registry::types::endpoint::Endpoint;
 pub(crate) struct Reply {
     /// The status code of the response.
     pub(crate) code: u16,
-    /// `Content-Type`; empty if it is missing.
+    /// Value of the header `Content-Type`; empty if it is missing.
     pub(crate) content_type: String,
-    /// `Retry-After`, if it is a number of seconds.
+    /// Value of the header `Retry-After`, if it is a number of seconds.
     pub(crate) retry_after: Option<u64>,
-    /// `Location`
+    /// Value of the header `Location`, if present.
     pub(crate) location: Option<String>,
-    /// The whole body of the response.
+    /// The body of the response.
     pub(crate) body: Bytes,
 }
 
 /// Maximum length of a response, in bytes; a longer response fails the call. kube-apiserver does not limit responses.
 pub(crate) const REPLY_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Posts JSON, and returns the response.
+/// Sends JSON in POST requests.
 pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
     /// Posts `body` to `url`, which is the endpoint's URL with parameters. Fails with the part of the message after
     /// `Post "URL": `. The caller applies the timeout.

@@ -1,5 +1,5 @@
-//! Expiry of Events: they are deleted a certain time after their last write, like their leases in etcd (`--event-ttl`
-//! of kube-apiserver).
+//! Expiry of Events: an Event is deleted a fixed time after its last write, like its lease in etcd (`--event-ttl` of
+//! kube-apiserver).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -94,15 +94,15 @@ impl EventLeases {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the function that is called if there is an Event but no task that expires it. The function may be called
-    /// repeatedly.
+    /// Sets the function that starts the task that deletes expired Events. If there are Events, the function is called
+    /// whenever the earliest expiry time changes, even if the task is already running.
     pub(crate) fn kept_by(&self, keeper: impl Fn() + Send + Sync + 'static) {
         let _ = self.keeper.set(Keeper(Box::new(keeper)));
         let first = self.lock().first();
         self.tell(first);
     }
 
-    /// Takes over the expiry times of another server's Events.
+    /// Copies the expiry times of another server's Events.
     pub(crate) fn adopt(&self, other: &Self) {
         let ends = other.lock().clone();
         let first = ends.first();

@@ -27,7 +27,7 @@ impl Writer {
         }
     }
 
-    /// Removes the history up to `revision`. Watches and pages of earlier revisions return 410.
+    /// Removes the history up to `revision`. Watches and continue tokens with earlier revisions return 410.
     pub(crate) fn compact(&self, revision: Revision) {
         self.reader.store.compact(revision);
         // Idle watchers need not be woken, because they have received all changes. Watchers that lag behind are not

@@ -43,7 +43,7 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Placed<'_>>> {
     }
 }
 
-/// Returns the length of the white space and comments at the start of a text.
+/// Returns the length of the white space and comments at the start of `text`.
 pub(super) fn blank(text: &str) -> usize {
     let mut rest = text;
     loop {
@@ -94,7 +94,7 @@ fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// Returns the number at the start of a text, and its length.
+/// Returns the number literal at the start of `text`, and its length.
 fn number(text: &str) -> (Token<'_>, usize) {
     let bytes = text.as_bytes();
     let is_unsigned = |at: usize| matches!(bytes.get(at), Some(b'u' | b'U'));
@@ -135,7 +135,7 @@ fn exponent(bytes: &[u8]) -> usize {
     }
 }
 
-/// Returns the length of the string literal at the start of a text.
+/// Returns the length of the string literal at the start of `text`.
 fn string(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let is_raw = matches!(bytes.first(), Some(b'r' | b'R'));

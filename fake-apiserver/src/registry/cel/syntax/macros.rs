@@ -197,8 +197,8 @@ fn entries(maker: &mut Maker<'_>, _: &str, filter: Option<Expression>, body: Exp
 }
 
 /// Expands `target.optMap(v, body)`, which wraps the body in an optional value, and `optFlatMap`, which expects an
-/// optional body. The target is only evaluated once; cel-go duplicates it, so that a chain of macros grows
-/// exponentially.
+/// optional body. The target is only evaluated once. cel-go duplicates it, so a chain of macros grows exponentially
+/// there.
 fn optional(
     builder: &mut Builder,
     place: usize,

@@ -25,16 +25,16 @@ impl Parsed {
     }
 }
 
-/// Reason why a text cannot be parsed.
+/// Reason why an expression cannot be parsed.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The text does not match the grammar.
+    /// The expression does not match the grammar.
     Syntax,
     /// Errors in literals and macros, with their positions.
     Errors(Vec<(usize, String)>),
 }
 
-/// Error: the text does not match the grammar.
+/// Error: the expression does not match the grammar.
 struct SyntaxError;
 
 type Result<T> = std::result::Result<T, SyntaxError>;
@@ -442,7 +442,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Combines the operands of `&&` or `||` into a balanced tree, so that a long chain does not become deep. `ids` are the
+/// Combines the operands of `&&` or `||` into a balanced tree, which limits the depth for long chains. `ids` are the
 /// numbers of the operators between them.
 fn balanced(name: &str, terms: &mut [Option<Expression>], ids: &[u64]) -> Option<Expression> {
     let Some(last) = ids.len().checked_sub(1) else {

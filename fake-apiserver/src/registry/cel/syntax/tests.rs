@@ -1,4 +1,4 @@
-//! Checks texts that can be parsed, and the errors of texts that cannot.
+//! Tests valid expressions, and the errors of invalid expressions.
 
 use crate::registry::cel::parse::parse;
 

@@ -90,7 +90,8 @@ impl Checks<'_> {
     fn is_wrong(&self, node: &Cursor<'_>) -> bool {
         let path = node.path().to_string();
         let from = self.wrong.range(path.clone()..);
-        // All paths with this prefix are adjacent. They include fields whose longer names start with the same text.
+        // All paths with this prefix are adjacent. They also include fields with longer names that start with the same
+        // string.
         let below = |it: &String| {
             it.strip_prefix(&path)
                 .map(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -219,7 +220,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// Formats a rule like Go prints its internal type.
+/// Formats a rule in the way Go prints its internal type.
 fn print(rule: &Cursor<'_>) -> String {
     let json = |key: &str, absent: &str| {
         let text = rule

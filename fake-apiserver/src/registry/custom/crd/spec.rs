@@ -173,8 +173,8 @@ impl<'a> Versions<'a> {
         self.validate_rest(&self.spec.in_other(first.get("")), true, errors);
     }
 
-    /// Checks subresources, columns and selectable fields: with `shared`, the fields that are the same in all versions,
-    /// else the fields that differ.
+    /// Checks subresources, columns and selectable fields. If `shared` is set, checks the fields that are the same in
+    /// all versions; otherwise, the fields that differ.
     fn validate_rest(&self, version: &Cursor<'_>, shared: bool, errors: &mut FieldErrors) {
         if self.share("subresources") == shared && version.is_set("subresources.scale") {
             columns::validate_scale(&version.at("subresources.scale"), errors);

@@ -285,7 +285,7 @@ fn status_mut(crd: &mut Object) -> Option<&mut Map> {
     status.as_object_mut()
 }
 
-/// Sets a condition. Its time only changes if its status changes.
+/// Sets a condition. `lastTransitionTime` only changes if the status changes.
 fn set_condition(crd: &mut Object, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let Some(fields) = status_mut(crd) else { return };
     let conditions = fields.entry("conditions").or_insert_with(|| json!([]));

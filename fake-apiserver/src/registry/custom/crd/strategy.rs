@@ -267,7 +267,7 @@ fn decode_defaults(crd: &mut Object) {
     }
 }
 
-/// Omits empty lists and maps at the root of schemas. Go only keeps them in versions with a status subresource.
+/// Omits empty lists and maps at the root of schemas. Go only keeps these in versions with a status subresource.
 fn omit_empty_keywords(crd: &mut Object) {
     for version in items_mut(crd, "spec.versions") {
         if Cursor::root(version).is_set("subresources.status") {

@@ -9,7 +9,7 @@ use crate::api::json::{SmolStr, Value, json};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::pattern::Pattern;
 
-/// Checks a root schema. Returns the errors sorted by their text.
+/// Checks a root schema. Returns the errors sorted by message.
 pub(super) fn validate(node: &Cursor<'_>) -> FieldErrors {
     let mut errors = Found::default();
     invariants(node, Level::Root, &mut errors);
@@ -129,8 +129,8 @@ fn check_type(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     }
 }
 
-/// Checks `kind`, `apiVersion` and `metadata` of a whole object. They are declared implicitly, and schemas may only
-/// restrict them slightly.
+/// Checks the schemas of `kind`, `apiVersion` and `metadata` in a complete object. These fields are declared
+/// implicitly, and schemas may only restrict them slightly.
 fn check_metadata(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     let is_object = level == Level::Root || node.is_true("x-kubernetes-embedded-resource");
     for name in ["kind", "apiVersion"] {

@@ -1,4 +1,4 @@
-//! Errors of a rule that can be found without evaluating it: in its syntax, names and types.
+//! Finds the errors of a rule that do not require evaluation: errors in its syntax, names and types.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Declared {
         Self { this, version }
     }
 
-    /// Returns the types available to the rules of a schema; `is_resource` is set for a whole object.
+    /// Returns the types available to the rules of a schema; `is_resource` is set for a complete object.
     pub(in super::super) fn of_node(node: &Cursor<'_>, is_resource: bool, version: KubernetesVersion) -> Self {
         Self::of(decl_of(node, is_resource).as_ref(), version)
     }
@@ -57,7 +57,7 @@ impl Declared {
     }
 }
 
-/// Returns the error of a rule. With `has_optional_old`, `oldSelf` is an optional value.
+/// Returns the error of a rule. If `has_optional_old` is set, `oldSelf` is an optional value.
 pub(in super::super) fn problem_of_rule(rule: &str, has_optional_old: bool, declared: &Declared) -> Option<String> {
     match declared.output(rule, has_optional_old) {
         Ok(Type::Bool) => Declared::unplanned(rule).map(|error| format!("program instantiation failed: {error}")),

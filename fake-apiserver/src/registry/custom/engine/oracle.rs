@@ -1,5 +1,5 @@
 //! Compares rules with cel-go in the environment of Kubernetes 1.36: rules for random schemas, and the expressions of
-//! cel-spec. The fake must accept or refuse the same rules, and compute the same values and costs.
+//! cel-spec. The fake server must accept and refuse the same rules, and compute the same values and costs.
 
 use std::fs::read_to_string;
 

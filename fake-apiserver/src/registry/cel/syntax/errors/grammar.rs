@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 /// A set of token kinds, one bit for each.
 pub(super) type Tokens = u64;
 
-/// End of the text.
+/// End of the expression.
 pub(super) const END: Tokens = 1;
 
 /// The rule may end in this state. Used in the sets of next tokens.
@@ -79,7 +79,7 @@ pub(super) fn show(tokens: Tokens) -> String {
     }
 }
 
-/// Kinds of states. They determine, as in ANTLR's generated parsers, whether the parser checks the next token.
+/// Kind of a state. As in the parsers that ANTLR generates, it determines whether the parser checks the next token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
@@ -104,7 +104,7 @@ pub(super) enum Edge {
     Token(Tokens, usize),
     /// Enters a rule with an operator precedence, and continues at a state after the rule.
     Rule(usize, u32, usize),
-    /// Applies if the precedence of the current rule is not greater than this.
+    /// Applies if the precedence of the current rule is not greater than this value.
     Precedence(u32, usize),
 }
 
@@ -374,7 +374,7 @@ impl Grammar {
         }
     }
 
-    /// Adds a loop of any number of iterations.
+    /// Adds a loop with zero or more iterations.
     fn turns(&mut self, parts: &[Part], rule: usize, from: usize, to: usize) {
         let entry = self.free(Kind::Loop, rule, from);
         let kind = if parts.len() > 1 { Kind::Choice } else { Kind::Plain };

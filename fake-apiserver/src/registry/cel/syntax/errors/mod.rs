@@ -9,7 +9,7 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-/// Returns the syntax errors of a text with their byte offsets, sorted by offset.
+/// Returns the syntax errors of an expression with their byte offsets, sorted by offset.
 pub(crate) fn syntax_errors(text: &str) -> Vec<(usize, String)> {
     let (source, mut errors) = tokens::tokens(text);
     recovery::run(&source, &mut errors);

@@ -55,7 +55,8 @@ struct Search<'t> {
 }
 
 impl Search<'_> {
-    /// Returns the index of the chosen edge; `None` if it depends on the enclosing rules, but `around` is `None`.
+    /// Returns the index of the chosen edge; `None` if the choice depends on the enclosing rules and `around` is
+    /// `None`.
     fn run(&self, state: usize, around: Option<&Stack>) -> Result<Option<usize>, NoWay> {
         let is_full = around.is_some();
         let stack = around.cloned().unwrap_or_default();
@@ -121,7 +122,7 @@ impl Search<'_> {
         self.close(way, is_full, ways, seen);
     }
 
-    /// Adds the states that a path can reach without consuming a token, and in which a token is consumed.
+    /// Adds the states that a path can reach without consuming a token and in which the next token is consumed.
     fn close(&self, way: Way, is_full: bool, ways: &mut Vec<Way>, seen: &mut Vec<Way>) {
         if seen.iter().any(|it| it.is_same(&way)) {
             return;

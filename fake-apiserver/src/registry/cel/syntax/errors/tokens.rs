@@ -1,4 +1,4 @@
-//! Splits a text into tokens, and reports and skips invalid parts.
+//! Splits an expression into tokens, and reports and skips invalid parts.
 
 use std::ops::Range;
 
@@ -13,18 +13,18 @@ pub(super) struct Placed {
     pub(super) end: usize,
 }
 
-/// A text and its tokens.
+/// An expression and its tokens.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     text: &'a str,
     /// The tokens; the last one marks the end.
     pub(super) tokens: Vec<Placed>,
-    /// Byte ranges of the text that are not part of a token.
+    /// Byte ranges of the expression that are not part of a token.
     wrong: Vec<Range<usize>>,
 }
 
 impl Source<'_> {
-    /// Returns the text between two byte offsets, including white space but without invalid parts.
+    /// Returns the part of the expression between two byte offsets, including white space but without invalid parts.
     pub(super) fn text(&self, range: Range<usize>) -> String {
         let mut text = String::new();
         let mut at = range.start;
@@ -38,7 +38,7 @@ impl Source<'_> {
     }
 }
 
-/// Splits a text into tokens, and returns the errors for invalid parts as well.
+/// Splits an expression into tokens. Returns the tokens and the errors for invalid parts.
 pub(super) fn tokens(text: &str) -> (Source<'_>, Vec<(usize, String)>) {
     let (mut found, mut wrong, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     let mut at = 0;
@@ -83,7 +83,7 @@ fn kind(token: Token<'_>) -> Tokens {
     }
 }
 
-/// Returns the length of an incomplete token at the start of a text, including the character that makes it invalid.
+/// Returns the length of an incomplete token at the start of `text`, including the character that makes it invalid.
 fn wrong_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let before = match bytes[0] {
@@ -98,7 +98,7 @@ fn wrong_length(text: &str) -> usize {
     before + text[before..].chars().next().map_or(0, char::len_utf8)
 }
 
-/// Returns the length of an unterminated string at the start of a text.
+/// Returns the length of an unterminated string literal at the start of `bytes`.
 fn string(bytes: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
@@ -115,7 +115,7 @@ fn string(bytes: &[u8], quote: u8) -> usize {
     at
 }
 
-/// Returns the length of the valid part of an escape after its backslash, and `true` if the whole escape is valid.
+/// Returns the length of the valid part of an escape after its backslash, and `true` if the entire escape is valid.
 fn escape(bytes: &[u8]) -> (usize, bool) {
     let digits = |count: usize, is_digit: fn(&u8) -> bool| {
         let found = bytes[1..].iter().take(count).take_while(|it| is_digit(it)).count();
