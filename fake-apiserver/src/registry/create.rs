@@ -186,7 +186,8 @@ impl Registry {
         }
     }
 
-    /// Performs all steps between the generation of the name and admission.
+    /// Prepares and validates a new object: all steps between the generation of its name and the validating phase of
+    /// admission.
     fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object, hidden: &Hidden) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();
@@ -234,7 +235,8 @@ impl Registry {
         refuse(row, object, &errors)
     }
 
-    /// Returns 409 AlreadyExists and its variants (rules A4, A5).
+    /// Returns the error 409 AlreadyExists. The message differs for terminating objects and generated names (rules A4,
+    /// A5).
     fn exists(&self, request: &WriteRequest<'_>, object: &Object, existing: &crate::storage::Stored) -> Status {
         let mut status = Status::already_exists(&request.row.info.group_resource(), object.name());
         if self.reader.decode(request.row, existing).is_terminating() {

@@ -267,7 +267,7 @@ impl Definitions {
         self.load();
     }
 
-    /// Performs one step for a CRD that is not settled; returns `false` if all CRDs are settled.
+    /// Performs one step for a CRD that is not settled; returns `false` if no CRD was written.
     fn reconcile_one(&self, row: &Row, delete: Delete<'_>) -> bool {
         let now = self.reader.entropy.now_seconds();
         let next = self.stored(row).next_state(&now);
@@ -321,7 +321,7 @@ impl Definitions {
         }
     }
 
-    /// Performs one step of the deletion of one CRD; returns `false` if nothing can be done.
+    /// Performs one step of the deletion of one CRD; returns `false` if no CRD was written.
     fn finish_deleted(&self, row: &Row, delete: Delete<'_>) -> bool {
         let deleted = |(it, crd): (&Definition, &Arc<Object>)| {
             let resource = it.resource.clone().filter(|_| crd.is_terminating())?;

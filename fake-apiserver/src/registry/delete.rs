@@ -324,7 +324,7 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
     };
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     if object.is_terminating() {
-        // If the current grace period is 0 seconds, the object is removed immediately.
+        // An absent grace period, or a period of 0 seconds, has ended.
         let running = number(object, "deletionGracePeriodSeconds").filter(|it| *it != 0);
         let Some(running) = running else {
             return Grace::None;
@@ -403,7 +403,7 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
 }
 
 impl DeleteOptions {
-    /// Checks preconditions (rule A8); the messages contain the resource.
+    /// Checks preconditions (rule A8). As in kube-apiserver, the errors contain the kind in place of the resource.
     pub(super) fn check_preconditions(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
         if row.strategy().facts().first_delete != FirstDelete::Removes {
             return self.check_preconditions_of_marked(row, stored);

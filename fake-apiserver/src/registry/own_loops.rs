@@ -1,6 +1,6 @@
 //! Status conditions that controllers within kube-apiserver write after a client's write: `Dangling` of FlowSchemas
 //! (`presyncFlowSchemaStatus` of `apiserver/pkg/util/flowcontrol`) and `Available` of APIServices (the remote
-//! `AvailableConditionController` of kube-aggregator). kube-apiserver writes them a moment later.
+//! `AvailableConditionController` of kube-aggregator). kube-apiserver writes them asynchronously.
 
 use std::sync::Arc;
 

@@ -11,7 +11,8 @@ use crate::storage::Stored;
 
 /// Maximum number of cached objects; the oldest are dropped first.
 const OBJECTS_MAX: usize = 64;
-/// Maximum total size of the encoded objects in bytes (several times as much in memory); the oldest are dropped first.
+/// Maximum total size of the encoded objects in bytes (the decoded objects need several times as much memory); the
+/// oldest are dropped first.
 const BYTES_MAX: usize = 128 * 1024;
 
 /// Decoded objects, each with its stored form.

@@ -88,7 +88,7 @@ impl Registry {
         }
     }
 
-    /// Restores the APIService with this name after a write to it.
+    /// Restores or removes the APIService with this name after a write to it, depending on the CRDs of its group.
     pub(super) fn sync_registration_of(&self, key: &Key) {
         let Some(row) = self.api_services() else { return };
         if let Some((version, group)) = key.name().split_once('.') {

@@ -466,8 +466,8 @@ fn version_of(object: &Object) -> Result<u64, Status> {
     }
 }
 
-/// Removes the resourceVersion from an object that an update or apply creates. Storage would drop it, but a dry run
-/// does not reach storage.
+/// Removes the resourceVersion from an object that an update or apply creates, except in a dry run: kube-apiserver
+/// removes it in storage, which a dry run does not reach.
 pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> Result<(), Status> {
     version_of(object)?;
     if !request.options.dry_run {

@@ -1,4 +1,4 @@
-//! Audit annotations that record webhook calls, after `webhookAnnotator` of k8s.io/apiserver.
+//! Audit annotations that record webhook calls, modelled on `webhookAnnotator` of k8s.io/apiserver.
 
 use std::collections::BTreeMap;
 

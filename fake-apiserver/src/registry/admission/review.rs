@@ -140,7 +140,7 @@ fn decode_patch(patch: &str) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Reads the response of a review (rule P2), after `VerifyAdmissionResponse` of k8s.io/apiserver.
+/// Reads the response of a review (rule P2), modelled on `VerifyAdmissionResponse` of k8s.io/apiserver.
 fn read(review: &Map, version: ReviewVersion, uid: &str, is_mutating: bool) -> Result<ReviewAnswer, String> {
     let text = |map: &Map, key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_v1 = version == ReviewVersion::V1;

@@ -1,5 +1,5 @@
 //! Aggregated ClusterRoles: after each write, collects their rules from the ClusterRoles that their selectors match. In
-//! a cluster, kube-controller-manager's clusterrole-aggregation-controller does this a moment later.
+//! a cluster, kube-controller-manager's clusterrole-aggregation-controller does this asynchronously.
 
 use std::sync::{Arc, PoisonError};
 

@@ -132,7 +132,7 @@ pub(crate) fn check(original: &Object, converted: &Object, api_version: &str) ->
     check_metadata(original, converted).map_err(|why| format!("returned invalid metadata: {why}"))
 }
 
-/// Checks the parts of metadata that a webhook may change, after `restoreObjectMeta`.
+/// Checks the parts of metadata that a webhook may change, modelled on `restoreObjectMeta`.
 fn check_metadata(original: &Object, converted: &Object) -> Result<(), String> {
     let metadata = converted
         .get("metadata")

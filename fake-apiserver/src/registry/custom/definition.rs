@@ -18,7 +18,7 @@ use crate::registry::types::no_version::NoVersion;
 pub(crate) struct CustomResource {
     /// The served versions, in the order of `spec.versions`; each is one row of discovery.
     pub(crate) served: Vec<Arc<CustomVersion>>,
-    /// The names of all versions in the spec, served or not.
+    /// The names of all versions in the spec, including versions that are not served.
     pub(crate) versions: Vec<String>,
     /// The storage version, which need not be served.
     pub(crate) storage: Arc<CustomVersion>,

@@ -17,7 +17,7 @@ pub(super) enum Problem {
     Factor(String),
 }
 
-/// Returns the number if it is an integer of at most 64 bits, which Go decodes as an integer.
+/// Returns the number if it is a signed 64-bit integer, which Go decodes as an integer.
 pub(super) fn integer(number: &Number) -> Option<i64> {
     number.as_i64()
 }

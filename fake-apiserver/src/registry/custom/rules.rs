@@ -156,8 +156,8 @@ pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> Fie
 }
 
 impl RuleVerdict {
-    /// Returns `true` if the rule was evaluated and is violated. If the old value also violated it, the violation is
-    /// only a warning.
+    /// Returns `true` if the rule was evaluated and is violated. If the value is unchanged, the violation is only a
+    /// warning.
     fn is_failure(&self) -> bool {
         match self {
             Self::Fails(_) | Self::MessageTooDear | Self::MessageOutOfBudget => true,

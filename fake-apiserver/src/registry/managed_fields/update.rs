@@ -53,7 +53,8 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
 }
 
 /// Removes the entries from `new`, and returns the initial entries: the entries that the client sent if they are valid,
-/// otherwise the entries of `live`.
+/// otherwise the entries of `live`. If the client requests a reset, the list is empty. Entries sent to a subresource
+/// are ignored.
 fn starting_entries(live: Option<&Object>, new: &mut Object, is_subresource: bool) -> Vec<Value> {
     let sent = match new.0.get_mut("metadata") {
         Some(Value::Object(metadata)) => metadata.remove("managedFields"),

@@ -1,5 +1,5 @@
 //! JSON patch, as lenient as the library that kube-apiserver uses: `replace` of a missing field adds it, indices may be
-//! negative, `copy` of a missing field gives null, and `test` treats a missing field as null (rule G2). The cost of an
+//! negative, `copy` of a missing field copies null, and `test` treats a missing field as null (rule G2). The cost of an
 //! operation does not depend on the size of the document, because values are moved instead of copied.
 
 use serde_json::Value as Document;

@@ -191,7 +191,7 @@ pub(crate) fn decode_as_stored(row: &Row, stored: &Stored) -> Object {
     object
 }
 
-/// Writes a stored object, which must have the storage version, as JSON with its kind.
+/// Writes a stored object as JSON with the kind and apiVersion of `row`, without converting it.
 pub(crate) fn write_at(row: &Row, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     write_with_head(&row.head, stored, revision, out);
 }

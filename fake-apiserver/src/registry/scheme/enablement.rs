@@ -41,7 +41,7 @@ struct Named {
 }
 
 impl Named {
-    /// Parses a key, after `ParseGroupVersions` of k8s.io/apiserver.
+    /// Parses a key like `ParseGroupVersions` of k8s.io/apiserver.
     fn parse(key: &str) -> Result<Self, String> {
         let (group, version, resource) = match *key.split('/').collect::<Vec<_>>() {
             [group, version] => (group, version, ""),

@@ -33,7 +33,8 @@ pub(crate) struct Row {
     pub(crate) storage: Arc<str>,
     /// Prefix of an encoded object: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
     pub(crate) head: Arc<str>,
-    /// Set if stored objects are returned unchanged, because they have this version and conform to the current schema.
+    /// Set if stored objects are returned unchanged, because they have the fields of this version and conform to the
+    /// current schema.
     pub(crate) is_as_stored: bool,
     /// Set for the version in which stored objects are read by default: the storage version, or else the first served
     /// version.
@@ -374,8 +375,8 @@ impl Row {
 
     /// Returns an object in another version of the same resource, and its type in that version.
     ///
-    /// Fails if that version is not served. For a version that is not in the CRD, the error is the same as from
-    /// `crConverter` of k8s.io/apiextensions-apiserver.
+    /// Fails if a version of a custom resource is not served, or if a built-in resource does not have the version. For
+    /// a version that is not in the CRD, the error is the same as from `crConverter` of k8s.io/apiextensions-apiserver.
     pub(crate) fn in_version<'o>(
         &self,
         object: &'o Object,
@@ -498,7 +499,8 @@ impl Row {
         metadata_checks(&self.info.group, &self.info.resource, subresource)
     }
 
-    /// Returns the key of an object in etcd, without the prefix, as it appears in kube-apiserver's messages (rule A7).
+    /// Returns the key of an object in etcd, without the prefix `/registry`, as printed in kube-apiserver's messages
+    /// (rule A7).
     pub(crate) fn etcd_key(&self, key: &str) -> String {
         let group = &self.info.group;
         let resource = match (&**group, &*self.info.resource) {

@@ -24,7 +24,7 @@ const EVICTION: Wanted<'static> = Wanted {
     shape: None,
 };
 
-/// Maximum number of evictions that the disruption controller has not confirmed yet. A budget with this number of
+/// Number of evictions that a budget may have before the disruption controller confirms them. A budget with more
 /// unconfirmed evictions refuses further evictions.
 const UNCONFIRMED_MAX: usize = 2000;
 

@@ -53,7 +53,7 @@ async fn post(transport: &dyn Transport, endpoint: &Endpoint, url: &str, body: B
     }
 }
 
-/// Shortens the path of a URL like client-go: removes empty segments, `.`, `..`, and a trailing slash.
+/// Shortens the path of a URL like client-go: removes empty segments, `.` and trailing slashes, and resolves `..`.
 fn cleaned(url: &str) -> String {
     let (whole, query) = match url.split_once('?') {
         Some((whole, query)) => (whole, format!("?{query}")),

@@ -48,7 +48,7 @@ impl fmt::Display for Demand {
     }
 }
 
-/// Levels in the labels of a namespace, after `PolicyToEvaluate` of k8s.io/pod-security-admission.
+/// Levels in the labels of a namespace, modelled on `PolicyToEvaluate` of k8s.io/pod-security-admission.
 #[derive(Debug)]
 struct Demands {
     enforce: Demand,
@@ -184,7 +184,8 @@ fn is_version(text: &str) -> bool {
     text == "latest" || (is_number && (minor == "0" || !minor.starts_with('0')))
 }
 
-/// Checks the labels of a namespace, and returns warnings for existing Pods that violate a stricter level.
+/// Checks the labels of a namespace. If the enforced level becomes stricter, adds warnings about existing Pods that
+/// violate it.
 fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let label_of = |object: &Object, key: &str| {
         let mut labels = object.labels();

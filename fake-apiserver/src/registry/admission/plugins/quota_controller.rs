@@ -130,8 +130,8 @@ impl Counts {
         }
     }
 
-    /// Updates the counted resources of a written quota. If it has new resources, their usage is counted from the
-    /// existing objects.
+    /// Updates the state of a written quota. If its spec has changed, its usage is counted again from the existing
+    /// objects.
     fn quota_written(
         &mut self,
         reader: &Reader,

@@ -36,7 +36,8 @@ struct Charge<'a> {
     old: Option<&'a Object>,
 }
 
-/// Checks a write against all quotas of its namespace, and then adds its usage. A dry run is only checked.
+/// Checks a write against all quotas of its namespace, and then adds its usage. The usage is not added in a dry run, or
+/// if the quota controller counts it.
 pub(super) fn charge(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
     let row = attributes.row;
     let (group, resource) = (&*row.info.group, &*row.info.resource);

@@ -19,7 +19,7 @@ pub(crate) enum Mismatch {
     /// The error contains the function. cel-go compares the kind of the first argument, and the function checks the
     /// others.
     Named,
-    /// The error contains no names. The function checks its arguments itself.
+    /// The error does not contain names. The function checks its arguments itself.
     Plain,
 }
 

@@ -1,4 +1,4 @@
-//! The type checker of CEL, after cel-go's: declared variables, fields and functions, type parameters, overload
+//! The type checker of CEL, modelled on cel-go's: declared variables, fields and functions, type parameters, overload
 //! resolution, and the messages and order of errors.
 //!
 //! `declarations.txt` lists the functions of CEL and of Kubernetes' libraries; newer functions are marked with the

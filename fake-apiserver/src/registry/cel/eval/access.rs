@@ -30,7 +30,8 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// Evaluates `has(a.b)`. It costs as much as `a`: the test is charged instead of the variable.
+    /// Evaluates `has(a.b)`. The test costs one unit, unless `a` is an attribute: reading an attribute already includes
+    /// it.
     pub(super) fn presence(&mut self, select: &'a SelectExpr) -> Evaluated {
         let is_attribute = is_attribute(&select.operand);
         let operand = match self.value(&select.operand) {

@@ -1,4 +1,4 @@
-//! Conversions of values to other types, after cel-go's `common/types`.
+//! Conversions of values to other types, modelled on cel-go's `common/types`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `'…'.format([…])`, after version 2 of cel-go's `strings` library with the English locale.
+//! `'…'.format([…])`, modelled on version 2 of cel-go's `strings` library with the English locale.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Named formats, after `k8s.io/apiserver/pkg/cel/library/format.go`.
+//! Named formats, modelled on `k8s.io/apiserver/pkg/cel/library/format.go`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Functions of lists, after cel-go's library `lists`.
+//! Functions of lists, modelled on cel-go's library `lists`.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! IP addresses and CIDR ranges, after `k8s.io/apiserver/pkg/cel/library/ip.go` and `cidr.go`.
+//! IP addresses and CIDR ranges, modelled on `k8s.io/apiserver/pkg/cel/library/ip.go` and `cidr.go`.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Run-time costs of functions, after cel-go's `interpreter/runtimecost.go` and
+//! Run-time costs of functions, modelled on cel-go's `interpreter/runtimecost.go` and
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`.
 
 use super::formats;

@@ -1,4 +1,4 @@
-//! Quantities, after `k8s.io/apiserver/pkg/cel/library/quantity.go`.
+//! Quantities, modelled on `k8s.io/apiserver/pkg/cel/library/quantity.go`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Functions of strings, after cel-go's library `strings` and Kubernetes' library of regular expressions.
+//! Functions of strings, modelled on cel-go's library `strings` and Kubernetes' library of regular expressions.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ fn out_of_range(at: i64) -> Evaluated {
     Err(EvalFailure::Error(format!("index out of range: {at}")))
 }
 
-/// Converts a position to an index; `None` if it is greater than the length of the string.
+/// Converts an argument to an index; `None` if it is negative or greater than the length of the string.
 fn within(at: i64, length: usize) -> Option<usize> {
     usize::try_from(at).ok().filter(|at| *at <= length)
 }

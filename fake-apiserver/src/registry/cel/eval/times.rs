@@ -1,5 +1,5 @@
-//! Accessors of times and durations, after cel-go's `Timestamp` and `Duration`. Time zones are names from the IANA
-//! database, or offsets.
+//! Accessors of times and durations, modelled on cel-go's `Timestamp` and `Duration`. Time zones are names from the
+//! IANA database, or offsets.
 
 use jiff::Zoned;
 use jiff::tz::{Offset, TimeZone};

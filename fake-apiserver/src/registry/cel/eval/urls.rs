@@ -1,4 +1,4 @@
-//! Functions of URLs, after `k8s.io/apiserver/pkg/cel/library/urls.go`. A URL is a string that Go's
+//! Functions of URLs, modelled on `k8s.io/apiserver/pkg/cel/library/urls.go`. A URL is a string that Go's
 //! `url.ParseRequestURI` accepts: an absolute URI or an absolute path.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Semantic versions, after `k8s.io/apiserver/pkg/cel/library/semverlib.go` and the parser of `blang/semver`.
+//! Semantic versions, modelled on `k8s.io/apiserver/pkg/cel/library/semverlib.go` and the parser of `blang/semver`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Splits an expression into tokens, after the lexer rules of cel-go's `CEL.g4`.
+//! Splits an expression into tokens, following the lexer rules of cel-go's `CEL.g4`.
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

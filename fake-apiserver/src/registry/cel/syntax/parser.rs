@@ -1,4 +1,5 @@
-//! The parser, after the grammar in cel-go's `CEL.g4`. Each node of the tree has a number that maps to its position.
+//! The parser, following the grammar in cel-go's `CEL.g4`. Each node of the tree has a number that maps to its
+//! position.
 
 use super::builder::{Builder, global};
 use super::lexer::{Placed, Token, tokens};

@@ -1,4 +1,4 @@
-//! Adaptive prediction, after ANTLR: chooses an edge of a state by looking at as many tokens as necessary. If the
+//! Adaptive prediction, modelled on ANTLR: chooses an edge of a state by looking at as many tokens as necessary. If the
 //! result is ambiguous without the context of the enclosing rules, it is repeated with this context.
 
 use std::rc::Rc;
