@@ -11,7 +11,8 @@ impl Reader {
         let _ = self.own_remote.set(remote);
     }
 
-    /// Returns the server of the APIService for a group and version, or else the matching server in this process.
+    /// Returns the server of the APIService for a group and version. If the APIService does not exist, returns the
+    /// matching server in this process.
     pub(crate) fn remote_server(&self, group: &str, version: &str) -> Option<RemoteServer> {
         let row = self.scheme().lookup("apiregistration.k8s.io", "v1", "apiservices")?;
         match self

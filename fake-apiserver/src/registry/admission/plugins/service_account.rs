@@ -48,7 +48,7 @@ pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a mirror pod does not refer to objects of the API.
+/// Checks that a mirror pod does not use a ServiceAccount or the token of a ServiceAccount.
 fn check_mirror(pod: &Object) -> Result<(), String> {
     if !Cursor::root(pod).is_empty("spec.serviceAccountName") {
         return Err("a mirror pod may not reference service accounts".to_owned());

@@ -1,4 +1,4 @@
-//! Parameters of a policy: finds the objects that a binding refers to. The policy is evaluated once for each object
+//! Finds the parameters of a policy: the objects that a binding refers to. The policy is evaluated once for each object
 //! (rule P7).
 
 use super::super::attributes::Attributes;

@@ -128,7 +128,8 @@ impl PartCost {
         }
     }
 
-    /// Returns the size; [`CostRange::ANY`] if only the type was determined.
+    /// Returns the size. If the size is unknown, returns [`CostRange::ANY`]; if the type is unknown as well,
+    /// [`CostRange::ONE`].
     pub(crate) fn size_or_any(&self) -> CostRange {
         match (self.size, &self.kind) {
             (Some(size), _) => size,

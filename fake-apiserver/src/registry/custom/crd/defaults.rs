@@ -97,8 +97,8 @@ impl Checks {
     }
 }
 
-/// Refuses every default of a node with an unknown type. The error contains the format, or else the type, as in Go
-/// (`typeValidator` of `kube-openapi`).
+/// Refuses a default of a node with an unknown type. As in Go (`typeValidator` of `kube-openapi`), null is accepted, as
+/// are strings and lists if a format is set. The error contains the format if it does not match, otherwise the type.
 fn check_unknown_type(raw: &Cursor<'_>, default: &Value, errors: &mut FieldErrors) {
     let (kind, format) = (raw.text("type"), raw.text("format"));
     let (found, found_format) = match default {

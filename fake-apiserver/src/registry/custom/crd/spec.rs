@@ -43,7 +43,7 @@ pub(super) fn validate(version: KubernetesVersion, spec: &Cursor<'_>, old: Optio
     errors
 }
 
-/// Checks immutable fields, and fields that become immutable once the names are accepted.
+/// Checks immutable fields, and fields that become immutable once the CRD is established.
 pub(super) fn validate_immutable(spec: &Cursor<'_>, old: &Cursor<'_>, is_established: bool, errors: &mut FieldErrors) {
     let fields: &[&str] = match is_established {
         true => &["scope", "names.kind", "group", "names.plural"],
@@ -205,7 +205,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Formats the versions like the internal type. Fields that differ are printed unchanged.
+    /// Formats the versions like the internal type: fields that are the same in all versions are null.
     fn internal(&self) -> Value {
         if self.list.is_empty() {
             return Value::Null;
