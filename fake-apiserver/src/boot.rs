@@ -2,8 +2,8 @@
 //! ConfigMaps of each namespace if their worker runs (rule R6). Optionally also the Service `kubernetes` and the other
 //! initial objects of a cluster, including Roles.
 //!
-//! The initial state, including uids, is the same for all servers that start in the same second, with any seed. It is
-//! therefore cached in the process, and shared until a server writes to it.
+//! The initial state, including uids, is the same for all servers that start in the same second, regardless of their
+//! seeds. It is therefore cached in the process, and servers share it until they write to it.
 
 mod flow_control;
 
@@ -25,8 +25,8 @@ use crate::server::ApiServer;
 use crate::storage::World;
 use crate::workers::{self, Kubelet, Worker};
 
-/// The seed of the uids of initial objects. It is fixed, so that servers with any seed can share the objects. Users are
-/// unlikely to choose the same seed, with which a server would generate the same uids again.
+/// The seed of the uids of initial objects. It is fixed, so that all servers can share the objects. A server with the
+/// same seed would generate the same uids again, but users are unlikely to choose this seed.
 const SEED: u64 = 0x6472_7964_6f63_6b5f;
 
 /// Maximum number of initial states that a process caches; the cache is cleared when it is full.
@@ -87,7 +87,7 @@ pub(crate) fn world(options: &ServerOptions, start: Timestamp) -> World {
     world
 }
 
-/// Stores `count` nodes, `node-0` and so on, all ready.
+/// Stores `count` ready nodes, named `node-0` and so on.
 pub(crate) fn load_nodes(server: &ApiServer, count: usize) {
     let version = server.endpoints.registry.reader.scheme().version;
     // Cannot fail: the names are valid and unused, and the kind is served.

@@ -56,9 +56,10 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the time of day at the start; from then on the clock follows tokio's. Default: the machine's time, to the
-    /// second, so that the server's clock agrees with the system's as long as virtual time does not jump. Servers that
-    /// a process starts within a minute have the same default. Set it in tests that expect specific times.
+    /// Sets the time of day at the start of the server; afterwards the clock advances with tokio's. Default: the
+    /// machine's time, to the second, so that the server's clock agrees with the system's as long as virtual time does
+    /// not jump. Servers that a process starts within a minute have the same default. Set it in tests that expect
+    /// specific times.
     pub fn start_time(mut self, time: Timestamp) -> Self {
         self.start_time = Some(time);
         self
@@ -76,9 +77,9 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the maximum size of the logs of all resources together, in bytes of earlier states of objects and of watch
-    /// events. Above this size the oldest changes of any resource are dropped, and a watch or a continue token from an
-    /// earlier version fails with 410 Expired. Default 32 MiB; the newest change is always kept.
+    /// Sets the maximum size of the logs of all resources together, in bytes. It counts earlier states of objects and
+    /// watch events. Above this size the oldest changes of any resource are dropped, and a watch or a continue token
+    /// from an earlier version fails with 410 Expired. Default 32 MiB; the newest change is always kept.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -97,8 +98,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the maximum size of bodies, answers and event lines in the journal, in bytes. Above it, the oldest entries
-    /// lose their bodies, and [`RecordedRequest::is_cut`](crate::RecordedRequest) and
+    /// Sets the maximum total size of request bodies, responses and event lines in the journal, in bytes. Above it, the
+    /// oldest entries lose their bodies, and [`RecordedRequest::is_cut`](crate::RecordedRequest) and
     /// [`RecordedEvent::is_cut`](crate::RecordedEvent) are set. 0 disables their recording. Default 32 MiB.
     pub fn journal_bytes(mut self, bytes: usize) -> Self {
         self.options.journal.bytes = bytes;
@@ -116,9 +117,9 @@ impl ApiServerBuilder {
     /// Creates the Service `default/kubernetes` at the start, with its Endpoints, its EndpointSlice and the ServiceCIDR
     /// `kubernetes`, as kube-apiserver does. Its cluster IP is 10.0.0.1, its port 443, and its endpoint the unused
     /// address 192.0.2.1. This option also creates the ConfigMaps of `kube-system` that publish the server's
-    /// authorities and the tracking of tokens, and maintains the APIServices of all served groups, including groups of
-    /// CRDs, and the IPAddresses of cluster IPs. Off by default, so that a test that lists Services finds only its own;
-    /// the command `fake-apiserver` turns it on. The Service is not recreated after a delete.
+    /// authorities and the start of token tracking, and maintains the APIServices of all served groups, including
+    /// groups of CRDs, and the IPAddresses of cluster IPs. Off by default, so that a test that lists Services only
+    /// finds its own Services; the command `fake-apiserver` turns it on. The Service is not recreated after a delete.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self
@@ -199,7 +200,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Enables and disables built-in APIs with the pairs of kube-apiserver's `--runtime-config`: `apps/v1=false`,
+    /// Enables and disables built-in APIs, in the format of kube-apiserver's `--runtime-config`: `apps/v1=false`,
     /// `batch/v1/cronjobs=false`, `resource.k8s.io/v1beta1=true`, `api/all=true`. The core group cannot be disabled.
     /// Fails with the first pair that no version of Kubernetes supports. A server whose version lacks a named API does
     /// not [start](Self::start).
@@ -284,7 +285,7 @@ impl ApiServerBuilder {
     }
 
     /// Records the requests that the policy selects as events of `audit.k8s.io/v1`, like `--audit-policy-file` of
-    /// kube-apiserver. `sink` receives each event as a line of JSON with its line end, at the time of its stage.
+    /// kube-apiserver. `sink` receives an event when a request reaches its stage, as a line of JSON with a newline.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, AuditPolicy};
@@ -321,8 +322,8 @@ impl ApiServerBuilder {
 
     /// Adds workers that run with the server. By default no workers run, as in a cluster that only has an API server.
     ///
-    /// They act in virtual time, in a fixed order, and immediately: work that takes a controller-manager some
-    /// milliseconds is done once all tasks are idle. The journal contains their requests and marks them
+    /// They run in virtual time and in a fixed order. They do not simulate the milliseconds that a controller-manager
+    /// needs: their work is done once all tasks are idle. The journal contains their requests and marks them
     /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
     ///
     /// ```
@@ -393,7 +394,7 @@ impl ApiServerBuilder {
     }
 
     /// Adds a bearer token and its user. Every user with a token is also in `system:authenticated`. The user's uid is
-    /// equal to the name, since a token file of kube-apiserver requires a uid. Adding the same token again replaces the
+    /// the user's name, since a token file of kube-apiserver requires a uid. Adding the same token again replaces the
     /// user.
     pub fn token(
         self,
@@ -428,7 +429,8 @@ impl ApiServerBuilder {
     }
 
     /// Sets the keys of ServiceAccount tokens. Default: an HMAC key derived from the seed, so that runs with the same
-    /// seed are equal. With this default, anyone who has the seed can create tokens, and `/openid/v1/jwks` returns 404.
+    /// seed create the same tokens. With this default, anyone who has the seed can create tokens, and `/openid/v1/jwks`
+    /// returns 404.
     #[cfg(feature = "tls")]
     pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
         self.options.tokens.signer = Some(Arc::new(keys));

@@ -33,8 +33,8 @@ impl ApiServer {
         self.client_named("kube-rs")
     }
 
-    /// Returns a client with its own name, which identifies it in the journal and in faults. Unless a request has a
-    /// `User-Agent`, the name is sent as one, and therefore also becomes the field manager.
+    /// Returns a client with its own name, which identifies it in the journal and in faults. The name is also sent as
+    /// the `User-Agent` of requests that have none, and therefore becomes their field manager.
     ///
     /// If a fault breaks the connection, requests fail with [`kube::Error::Service`]. Its source is the
     /// [`std::io::Error`] that a socket would return.
@@ -42,7 +42,7 @@ impl ApiServer {
         kube::Client::new(self.client_service(user_agent), "default")
     }
 
-    /// Returns a client that is authenticated as a user without a token. `user_agent` is as for
+    /// Returns a client that is authenticated as a user without a token. `user_agent` has the same meaning as in
     /// [`client_named`](Self::client_named). The user's permissions depend on
     /// [`authorization`](crate::ApiServerBuilder::authorization).
     ///

@@ -18,7 +18,7 @@ use crate::api::user::UserInfo;
 use crate::serve;
 use crate::server::ApiServer;
 
-/// A tower service that answers the requests of one client, from [`ApiServer::client_service`].
+/// A tower service that handles the requests of one client, from [`ApiServer::client_service`].
 ///
 /// It accepts requests of the crate `http` 1.x with any body, as `kube::Client::new` of kube 0.90 and later sends them.
 /// If a fault breaks the connection, a request fails with the [`io::Error`] that a socket would return.
@@ -30,7 +30,7 @@ pub struct ClientService {
     user: Option<Arc<UserInfo>>,
 }
 
-/// The body of an answer. The body of a watch has a frame for each event.
+/// A response body. The body of a watch has a frame for each event.
 #[derive(Debug)]
 pub struct ResponseBody(Body);
 

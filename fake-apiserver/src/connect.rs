@@ -26,7 +26,7 @@ use crate::server::ApiServer;
 #[cfg(feature = "serve")]
 impl ApiServer {
     /// Listens for HTTP; port 0 selects a free port. Tokio's clock must not be paused, because sockets use real time.
-    /// The `Host` of requests must be loopback or the address, and requests from pages of a different origin are
+    /// The `Host` of requests must be loopback or the address, and requests from web pages of a different origin are
     /// refused; see [`ServeOptions::accept_hosts`].
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
         self.serve_with(addr, &ServeOptions::http()).await
@@ -91,8 +91,8 @@ impl ApiServer {
     }
 }
 
-/// Answers a request to the control API, which only administrators and the API's own token may use. The page needs no
-/// permission: it contains no data of the server and prompts for the token.
+/// Handles a request to the control API, which only administrators and the holder of its token may use. The page
+/// requires no permission: it contains no data of the server and prompts for the token.
 #[cfg(feature = "serve")]
 async fn controlled(endpoints: &Endpoints, control: Router, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();

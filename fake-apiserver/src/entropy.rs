@@ -30,8 +30,8 @@ pub(crate) fn time_of_day() -> Timestamp {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// The clock and the random numbers. The clock is tokio's, so it stops in a paused runtime; the numbers only depend on
-/// the seed.
+/// The clock and the random numbers. The clock advances with tokio's, so it stops in a paused runtime; the numbers only
+/// depend on the seed.
 #[derive(Debug)]
 pub(crate) struct Entropy {
     seed: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Entropy {
 }
 
 impl Entropy {
-    /// Creates a clock that shows `epoch` now, and random numbers drawn from `seed`.
+    /// Creates a clock that currently shows `epoch`, and a random number generator with this seed.
     pub(crate) fn new(seed: u64, epoch: Timestamp) -> Self {
         Self {
             seed,
@@ -53,7 +53,8 @@ impl Entropy {
         }
     }
 
-    /// Returns a copy with the same time and the same future numbers. The two are independent afterwards.
+    /// Returns a copy with the same time and the same future random numbers. The copy and the original are independent
+    /// afterwards.
     pub(crate) fn fork(&self) -> Self {
         let state = self
             .rng

@@ -23,12 +23,12 @@
 //! |---|---|
 //! | `endpoints` | filters, route, negotiation, decode, handler, encode; the only layer that depends on HTTP |
 //! | `faults` | injected faults |
-//! | `registry` | the meaning of the verbs: scheme, strategy, create, update, patch, apply, delete, read |
+//! | `registry` | the semantics of the verbs: scheme, strategy, create, update, patch, apply, delete, read |
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
 //! Other modules: [`api`], the types shared by all layers; `workers`, the controllers of a cluster; `entropy`, the only
-//! clock and the only random numbers; `serve` and `client`, the entry points.
+//! clock and the only source of random numbers; `serve` and `client`, the entry points.
 //!
 //! # Where to start
 //!
@@ -65,7 +65,7 @@
 //! | `client` | `ApiServer::client`, an in-process `kube::Client` |
 //! | `serve` | ports ([`ApiServer::serve`]), the [`control`] API, WebSockets, Tables, OpenAPI, webhooks at addresses |
 //! | `tls` | [`ApiServer`] over HTTPS with a generated authority; includes `serve` |
-//! | `cel` | the rules of CRDs (`x-kubernetes-validations`); without it they are named in a warning |
+//! | `cel` | the rules of CRDs (`x-kubernetes-validations`); without it a warning lists them |
 //! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
 //!
 //! Without `serve`, requests for WebSockets, Tables and OpenAPI fail with 501, and calls of webhooks at addresses fail;

@@ -31,7 +31,7 @@ pub struct Manifest {
     pub object: Value,
 }
 
-/// Error for a file that cannot be read, or that contains values other than objects. The message names the file, the
+/// Error for a file that cannot be read, or that contains values other than objects. The message contains the file, the
 /// document and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
@@ -105,7 +105,7 @@ pub fn read_dump(path: impl AsRef<Path>) -> Result<(Vec<Manifest>, Vec<String>),
     Ok((manifests, left_out))
 }
 
-/// Reads the objects of a YAML or JSON text, in the same order as [`read`].
+/// Reads objects from a YAML or JSON string, in the same order as [`read`].
 pub fn from_text(text: &str) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
     parse("text", text, &mut manifests)?;

@@ -8,16 +8,14 @@ use crate::watch::Position;
 /// A cluster has several API servers, each with a cache of etcd's state that may lag. The reads of the client follow
 /// Kubernetes' rules for such a cache:
 ///
-/// | request | answer of a replica that is behind |
+/// | request | response of a replica that is behind |
 /// |---|---|
 /// | get and list with `resourceVersion=0` | its own state, however old |
-/// | get and list not older than `N` | its own state if it has reached `N`; otherwise it waits up to 3 s, and then
-/// fails with 504 |
+/// | get and list not older than `N` | its own state once it has reached `N`; fails with 504 after waiting for 3 s |
 /// | get and list without a resourceVersion, or exactly at one; pages | the newest state, from etcd |
 /// | watch from `N` | the changes after `N` that it has received; nothing while `N` is ahead of it |
 /// | watch from `0` with the initial state | its own state, then the changes that it receives |
-/// | watch with an initial state and no resourceVersion | waits up to 3 s to reach etcd's state, and then fails with
-/// 504 |
+/// | watch with an initial state and no resourceVersion | waits for etcd's state; fails with 504 after 3 s |
 /// | writes | are checked against the newest state, in etcd |
 ///
 /// The log limits the lag: if the log begins later, the replica shows the state at the beginning of the log.

@@ -48,7 +48,7 @@ const HANDSHAKE_BOUND: Duration = Duration::from_secs(10);
 /// in kube-apiserver.
 const HEADER_BOUND: Duration = Duration::from_secs(32);
 
-/// Time limit for the next request on a connection, from the end of the previous answer to the end of the request's
+/// Time limit for the next request on a connection, from the end of the previous response to the end of the request's
 /// headers; afterwards the connection is closed. Equal to kube-apiserver's `IdleTimeout`, and to the time for which
 /// Go's clients keep idle connections.
 const IDLE_BOUND: Duration = Duration::from_secs(90);
@@ -131,7 +131,7 @@ impl<S> HttpService for S where
 {
 }
 
-/// Answers requests to `addr` with `service`. Port 0 selects a free port.
+/// Listens on `addr` and handles requests with `service`. Port 0 selects a free port.
 pub(crate) async fn serve(addr: SocketAddr, options: &ServeOptions, service: impl HttpService) -> io::Result<Serving> {
     let listener = TcpListener::bind(addr).await?;
     let addr = listener.local_addr()?;
@@ -149,7 +149,7 @@ pub(crate) async fn serve(addr: SocketAddr, options: &ServeOptions, service: imp
 }
 
 impl ServeOptions {
-    /// Listens on `addr` and answers requests with a custom service, which may pass them on to an
+    /// Listens on `addr` and handles requests with a custom service, which may pass them on to an
     /// [`ApiServer`](crate::ApiServer), for example to change, delay or refuse requests between clients and a server.
     /// Port 0 selects a free port. An error of the service breaks the connection.
     ///
@@ -223,7 +223,7 @@ fn concerns_one_connection(err: &io::Error) -> bool {
 
 /// Serves one connection until it ends.
 async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service: impl HttpService, stop: Stop) {
-    // A watch event is a small write that must not be delayed until the next write.
+    // A watch event is a small write, which Nagle's algorithm must not delay until the next write.
     if let Err(err) = stream.set_nodelay(true) {
         tracing::debug!(peer = %peer.addr, "cannot set TCP_NODELAY: {err}");
     }
@@ -301,8 +301,8 @@ async fn speak(
         .max_header_list_size(HEADER_BYTES)
         .max_concurrent_streams(HTTP2_STREAMS);
 
-    // hyper's header timeout starts only after it has detected the version of HTTP, so this timeout is needed for a
-    // client that sends nothing.
+    // hyper's header timeout starts only after hyper has detected the version of HTTP, so a client that sends nothing
+    // needs this timeout.
     let silence = async {
         if timeout(HEADER_BOUND, first.notified()).await.is_ok() {
             std::future::pending().await
@@ -360,7 +360,7 @@ pub(crate) async fn converse(
     Ok(response.map(Body::new))
 }
 
-/// Handles one request: adds extensions about its sender, and ends the body of the answer when the server stops.
+/// Handles one request: adds extensions about its sender, and ends the response body when the server stops.
 async fn answer(
     mut request: Request<Incoming>,
     peer: Peer,
@@ -405,7 +405,7 @@ async fn answer(
 #[derive(Clone, Debug)]
 struct Peer {
     addr: SocketAddr,
-    /// The accepted hosts of its requests.
+    /// The accepted hosts of the client's requests.
     hosts: Arc<Hosts>,
     /// The user of the client certificate; an extension of each request.
     user: Option<Arc<UserInfo>>,
@@ -427,7 +427,7 @@ impl Peer {
     }
 }
 
-/// Handshake before HTTP on a new connection.
+/// The handshake that precedes HTTP on a new connection.
 #[derive(Clone)]
 enum Handshake {
     None,
@@ -436,7 +436,7 @@ enum Handshake {
 }
 
 impl Handshake {
-    /// Creates the handshake, and the credentials that clients need for it.
+    /// Creates the handshake, and the credentials with which clients connect.
     #[cfg_attr(
         not(feature = "tls"),
         expect(unused_variables, reason = "only a certificate contains the address")
@@ -454,7 +454,7 @@ impl Handshake {
     }
 }
 
-/// The stop signal for connections and streamed answers.
+/// The stop signal for connections and streamed responses.
 #[derive(Clone, Debug)]
 struct Stop(watch::Receiver<bool>);
 
@@ -537,7 +537,7 @@ mod tests {
 
     const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-    /// `/watch` sends one line and then stalls; `/hold` never answers; other paths are echoed.
+    /// `/watch` sends one line and then stalls; `/hold` never responds; other paths are echoed.
     async fn test_service(request: Request<Body>) -> io::Result<Response<Body>> {
         let body = match request.uri().path() {
             "/watch" => {

@@ -39,8 +39,9 @@ use backends::Backends;
 
 /// A fake Kubernetes API server. Clones share the same server.
 ///
-/// It runs in the caller's task: an in-process client calls it as a function, without a socket or a task, so that a
-/// test with a paused tokio clock only depends on its seed. [`ApiServer::serve`] opens a port for other processes.
+/// It runs in the caller's task: an in-process client calls it as a function, without a socket or a task of the server.
+/// A test with a paused tokio clock therefore only depends on its seed. [`ApiServer::serve`] opens a port for other
+/// processes.
 ///
 /// ```
 /// use fake_apiserver::ApiServer;
@@ -183,7 +184,7 @@ impl ApiServer {
         &self.kubelet
     }
 
-    /// Returns the record of requests, answers and watch events.
+    /// Returns the journal of requests, responses and watch events.
     pub fn journal(&self) -> &Journal {
         &self.endpoints.journal
     }
@@ -202,8 +203,9 @@ impl ApiServer {
     }
 
     /// Skews the clock of a client by a number of milliseconds; a positive number sets it ahead of the server's clock.
-    /// The clock of the process itself is not changed. Instead, the times that the client writes into Leases and reads
-    /// from them are shifted, which has the same effect on this and other clients. Protobuf bodies are not changed.
+    /// The clock of the client's process is not changed. Instead, the times that the client writes into Leases and
+    /// reads from them are shifted, which has the same effect on this and other clients. Protobuf bodies are not
+    /// changed.
     pub fn skew_clock(&self, client: &str, ahead_ms: i64) {
         self.endpoints.faults.clocks.set(client, ahead_ms);
     }
@@ -230,8 +232,8 @@ impl ApiServer {
         self.endpoints.registry.writer.compact(self.resource_version());
     }
 
-    /// Answers calls of webhooks and requests for aggregated API servers to `host` with a service in this process, from
-    /// now on. [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) sets the service from the start.
+    /// Sets a service in this process that handles calls of webhooks and requests for aggregated API servers at `host`
+    /// from now on. [`ApiServerBuilder::webhook`](crate::ApiServerBuilder::webhook) sets the service from the start.
     pub fn answer_webhooks<S>(&self, host: &str, service: S)
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -271,7 +273,7 @@ impl ApiServer {
         }
     }
 
-    /// Returns the whole state after the write with a revision; `None` if a later change is no longer in the
+    /// Returns the whole state after the write with this revision; `None` if a later change is no longer in the
     /// [history](crate::ApiServerBuilder::history). For a future revision, returns the current state.
     ///
     /// ```
@@ -310,8 +312,8 @@ impl ApiServer {
         self.endpoints.registry.restore(snapshot.world.clone());
     }
 
-    /// Returns a separate server with the same state, clock and future random numbers. The two are independent
-    /// afterwards. The copy has its own journal and workers, and starts without faults and watches.
+    /// Returns a separate server with the same state, time and future random numbers. The two servers are independent
+    /// afterwards. The fork has its own journal and workers, and starts without faults and watches.
     ///
     /// # Panics
     ///
@@ -335,8 +337,8 @@ impl ApiServer {
         fork
     }
 
-    /// Returns the server as a tower service without a socket. If a fault breaks the connection, the answer is 502 Bad
-    /// Gateway, as from a proxy.
+    /// Returns the server as a tower service without a socket. If a fault breaks the connection, the response is 502
+    /// Bad Gateway, as from a proxy.
     pub fn service(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -353,8 +355,8 @@ impl ApiServer {
         })
     }
 
-    /// Answers one request, without a client and without a socket. Reads the whole answer, so a watch only returns when
-    /// it ends.
+    /// Handles one request, without a client and without a socket. Reads the whole response, so the call for a watch
+    /// returns when the watch ends.
     pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
         let request = request.map(|body| Body::from(body.into()));
         read_whole(Arc::clone(&self.endpoints).handle(request).await).await
@@ -436,12 +438,12 @@ impl ApiServer {
         scheme.rows().map(|row| row.info.clone()).collect()
     }
 
-    /// Returns `true` if this worker runs with the server.
+    /// Returns `true` if the server runs this worker.
     pub fn runs(&self, worker: Worker) -> bool {
         self.options.workers.contains(&worker)
     }
 
-    /// Returns `true` if any worker runs with the server.
+    /// Returns `true` if the server runs any workers.
     pub fn has_workers(&self) -> bool {
         !self.options.workers.is_empty()
     }
@@ -495,7 +497,7 @@ impl Host for Endpoints {
     }
 }
 
-/// Reads the whole body of an answer.
+/// Reads the whole body of a response.
 async fn read_whole(response: Response<Body>) -> Response<Bytes> {
     let (parts, body) = response.into_parts();
     // Bodies from this process do not fail; a truncated one would not parse as JSON.

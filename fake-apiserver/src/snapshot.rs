@@ -10,8 +10,9 @@ use crate::storage::{Revision, World};
 /// Maximum number of states that are kept; the oldest are dropped.
 const KEPT_MAX: usize = 64;
 
-/// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). Taking, keeping
-/// and restoring a snapshot costs one reference per resource and CRD, independent of the number of objects.
+/// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). The cost of
+/// taking, keeping and restoring a snapshot is one reference per resource and CRD, independent of the number of
+/// objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) world: World,
@@ -31,7 +32,7 @@ impl From<World> for Snapshot {
 /// The states saved by the control API, by number.
 #[derive(Debug, Default)]
 pub(crate) struct KeptSnapshots {
-    /// The states by their numbers, and the number that was assigned last.
+    /// The number that was assigned last, and the states by their numbers.
     kept: Mutex<(u64, BTreeMap<u64, KeptSnapshot>)>,
     /// The newest revision of the initial objects.
     started_at: OnceLock<Revision>,

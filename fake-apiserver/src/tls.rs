@@ -48,7 +48,8 @@ impl TlsIdentity {
     /// Creates a new authority, and certificates signed by it: one for loopback and `address`, and one for the
     /// administrator. A server certificate in the options replaces the generated one.
     ///
-    /// Keys are drawn from the system's randomness, not from the server's seed, because they do not affect a run.
+    /// Keys are generated with the system's random number generator, not from the server's seed, because they do not
+    /// affect a run.
     pub(crate) fn new(options: &TlsOptions, address: IpAddr) -> io::Result<Self> {
         let failed = io::Error::other::<rcgen::Error>;
         let authority = authority().map_err(failed)?;
@@ -126,8 +127,8 @@ pub fn self_signed_certificate(address: IpAddr) -> io::Result<(String, String)> 
     Ok((certificate.pem() + &authority.pem(), key_pem(&key)))
 }
 
-/// Creates a certificate for these hosts and for loopback, its key, and the authority that signs it, all in PEM and
-/// drawn from the system's randomness. The testkit uses it for processes that serve webhooks.
+/// Creates a certificate for these hosts and for loopback, its key, and the authority that signs it, all in PEM. The
+/// keys come from the system's random number generator. The testkit uses it for processes that serve webhooks.
 #[doc(hidden)]
 pub fn signed_certificate(hosts: &[String]) -> io::Result<[String; 3]> {
     let sign = || {
@@ -141,7 +142,7 @@ pub fn signed_certificate(hosts: &[String]) -> io::Result<[String; 3]> {
     sign().map_err(io::Error::other::<rcgen::Error>)
 }
 
-/// Creates a bearer token of 128 bits from the system's randomness.
+/// Creates a bearer token of 128 bits with the system's random number generator.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -323,7 +323,7 @@ impl ApiServer {
     /// # }
     /// ```
     pub fn objects(&self, snapshot: &Snapshot) -> Vec<Value> {
-        // A server with that state serves the resources of its CRDs.
+        // A separate server with that state serves the resources defined by its CRDs.
         let world = self.of_snapshot(snapshot);
         let registry = &world.endpoints.registry;
         let scheme = registry.reader.scheme();
@@ -465,7 +465,7 @@ pub(crate) fn field_changes(before: Value, after: Value) -> Vec<String> {
     lines
 }
 
-/// Removes the fields that change with every write.
+/// Removes `metadata.resourceVersion` and `metadata.managedFields`, which change with every write.
 fn bare(object: Value) -> Value {
     let Value::Object(map) = object else { return object };
     let mut object = Object(map.into());

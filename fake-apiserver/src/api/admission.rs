@@ -1,5 +1,5 @@
 //! The request of an `AdmissionReview` (`admission.k8s.io/v1`), and the response of an admission closure. Also
-//! [`Operation`], the kind of request.
+//! [`Operation`], the type of change that a request makes.
 
 use serde_json::{Map, Value, json};
 
@@ -254,14 +254,14 @@ impl From<()> for AdmissionResponse {
     }
 }
 
-/// `Ok` allows the request; an error denies it with the error's text as the message.
+/// `Ok` allows the request; an error denies it, with the error as the message.
 impl<E: std::fmt::Display> From<Result<(), E>> for AdmissionResponse {
     fn from(result: Result<(), E>) -> Self {
         result.map_or_else(|error| Self::deny(error.to_string()), |()| Self::allow())
     }
 }
 
-/// `Ok` contains the changed object; an error denies the request with the error's text as the message.
+/// `Ok` contains the changed object; an error denies the request, with the error as the message.
 impl<E: std::fmt::Display> From<Result<Value, E>> for AdmissionResponse {
     fn from(result: Result<Value, E>) -> Self {
         result.map_or_else(|error| Self::deny(error.to_string()), Self::patched)

@@ -2,8 +2,8 @@
 //! use.
 //!
 //! A web page in a browser on the developer's machine can also send requests to loopback addresses. Such requests are
-//! recognised by two headers that a page cannot change: `Host`, the name from which the page was loaded even after DNS
-//! rebinding, and `Origin`.
+//! recognised by two headers that a page cannot change: `Host`, which has the name from which the page was loaded even
+//! after DNS rebinding, and `Origin`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -60,7 +60,7 @@ pub(crate) fn parse(text: &str) -> Result<SignedDuration, String> {
             .unwrap_or(after.len());
         let (unit, next) = after.split_at(end);
         let whole = whole.trim_start_matches('0');
-        // Longer numbers exceed 64 bits of nanoseconds.
+        // Longer numbers exceed the range of Go's `Duration`, 64 bits of nanoseconds.
         if whole.len() > 19 {
             return Err(invalid());
         }

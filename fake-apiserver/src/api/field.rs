@@ -96,14 +96,14 @@ pub(crate) struct FieldError {
     pub(crate) path: FieldPath,
     /// Type of the error.
     pub(crate) kind: FieldErrorKind,
-    /// The offending value, if the text includes it.
+    /// The offending value, if the message includes it.
     pub(crate) value: Option<Value>,
-    /// The text after the value; may be empty.
+    /// The part of the message after the value; may be empty.
     pub(crate) detail: String,
 }
 
 impl FieldError {
-    /// Returns the text without the path: `Invalid value: "x": detail`.
+    /// Returns the message without the path: `Invalid value: "x": detail`.
     pub(crate) fn body(&self) -> String {
         use FieldErrorKind as Kind;
         let text = match self.kind {
@@ -205,7 +205,7 @@ impl FieldErrors {
         self.0.iter_mut()
     }
 
-    /// Returns all errors as one text, without duplicates: the single error, or a list in brackets
+    /// Returns all errors as one message, without duplicates: the single error, or a list in brackets
     /// (`field.ErrorList.ToAggregate`).
     pub(crate) fn aggregate(&self) -> String {
         let mut seen = BTreeSet::new();

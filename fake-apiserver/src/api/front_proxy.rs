@@ -18,11 +18,11 @@ pub struct FrontProxy {
     pub client_ca: Vec<u8>,
     /// Common names that proxies may have; empty allows every name.
     pub allowed_names: Vec<String>,
-    /// Headers with the name of the user; the first one present is used.
+    /// Headers that contain the name of the user; the first header present is used.
     pub username_headers: Vec<String>,
-    /// Headers with the uid of the user; the first one present is used.
+    /// Headers that contain the uid of the user; the first header present is used.
     pub uid_headers: Vec<String>,
-    /// Headers with the groups of the user; all of them are used.
+    /// Headers that contain the groups of the user; the values of all headers are used.
     pub group_headers: Vec<String>,
     /// Prefixes of headers with extra fields of the user; the remaining part of the header's name is the field's key.
     pub extra_headers_prefix: Vec<String>,

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 /// Minor version of Kubernetes that a server serves: its resources, types, documents and `/version`.
 ///
-/// Differences between 1.36 and the other versions are implemented in part: `docs/kubernetes-versions.md` of this crate
-/// lists the rules that depend on the version, and the rules that still follow 1.36.
+/// Differences between 1.36 and the other versions are only partly implemented: `docs/kubernetes-versions.md` of this
+/// crate lists the rules that depend on the version, and the rules that still follow 1.36.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum KubernetesVersion {
@@ -31,7 +31,7 @@ impl KubernetesVersion {
     /// All versions, oldest first.
     pub const ALL: [Self; 5] = [Self::V1_33, Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
 
-    /// Returns the minor number.
+    /// Returns the minor version number, such as 36.
     pub fn minor(self) -> u8 {
         match self {
             Self::V1_33 => 33,
@@ -42,8 +42,8 @@ impl KubernetesVersion {
         }
     }
 
-    /// Returns the minor number of the oldest version to which a rollback must be possible. New CEL expressions can
-    /// only use libraries of that version (`MinCompatibilityVersion` in Go).
+    /// Returns the minor version number of the oldest version to which a rollback must be possible. New CEL expressions
+    /// can only use libraries of that version (`MinCompatibilityVersion` in Go).
     pub(crate) fn min_compatibility(self) -> u8 {
         self.minor() - 1
     }

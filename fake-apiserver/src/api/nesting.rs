@@ -9,7 +9,7 @@ pub(crate) const MAX: usize = 122;
 /// Maximum depth that serde_json accepts.
 const READABLE_MAX: usize = 127;
 
-/// Go's error for text that nests too deeply; Go's own limit is 10,000 levels.
+/// Go's error for JSON that is nested too deeply; Go's own limit is 10,000 levels.
 pub(crate) const EXCEEDED: &str = "exceeded max depth";
 
 /// Returns the nesting depth of lists and maps in a value.

@@ -24,7 +24,7 @@ impl DerefMut for Object {
     }
 }
 
-/// Looks up fields of a map in ascending order, while another sorted map is traversed.
+/// A cursor that looks up fields of a map in ascending order, while the caller iterates over another sorted map.
 #[derive(Debug)]
 pub(crate) struct Beside<'a>(Peekable<Iter<'a>>);
 

@@ -274,7 +274,7 @@ pub struct WriteOptions {
     pub force: Option<bool>,
 }
 
-/// Kind of the write request that has the options; errors contain the name of its options type.
+/// Type of write request. Errors contain the name of its options type, such as `CreateOptions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     /// POST
@@ -351,7 +351,7 @@ fn check_dry_run(values: Vec<&str>, errors: &mut FieldErrors) -> bool {
     !values.is_empty()
 }
 
-/// Options of delete and deletecollection, from the body if there is one, otherwise from the query (rule B22).
+/// Options of delete and deletecollection, from the body if the request has one, otherwise from the query (rule B22).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeleteOptions {

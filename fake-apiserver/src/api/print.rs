@@ -7,12 +7,12 @@ use serde_json::Number;
 
 use crate::api::json::{Map, Value, plain_len};
 
-/// Maximum size of the print buffer that a thread keeps for the next text, in bytes.
+/// Maximum capacity of the print buffer that a thread keeps for reuse, in bytes.
 const ROOM_MAX: usize = 64 * 1024;
 
 thread_local! {
-    /// Print buffer of the thread. Only the finished text is copied, once. A new buffer for each text would also be
-    /// copied each time it grows.
+    /// Print buffer of the thread. Reusing it avoids the copies that a new buffer makes each time it grows; only the
+    /// finished text is copied.
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -123,7 +123,8 @@ impl Printer {
         self.deepest
     }
 
-    /// Returns `true` if the text contains a number that may change when it is printed and parsed again.
+    /// Returns `true` if the output contains a number with a fraction or an exponent, which may change when it is
+    /// parsed and printed again.
     pub(crate) fn has_fraction(&self) -> bool {
         self.has_fraction
     }
@@ -135,7 +136,7 @@ impl Printer {
 
     /// Returns the output as a string.
     pub(crate) fn as_text(&self) -> &str {
-        // The buffer consists of strings and of serde_json's output.
+        // Always valid UTF-8: the buffer consists of strings and of serde_json's output.
         std::str::from_utf8(&self.out).unwrap_or_default()
     }
 

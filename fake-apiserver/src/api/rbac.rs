@@ -1,4 +1,4 @@
-//! `Attributes` and `PolicyRule`: the permissions that a request needs, and the permissions that a role grants (rule
+//! `Attributes` and `PolicyRule`: the permissions that a request requires, and the permissions that a role grants (rule
 //! Q2).
 
 use std::fmt;
@@ -56,7 +56,7 @@ impl Attributes<'_> {
         } else {
             format!("User {user} cannot {verb} path {}", quote(self.path))
         };
-        // Escapes text like kube-apiserver, because a browser might display it.
+        // Escapes HTML like kube-apiserver, because a browser might display the message.
         text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
     }
 

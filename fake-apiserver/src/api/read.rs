@@ -9,7 +9,7 @@ use crate::api::json::{Encoded, Map, SmolStr, Value, encoded_len, plain_len};
 /// Maximum nesting depth, as in serde_json.
 const LEVELS_MAX: usize = 127;
 
-/// The path to the part that stays encoded: each field name with the level of its object.
+/// The path of the field that stays encoded: each field name with the nesting level of its object.
 const TO_ENCODED: [(usize, &str); 3] = [(1, "metadata"), (2, "managedFields"), (4, "fieldsV1")];
 
 /// A parsed value.
@@ -56,8 +56,8 @@ pub(crate) fn read(text: &str) -> Option<Read> {
     })
 }
 
-/// Returns an object that remains text until it is accessed. The text must be in the server's format and contain only
-/// objects.
+/// Returns an object that remains text until it is accessed. The JSON text must be in the server's format, and the
+/// object must contain only objects.
 pub(crate) fn encoded(text: &str, levels: usize) -> Map {
     let map = |text: &str| match read(text).map(|it| it.value) {
         Some(Value::Object(map)) => map,
@@ -67,7 +67,7 @@ pub(crate) fn encoded(text: &str, levels: usize) -> Map {
     Map::from(Encoded::new(text, levels, map))
 }
 
-/// Maximum capacity of the buffers that a thread keeps for the next text, in entries and items.
+/// Maximum capacity of the buffers that a thread keeps for reuse, in entries and items.
 const ROOM_MAX: usize = 1024;
 
 /// Buffers for entries and items during parsing.
@@ -87,7 +87,7 @@ struct Reader<'a> {
     items: Vec<Value>,
     level: usize,
     levels: usize,
-    /// Number of steps taken on the path to the encoded part.
+    /// Number of leading fields of `TO_ENCODED` that contain the current position.
     steps: usize,
     repeats_key: bool,
     has_fraction: bool,
@@ -266,7 +266,7 @@ fn with_whole_pairs(quoted: &str) -> String {
                 rest = &escaped[6..];
                 continue;
             }
-            // The escaped character may itself be a backslash.
+            // Skips the character after the backslash, which may be a backslash as well.
             _ => 1 + escaped[1..].chars().next().map_or(0, char::len_utf8),
         };
         let (kept, behind) = escaped.split_at(len);

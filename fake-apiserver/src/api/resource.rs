@@ -1,4 +1,4 @@
-//! Names of resources: group, version, resource, kind, and one row of the table of served resources.
+//! Names of resources (group, version, resource, kind), and `ResourceInfo`, a row of the table of served resources.
 
 use std::borrow::Cow;
 use std::fmt;

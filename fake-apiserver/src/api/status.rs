@@ -9,7 +9,7 @@ use super::field::{FieldError, FieldErrorKind, FieldErrors};
 use super::rbac::Attributes;
 use super::resource::{GroupKind, GroupResource};
 
-/// The `metav1.Status` in the answer to a failed request (rule A1).
+/// The `metav1.Status` in the response to a failed request (rule A1).
 ///
 /// The error type of every layer below HTTP; `endpoints` converts it to a response in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub struct Status {
     pub code: u16,
     /// The machine-readable reason; empty if Kubernetes does not define one.
     pub reason: Cow<'static, str>,
-    /// The human-readable text.
+    /// The human-readable message.
     pub message: String,
     /// Details of the error. `None` omits the field; empty details are encoded as `{}`.
     pub details: Option<Box<StatusDetails>>,
-    /// `metadata.continue` of the answer to an expired continue token (rule D11).
+    /// `metadata.continue` of the response to an expired continue token (rule D11).
     pub continue_token: Option<String>,
     /// Warnings for the client, sent as `Warning` headers.
     pub warnings: Vec<String>,
@@ -62,7 +62,7 @@ pub struct StatusCause {
     /// The machine-readable type, such as `FieldValueRequired`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The text without the field's path.
+    /// The message without the field's path.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The field's path.

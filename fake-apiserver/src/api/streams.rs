@@ -13,7 +13,7 @@ pub struct Stdin<'a> {
     pub bytes: &'a [u8],
     /// Number of bytes that had arrived at the previous call of the handler.
     pub seen: usize,
-    /// Set if no further bytes will arrive; set from the start if the client sends no standard input.
+    /// Set if no further bytes will arrive; always set if the client sends no standard input.
     pub has_ended: bool,
 }
 
@@ -92,7 +92,7 @@ impl ExecOutput {
 /// Runs a command with the standard input that has arrived so far.
 pub(crate) type ExecHandler = Arc<dyn Fn(&[String], Stdin<'_>) -> ExecOutput + Send + Sync>;
 
-/// Returns the answer to the bytes that have arrived over a connection to a port; `None` waits for more.
+/// Returns the response to the bytes that have arrived over a connection to a port; `None` waits for more.
 pub(crate) type PortHandler = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
 /// The ports that a Pod listens on, with their handlers.

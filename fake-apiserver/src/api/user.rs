@@ -40,8 +40,8 @@ pub struct UserInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Anonymous {
-    /// The administrator, in the group `system:masters`. The default for the test's own client and plain HTTP, which
-    /// therefore need no token.
+    /// The administrator, in the group `system:masters`. This is the default, so in-process clients and plain HTTP need
+    /// no token.
     #[default]
     Admin,
     /// `system:anonymous` in the group `system:unauthenticated`, as in kube-apiserver.
@@ -87,7 +87,7 @@ impl UserInfo {
         Self::new("system:admin", [MASTERS])
     }
 
-    /// Returns the user of the writes that the API server makes itself.
+    /// Returns the user to whom the API server's own writes are attributed.
     pub(crate) fn api_server() -> &'static Self {
         static API_SERVER: LazyLock<UserInfo> = LazyLock::new(|| UserInfo::new("system:apiserver", [MASTERS]));
         &API_SERVER

@@ -60,7 +60,7 @@ impl ApiServerBuilder {
     }
 
     /// Adds a closure that may refuse each write, like a validating webhook of this name. It receives the object as it
-    /// will be stored; an object in its response is ignored.
+    /// will be stored; an object in the closure's response is ignored.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -101,10 +101,10 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Answers calls of webhooks to `host` with a service in this process, such as an axum router. `host` is the host
-    /// of a `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` for a `clientConfig.service`.
-    /// Such calls do not open sockets or check certificates, and their time-outs use tokio's clock. Conversion webhooks
-    /// of CRDs are called the same way.
+    /// Sets a service in this process, such as an axum router, that handles calls of webhooks at `host`. `host` is the
+    /// host of a `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` for a
+    /// `clientConfig.service`. Such calls do not open sockets or check certificates, and their timeouts use tokio's
+    /// clock. Conversion webhooks of CRDs are called the same way.
     ///
     /// If `host` names a Service, `service` also handles requests for the groups of APIServices that refer to that
     /// Service. The requests contain the user in the headers `X-Remote-User`, `X-Remote-Group`, `X-Remote-Uid` and
@@ -138,8 +138,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Enables the admission plugin `ServiceAccount`, which is off by default: Pods get the account `default`, which
-    /// must exist, a volume with a token, and pull secrets.
+    /// Enables the admission plugin `ServiceAccount`, which is off by default: Pods get a volume with a token, pull
+    /// secrets and, unless they set another one, the account `default`. The account must exist.
     pub fn service_account_admission(mut self) -> Self {
         self.options.admission.plugins.service_account = true;
         self
@@ -166,7 +166,7 @@ impl ApiServerBuilder {
         }
     }
 
-    /// Keeps the status of ResourceQuotas up to date, like the quota controller. Off by default, and on with
+    /// Keeps the status of ResourceQuotas up to date, like the quota controller. Off by default, and always on with
     /// [`Worker::ResourceQuota`](crate::Worker::ResourceQuota). If it is off, a quota is not enforced until a client
     /// writes its `status.hard` and `status.used`, as without a controller manager.
     pub fn resource_quota_controller(mut self) -> Self {

@@ -1,4 +1,4 @@
-//! Reads the bodies of requests to the control API, and writes answers and errors.
+//! Reads the bodies of requests to the control API, and writes responses and errors.
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequest, Request};
@@ -15,7 +15,7 @@ use super::PREFIX;
 /// Maximum size of a request body, which may contain a whole world.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// A successful answer: a document or plain text.
+/// A successful response: a document or plain text.
 pub(super) enum Answer {
     Json(Value),
     Text(String),
@@ -55,7 +55,7 @@ impl IntoResponse for Refusal {
 
 pub(super) type Answered = Result<Answer, Refusal>;
 
-/// Answers `{"error": reason}`.
+/// Returns a response with the body `{"error": reason}`.
 pub(crate) fn refuse(code: StatusCode, reason: &str) -> Response<Body> {
     respond(code, "application/json", format!("{}\n", json!({"error": reason})))
 }

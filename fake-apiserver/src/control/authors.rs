@@ -13,8 +13,8 @@ use crate::world::{StoredChange, StoredObject};
 pub(super) struct Authors {
     /// The writes by their number in the journal.
     writes: BTreeMap<u64, RecordedRequest>,
-    /// The numbers of writes by the revision of the returned object. Later requests may return the same revision, so
-    /// the first one counts.
+    /// The numbers of writes by the revision of the returned object. Only the first request is kept, because later
+    /// requests may return the same revision.
     by_revision: BTreeMap<u64, u64>,
 }
 
@@ -67,7 +67,7 @@ impl Authors {
     }
 }
 
-/// Returns `true` if a request took effect, even if a fault suppressed its answer.
+/// Returns `true` if a request took effect, even if a fault suppressed its response.
 fn is_done(request: &RecordedRequest) -> bool {
     (200..300).contains(&request.code) || request.stored.is_some()
 }

@@ -22,7 +22,7 @@ impl Controlled {
         kept.ok_or_else(|| Refusal::absent(&format!("snapshot {number}")))
     }
 
-    /// Returns the state after the write with a revision. Fails if the history does not reach back to it.
+    /// Returns the state after the write with this revision. Fails if the revision is no longer in the history.
     pub(super) fn at(&self, revision: u64) -> Result<Snapshot, Refusal> {
         self.server.snapshot_at(revision).ok_or_else(|| {
             let oldest = self.server.oldest_revision();

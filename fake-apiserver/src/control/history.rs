@@ -10,7 +10,7 @@ use super::controlled::Controlled;
 use super::objects::resource;
 use crate::world::{StoredChange, field_changes};
 
-/// Maximum number of changes in an answer; the newest are shown.
+/// Maximum number of changes in a response; only the newest are shown.
 const CHANGES_MAX: usize = 5_000;
 
 pub(super) async fn of_object(State(it): State<Controlled>, Path(uid): Path<String>) -> Answered {

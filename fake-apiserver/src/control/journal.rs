@@ -1,4 +1,4 @@
-//! Shows the journal: page by page, as a stream, and entry by entry.
+//! Shows the journal: in pages, as a stream, and as single entries.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use super::answer::{Answer, Answered, Refusal, accepts, number};
 use super::controlled::Controlled;
 use crate::endpoints::journal::{Entry, JournalPage, RecordedRequest, stream};
 
-/// Maximum number of entries in an answer; `since` requests the next ones.
+/// Maximum number of entries in a response; `since` requests the next ones.
 const ENTRIES: usize = 1_000;
 
 /// Maximum size of a body in a stream, in bytes; the request for a single entry returns the whole body.
@@ -81,7 +81,7 @@ fn entry(entry: &Entry, number: u64, body_bytes: usize) -> Value {
 }
 
 /// Returns the resource (in the form of fault filters), the namespace and the name. For a created object, the name is
-/// taken from the answer.
+/// taken from the response.
 fn about(request: &RecordedRequest) -> (String, &str, &str) {
     let Some(info) = &request.info else {
         return Default::default();
@@ -100,7 +100,7 @@ fn about(request: &RecordedRequest) -> (String, &str, &str) {
     (resource, &info.namespace, name)
 }
 
-/// Returns an entry with its whole body and answer.
+/// Returns an entry with its whole request body and response.
 pub(super) async fn read_entry(State(it): State<Controlled>, Path(number): Path<String>) -> Answered {
     let page = number
         .parse()

@@ -12,7 +12,7 @@
 //! | `POST /_fake/watches` | controls watches: `{"on": {"resource": "pods"}, "do": "hold"}`; `"watch": 3` selects one |
 //! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: an old body was dropped |
 //! | … with `Accept: text/event-stream` | the same, followed by new entries |
-//! | `GET /_fake/journal/N` | one entry with its answer |
+//! | `GET /_fake/journal/N` | one entry with its response |
 //! | `DELETE /_fake/journal` | removes all entries |
 //! | `GET /_fake/trace` | a page that shows every step of the journal, with the fields that each write changed |
 //! | … with `Accept: application/json` | its document, in the [format of traces](crate::trace) |
@@ -26,15 +26,14 @@
 //! | `GET /_fake/snapshot` | saved states, and the newest resourceVersion |
 //! | `POST /_fake/restore` | restores a state: `{"snapshot": 1}` |
 //! | `GET /_fake/diff?from=N[&to=N]` | changes since a state was saved, as text |
-//! … with `Accept: application/json` | the same as JSON |
+//! | … with `Accept: application/json` | the same as JSON |
 //! | `GET /_fake/world` | all objects, as YAML that can be loaded again |
 //! | `GET /_fake/kinds` | kinds that have objects, with the number of objects in each namespace |
 //! | `GET /_fake/table?resource=deployments.apps[&namespace=N]` | objects as `kubectl get` shows them |
 //! | `GET /_fake/changes?since=REVISION` | writes that are still in the history |
 //! | `GET /_fake/objects` | all objects with their owners |
 //! | `GET /_fake/objects/UID` | one object |
-//! | … with `?snapshot=N` or `?at=REVISION` | kinds, tables, objects and related objects in a saved state, or after a
-//! write |
+//! | … with `?snapshot=N` or `?at=REVISION` | kinds, tables, objects and related objects in a saved or earlier state |
 //! | `GET /_fake/objects/UID/history` | its revisions: the fields that each write changed, and its author |
 //! | `GET /_fake/objects/UID/related` | its owners, the objects that it owns, and Events about it |
 //! | `POST /_fake/objects` | stores objects unchanged, from YAML or JSON |

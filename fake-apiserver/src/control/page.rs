@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use super::PREFIX;
 use super::answer::{accepts, refuse};
 
-/// The HTML document, in which the style and the script are still empty.
+/// The HTML document, with empty style and script elements.
 const DOCUMENT: &str = include_str!("page/page.html");
 
 const STYLE: &str = include_str!("page/page.css");
@@ -58,7 +58,7 @@ fn reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Answers a request for the page.
+/// Handles a request for the page.
 pub(crate) fn page(parts: &Parts) -> Response<Body> {
     if !reads(&parts.method) {
         let refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, "the page can only be read");
@@ -84,8 +84,8 @@ pub(crate) fn page(parts: &Parts) -> Response<Body> {
 }
 
 /// Joins the parts of the page, once per process. The policy permits the page's own script and style, and requests to
-/// its own server. It forbids frames, because another page could redirect clicks to a frame, and it forbids converting
-/// text into HTML.
+/// its own server. It forbids other pages from embedding this page in a frame, to prevent clickjacking, and it forbids
+/// converting strings into HTML.
 fn whole() -> &'static Page {
     static WHOLE: OnceLock<Page> = OnceLock::new();
     WHOLE.get_or_init(|| {

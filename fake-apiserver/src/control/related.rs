@@ -12,7 +12,7 @@ use super::objects::brief;
 use crate::workers::meta::Meta;
 use crate::world::StoredObject;
 
-/// Maximum number of owned objects, and of Events, in an answer.
+/// Maximum number of owned objects, and of Events, in a response.
 const SHOWN_MAX: usize = 500;
 
 pub(super) async fn of_object(State(it): State<Controlled>, Path(uid): Path<String>, uri: Uri) -> Answered {

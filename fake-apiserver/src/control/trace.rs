@@ -1,4 +1,4 @@
-//! Shows the journal as a trace: a page with every step, or its document.
+//! Shows the journal as a trace: an HTML page with every step, or the JSON document of the trace.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -9,8 +9,8 @@ use super::answer::{Answer, accepts};
 use super::controlled::Controlled;
 use crate::trace::{Marks, Run, Trace};
 
-/// Value of the header `Content-Security-Policy`. The page contains the rest of its policy itself; this directive only
-/// works in a header.
+/// Value of the header `Content-Security-Policy`. The page contains its other directives in a `meta` element; this one
+/// only works in a header.
 const POLICY: &str = "frame-ancestors 'none'";
 
 pub(super) async fn read(State(it): State<Controlled>, headers: HeaderMap) -> Response {

@@ -1,4 +1,4 @@
-//! One request over its own connection, to a webhook or to an aggregated API server.
+//! Sends one request over its own connection, to a webhook or to an aggregated API server.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ use super::reply::reply;
 use super::trust::Trust;
 use crate::registry::webhook::transport::Reply;
 
-/// Server to connect to.
+/// The server to connect to.
 pub(super) struct Place<'a> {
     /// The name in the server's certificate.
     pub(super) host: &'a str,
@@ -51,7 +51,7 @@ async fn open(place: &Place<'_>, trust: &Trust<'_>, _: &str) -> Result<TlsStream
     super::https::secure(connect(place).await?, place.host, trust).await
 }
 
-/// Connects, and then fails because TLS requires the feature `tls`. `called` is the kind of server, for the error.
+/// Connects, and then fails because TLS requires the feature `tls`. `called` describes the server in the error.
 #[cfg(not(feature = "tls"))]
 async fn open(place: &Place<'_>, _: &Trust<'_>, called: &str) -> Result<TcpStream, String> {
     connect(place).await?;
@@ -107,8 +107,7 @@ where
 /// Future that reads from and writes to a connection.
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// Body of an answer that is still arriving. Reading it drives the connection, which is closed when the body is
-/// dropped.
+/// A response body that is still arriving. Reading it drives the connection, which is closed when the body is dropped.
 struct Arriving {
     body: Incoming,
     /// `None` after the connection has ended.
@@ -123,7 +122,7 @@ impl http_body::Body for Arriving {
         if let Some(connection) = &mut self.connection
             && connection.as_mut().poll(cx).is_ready()
         {
-            // A connection error is also an error of the body.
+            // A connection error is also returned as an error of the body.
             self.connection = None;
         }
         Pin::new(&mut self.body).poll_frame(cx)
@@ -145,7 +144,7 @@ async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Reque
         let response = sender.send_request(request).await.map_err(shown)?;
         reply(response).await
     };
-    // The connection is driven here, so that it ends with the call.
+    // The connection is polled here rather than in a task, so that it ends with the call.
     let (mut connection, mut answered) = (Box::pin(connection), Box::pin(answered));
     tokio::select! {
         biased;

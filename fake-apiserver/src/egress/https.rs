@@ -29,7 +29,7 @@ pub(super) async fn secure(stream: TcpStream, host: &str, trust: &Trust<'_>) -> 
         let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
         match inner {
             Some(Error::InvalidCertificate(why)) => match why {
-                // An authority with the same name but a different key counts as unknown, too.
+                // An authority with the same name but a different key is also reported as unknown.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => UNKNOWN_AUTHORITY.to_owned(),
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                     "tls: failed to verify certificate: x509: certificate has expired or is not yet valid".to_owned()

@@ -1,6 +1,6 @@
-//! Outgoing calls of the server. Reviews for webhooks are posted to a service of the test, to an address set by the
-//! test, or to the real host; requests to aggregated API servers are passed on to a service or address of the test.
-//! This layer uses HTTP and TLS, and does not interpret the bodies.
+//! Outgoing calls of the server. Reviews for webhooks are posted to a service in the test process, to an address that
+//! the test has set, or to the real host. Requests to aggregated API servers are passed on to such a service or
+//! address. This layer uses HTTP and TLS, and does not interpret the bodies.
 
 #[cfg(feature = "serve")]
 mod http;

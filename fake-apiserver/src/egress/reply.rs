@@ -1,11 +1,11 @@
-//! Reads the answer of a webhook.
+//! Reads the response of a webhook.
 
 use http::{Response, header};
 use http_body_util::{BodyExt as _, Limited};
 
 use crate::registry::webhook::transport::{REPLY_BYTES_MAX, Reply};
 
-/// Reads an answer, up to a maximum length.
+/// Reads a response, up to a maximum length.
 pub(super) async fn reply<B>(response: Response<B>) -> Result<Reply, String>
 where
     B: http_body::Body + Send,

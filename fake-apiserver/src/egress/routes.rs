@@ -73,12 +73,13 @@ struct Tables {
     handlers: BTreeMap<String, Handler>,
     /// Hosts with their addresses, which take precedence over DNS.
     addresses: BTreeMap<String, SocketAddr>,
-    /// The server's own services; routes of the test take precedence. Copies of the routes do not contain them.
+    /// The server's own services; routes of the test take precedence. [`Routes::apart`] does not copy them.
     own: BTreeMap<String, Handler>,
     /// The certificate with which this server authenticates to aggregated API servers.
     #[cfg(feature = "serve")]
     identity: Option<Arc<Identity>>,
-    /// Function that may delay or refuse calls of webhooks at configured addresses. Used by explorations of processes.
+    /// Function that may delay or refuse calls of webhooks at configured addresses. The testkit uses it to explore
+    /// processes.
     gate: Option<Arc<Gate>>,
 }
 
@@ -141,7 +142,7 @@ impl Routes {
         self.tables().handlers.insert(host, handler);
     }
 
-    /// Answers calls to `host` with a service of the server itself, unless the test has set a route.
+    /// Routes calls to `host` to a service of the server itself, unless the test has set a route.
     pub(crate) fn answer_itself(&self, host: &str, handler: Handler) {
         self.tables().own.insert(host.to_owned(), handler);
     }

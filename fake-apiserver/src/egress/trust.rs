@@ -12,9 +12,9 @@ pub(crate) struct Identity {
     pub(super) key: Vec<u8>,
 }
 
-/// The certificates of a connection: authorities for the server, and an identity for the client.
+/// The certificates of a connection: authorities that verify the server, and the client's own certificate.
 pub(super) struct Trust<'a> {
-    /// The authorities of the server's certificate, in PEM.
+    /// The authorities that may have signed the server's certificate, in PEM.
     pub(super) ca_bundle: &'a [u8],
     /// Set if every certificate of the server is accepted without verification.
     pub(super) skips_checks: bool,

@@ -9,7 +9,8 @@ pub(super) struct Clause<'a> {
     params: Vec<(&'a str, &'a str)>,
 }
 
-/// Returns the clauses by descending quality, specific ones before wildcards. Invalid media ranges are dropped.
+/// Returns the clauses sorted by descending quality, specific media types before wildcards. Invalid media ranges are
+/// dropped.
 pub(super) fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut found: Vec<Clause<'_>> = header.split(',').filter_map(Clause::parse).collect();
     // Go's comparison is not a strict weak order (a specific clause precedes a wildcard of higher quality, and vice

@@ -25,7 +25,7 @@ use crate::registry::types::remote_server::RemoteServer;
 /// The user of this server's own requests to aggregated API servers.
 const AGGREGATOR: &str = "system:kube-aggregator";
 
-/// Maximum size of a discovery document of an aggregated API server, in bytes; a longer one counts as absent.
+/// Maximum size of a discovery document of an aggregated API server, in bytes; longer documents are ignored.
 const DOCUMENT_BYTES_MAX: usize = 32 << 20;
 
 /// Headers that belong to a connection and not to a request (`hopHeaders` of Go's `ReverseProxy`).
@@ -49,7 +49,7 @@ const EXTRA: &str = "x-remote-extra-";
 
 /// Passes requests on to aggregated API servers.
 pub(crate) trait Forward: fmt::Debug + Send + Sync {
-    /// Returns the answer, with a body that is read as it arrives. Errors have the messages of Go's client.
+    /// Returns the response, with a body that is read as it arrives. Errors have the messages of Go's client.
     fn forward<'a>(
         &'a self,
         remote: &'a RemoteServer,
@@ -220,7 +220,7 @@ fn append(headers: &mut HeaderMap, name: &str, value: &str) {
     }
 }
 
-/// Returns the message of the condition `Available` after a call that failed.
+/// Returns the message of the condition `Available` after a failed call.
 fn failed_check(remote: &RemoteServer, why: &str) -> String {
     let url = url_of(remote);
     format!("failing or missing response from {url}: Get {url:?}: {why}")

@@ -76,7 +76,7 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     Ok(())
 }
 
-/// Admits a user with all permissions. If authorization is off, all users have all permissions.
+/// Admits a user who has all permissions; if authorization is off, every user does.
 fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>) -> Result<(), Refused> {
     if let Some(user) = user {
         call.user = user;
@@ -116,7 +116,7 @@ fn take_seat(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
 }
 
 /// Fails with 401 or 403 unless the user is in `system:masters`, regardless of Roles. The control API is not subject to
-/// Roles, because it writes them.
+/// Roles, because it can write Roles without any checks.
 pub(super) fn admit_master(server: &Endpoints, parts: &Parts) -> Result<(), Status> {
     let user = authenticate(server, parts)?;
     let user = user.unwrap_or_else(|| Arc::clone(&server.registry.access.authentication.admin));
@@ -241,7 +241,7 @@ fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str
         resource: found.resource,
         subresource: found.subresource.split('/').next().unwrap_or_default(),
         namespace: if is_namespace { found.name } else { found.namespace },
-        // A selector for a single name counts as the name, so that `resourceNames` can allow a list.
+        // The name in a field selector is treated as the request's name, so that `resourceNames` can allow a list.
         name: if found.name.is_empty() && selects {
             selected
         } else {

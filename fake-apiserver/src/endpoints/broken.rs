@@ -18,7 +18,8 @@ pub(crate) struct NoAnswer(pub(crate) Broken);
 /// Returns a response with the marker for a broken connection.
 pub(crate) fn no_answer(broken: Broken) -> Response<Body> {
     let mut response = Response::new(Body::from("the connection was broken by a fault that was injected\n"));
-    // The status of a proxy whose server does not answer. Only in-process callers without a connection receive it.
+    // The status that a proxy returns if its upstream does not respond. Only in-process callers without a connection
+    // receive it.
     *response.status_mut() = http::StatusCode::BAD_GATEWAY;
     response.extensions_mut().insert(NoAnswer(broken));
     response
@@ -80,7 +81,7 @@ impl http_body::Body for TruncatedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // The length announced in the headers.
+        // The hint of the whole body, so that `Content-Length` has the length before the truncation.
         self.body.size_hint()
     }
 }

@@ -1,4 +1,4 @@
-//! `Call`: a request in progress, shared by the steps from its arrival to its answer.
+//! `Call`: a request in progress, shared by the steps from its arrival to its response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,8 @@ pub(crate) struct Call {
     pub(crate) info: Option<RequestInfo>,
     /// Warning for a deprecated kind (rules O13, U5).
     pub(crate) deprecation: Option<String>,
-    /// Set for built-in kinds. If the path of such a request lacks a route, the answer does not contain a deprecation
-    /// warning.
+    /// Set for built-in kinds. If no route matches the path of such a request, the response does not contain a
+    /// deprecation warning.
     pub(crate) has_routes: bool,
     /// User that sent the request.
     pub(crate) user: Arc<UserInfo>,
@@ -57,7 +57,7 @@ pub(crate) struct Call {
     pub(crate) record: Option<Box<Record>>,
     /// Time of arrival, since the server's start.
     pub(crate) started: Duration,
-    /// Set if the request's duration is unlimited.
+    /// Set for watches, logs and connections, which have no time limit.
     pub(crate) is_long_running: bool,
     pub(super) audit_id: HeaderValue,
     /// Ordinal of the request, from 1.
@@ -104,7 +104,7 @@ impl Call {
         text(&self.parts.headers, name)
     }
 
-    /// Returns `Accept`; several headers count as one list.
+    /// Returns `Accept`; several headers are joined into one list.
     pub(crate) fn accept(&self) -> Option<String> {
         let mut values = self
             .parts
@@ -177,10 +177,10 @@ pub(super) fn selected_name(query: &Query) -> String {
         .unwrap_or_default()
 }
 
-/// The complete answer, which the journal records.
+/// The complete response, which the journal records.
 #[derive(Clone, Debug)]
 pub(crate) enum KeptAnswer {
-    /// The whole body of the answer.
+    /// The whole response body.
     Whole(Bytes),
     /// The stored object in the answer.
     Stored(StoredAnswer),

@@ -18,7 +18,7 @@ use crate::registry::scheme::body::{self, Decoded};
 use crate::registry::types::decode::{self, Text, protobuf};
 use crate::registry::types::schema::builtin::shape_of;
 
-/// Returns the kind of handler that serves the resource of a row, for negotiation.
+/// Returns the type of handler that serves the resource of a row, for negotiation.
 pub(crate) fn served(row: &Row) -> Served {
     if row.is_custom() {
         Served::Custom
@@ -32,7 +32,7 @@ pub(crate) fn served(row: &Row) -> Served {
 pub(crate) struct Sent<'a> {
     /// The decoded object.
     pub(crate) object: Object,
-    /// The JSON text of the body, for details that are lost in the object; may be empty.
+    /// The JSON text of the body, from which details are read that the object lacks; may be empty.
     pub(crate) text: Cow<'a, [u8]>,
     /// Set if an object in the text has a duplicate key.
     pub(crate) repeats_key: bool,
@@ -111,7 +111,7 @@ pub(crate) fn object(
     Ok(decoded)
 }
 
-/// Decodes a built-in object from protobuf. For other kinds, only kind and version are kept.
+/// Decodes a built-in object from protobuf. For other kinds, the object only contains kind and version.
 fn from_protobuf(row: &Row, body: &[u8]) -> Result<Object, String> {
     let envelope = protobuf::open(body)?;
     let (group, version) = envelope
@@ -156,7 +156,7 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
 /// Kinds of responses, which are the same in every version.
 const UNVERSIONED: [&str; 5] = ["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
 
-/// Checks the kind and the field types of a body that must be DeleteOptions.
+/// Checks that a body is DeleteOptions and that its fields have the right types.
 fn check_delete_options(value: &Value) -> Result<(), Status> {
     if !value.is_object() {
         let found = type_name(value);

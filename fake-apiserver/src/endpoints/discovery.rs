@@ -141,7 +141,7 @@ pub(crate) fn resource_list(rows: &[&ResourceInfo], group: &str, version: &str) 
         resources.extend(subresources(row).into_iter().map(|sub| describe_subresource(row, sub)));
     }
     let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
-    // The list of the core group omits `apiVersion`, because this list is older than the field.
+    // The list of the core group omits `apiVersion`, as in kube-apiserver.
     if !group.is_empty() {
         list["apiVersion"] = json!("v1");
     }
@@ -201,7 +201,7 @@ fn storage_version_hash(row: &ResourceInfo, version: &str) -> String {
     STANDARD.encode(&digest[..8])
 }
 
-/// Builds an aggregated discovery document (rules N2, N3): for `/api` if `core` is set, else for `/apis`.
+/// Builds an aggregated discovery document (rules N2, N3): for `/api` if `core` is set, otherwise for `/apis`.
 pub(crate) fn aggregated(rows: &[&ResourceInfo], remote: &[RemoteVersion], core: bool) -> Value {
     let local = groups(rows);
     let mut items: Vec<Value> = local
@@ -230,7 +230,7 @@ pub(crate) fn aggregated(rows: &[&ResourceInfo], remote: &[RemoteVersion], core:
     })
 }
 
-/// Returns a group of aggregated API servers. A version is stale if its server does not answer.
+/// Returns a group of aggregated API servers. A version is marked as stale if its server does not respond.
 fn aggregated_remote(versions: &[&RemoteVersion]) -> Value {
     let name = versions.first().map_or("", |it| &it.group);
     let versions = versions.iter().map(|it| match &it.resources {
@@ -365,7 +365,7 @@ fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (major, rest) = rest.split_at(digits);
     let number = |text: &str| -> Option<u64> {
-        // Valid numbers have no leading zeros, and are short enough to be compared.
+        // Valid version numbers have no leading zeros, and fit a `u64`.
         if text.starts_with('0') || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
@@ -439,7 +439,7 @@ pub(crate) fn paths(rows: &[&ResourceInfo], remote: &[RemoteVersion]) -> Value {
     json!({ "paths": paths })
 }
 
-/// The start hooks of kube-apiserver, in order. Each hook is a check of every health endpoint.
+/// The start hooks of kube-apiserver, in order. Every health endpoint has a check for each hook.
 const HOOKS: [&str; 30] = [
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -473,7 +473,7 @@ const HOOKS: [&str; 30] = [
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// Returns the checks of a health endpoint; all of them always pass.
+/// Returns the checks of a health endpoint. All checks always pass.
 fn checks(endpoint: &str) -> Vec<&'static str> {
     let (first, last): (&[&str], &[&str]) = match endpoint {
         "healthz" | "livez" => (&["ping", "log", "loopback-serving-certificate", "etcd"], &[]),
@@ -486,7 +486,7 @@ fn checks(endpoint: &str) -> Vec<&'static str> {
     [first, &HOOKS, last].concat()
 }
 
-/// Answers `/healthz`, `/livez`, `/readyz` and single checks below them, in plain text; `None` for a 404 (rule N10).
+/// Builds the plain text of `/healthz`, `/livez`, `/readyz` and single checks below them; `None` for a 404 (rule N10).
 /// `verbose` is set if the query contains this parameter.
 pub(crate) fn health(path: &str, verbose: bool, exclude: &[String]) -> Option<String> {
     let path = path.trim_start_matches('/');

@@ -17,7 +17,7 @@ use crate::faults::{Broken, Outcome, Struck};
 use crate::registry::scheme::Row;
 
 impl Endpoints {
-    /// Answers a request. Errors are returned as a Status.
+    /// Handles a request. Errors are returned as a Status.
     pub(super) async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
         if self.faults.downtime.strikes(&call.client) {
             call.struck.push("connection refused, restarting".to_owned());
@@ -78,7 +78,7 @@ impl Endpoints {
         self.answer_struck(call, info, struck, handle).await
     }
 
-    /// Answers with the result of `handle`, after applying the faults that match the request.
+    /// Returns the response of `handle`, after applying the faults that match the request.
     pub(super) async fn answer_struck<F>(
         &self,
         call: &Call,

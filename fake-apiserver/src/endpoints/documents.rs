@@ -24,7 +24,7 @@ use crate::api::yaml;
 use crate::registry::scheme::Scheme;
 use ordered::Ordered;
 
-/// The media type of documents with a single form.
+/// The media type of documents that have a single encoding.
 const JSON: &str = "application/json";
 
 /// The media type of a set of keys.
@@ -51,10 +51,10 @@ struct Asked<'a> {
     remote: &'a [RemoteVersion],
 }
 
-/// Answer to a request for a document.
+/// Response to a request for a document.
 type Answer = Result<Response<Body>, Status>;
 
-/// Answers a request with a path that does not name a resource.
+/// Handles a request whose path does not belong to a resource.
 pub(crate) fn answer(server: &Arc<Endpoints>, scheme: Arc<Scheme>, call: &Call, remote: &[RemoteVersion]) -> Answer {
     let authority = call.parts.uri.authority().map(http::uri::Authority::as_str);
     let asked = Asked {
@@ -146,7 +146,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Answers GET with a document, and all other methods, including HEAD, with 405.
+    /// Returns the document for GET, and 405 for all other methods, including HEAD.
     fn only_get(&self, document: fn(&Self) -> Answer) -> Answer {
         match *self.method == Method::GET {
             true => document(self),
@@ -154,7 +154,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Answers an unknown path: with a Status below a built-in group, with plain text elsewhere (rule A19).
+    /// Returns the 404 for an unknown path: a Status below a built-in group, otherwise plain text (rule A19).
     fn unknown(&self) -> Answer {
         let group = match self.path.strip_prefix("/apis/") {
             Some(rest) => rest.split('/').next().unwrap_or_default(),
@@ -172,7 +172,7 @@ impl Asked<'_> {
         self.scheme.rows().map(|row| &row.info).collect()
     }
 
-    /// Answers with a document in the format that the client requests.
+    /// Returns a document in the format that the client requests.
     fn show(&self, document: Document) -> Answer {
         let Document { value, served, .. } = document;
         let form = negotiation::discovery(self.accept.as_deref(), served, document.aggregated.is_some())?;
@@ -192,19 +192,19 @@ impl Asked<'_> {
         Ok(encode::respond_whole(200, form.content_type(), bytes))
     }
 
-    /// Answers `/`, regardless of the Accept header.
+    /// Handles `/`, regardless of the `Accept` header.
     fn paths(&self) -> Response<Body> {
         encode::respond_whole(200, JSON, indented(&discovery::paths(&self.rows(), self.remote)))
     }
 
-    /// Answers `/version`.
+    /// Handles `/version`.
     fn version(&self) -> Answer {
         negotiation::check_document(self.accept.as_deref(), JSON)?;
         let version = discovery::version(self.scheme.version);
         Ok(encode::respond_whole(200, JSON, indented(&version)))
     }
 
-    /// Answers `/api`.
+    /// Handles `/api`.
     fn core_versions(&self) -> Answer {
         self.show(Document {
             aggregated: Some(true),
@@ -212,7 +212,7 @@ impl Asked<'_> {
         })
     }
 
-    /// Answers `/apis`.
+    /// Handles `/apis`.
     fn groups(&self) -> Answer {
         self.show(Document {
             aggregated: Some(false),
@@ -220,7 +220,7 @@ impl Asked<'_> {
         })
     }
 
-    /// Answers `/apis/G`, `/api/v1` and `/apis/G/V`. Groups and versions that are not served return 404 for every
+    /// Handles `/apis/G`, `/api/v1` and `/apis/G/V`. Groups and versions that are not served return 404 for every
     /// method.
     fn group_document(&self, group: &str, version: Option<&str>) -> Answer {
         let rows = self.rows();
@@ -242,14 +242,14 @@ impl Asked<'_> {
     }
 }
 
-/// Returns the kind of handler that serves the resources of a group, for negotiation.
+/// Returns the type of handler that serves the resources of a group, for negotiation.
 fn served(scheme: &Scheme, group: &str) -> Served {
     let mut rows = scheme.rows().filter(|row| row.info.group == group).peekable();
     let is_custom = rows.peek().is_some() && rows.all(|row| row.is_custom());
     if is_custom { Served::Custom } else { Served::BuiltIn }
 }
 
-/// Answers with an aggregated document, which clients cache by its ETag (rule N2).
+/// Returns an aggregated document, which clients cache by its ETag (rule N2).
 fn aggregated_document(
     headers: &HeaderMap,
     rows: &[&ResourceInfo],
@@ -293,7 +293,7 @@ fn if_none_match(headers: &HeaderMap) -> &str {
 }
 
 impl Asked<'_> {
-    /// Answers `/healthz`, `/livez`, `/readyz` and the checks below them.
+    /// Handles `/healthz`, `/livez`, `/readyz` and the checks below them.
     fn health(&self) -> Response<Body> {
         let verbose = self.query.get("verbose").is_some();
         let exclude: Vec<String> = self.query.all("exclude").map(str::to_owned).collect();
@@ -307,7 +307,7 @@ impl Asked<'_> {
         response
     }
 
-    /// Answers `/openid/v1/jwks`: the public keys that verify tokens of ServiceAccounts, as a JSON Web Key Set.
+    /// Handles `/openid/v1/jwks`: the public keys that verify tokens of ServiceAccounts, as a JSON Web Key Set.
     fn token_keys(&self) -> Answer {
         let Some((keys, _)) = self.server.registry.access.tokens.key_set() else {
             return Ok(encode::not_found_text());
@@ -316,7 +316,7 @@ impl Asked<'_> {
         Ok(cached(KEY_SET, &keys))
     }
 
-    /// Answers `/.well-known/openid-configuration`: the issuer of tokens, and the URL of its keys.
+    /// Handles `/.well-known/openid-configuration`: the issuer of tokens, and the URL of its keys.
     fn token_issuer(&self) -> Answer {
         let tokens = &self.server.registry.access.tokens;
         let Some((_, algorithms)) = tokens.key_set() else {

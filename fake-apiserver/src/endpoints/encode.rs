@@ -29,12 +29,12 @@ use crate::registry::scheme::codec;
 use crate::registry::types::decode::protobuf;
 use crate::registry::types::print::AsGoPrints;
 
-/// Minimum size, before compression, of an answer that is compressed if the client accepts compression (rule A29).
+/// Size above which a response is compressed if the client accepts compression (rule A29).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 
 const WARNING: HeaderName = HeaderName::from_static("warning");
 
-/// Builds the answer to a write or a get.
+/// Builds the response to a write or a get.
 pub(crate) fn answer(
     server: &Endpoints,
     call: &Call,
@@ -48,7 +48,7 @@ pub(crate) fn answer(
         check_view(row, form, false)?;
     }
     let (code, value) = match &answer {
-        // Upgraded connections have already been handled.
+        // Connections to Pods are handled before encoding.
         Answer::Nothing | Answer::Connection(_) => return Ok(bare(204, Body::empty())),
         Answer::Text(text) => {
             let mut response = bare(code, Body::from(text.clone()));
@@ -196,7 +196,7 @@ pub(crate) fn page(
     }
     let (head, items) = match form.view {
         View::Whole if is_as_stored(call, row, form) => (list_head(row, &page), ItemForm::of(row)),
-        // Excludes empty lists, which have `null` instead of items.
+        // An empty list is not copied, because its items are `null`.
         View::Metadata(version) | View::MetadataList(version)
             if is_compact_json(call, form) && partial::is_as_stored(row) && page.items.iter().next().is_some() =>
         {
@@ -227,8 +227,8 @@ pub(crate) fn page(
     Ok(response)
 }
 
-/// Returns the text before the items of a list. Built-in lists have the field order of Go's structs, custom ones are
-/// sorted.
+/// Returns the JSON before the items of a list. Built-in lists have the field order of Go's structs; fields of custom
+/// lists are sorted.
 fn list_head(row: &Row, page: &ListPage) -> String {
     let version = &row.api_version;
     if row.is_custom() {
@@ -244,7 +244,7 @@ fn list_head(row: &Row, page: &ListPage) -> String {
     format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{{metadata}}},\"items\":[")
 }
 
-/// Returns the text after the items of a list of custom resources.
+/// Returns the JSON after the items of a list of custom resources.
 fn list_tail(row: &Row, page: &ListPage) -> String {
     let kind = &row.info.list_kind;
     let metadata = Value::Object(list_metadata(row, page));
@@ -264,7 +264,8 @@ fn list_metadata(row: &Row, page: &ListPage) -> Map {
     metadata
 }
 
-/// Returns a list as a value: for YAML, indented JSON, Tables, metadata, and versions that differ from the stored form.
+/// Returns a list as a decoded value. Required for YAML, indented JSON, Tables, metadata, and versions other than the
+/// stored one.
 fn page_value(
     server: &Endpoints,
     call: &Call,
@@ -363,7 +364,7 @@ pub(crate) fn stream(body: Body, form: &negotiation::AnswerForm) -> Response<Bod
     respond_with(200, form.encoding.stream_type(), body)
 }
 
-/// Encodes a value as the client requests.
+/// Encodes a value in the form that the client requests.
 pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::AnswerForm, value: Value) -> Response<Body> {
     let bytes = match form.encoding {
         Encoding::Protobuf => match protobuf::encode_value(&value) {
@@ -432,7 +433,8 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
     response
 }
 
-/// Maximum total length of the warnings of a request, and the maximum length of each if it is exceeded, in characters.
+/// Maximum total length of the warnings of a request, in characters. If it is exceeded, each warning is truncated to
+/// [`WARNING_MAX`].
 const WARNINGS_MAX: usize = 4 * 1024;
 const WARNING_MAX: usize = 256;
 

@@ -20,10 +20,10 @@ use super::upgrade::Upgrade;
 use super::{Endpoints, encode};
 use crate::api::status::Status;
 
-/// The result of handling a request: an answer, a failure, or a panic.
+/// The result of handling a request: a response, a failure, or a panic.
 type Handled = std::thread::Result<Result<Response<Body>, Status>>;
 
-/// Answers, counts and records a request that was handled.
+/// Builds the response to a request that was handled, and counts and records the request.
 pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Handled) -> Response<Body> {
     let now = server.registry.reader.entropy.now();
     let mut record = call.record.take();
@@ -63,7 +63,7 @@ pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Ha
     response
 }
 
-/// Adds an answer to the audit record of its request.
+/// Adds a response to the audit record of its request.
 async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>) -> Response<Body> {
     let Some(record) = record else { return response };
     let kept = response.extensions().get::<KeptAnswer>().cloned();
@@ -101,7 +101,7 @@ fn labels(call: &Call, response: &Response<Body>) -> Option<Labels> {
     }
 }
 
-/// Counts an answer: a watch or a connection when it ends, any other answer immediately.
+/// Counts a response: a watch or a connection when it ends, any other response immediately.
 fn count(
     server: &Arc<Endpoints>,
     call: &Call,
@@ -137,7 +137,8 @@ pub(super) fn refuse(server: &Endpoints, call: &Call, refused: Refused) -> Resul
     }
 }
 
-/// Refuses a request above the limit, without a Status, like `tooManyRequests` of k8s.io/apiserver.
+/// Refuses a request above the limit of concurrent requests, without a Status, like `tooManyRequests` of
+/// k8s.io/apiserver.
 fn too_many(server: &Endpoints, call: &Call) -> Response<Body> {
     let labels = call
         .info

@@ -1,4 +1,4 @@
-//! Filters that apply to every request, before routing and after the answer has been built.
+//! Filters that apply to every request, before routing and after the response has been built.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -37,13 +37,13 @@ impl Endpoints {
     }
 }
 
-/// Refuses requests that a page in a browser can send to a server on its user's machine. Only requests over sockets are
-/// checked; see [`Arrival`].
+/// Refuses requests that a web page in a browser could send to a server on the user's machine. Only requests over
+/// sockets are checked; see [`Arrival`].
 pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     let Some(arrival) = parts.extensions.get::<Arrival>() else {
         return Ok(());
     };
-    // All `Host` headers are checked, because it is unknown which one an intermediary uses.
+    // All `Host` headers are checked, because intermediaries may use any of them.
     let named = parts.headers.get_all(header::HOST).iter().map(lossy);
     let asked = parts.uri.authority().map(|it| Cow::Borrowed(it.as_str()));
     let hosts: Vec<Cow<'_, str>> = asked.into_iter().chain(named).collect();
@@ -51,7 +51,7 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
         return Err(Status::foreign_host(foreign));
     }
     // Requests with `Authorization` are exempt: a page can send this header to another origin only if the server
-    // permits it, which it never does, and Go's WebSocket client sends an `Origin` with each request.
+    // permits it, and this server never does. Go's WebSocket client sends an `Origin` with each request.
     let names_user = parts.headers.contains_key(header::AUTHORIZATION);
     let origins = parts.headers.get_all(header::ORIGIN).iter().filter(|_| !names_user);
     for origin in origins.map(lossy) {
@@ -71,8 +71,8 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns `true` if a page of a different origin loads the answer as a script, an image, a frame or similar. Such
-/// requests lack an `Origin`, and the page can detect whether they succeed. Following a link is not such a request.
+/// Returns `true` if a page of a different origin loads the response as a script, an image, a frame or similar. Such
+/// requests lack an `Origin`, and the page can detect whether they succeed. Returns `false` if a user follows a link.
 fn is_embedded_elsewhere(parts: &Parts) -> bool {
     let says = |name: &'static str, value: &str| text(&parts.headers, &HeaderName::from_static(name)) == Some(value);
     let is_followed =
@@ -80,13 +80,13 @@ fn is_embedded_elsewhere(parts: &Parts) -> bool {
     (says("sec-fetch-site", "cross-site") || says("sec-fetch-site", "same-site")) && !is_followed
 }
 
-/// Returns the text of a header; invalid bytes are replaced by a character that never matches.
+/// Returns a header value as a string; invalid bytes are replaced by a character that never matches.
 fn lossy(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }
 
 /// Returns `true` if a browser sent the request: only browsers send the origin of a page or the fetch mode. Other
-/// clients, such as the Python client, may omit the type of a body, which kube-apiserver treats as JSON.
+/// clients, such as the Python client, may omit the `Content-Type` of a body, which kube-apiserver then treats as JSON.
 fn is_of_a_browser(headers: &HeaderMap) -> bool {
     const MARKS: [HeaderName; 5] = [
         header::ORIGIN,
@@ -114,8 +114,8 @@ pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status
     }
 }
 
-/// Checks that `?timeout=` is a duration (rule A24). The time-out is not enforced, because this server handles requests
-/// in almost no time.
+/// Checks that `?timeout=` is a duration (rule A24). The timeout is not enforced, because this server handles requests
+/// almost immediately.
 pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
     let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
         return Ok(());

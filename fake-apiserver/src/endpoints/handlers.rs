@@ -1,4 +1,4 @@
-//! A function for each verb, which parses the options, negotiates, calls the registry, and encodes the answer.
+//! A function for each verb, which parses the options, negotiates, calls the registry, and encodes the response.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::registry::types::decode::Text;
 use crate::registry::types::edit::round_large_numbers;
 use crate::registry::types::names;
 
-/// Answers a request for a resource.
+/// Handles a request for a resource.
 pub(crate) async fn handle(
     server: &Arc<Endpoints>,
     call: &Call,
@@ -99,7 +99,7 @@ fn list_options(server: &Endpoints, call: &Call, watch: bool) -> Result<ListOpti
 async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let options = list_options(server, call, true)?;
     let plan = server.registry.reader.watch(row, info, &options, &call.client)?;
-    // The form is negotiated after the watch was prepared, so that other errors take precedence.
+    // The response form is negotiated after the watch was prepared, so that other errors take precedence.
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let include = encode::include_object(call)?;
     let row = server
@@ -190,8 +190,8 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     answer(server, call, row, &form, written)
 }
 
-/// Decodes the body of an apply: YAML, which includes JSON (rule H12). Strict field validation refuses duplicate
-/// fields; otherwise they cause warnings.
+/// Decodes the body of an apply: YAML, which includes JSON (rule H12). Duplicate fields cause an error with strict
+/// field validation, otherwise warnings.
 fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let parsed = yaml::parse(&call.body)
         .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
@@ -244,7 +244,7 @@ async fn delete_collection(
     Ok(encode::with_warnings(response, &call.remarks.warnings.take()))
 }
 
-/// Handles subresources with their own behaviour: scale, binding, eviction and others.
+/// Handles subresources that do not behave like their resource: scale, binding, eviction and others.
 async fn other_subresource(
     server: &Endpoints,
     call: &Call,

@@ -20,7 +20,7 @@ const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 /// Prefix of the user names of nodes.
 const NODE_PREFIX: &str = "system:node:";
 
-/// Returns the impersonated user; `None` without the headers.
+/// Returns the user whom the request impersonates; `None` without the headers.
 pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, Status> {
     let mut user = UserInfo::default();
     let mut is_asked = false;
@@ -120,7 +120,7 @@ fn complete(mut user: UserInfo) -> UserInfo {
     user
 }
 
-/// The kind of impersonation.
+/// A mode of impersonation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// A ServiceAccount impersonates the node of its Pod.
@@ -212,7 +212,7 @@ impl Check<'_> {
         Ok(groups)
     }
 
-    /// Returns the API group for checks of users and groups.
+    /// Returns the API group with which permissions for users and groups are checked.
     fn identity_group(&self) -> &'static str {
         match self.mode {
             Mode::Legacy => "",

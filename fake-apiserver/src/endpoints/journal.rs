@@ -24,7 +24,8 @@ use crate::storage::Stored;
 pub(crate) struct JournalBounds {
     /// Maximum number of entries; the oldest are dropped first.
     pub(crate) entries: usize,
-    /// Maximum size of bodies, answers and event lines, in bytes; the oldest entries lose their contents first.
+    /// Maximum total size of request bodies, responses and event lines, in bytes; the oldest entries lose their
+    /// contents first.
     pub(crate) bytes: usize,
 }
 
@@ -42,7 +43,7 @@ impl Default for JournalBounds {
 pub struct RecordedRequest {
     /// Time of arrival, since the server's start, on its clock.
     pub started: Duration,
-    /// Time at which the answer began.
+    /// Time at which the response began.
     pub answered: Duration,
     /// Method.
     pub method: Method,
@@ -60,23 +61,23 @@ pub struct RecordedRequest {
     pub faults: Vec<String>,
     /// User that sent the request, after authentication and impersonation.
     pub user: Arc<UserInfo>,
-    /// The body as sent; may be empty.
+    /// The request body as sent; may be empty.
     pub request_body: Bytes,
-    /// HTTP status of the answer; 0 if a fault suppressed the answer or broke the connection.
+    /// HTTP status of the response; 0 if a fault suppressed the response or broke the connection.
     pub code: u16,
-    /// Uncompressed answer; `None` if it was streamed, as for watches and long lists.
+    /// Uncompressed response body; `None` if it was streamed, as for watches and long lists.
     pub answer: Option<Bytes>,
-    /// The answer if it is a stored object, as for most requests. It is encoded on demand.
+    /// The response if it is a stored object, as for most requests. It is encoded on demand.
     pub(crate) stored: Option<StoredAnswer>,
-    /// Set if the body and the answer were dropped because of the [size limit](crate::ApiServerBuilder::journal_bytes)
-    /// of the journal.
+    /// Set if the request body and the response were dropped because of the [size
+    /// limit](crate::ApiServerBuilder::journal_bytes) of the journal.
     pub is_cut: bool,
 }
 
 /// A stored object in an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredAnswer {
-    /// The text of the answer before the stored bytes.
+    /// The JSON of the response before the stored bytes.
     pub(crate) head: Arc<str>,
     /// The stored object of the answer.
     pub(crate) object: Arc<Stored>,
@@ -134,7 +135,8 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Returns the size of the body, answer or line, in bytes. The bytes may be shared with the stored object.
+    /// Returns the size of the request body, response and event line, in bytes. The bytes may be shared with the stored
+    /// object.
     fn size(&self) -> usize {
         match self {
             Entry::Request(it) => {
@@ -146,7 +148,7 @@ impl Entry {
         }
     }
 
-    /// Drops the body, answer or event line of the entry.
+    /// Drops the request body, response and event line of the entry.
     fn cut(&mut self) {
         match self {
             Entry::Request(it) => {
@@ -172,7 +174,7 @@ impl RecordedRequest {
         }
     }
 
-    /// Returns the answer, which [`answer`](RecordedRequest::answer) may lack until it is encoded; empty if it was
+    /// Returns the response body, even if [`answer`](RecordedRequest::answer) is not encoded yet; empty if it was
     /// streamed.
     pub fn answer_bytes(&self) -> Bytes {
         let written = || self.stored.as_ref().map(StoredAnswer::bytes);
@@ -185,7 +187,7 @@ impl RecordedRequest {
     }
 
     /// Returns `true` if the request was for this resource or one of its subresources: `pods`, or `deployments.apps` to
-    /// name the group.
+    /// include the group.
     pub fn is_for(&self, resource: &str) -> bool {
         self.info.as_ref().is_some_and(|info| {
             *info.resource == *resource
@@ -195,7 +197,7 @@ impl RecordedRequest {
         })
     }
 
-    /// Returns `true` for requests that change something: create, update, patch and delete.
+    /// Returns `true` for writes: create, update, patch and delete.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb(), None | Some(Verb::Get | Verb::List | Verb::Watch))
     }
@@ -237,7 +239,7 @@ pub struct Journal {
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<Entry>,
-    /// Number of oldest entries that have lost their contents.
+    /// Number of entries that have lost their contents, counted from the oldest.
     cut: usize,
     /// Total size of the contents that are still kept, in bytes.
     size: usize,
@@ -353,12 +355,12 @@ impl Journal {
         self.lock().total
     }
 
-    /// Waits until the total number of entries reaches `total`. Useful to detect requests that keep arriving while the
-    /// clock does not advance.
+    /// Waits until the total number of entries reaches `total`. Use it to detect a client that keeps sending requests
+    /// while the clock does not advance.
     pub fn reached(&self, total: u64) -> impl Future<Output = ()> + Send {
         poll_fn(move |cx| {
             let mut entries = self.lock();
-            // Keeps at most one waker per task, so that abandoned waits do not accumulate.
+            // Keeps at most one waker per task, so that wakers of abandoned waits do not accumulate.
             entries.awaited.retain(|(_, waker)| !waker.will_wake(cx.waker()));
             if entries.total >= total {
                 return Poll::Ready(());

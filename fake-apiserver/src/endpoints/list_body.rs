@@ -22,11 +22,11 @@ const CHUNK_BYTES: usize = 128 * 1024;
 pub(crate) struct ListBody {
     items: Items,
     form: ItemForm,
-    /// Text after the items of the list.
+    /// The JSON after the items of the list.
     tail: String,
-    /// The next chunk, as far as it has been written; initially the head of the list.
+    /// The part of the next chunk that has been written so far; initially the head of the list.
     chunk: Vec<u8>,
-    /// Number of items sent from a page, or the last key sent from a snapshot.
+    /// Number of items sent, if they come from a page, or the last key sent, if they come from a snapshot.
     sent: Sent,
     ended: bool,
 }
@@ -109,7 +109,7 @@ impl ListBody {
         }
         let mut sent_any = !matches!(self.sent, Sent::Nothing);
         if sent_any {
-            // Reserves enough for the following chunks, which have about the same length.
+            // After the first chunk, reserves enough for a full chunk, which may exceed `CHUNK_BYTES` by one object.
             self.chunk.reserve(CHUNK_BYTES + CHUNK_BYTES / 8);
         }
         let chunk = &mut self.chunk;

@@ -1,5 +1,5 @@
 //! Handles HTTP requests: a request passes through `filters`, `route`, `negotiation` and `decode` to its handler, and
-//! its answer through `encode`.
+//! the response through `encode`.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -58,7 +58,7 @@ use call::Call;
 use journal::Journal;
 use metrics::Metrics;
 
-/// Answers HTTP requests with the registry, faults, journal and metrics of a server.
+/// Handles HTTP requests with the registry, faults, journal and metrics of a server.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     /// Implements the verbs.
@@ -78,7 +78,7 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Answers a request on a connection. If a fault breaks the connection, returns an error that describes it.
+    /// Handles a request on a connection. If a fault breaks the connection, returns an error that describes the fault.
     pub(crate) async fn converse(self: Arc<Self>, request: Request<Body>) -> io::Result<Response<Body>> {
         let response = self.handle(request).await;
         match response.extensions().get::<NoAnswer>() {
@@ -88,7 +88,7 @@ impl Endpoints {
         }
     }
 
-    /// Answers a request, and records it in the journal. There is always an answer, unless a fault suppresses it.
+    /// Handles a request, and records it in the journal. Always returns a response, unless a fault suppresses it.
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,4 +1,5 @@
-//! Negotiation of the encodings of bodies and answers: the rules of `Content-Type` and `Accept` (A16, A17, M1 to M6).
+//! Negotiates the encodings of request bodies and responses: the rules of `Content-Type` and `Accept` (A16, A17, M1 to
+//! M6).
 //!
 //! As in kube-apiserver, requests for built-in resources are checked twice: by the router, which compares media types
 //! literally, and by the handler, which evaluates parameters and qualities. Requests for custom resources are checked
@@ -17,7 +18,7 @@ const STREAMS: [&str; 2] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// Kind of the handler that serves a resource.
+/// Type of the handler that serves a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     /// A built-in resource: the router checks media types first.
@@ -26,7 +27,7 @@ pub(crate) enum Served {
     Custom,
 }
 
-/// Answers that the route of a request can produce.
+/// Responses that the route of a request can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// One object: every verb except list and watch.
@@ -35,7 +36,7 @@ pub(crate) enum Route {
     Collection,
 }
 
-/// Encoding of the answer's body.
+/// Encoding of the response body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// JSON, compact unless the client requests indentation (rule A31).
@@ -134,7 +135,7 @@ impl Encoding {
 }
 
 impl AnswerForm {
-    /// Refuses Tables for answers that cannot be converted to a Table.
+    /// Refuses a Table as the form of a response that cannot be converted to a Table.
     pub(crate) fn refuse_table(&self) -> Result<(), Status> {
         match self.view {
             View::Table(_) => Err(Status::not_acceptable(&[JSON, YAML, PROTOBUF])),
@@ -175,7 +176,8 @@ impl MetaVersion {
 }
 
 impl View {
-    /// Refuses list metadata for a single object, and vice versa (rule M3). `go_type` returns the type in the message.
+    /// Refuses list metadata for a single object, and vice versa (rule M3). `go_type` returns the Go type for the
+    /// message.
     pub(crate) fn check(self, is_list: bool, go_type: impl FnOnce() -> String) -> Result<(), Status> {
         let message = match self {
             View::Metadata(_) if is_list => format!(
@@ -192,7 +194,7 @@ impl View {
     }
 }
 
-/// Returns the Go type of a kind in messages: `*core.ConfigMap`, `*apps.DeploymentList`.
+/// Returns the Go type of a kind for messages: `*core.ConfigMap`, `*apps.DeploymentList`.
 pub(crate) fn go_type(served: Served, group: &str, kind: &str) -> String {
     let package = match (served, group) {
         (Served::Custom, _) if kind.ends_with("List") => return "*unstructured.UnstructuredList".to_owned(),
@@ -261,8 +263,8 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
     }
 }
 
-/// Negotiates the form of a discovery document. A clause for the aggregated form takes precedence at any position;
-/// `aggregated` is set if the path has such a form (`/api` and `/apis`); `served` is the kind of the resources.
+/// Negotiates the form of a discovery document. A clause for the aggregated form takes precedence at any position.
+/// `aggregated` is set if the path has such a form (`/api` and `/apis`).
 pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) -> Result<Discovery, Status> {
     if is_plain(accept) {
         return Ok(Discovery::Plain(Encoding::Json));

@@ -19,7 +19,7 @@ pub(super) fn connect(_: &Call, _: Connection) -> Result<Response<Body>, Status>
     Err(Status::new(501, "NotImplemented", REFUSED))
 }
 
-/// Refuses a WebSocket request for a plain text, such as a log.
+/// Refuses a WebSocket request for plain text, such as a log.
 pub(super) fn text(_: &Call, _: String) -> Result<Response<Body>, Status> {
     Err(Status::new(501, "NotImplemented", REFUSED))
 }

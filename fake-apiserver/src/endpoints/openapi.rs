@@ -28,8 +28,8 @@ use crate::registry::custom::definition::OpenApiSchema;
 use crate::registry::types::schema::optional::stable_version;
 
 /// The generated definitions of the built-in types with their descriptions, each as JSON text. The default version of
-/// Kubernetes has all definitions; every other version only has the definitions that differ from the next version
-/// towards the default.
+/// Kubernetes has all definitions; every other version only has the definitions that differ from the adjacent version
+/// that is closer to the default.
 static DEFINITIONS: [LazyLock<Definitions>; KubernetesVersion::ALL.len()] = [
     LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.33.json.gz"))),
     LazyLock::new(|| unpack(include_bytes!("../../data/openapi-1.34.json.gz"))),
@@ -40,7 +40,7 @@ static DEFINITIONS: [LazyLock<Definitions>; KubernetesVersion::ALL.len()] = [
 
 fn unpack(packed: &[u8]) -> Definitions {
     let mut text = String::new();
-    // The data is part of the program and covered by a test, so errors cannot occur at run time.
+    // The data is compiled into the program and covered by a test, so errors cannot occur at run time.
     let _ = GzDecoder::new(packed).read_to_string(&mut text);
     serde_json::from_str(&text).unwrap_or_default()
 }
@@ -57,7 +57,8 @@ fn definition(of: KubernetesVersion, name: &str) -> Option<Cow<'static, RawValue
     }
 }
 
-/// Returns the definition of a kind in a newer version of its API group, renamed to an older version with equal fields.
+/// Returns the definition of a kind in a newer version of its API group, renamed to an older version that has the same
+/// fields.
 fn renamed(of: KubernetesVersion, name: &str, newer: &str) -> Option<Box<RawValue>> {
     let (package, kind) = name.rsplit_once('.')?;
     let (group, version) = package.rsplit_once('.')?;
@@ -120,7 +121,8 @@ pub(crate) struct DocumentAnswer {
 }
 
 /// Returns the description of a type, or of one of its fields if `field` is not empty:
-/// `description("io.k8s.api.core.v1.Pod", "spec")`. It parses the definition, so callers should keep the result.
+/// `description("io.k8s.api.core.v1.Pod", "spec")`. Each call parses the definition, so callers should cache the
+/// result.
 pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
     let text = self::definition(KubernetesVersion::default(), definition)?;
     let definition: Value = serde_json::from_str(text.get()).ok()?;
@@ -145,7 +147,7 @@ impl OpenApi<'_> {
         json!({ "paths": paths })
     }
 
-    /// Answers `/openapi/v3/PATH`.
+    /// Handles `/openapi/v3/PATH`.
     pub(crate) fn answer(&self, asked: Asked<'_>) -> DocumentAnswer {
         let Some(hash) = self.hash(asked.path) else {
             return plain(404, "404 page not found\n");
@@ -270,7 +272,7 @@ impl OpenApi<'_> {
     }
 
     /// Returns the operations of the selected resources, the definitions of the selected custom resources, and the
-    /// names of other definitions that both refer to.
+    /// names of all other definitions that these refer to.
     fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions, Vec<String>) {
         let (mut paths, mut schemas, mut wanted) = (Map::new(), Definitions::new(), Vec::new());
         for row in self.builtins.iter().filter(|row| concerns(row)) {
@@ -399,7 +401,7 @@ fn custom_definition(row: &ResourceInfo) -> String {
     format!("{}.{}.{}", labels.join("."), row.version, row.kind)
 }
 
-/// Collects the names of the definitions that a JSON text refers to.
+/// Collects the names of the definitions that a JSON document refers to.
 fn collect_refs(text: &str, out: &mut Vec<String>) {
     for part in text.split(REF).skip(1) {
         if let Some(end) = part.find('"') {

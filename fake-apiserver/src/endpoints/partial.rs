@@ -20,25 +20,25 @@ pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
     fields.into_iter().collect()
 }
 
-/// Returns `true` if the stored metadata of a row's objects can be returned without decoding.
+/// Returns `true` if the stored metadata of a row's objects can be returned without decoding it.
 pub(crate) fn is_as_stored(row: &Row) -> bool {
     row.is_as_stored && &*row.info.kind != "DaemonSet"
 }
 
-/// Returns the text before the metadata of a stored object.
+/// Returns the JSON before the metadata of a stored object.
 pub(crate) fn head(version: MetaVersion) -> String {
     let version = version.api_version();
     format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":{{")
 }
 
-/// Returns the text before the items of a list that is not empty; `metadata` is the metadata of the list.
+/// Returns the JSON before the items of a list that is not empty; `metadata` is the metadata of the list.
 pub(crate) fn list_head(metadata: Option<&Map>, version: MetaVersion) -> String {
     let (version, metadata) = (version.api_version(), list_metadata(metadata));
     format!("{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
 }
 
-/// Removes the annotation with the template generation of a DaemonSet, because metadata is taken from the internal form
-/// of an object, in which the template generation is a separate field.
+/// Removes the annotation with the template generation of a DaemonSet. kube-apiserver takes metadata from the internal
+/// form of an object, in which the template generation is a separate field.
 fn drop_template_generation(metadata: &mut Map) {
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
         return;
@@ -135,7 +135,7 @@ mod tests {
         serde_json::from_slice(server.call(request).await.body()).expect("the text is valid JSON")
     }
 
-    /// Compact answers are copied from stored bytes, indented ones are encoded from decoded objects.
+    /// Compact responses are copied from stored bytes; indented responses are encoded from decoded objects.
     #[rstest]
     #[case::built_in_kind("/api/v1/namespaces/default/configmaps", json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "annotations": {"b": "é}\n"}}, "data": {"k": "v"},

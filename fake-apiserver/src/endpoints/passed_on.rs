@@ -1,4 +1,4 @@
-//! Answers of other servers that are forwarded to the client.
+//! Responses of other servers that are forwarded to the client.
 
 use axum_core::body::Body;
 use bytes::Bytes;

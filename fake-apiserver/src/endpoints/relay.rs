@@ -17,7 +17,7 @@ use super::{Endpoints, encode, passed_on};
 use crate::faults::{Broken, Outcome, Struck};
 
 impl Endpoints {
-    /// Answers a request with `send`, after applying this server's faults. The path is matched against this server's
+    /// Sends a request with `send`, after applying this server's faults. The path is matched against this server's
     /// resources, so faults do not apply to other resources.
     pub(crate) async fn relay<F>(
         self: Arc<Self>,

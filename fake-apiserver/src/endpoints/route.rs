@@ -46,7 +46,7 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     Ok(Target::Resource(row, info))
 }
 
-/// Finds the request for a path below a resource; `None` if the answer is a plain-text 404.
+/// Returns the request for a path of a resource; `None` if the response is a plain-text 404.
 fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<Option<RequestInfo>, Status> {
     call.has_routes = !row.is_custom();
     call.deprecation = row.deprecation().map(str::to_owned);
@@ -96,7 +96,7 @@ fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<O
     Ok(Some(info))
 }
 
-/// Returns the target, or the error, for a path of a resource that is not served.
+/// Returns the target or the error for the path of a resource that is not served.
 fn unknown(scheme: &Scheme, path: &ResourcePath<'_>) -> Result<Target, Status> {
     let builtin = |row: &&Arc<Row>| row.info.group == path.group && !row.is_custom();
     match scheme.rows().any(|row| builtin(&row)) {
@@ -111,7 +111,7 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
         Some(sub) => &sub.verbs,
         None => &row.info.verbs,
     };
-    // Discovery omits verbs for a CRD that is being deleted, but all of them are still handled.
+    // Discovery omits verbs for a CRD that is being deleted, but requests with these verbs are still handled.
     let is_custom_itself = row.is_custom() && subresource.is_empty();
     let has = |verb: Verb| is_custom_itself || verbs.iter().any(|it| it == verb.as_str());
     let watching = path.legacy_watch || call.query.flag("watch").unwrap_or(false);
@@ -153,8 +153,8 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
     if has(verb) {
         Ok(verb)
     } else if row.is_custom() {
-        // Custom resources share a handler, which includes the verb in its error; built-in resources have no such
-        // route.
+        // Custom resources share a handler, which includes the verb in its error; for built-in resources, the router
+        // refuses the method.
         Err(Status::verb_not_supported(&row.info.group_resource(), verb.as_str()))
     } else {
         Err(Status::method_not_allowed())

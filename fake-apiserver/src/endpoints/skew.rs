@@ -24,7 +24,8 @@ pub(crate) fn concerns(info: &RequestInfo) -> bool {
     *info.resource == *"leases"
 }
 
-/// Shifts the times of a request. Its answer must be JSON, so that its times can be shifted back.
+/// Shifts the times of a request. Requests JSON instead of protobuf if the client accepts both, so that the times in
+/// the response can be shifted back.
 pub(super) fn arrive(call: &mut Call, ahead_ms: i64) {
     call.body = moved(&call.body, ahead_ms);
     let accept = call.accept().unwrap_or_default();
@@ -63,7 +64,7 @@ fn shift(value: &mut Value, by: SignedDuration) {
     }
 }
 
-/// Shifts the times in an answer back.
+/// Shifts the times in a response back.
 pub(crate) async fn answer(response: Response<Body>, info: &RequestInfo, ahead_ms: i64) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     if info.verb == Verb::Watch {

@@ -1,4 +1,4 @@
-//! `Upgrade`: the continuation of a connection after HTTP, and the headers that request it.
+//! `Upgrade`: the handler of a connection after its upgrade from HTTP, and the headers that request an upgrade.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 type Work = Box<dyn FnOnce(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send>;
 
-/// Continuation of a connection after the response 101; a response extension that is taken once.
+/// The handler of a connection after the response 101: a response extension that can be taken once.
 #[derive(Clone)]
 pub(crate) struct Upgrade(Arc<Mutex<Option<Work>>>);
 
@@ -26,12 +26,12 @@ impl Upgrade {
         Self(Arc::new(Mutex::new(Some(Box::new(work)))))
     }
 
-    /// Takes the continuation of the connection.
+    /// Takes the handler of the connection.
     pub(crate) fn take(&self) -> Option<Work> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Keeps a value alive until the continuation has finished or is dropped.
+    /// Keeps a value alive until the handler has finished or is dropped.
     pub(super) fn keep(&self, kept: impl Send + 'static) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(work) = slot.take() {
@@ -55,7 +55,7 @@ fn has_word(headers: &HeaderMap, name: &header::HeaderName, word: &str) -> bool 
     words(headers, name).any(|it| it.eq_ignore_ascii_case(word))
 }
 
-/// Returns the words of a header that is a list.
+/// Returns the items of a header that contains a comma-separated list.
 pub(super) fn words<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter().filter_map(|it| it.to_str().ok());
     values

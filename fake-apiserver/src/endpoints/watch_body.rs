@@ -27,7 +27,7 @@ use crate::registry::scheme::codec;
 use crate::storage::{Change, Revision, Stored};
 use crate::watch::{Delivery, EventType, WatchStart, Watcher};
 
-/// Time for which watches of custom resources continue after their CRD has changed, as in `crdHandler.tearDown`.
+/// Time for which watches of custom resources continue after a change of their CRD, as in `crdHandler.tearDown`.
 const TEAR_DOWN_DELAY: Duration = Duration::from_secs(1);
 
 /// The body of a watch.
@@ -48,13 +48,13 @@ pub(crate) struct WatchBody {
     withheld_end: Option<Revision>,
     /// A delivery that waits for the conversion webhook of its CRD.
     converting: Option<(BoxFuture<'static, Result<(), Status>>, Delivery)>,
-    /// Completes some time after a change of the row's CRD, which ends the watch (rule O16).
+    /// Future that completes some time after a change of the row's CRD, which ends the watch (rule O16).
     row_change: RowChange,
     /// Counter of the events of all watches of the resource.
     sent: Arc<AtomicU64>,
 }
 
-/// End of a watch after a change of its custom resource's definition.
+/// The end of a watch that follows a change of its CRD.
 enum RowChange {
     Never,
     Ends(BoxFuture<'static, ()>),
@@ -115,7 +115,7 @@ impl WatchBody {
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             match self.left.pop_front() {
-                // Lets the output before the break be sent first.
+                // Yields once, so that the output before the break is sent first.
                 Some(Err(err)) if !std::mem::replace(&mut self.is_flushed, true) => {
                     self.left.push_front(Err(err));
                     cx.waker().wake_by_ref();
@@ -137,7 +137,7 @@ impl WatchBody {
                 }
                 GateStep::Open => match std::task::ready!(self.poll_delivery(cx)) {
                     Some(delivery) => self.deliver(delivery),
-                    // An error may still have to be sent.
+                    // An ERROR event may still be queued.
                     None if self.left.is_empty() => return Poll::Ready(None),
                     None => {}
                 },
@@ -260,7 +260,7 @@ impl WatchBody {
         self.left.push_back(Ok(self.sent_form(&line)));
     }
 
-    /// Converts a line to the client's encoding.
+    /// Converts a line of JSON to the client's encoding.
     fn sent_form(&self, line: &Bytes) -> Bytes {
         match self.encoding {
             Encoding::Json | Encoding::Yaml => line.clone(),
@@ -268,7 +268,7 @@ impl WatchBody {
         }
     }
 
-    /// Publishes the pending events to the test's watch handle.
+    /// Publishes the pending events of a held watch to the test's handle.
     fn show_held(&mut self, cx: &Context<'_>) {
         let held = match &mut self.state {
             State::Watching(watcher) => watcher.look_ahead(cx).iter().map(brief).collect(),
@@ -332,7 +332,7 @@ impl WatchBody {
         if let Some(shape) = self.row.shape()
             && self.view == View::Whole
         {
-            // Adds the fields that Go types never omit; converting an empty object cannot fail.
+            // Adds the fields that Go's types never omit; converting an empty object cannot fail.
             let _ = crate::registry::types::decode::convert(shape, &mut object);
         }
         let shown = self.shown(object);
@@ -359,7 +359,7 @@ impl WatchBody {
                     State::Waiting(..) | State::Ended => 0,
                 };
                 let revision = self.open.last_revision().max(began);
-                // A client would use version 0 as a version to resume from.
+                // A client would try to resume from version 0.
                 if revision > 0 {
                     self.send_bookmark(revision, false);
                 }
@@ -463,7 +463,7 @@ fn metadata_event(head: &str, kind: &str, stored: &Stored, revision: Revision) -
     line_of(kind, bytes, |line| codec::write_metadata(head, stored, revision, line))
 }
 
-/// Formats an event with an object in text form; `bytes` is the estimated size of the object.
+/// Formats an event whose object is written by `write`; `bytes` is the estimated size of the object.
 fn line_of(kind: &str, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut line = Vec::with_capacity(bytes + 64);
     line.extend_from_slice(b"{\"type\":\"");
@@ -481,8 +481,8 @@ fn event_line(kind: &str, object: &impl serde::Serialize) -> Bytes {
     })
 }
 
-/// Completes a second after the CRD of the row changed, or as soon as it changes again. kube-apiserver creates a new
-/// storage for a changed CRD and destroys the old one later; until then its watches continue.
+/// Completes a second after a change of the row's CRD, or as soon as the CRD changes again. kube-apiserver creates a
+/// new storage for a changed CRD and destroys the old one later; until then its watches continue.
 fn definition_changes(server: Arc<Endpoints>, row: &Arc<Row>) -> BoxFuture<'static, ()> {
     let row = Arc::clone(row);
     Box::pin(async move {

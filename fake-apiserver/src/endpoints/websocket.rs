@@ -35,7 +35,7 @@ const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum number of bytes sent in one message.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Maximum number of bytes of a plain text, such as a log, that are sent in one message.
+/// Maximum number of bytes of plain text, such as a log, in one message.
 const TEXT_CHUNK_BYTES: usize = 2048;
 
 /// Channels of `exec` and `attach`.
@@ -94,7 +94,7 @@ fn switch(
     Ok(response)
 }
 
-/// Answers with a watch over a WebSocket: each event of `answer` becomes a message.
+/// Sends a watch over a WebSocket: each event of `answer` becomes a message.
 pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body>, Status> {
     let is_text = answer
         .headers()
@@ -123,10 +123,10 @@ pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body
     Ok(switched)
 }
 
-/// The protocols for plain texts, newest first. The empty name is for clients that do not request a protocol.
+/// The protocols for plain text, newest first. The empty name is for clients that do not request a protocol.
 const TEXT_PROTOCOLS: [&str; 3] = ["", "base64.binary.k8s.io", "binary.k8s.io"];
 
-/// Answers with a plain text over a WebSocket, after an empty message that keeps the connection alive.
+/// Sends plain text over a WebSocket, after an empty message that keeps the connection alive.
 pub(super) fn text(call: &Call, text: String) -> Result<Response<Body>, Status> {
     let protocol = negotiate(call, &TEXT_PROTOCOLS)?;
     switch(call, protocol, move |mut socket| {
@@ -172,7 +172,7 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
         let frame = tokio::select! {
             frame = body.frame() => frame,
             message = receiver.next() => match message {
-                // Messages of the client are ignored; the library answers pings.
+                // Messages of the client are ignored; the library responds to pings.
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => continue,
             },
@@ -203,7 +203,7 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
     let _ = sender.send(normal_end()).await;
 }
 
-/// The ways in which a client can request SPDY.
+/// Methods of requesting SPDY.
 enum Spdy {
     /// Inside a WebSocket, like kubectl.
     Tunnel,
@@ -261,7 +261,7 @@ fn spdy(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     let protocol = match (protocol, &connection) {
         (Some(protocol), _) => protocol,
         (None, Connection::Ports(..)) if asked.is_empty() => PORT_FORWARD,
-        // The client is older than the named protocols.
+        // Old clients do not request a protocol.
         (None, _) if asked.is_empty() => "",
         (None, _) => {
             let (asked, known) = (asked.join(" "), known.join(" "));
@@ -300,7 +300,7 @@ fn spdy(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     Ok(response)
 }
 
-/// Answers with a connection to a Pod.
+/// Switches to the protocol of a connection to a Pod.
 pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     let headers = &call.parts.headers;
     let connection = match (asked_for_spdy(headers), connection) {
@@ -342,7 +342,7 @@ fn normal_end() -> Message {
     }))
 }
 
-/// Error: the client has disconnected or violated the protocol.
+/// Error of a connection: the client has disconnected or violated the protocol.
 struct Gone;
 
 /// A WebSocket with messages that begin with a channel number.
@@ -407,7 +407,7 @@ impl Channels {
     }
 }
 
-/// Closes the connection cleanly: waits for the client's close message.
+/// Closes the connection, and waits for the client's close message.
 async fn close(mut socket: WebSocketStream<Box<dyn Stream>>) {
     if socket.send(normal_end()).await.is_ok() {
         while let Some(Ok(_)) = socket.next().await {}

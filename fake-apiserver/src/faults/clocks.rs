@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Clients with skewed clocks, with the offset of each from the server's clock in milliseconds; positive if it is
-/// ahead.
+/// Clients with skewed clocks. The offset of a clock is its difference from the server's clock in milliseconds; it is
+/// positive if the clock is ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clocks {
     /// The offset of each client.

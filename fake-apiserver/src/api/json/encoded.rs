@@ -18,7 +18,7 @@ pub(crate) struct Encoded<M> {
 }
 
 impl<M> Encoded<M> {
-    /// Creates an object from its text, its number of nested levels, and the function that decodes the text.
+    /// Creates an object from its JSON text, its number of nested levels, and the function that decodes the text.
     pub(crate) fn new(text: &str, levels: usize, read: fn(&str) -> M) -> Self {
         Self {
             text: text.into(),
@@ -28,7 +28,7 @@ impl<M> Encoded<M> {
         }
     }
 
-    /// Returns the text.
+    /// Returns the JSON text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -49,8 +49,8 @@ impl<M> Encoded<M> {
     }
 }
 
-/// Returns the length in bytes and the depth of an object at the start of a text; `None` unless it contains only
-/// objects and has the server's format.
+/// Returns the length in bytes and the depth of the object at the start of `text`; `None` unless the object contains
+/// only objects and has the server's format.
 pub(crate) fn encoded_len(text: &str, levels_max: usize) -> Option<(usize, usize)> {
     let mut walk = Walk {
         text: text.as_bytes(),

@@ -24,7 +24,7 @@ struct Scan<'a> {
     at: usize,
 }
 
-/// State of a list or object that is not closed yet.
+/// A list or object that is not closed yet, with its state.
 enum Open {
     Array,
     Object,
@@ -94,7 +94,7 @@ impl Scan<'_> {
                 Some(b'n') => self.literal("null")?,
                 _ => return Err(self.unexpected("looking for beginning of value")),
             }
-            // After a value: close the lists and objects that end here, and then expect the next value.
+            // After a value: close the lists and objects that end here, and then continue with the next value.
             loop {
                 match (open.last(), self.peek()) {
                     (None, None) => return Ok(()),

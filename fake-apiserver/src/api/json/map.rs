@@ -17,16 +17,16 @@ const SCANNED_MAX: usize = 16;
 
 /// The fields of a JSON object, always sorted by name, regardless of serde_json's features.
 ///
-/// Objects usually have few fields, so the map is one sorted slice. It contains names of up to 23 bytes in place.
+/// Objects usually have few fields, so the map is one sorted slice. Names of up to 23 bytes are stored inline.
 ///
 /// An object that contains only objects may remain text until it is accessed ([`Encoded`]).
 ///
-/// Measurements showed no benefit from copies that share unchanged parts, because defaulting visits the whole object in
-/// order to change it.
+/// Copies do not share unchanged parts: measurements showed no benefit, because defaulting accesses the whole object
+/// mutably.
 #[derive(Clone)]
 pub(crate) struct SortedMap<V> {
     /// Bits of the keys that are or were in the map. An unset bit proves that a key is absent, which saves a search:
-    /// rules look up ten times as many fields as an object has.
+    /// validation rules look up ten times as many fields as an object has.
     marks: u64,
     entries: Entries<V>,
 }
@@ -86,7 +86,7 @@ fn mark(way: &str) -> u64 {
     let head = u32::from_le_bytes(head);
     let head = match dots(head.into()) {
         0 => head,
-        // Keep the bits below the first dot.
+        // Keep the bytes before the first dot.
         dots => head & (((dots & dots.wrapping_neg()) >> 7) as u32).wrapping_sub(1),
     };
     let spread = u64::from(head).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -101,7 +101,7 @@ fn dots(word: u64) -> u64 {
 }
 
 /// Splits a dotted path into its first step and the remaining path. Usually a path is one step of about twelve bytes,
-/// so eight bytes are compared at once.
+/// so eight bytes are compared at a time.
 pub(super) fn next_step(way: &str) -> (&str, &str) {
     let bytes = way.as_bytes();
     let first_in = |word: &[u8; 8]| match dots(u64::from_le_bytes(*word)) {
@@ -142,7 +142,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// Returns the text, if the map was not changed.
+    /// Returns the JSON text, if the map was not changed.
     pub(crate) fn encoded(&self) -> Option<&Encoded<Self>> {
         match &self.entries {
             Entries::Text(encoded) => Some(encoded),
@@ -238,7 +238,7 @@ impl<V: Clone> SortedMap<V> {
         }
     }
 
-    /// Decodes the text, if the map is not decoded yet.
+    /// Decodes the JSON text, if the map is not decoded yet.
     fn open(&mut self) {
         if let Entries::Text(encoded) = &self.entries {
             *self = encoded.map().clone();
@@ -331,7 +331,7 @@ impl<V: Clone> SortedMap<V> {
     }
 }
 
-/// Returns the position of a key in a sorted slice.
+/// Returns the index of a key in a sorted slice.
 fn place<V>(few: &[(SmolStr, V)], key: &str) -> Option<usize> {
     if few.len() <= SCANNED_MAX {
         return few.iter().position(|(it, _)| it.as_str() == key);

@@ -23,7 +23,7 @@ pub(crate) fn plain_len(text: &[u8]) -> usize {
             return at * 8 + place(found);
         }
     }
-    // The last word overlaps the words before it.
+    // The last eight bytes may overlap the words before them.
     match special(last) {
         0 => text.len(),
         found => text.len() - 8 + place(found),

@@ -11,8 +11,8 @@ use smol_str::SmolStr;
 use super::map::{self, SortedMap};
 
 /// A JSON value with the interface of `serde_json::Value` but a different memory layout: strings and field names of up
-/// to 23 bytes are stored inline, and copies share longer strings. An object of 5 KB contains a thousand strings and
-/// names, and each write creates, copies and frees it several times.
+/// to 23 bytes are stored inline, and copies share longer strings. This matters because an object of 5 KB contains a
+/// thousand strings and names, and each write creates, copies and frees it several times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Value {
     /// `null`
@@ -191,7 +191,7 @@ impl Map {
     pub(crate) fn at(&self, way: &str) -> Option<&Value> {
         let (mut map, mut way) = (self, way);
         loop {
-            // Fast path: most fields that rules look up are absent.
+            // Fast path: most fields that validation rules look up are absent.
             if !map.may_lead(way) {
                 return None;
             }
@@ -221,7 +221,7 @@ impl IndexMut<&str> for Map {
     }
 }
 
-/// Splits a JSON pointer into steps; `None` if the text is not a JSON pointer.
+/// Splits a JSON pointer into steps; `None` if the string is not a JSON pointer.
 fn steps(pointer: &str) -> Option<impl Iterator<Item = String>> {
     (pointer.is_empty() || pointer.starts_with('/')).then(|| {
         let steps = pointer.split('/').skip(1);
@@ -314,7 +314,7 @@ impl Place for usize {
 impl<P: Place> Index<P> for Value {
     type Output = Value;
 
-    /// Returns the value at a place; null if it is missing.
+    /// Returns the value of a field or list item; null if it is missing.
     fn index(&self, place: P) -> &Value {
         place.of(self).unwrap_or(&NULL)
     }

@@ -1,6 +1,6 @@
 //! Field selectors: `metadata.name=a,status.phase!=Running` (rule F3).
 
-/// The terms of a `fieldSelector`; an object is selected if all of them hold.
+/// The terms of a `fieldSelector`; an object is selected if all terms match.
 ///
 /// ```
 /// use fake_apiserver::api::selector::FieldSelector;
@@ -29,7 +29,7 @@ pub struct FieldTerm {
     pub field: String,
     /// Operator of the comparison.
     pub operator: FieldOperator,
-    /// Value to compare with, escapes resolved. An absent field compares as the empty string.
+    /// Value to compare with, after escapes are resolved. An absent field is compared as the empty string.
     pub value: String,
 }
 
@@ -46,7 +46,7 @@ impl FieldSelector {
     /// Parses a `fieldSelector` parameter; skips empty terms. Fails with the message of a 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = split_terms(text);
-        // Sorted, so that the reported error and the required name do not depend on the order in the request.
+        // Sorted, so that the reported error and the required name do not depend on the order of terms in the request.
         parts.sort_unstable();
         let mut terms = Vec::with_capacity(parts.len());
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -106,7 +106,7 @@ impl FieldSelector {
 }
 
 impl FieldTerm {
-    /// Returns `true` if the term holds for a field with this value.
+    /// Returns `true` if the term matches a field with this value.
     pub fn matches(&self, value: &str) -> bool {
         match self.operator {
             FieldOperator::Equals => value == self.value,

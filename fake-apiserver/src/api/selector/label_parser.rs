@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
         LabelRequirement::new(key, operator, values)
     }
 
-    /// Parses `(a, b)`. An empty list, and an empty item, count as the empty value.
+    /// Parses `(a, b)`. An empty list, and an empty item, are parsed as the empty value.
     fn set(&mut self) -> Result<Vec<String>, String> {
         let (token, text) = self.consume();
         if token != Token::OpenParenthesis {

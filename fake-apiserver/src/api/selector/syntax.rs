@@ -13,7 +13,7 @@ const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of low
 const MAX_NAME: usize = 63;
 const MAX_SUBDOMAIN: usize = 253;
 
-/// Returns the errors of `key` as the key of a label, joined by `; `.
+/// Returns the errors of `key` as a label key, joined by `; `; `None` if it is valid.
 pub(super) fn key_error(key: &str) -> Option<String> {
     let mut errors = Vec::new();
     let name = match key.split_once('/') {

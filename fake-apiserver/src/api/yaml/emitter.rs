@@ -3,7 +3,7 @@
 /// Column after which text is folded at the next space.
 const BEST_WIDTH: usize = 80;
 
-/// The text so far, and the position of its end.
+/// The text written so far, and the column at which it ends.
 pub(super) struct Emitter {
     pub(super) out: String,
     pub(super) column: usize,

@@ -53,8 +53,8 @@ pub(crate) fn parse(body: &[u8]) -> Result<Parsed, String> {
     Documents::new(text).next().unwrap_or_else(|| Ok(Parsed::default()))
 }
 
-/// Parses a body that is a JSON object without duplicate keys. Duplicates are left to the YAML parser, which reports
-/// their lines.
+/// Parses a body that is a JSON object without duplicate keys. Returns `None` for other bodies; the YAML parser reports
+/// the lines of duplicate keys.
 fn plain_json(body: &[u8]) -> Option<Value> {
     if body.iter().find(|it| !it.is_ascii_whitespace()) != Some(&b'{') {
         return None;
@@ -236,7 +236,7 @@ impl<'a> Documents<'a> {
         }
     }
 
-    /// Removes the final line break of a block scalar if the text itself ends without one.
+    /// Removes the final line break of a block scalar if the input ends without one.
     fn without_missing_break<'t>(&self, text: Cow<'t, str>, style: ScalarStyle, span: &Span) -> Cow<'t, str> {
         let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
         if !is_block || self.text.ends_with('\n') || !text.ends_with('\n') {
@@ -270,7 +270,7 @@ impl<'a> Documents<'a> {
         })
     }
 
-    /// Counts a copy of a value against the limits, before the copy is made.
+    /// Counts a value that is about to be copied against the limits.
     fn copy(&mut self, size: Size) -> Result<(), String> {
         self.copied.add(size);
         if self.copied.values > COPIED_VALUES_MAX || self.copied.bytes > COPIED_BYTES_MAX {

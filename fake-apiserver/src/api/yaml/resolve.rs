@@ -1,4 +1,4 @@
-//! Types of plain scalars, as go-yaml 2 resolves them: YAML 1.1 with a few exceptions.
+//! Resolves the types of plain scalars like go-yaml 2: YAML 1.1 with a few exceptions.
 
 use serde_json::Number;
 

@@ -1,4 +1,4 @@
-//! Style in which go-yaml 2 writes one string or number: plain, quoted or as a literal block.
+//! Writes one string or number in the style that go-yaml 2 selects: plain, quoted or as a literal block.
 
 use super::emitter::Emitter;
 use super::resolve::{Resolved, is_base_60, resolve};

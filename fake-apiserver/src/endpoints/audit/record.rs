@@ -49,7 +49,8 @@ impl Record {
         annotations.insert("authorization.k8s.io/reason".into(), reason.to_owned());
     }
 
-    /// Adds the annotations of the request. Annotations about bodies are only added if the event contains bodies.
+    /// Adds the annotations of the request. Annotations that concern bodies are only added if the event contains
+    /// bodies.
     pub(crate) fn annotated(&mut self, annotations: &Annotations) {
         for (key, annotation) in annotations.take() {
             if !annotation.is_of_body || self.extent.level >= Level::Request {
@@ -146,7 +147,7 @@ impl Record {
         self.event.response_object = Some(object);
     }
 
-    /// Records the code of the answer; `None` if the connection broke before an answer was sent.
+    /// Records the response code; `None` if the connection broke before a response was sent.
     pub(crate) fn has_code(&mut self, code: Option<u16>) {
         let status = self.event.response_status.get_or_insert_default();
         match code {
@@ -158,7 +159,7 @@ impl Record {
         }
     }
 
-    /// Records the start of the answer to a request without a time limit.
+    /// Records the start of the response to a long-running request.
     pub(crate) fn begins(&mut self, now: Timestamp) {
         self.emit(Stage::ResponseStarted, now);
     }

@@ -88,7 +88,7 @@ pub(crate) fn sent(call: &mut Call, row: &Row) {
     call.record = Some(record);
 }
 
-/// Returns the body as an object, with defaults if the event contains it, as in `LogRequestObject`.
+/// Returns the body as an object, like `LogRequestObject`. Defaults are only applied if the event contains the object.
 fn body_of(record: &Record, call: &Call, row: &Row) -> Result<Object, Status> {
     let is_of_row = matches!(call.parts.method, Method::POST | Method::PUT)
         && call.info.as_ref().is_some_and(|it| it.subresource.is_empty());

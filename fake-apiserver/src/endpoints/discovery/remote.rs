@@ -10,7 +10,7 @@ pub(crate) struct RemoteVersion {
     pub(crate) version: String,
     pub(crate) group_priority: i64,
     pub(crate) version_priority: i64,
-    /// The resources in the form of aggregated discovery; `None` if the server did not return them.
+    /// The resources in the format of aggregated discovery; `None` if the server did not return them.
     pub(crate) resources: Option<Vec<Value>>,
 }
 

@@ -1,4 +1,4 @@
-//! Answers requests for OpenAPI documents.
+//! Handles requests for OpenAPI documents.
 
 use http::header::{HeaderName, HeaderValue};
 
@@ -8,13 +8,13 @@ use crate::endpoints::encode;
 use crate::endpoints::openapi::{self, CustomSchema, OpenApi};
 
 impl Asked<'_> {
-    /// Answers `/openapi/v2` (rule N6).
+    /// Handles `/openapi/v2` (rule N6).
     pub(super) fn open_api_v2(&self) -> Answer {
         let accept = self.accept.as_deref().unwrap_or_default();
         self.open_api(|documents| documents.v2(accept, if_none_match(self.headers)))
     }
 
-    /// Answers `/openapi/v3` and the documents below it (rule N6); an empty path is the index.
+    /// Handles `/openapi/v3` and the documents below it (rule N6); an empty path is the index.
     pub(super) fn open_api_v3(&self, path: &str) -> Answer {
         self.open_api(|documents| match path {
             "" => openapi::DocumentAnswer {
@@ -32,7 +32,7 @@ impl Asked<'_> {
         })
     }
 
-    /// Answers with a document that `answer` builds from all served resources.
+    /// Returns the response that `answer` builds from all served resources.
     fn open_api(&self, answer: impl FnOnce(&OpenApi<'_>) -> openapi::DocumentAnswer) -> Answer {
         let builtins = self.scheme.rows().filter(|row| !row.is_custom());
         let builtins: Vec<&ResourceInfo> = builtins.map(|row| &row.info).collect();

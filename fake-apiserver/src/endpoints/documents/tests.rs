@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use crate::server::ApiServer;
 
-/// Sends a request without a body; returns the code and the text of the answer.
+/// Sends a request without a body; returns the code and the body of the response.
 async fn send(method: &str, path: &str, accept: &str) -> (u16, String) {
     let request = http::Request::builder()
         .method(method)

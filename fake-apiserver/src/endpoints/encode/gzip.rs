@@ -1,4 +1,4 @@
-//! Compression of large answers.
+//! Compresses large responses.
 
 use std::io::Write as _;
 

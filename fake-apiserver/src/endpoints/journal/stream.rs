@@ -17,8 +17,9 @@ const GATHERING: Duration = Duration::from_millis(50);
 /// Idle time after which an empty page is sent, so that both ends detect a broken connection.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// Streams the entries from the number `since` on, followed by new ones. The stream is a cursor without a buffer: if
-/// its reader is slow, dropped entries are missing, which is visible in the number of the next page's first entry.
+/// Streams the entries from the number `since` on, followed by new ones. The stream is a cursor without a buffer. If
+/// its reader is slow, entries that the journal has dropped are missing, and the number of the next page's first entry
+/// is higher than expected.
 pub(crate) fn pages(journal: Journal, since: u64) -> impl Stream<Item = JournalPage> + Send {
     // A number from a previous run of the server may exceed the total; then the stream starts at the end.
     let since = since.min(journal.total());

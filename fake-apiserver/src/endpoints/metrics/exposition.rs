@@ -8,7 +8,7 @@ pub(super) struct Exposition {
     text: String,
 }
 
-/// Kind of the samples of a family.
+/// Type of a family.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MetricKind {
     Counter,

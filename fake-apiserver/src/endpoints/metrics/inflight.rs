@@ -20,7 +20,7 @@ pub(super) struct Inflight {
     levels: Mutex<[Level; 2]>,
 }
 
-/// A count, with its maximum in the current and in the previous second.
+/// A number of requests, with its maximum in the current and in the previous second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     now: usize,

@@ -10,7 +10,7 @@ use crate::api::resource::Text;
 use crate::endpoints::call::{CONNECTIONS, selected_name};
 use crate::endpoints::discovery;
 
-/// The labels of a request in the order of their names, without the code of the answer.
+/// The labels of a request in the order of their names, without the response code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Labels {
     pub(super) component: &'static str,
@@ -99,8 +99,8 @@ impl Labels {
         })
     }
 
-    /// Returns the labels of any other request, which is only counted if it is refused because of the limit on
-    /// concurrent requests.
+    /// Returns the labels of a request that is neither for a resource nor for a counted document. It is only counted if
+    /// it is refused because of the limit on concurrent requests.
     pub(crate) fn bare(component: &'static str, method: &Method) -> Self {
         const KNOWN: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
         let verb = match method.as_str() {

@@ -23,7 +23,7 @@ const BUCKETS: [f64; 23] = [
     45.0, 60.0,
 ];
 
-/// Counters of a server. Their size grows with the number of distinct labels, not with the number of requests.
+/// Counters of a server. Their memory grows with the number of distinct labels, not with the number of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// All counters except the counters of events.
@@ -34,7 +34,7 @@ pub(crate) struct Metrics {
 
 #[derive(Debug, Default)]
 struct Counters {
-    /// Counters of answered requests, by their labels.
+    /// Counters of completed requests, by their labels.
     answered: BTreeMap<Labels, Answered>,
     /// Numbers of open watches and connections, by their labels.
     long_running: BTreeMap<Labels, u64>,
@@ -42,7 +42,7 @@ struct Counters {
     events: BTreeMap<[String; 3], Arc<AtomicU64>>,
 }
 
-/// Counters of answers with the same labels.
+/// Counters of responses to requests with the same labels.
 #[derive(Debug, Default)]
 struct Answered {
     by_code: BTreeMap<u16, u64>,
@@ -82,7 +82,7 @@ impl Metrics {
         self.inflight.take(is_mutating, now)
     }
 
-    /// Counts an answer.
+    /// Counts a response.
     pub(crate) fn count(&self, labels: Labels, code: u16, took: Duration) {
         let mut counters = self.lock();
         let answered = counters.answered.entry(labels).or_default();
@@ -120,7 +120,7 @@ impl Metrics {
         let mut counters = self.lock();
         counters.answered.clear();
         counters.long_running.retain(|_, count| *count > 0);
-        // Open watches keep their counters.
+        // Open watches still refer to their counters, so these are set to 0 instead.
         counters.events.retain(|_, count| Arc::strong_count(count) > 1);
         counters.events.values().for_each(|it| it.store(0, Ordering::Relaxed));
     }

@@ -25,7 +25,7 @@ const START_TIME: &str = "process_start_time_seconds";
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// Answers a request for `/metrics`. DELETE resets the counters; all other methods read.
+/// Handles a request for `/metrics`. DELETE resets the counters; all other methods return them.
 pub(crate) fn answer(metrics: &Metrics, registry: &Registry, method: &Method) -> Response<Body> {
     if method == Method::DELETE {
         metrics.reset();
@@ -37,7 +37,7 @@ pub(crate) fn answer(metrics: &Metrics, registry: &Registry, method: &Method) ->
     encode::respond_whole(200, CONTENT_TYPE, page(metrics, registry).into())
 }
 
-/// Builds the page. Families and samples are sorted, so that equal states result in equal pages.
+/// Builds the page. Families and samples are sorted, so that equal counters result in equal pages.
 fn page(metrics: &Metrics, registry: &Registry) -> String {
     let now = registry.reader.entropy.elapsed();
     let mut page = Exposition::default();

@@ -1,4 +1,4 @@
-//! The operations of a resource in an OpenAPI document. Names that clients use are equal to kube-apiserver's.
+//! The operations of a resource in an OpenAPI document. Names that clients depend on are equal to kube-apiserver's.
 
 use super::parameters::{self, DELETE, LIST, PATCH, WRITE, in_query};
 use super::{META, REF};
@@ -7,7 +7,7 @@ use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo};
 use crate::registry::scheme::builtins::strategy;
 use crate::registry::types::schema::served::group_rank;
 
-/// Returns the name of a definition by group, version and kind.
+/// Function that returns the name of the definition of a group, version and kind.
 pub(super) type Definitions<'a> = &'a dyn Fn(&str, &str, &str) -> Option<String>;
 
 /// Action of an operation.
@@ -408,8 +408,8 @@ impl Writer<'_> {
         Value::Object(out)
     }
 
-    /// Returns `true` if a delete returns the deleted object. Deletes of namespaces do, too, but OpenAPI does not
-    /// declare it.
+    /// Returns `true` if OpenAPI declares that a delete returns the deleted object. It does not declare this for
+    /// namespaces, although their deletes do as well.
     fn answers_deleted(&self, kind: &Kind<'_>) -> bool {
         !self.is_custom()
             && kind.kind == self.row.kind

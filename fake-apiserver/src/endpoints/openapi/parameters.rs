@@ -1,12 +1,12 @@
-//! Parameters of operations: for each action, and shared by all operations of a path. Their descriptions are taken from
-//! `SwaggerDoc` of the options in Go.
+//! Parameters of operations: the parameters of each action, and parameters shared by all operations of a path. Their
+//! descriptions are taken from `SwaggerDoc` of the options in Go.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use crate::api::json::{Map, SmolStr, Value, json};
 
-/// Descriptions by type of options and parameter.
+/// Descriptions of parameters, by options type and name.
 const DESCRIPTIONS: &str = include_str!("parameters.json");
 
 /// Parameters of lists and watches, in addition to the common ones.

@@ -25,8 +25,8 @@ enum Form {
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Maximum number of documents that a process caches by their hash: each has several megabytes, and clients request the
-/// same document repeatedly. A new document replaces the oldest one.
+/// Maximum number of documents that a process caches by their hash. A document has several megabytes, and clients
+/// request the same one repeatedly. A new document replaces the oldest one.
 const KEPT_MAX: usize = 2;
 
 static KEPT: Mutex<VecDeque<(String, Form, Bytes)>> = Mutex::new(VecDeque::new());
@@ -35,7 +35,7 @@ static KEPT: Mutex<VecDeque<(String, Form, Bytes)>> = Mutex::new(VecDeque::new()
 const LEVELS: usize = 100;
 
 impl OpenApi<'_> {
-    /// Answers `/openapi/v2`.
+    /// Handles `/openapi/v2`.
     pub(crate) fn v2(&self, accept: &str, if_none_match: &str) -> DocumentAnswer {
         let vary = || ("vary", "Accept".to_owned());
         let Some(form) = form(accept) else {
@@ -241,7 +241,7 @@ fn convert(schema: &mut Value, level: usize) {
     if is(map, "x-kubernetes-int-or-string") {
         map.remove("type");
     } else if map.contains_key("oneOf") && !map.contains_key("type") {
-        // Quantities, and values that are either a number or a string.
+        // A quantity, or a value that is either a number or a string.
         map.insert("type".into(), "string".into());
     }
     if is(map, "nullable") {
@@ -322,7 +322,7 @@ fn operation(operation: &Value, shared: &mut Shared) -> Value {
     Value::Object(out)
 }
 
-/// Returns the schema of a body, which is the same for every media type.
+/// Returns the schema of a request or response body, which is the same for every media type.
 fn schema_of(content: Option<&Map>) -> Value {
     let first = content.and_then(|it| it.values().next());
     let mut schema = first.map(|it| it["schema"].clone()).unwrap_or_default();
@@ -330,7 +330,7 @@ fn schema_of(content: Option<&Map>) -> Value {
     schema
 }
 
-/// Converts the parameters of a path or a query. v3 has their types in a separate schema, v2 inline.
+/// Converts the parameters of a path or a query. v3 describes their types in a separate schema, v2 inline.
 fn parameters(list: &Value, shared: &mut Shared) -> Value {
     let flat = list.as_array().into_iter().flatten().map(|parameter| {
         let mut parameter = parameter.clone();

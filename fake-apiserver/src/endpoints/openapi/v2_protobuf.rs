@@ -1,4 +1,4 @@
-//! The OpenAPI v2 document in protobuf: the messages of gnostic's `openapi.v2`, with their field numbers.
+//! Encodes the OpenAPI v2 document in protobuf: the messages of gnostic's `openapi.v2`, with their field numbers.
 
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::protobuf::{write_bytes, write_number, write_text};
@@ -21,7 +21,7 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
         let mut key = Vec::new();
         let fields = [("type", 1), ("name", 2), ("in", 3), ("description", 4)];
         texts(&mut key, definition, &fields);
-        // The alternative `api_key_security`.
+        // Field 2 of the message is the alternative `api_key_security`.
         named(&mut security, 1, name, &within(2, &key));
     }
     let mut parameters = Vec::new();

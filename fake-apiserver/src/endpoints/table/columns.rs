@@ -8,10 +8,10 @@ pub(super) struct Column {
     pub(super) name: &'static str,
     /// `string`, `integer`, `boolean` or `date`.
     pub(super) kind: &'static str,
-    /// `name` for the object's name, else empty.
+    /// `name` for the object's name, otherwise empty.
     pub(super) format: &'static str,
     pub(super) description: &'static str,
-    /// 1 for columns that are only shown in wide output, else 0.
+    /// 1 for columns that are only shown in wide output, otherwise 0.
     pub(super) priority: i64,
 }
 
@@ -78,7 +78,7 @@ pub(super) const CREATED_DOC: &str = "CreationTimestamp is a timestamp represent
 pub(super) const NAME: Column = Column::text("Name", NAME_DOC).with_name_format();
 pub(super) const AGE: Column = Column::text("Age", CREATED_DOC);
 pub(super) const CREATED_AT: Column = Column::of("date", "Created At", CREATED_DOC);
-/// The column `Age` of custom resources.
+/// The column `Age` of custom resources that do not declare columns.
 pub(super) const CUSTOM_AGE: Column = Column::of("date", "Age", CREATED_DOC);
 pub(super) const CONTAINERS: Column = Column::text("Containers", "Names of each container in the template.").wide();
 pub(super) const IMAGES: Column = Column::text("Images", "Images referenced by each container in the template.").wide();

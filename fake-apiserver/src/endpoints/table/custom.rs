@@ -31,8 +31,8 @@ enum Kind {
 }
 
 impl PrinterColumn {
-    /// Returns the columns of a version of a CRD; only its age if the CRD does not declare any. `declared` is the value
-    /// of `additionalPrinterColumns`.
+    /// Returns the columns of a version of a CRD; only the age if the CRD does not declare any columns. `declared` is
+    /// the value of `additionalPrinterColumns`.
     pub(crate) fn all(declared: Option<&Value>) -> Result<Vec<Self>, String> {
         let declared = declared.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         if declared.is_empty() {

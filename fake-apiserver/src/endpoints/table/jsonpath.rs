@@ -83,7 +83,7 @@ impl JsonPath {
         all
     }
 
-    /// Returns the first value at the path; `None` also if the path selects the object itself.
+    /// Returns the first value at the path; `None` if the path is not found or only selects the object itself.
     pub(super) fn first_of<'a>(&self, root: &'a Map) -> Option<&'a Value> {
         let (step, rest) = self.steps.split_first()?;
         let mut visits = MAX_VISITS;
@@ -115,8 +115,9 @@ fn first<'a>(steps: &[Step], value: &'a Value, visits: &mut usize) -> Option<&'a
     found
 }
 
-/// Calls `take` with the values that `steps` select, in depth-first order, until `take` returns `true`. Returns `true`
-/// in this case. `visits` limits the search, because a path with many `..` would try every combination of positions.
+/// Calls `take` with the values that `steps` select, in depth-first order, until `take` returns `true`; then returns
+/// `true`. `visits` limits the search, because the number of combinations grows exponentially with the number of `..`
+/// in a path.
 fn follow<'a>(steps: &[Step], value: &'a Value, visits: &mut usize, take: &mut dyn FnMut(&'a Value) -> bool) -> bool {
     let Some(left) = visits.checked_sub(1) else {
         return false;

@@ -40,7 +40,7 @@ pub(crate) enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// Parses the parameter; absent and empty mean `Metadata`.
+    /// Parses the parameter. The default for an absent or empty parameter is `Metadata`.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, Status> {
         match text.unwrap_or_default() {
             "None" => Ok(Self::None),
@@ -63,8 +63,7 @@ impl IncludeObject {
 pub(crate) struct Tables<'a> {
     /// The columns of the kind.
     pub(crate) columns: Columns<'a>,
-    /// Row of the requested version, if it is not the stored version and the cells and metadata are taken from the
-    /// stored version.
+    /// Row of the requested version, if the cells and metadata are taken from a different, stored version.
     pub(crate) converted: Option<&'a Row>,
     /// The requested version of Table.
     pub(crate) version: MetaVersion,

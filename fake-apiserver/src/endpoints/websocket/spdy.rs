@@ -28,7 +28,7 @@ const HEADERS: u8 = 8;
 /// The status `PROTOCOL_ERROR` of a reset.
 const PROTOCOL_ERROR: u32 = 1;
 
-/// Maximum number of unanswered bytes on a connection; above it the connection is closed.
+/// Maximum number of received bytes that a connection buffers; above it the connection is closed.
 const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum size of a control frame; frames of `port-forward` have about 70 bytes.
 const CONTROL_BYTES_MAX: usize = 64 * 1024;
@@ -37,7 +37,7 @@ const STREAMS_MAX: usize = 2_000;
 /// Maximum number of bytes sent in one frame.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Error: the client violated the protocol or exceeded a limit.
+/// Error of a connection: the client violated the protocol or exceeded a limit.
 #[derive(Debug)]
 pub(super) struct Gone;
 
@@ -49,7 +49,7 @@ pub(super) enum Service {
     Command(Command),
 }
 
-/// The server side of a SPDY connection: accepts the client's frames, and produces the answers.
+/// The server side of a SPDY connection: processes the client's frames, and produces the response frames.
 pub(super) struct Session {
     service: Service,
     headers: HeaderReader,
@@ -109,7 +109,8 @@ impl Session {
         let used = pending.len() - rest.len();
         pending.drain(..used);
         self.pending = pending;
-        // Called once after all received frames have been processed, because a handler reads all pending input.
+        // Handlers are called once after all received frames have been processed, because a handler reads all pending
+        // input.
         for id in std::mem::take(&mut self.fed) {
             self.ask(id, false);
         }
@@ -131,13 +132,13 @@ impl Session {
                 let headers = self.headers.read(body.get(10..).ok_or(Gone)?)?;
                 self.open(id, &headers)
             }
-            // Not used, but decompressed to keep the compression state in sync.
+            // The headers are not used, but decompressed to keep the compression state in sync.
             SYN_REPLY | HEADERS => self.headers.read(body.get(4..).ok_or(Gone)?).map(drop),
             RST_STREAM => {
                 self.streams.remove(&id(body)?);
                 Ok(())
             }
-            // Clients use odd numbers; these pings are returned.
+            // Pings of clients have odd numbers; they are sent back.
             PING if id(body)? % 2 == 1 => {
                 self.answer.extend_from_slice(frame);
                 Ok(())
@@ -203,15 +204,15 @@ impl Session {
         Ok(())
     }
 
-    /// Calls a port's handler with the data received so far. If it returns no answer, the connection remains open,
-    /// unless the data is complete.
+    /// Calls a port's handler with the data received so far. If the handler returns `None`, the connection remains
+    /// open, unless the client has sent all data.
     fn ask(&mut self, id: u32, is_last: bool) {
         let Some(Stream {
             request,
             data: Some(data),
         }) = self.streams.get(&id)
         else {
-            // The stream was already answered or reset.
+            // The stream was already closed or reset.
             return;
         };
         let answer = (data.handler)(&data.received);
@@ -278,7 +279,7 @@ fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Gone> {
     };
     let length = u32::from_be_bytes([0, header[5], header[6], header[7]]);
     let end = HEADER_BYTES + usize::try_from(length).map_err(|_| Gone)?;
-    // Checked before the whole body has arrived, which may be long.
+    // Checked before the whole body has arrived, because it may be long.
     let is_control = header[0] & 0x80 != 0;
     if is_control && (header[..2] != CONTROL || end > CONTROL_BYTES_MAX) {
         return Err(Gone);

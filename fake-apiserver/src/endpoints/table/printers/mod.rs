@@ -35,7 +35,7 @@ const NAME_AND_AGE: Printer = Printer {
     cells: |row| vec![row.name(), row.age()],
 };
 
-/// Returns the printer of a kind. For `None`, the columns are the name and the creation time.
+/// Returns the printer of a kind; `None` for kinds whose columns are the name and the creation time.
 pub(super) fn printer_of(group: &str, kind: &str) -> Option<Printer> {
     Some(match (group, kind) {
         ("", "Pod") => pod::POD,

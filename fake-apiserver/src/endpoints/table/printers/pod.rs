@@ -138,8 +138,8 @@ impl Summary {
         summary
     }
 
-    /// Counts the init containers up to the first unfinished one, and returns `true` if there is one. After
-    /// initialization, only restarts of sidecars count.
+    /// Counts the init containers up to the first unfinished one; returns `true` if any is unfinished. After
+    /// initialization, only restarts of sidecars are counted.
     fn add_init_containers(&mut self, row: TableRow<'_>) -> bool {
         let specs = row.at("spec.initContainers");
         let is_sidecar = |spec: Field<'_>| spec.at("restartPolicy").text() == "Always";
@@ -216,7 +216,7 @@ fn last_termination(status: Field<'_>) -> Option<Timestamp> {
     status.at("lastState.terminated.finishedAt").time()
 }
 
-/// Returns the reason why a container ended: its reason, else its signal or exit code.
+/// Returns the reason why a container ended: the reported reason, otherwise the signal or exit code.
 fn ended(terminated: Field<'_>) -> String {
     match (terminated.at("reason").text(), terminated.at("signal").int()) {
         ("", 0) => format!("ExitCode:{}", terminated.at("exitCode").int()),

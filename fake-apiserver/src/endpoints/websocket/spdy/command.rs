@@ -21,7 +21,7 @@ pub(in crate::endpoints) enum Program {
     Output(String),
 }
 
-/// A command with streams that the client opens one after the other. It starts when all streams are open.
+/// A command, which starts when the client has opened all of its streams.
 pub(in crate::endpoints) struct Command {
     program: Program,
     protocol: String,

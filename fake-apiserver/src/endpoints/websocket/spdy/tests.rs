@@ -32,7 +32,7 @@ fn session(port: u16) -> Session {
     Session::new(Service::Ports([(port, handler)].into()))
 }
 
-/// Returns all answers to frames that arrive in pieces of this size.
+/// Returns all responses to frames that arrive in pieces of this size.
 fn answers(session: &mut Session, frames: &[&str], size: usize) -> Result<Vec<u8>, Gone> {
     let all: Vec<u8> = frames.iter().flat_map(|it| bytes(it)).collect();
     let answers = all.chunks(size).map(|it| session.receive(it));
@@ -126,7 +126,7 @@ fn input_of_clients_is_bounded() {
     assert_eq!(taken, INPUT_BYTES_MAX / (1 << 20) - 1);
 }
 
-/// Frames with a few changed bytes either end the connection or are answered.
+/// Frames with a few changed bytes either end the connection or get a response.
 #[test]
 fn no_frame_makes_the_server_panic() {
     let whole: Vec<u8> = frames().iter().flat_map(|it| bytes(it)).collect();
