@@ -1,5 +1,5 @@
-//! `FaultRule`: a fault described as data: its effect, the affected requests and the number of uses. It is created from
-//! files, by the control API, and by the builders of `testkit`.
+//! `FaultRule`: a fault described as data: its effect, the affected requests and their maximum number. Rules are
+//! created from files, by the control API, and by the builders of the testkit.
 
 use std::fmt;
 use std::time::Duration;
@@ -39,8 +39,8 @@ pub struct FaultRule {
     /// Maximum number of affected requests; unlimited if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// Probability that a matching request is affected, from 0 to 1; `None` affects every request. With the same seed,
-    /// rule and order of requests, the same requests are affected.
+    /// Probability that a matching request is affected, from 0 to 1; `None` affects every request. The selection only
+    /// depends on the seed, the rule and the order of requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
 }
@@ -78,7 +78,7 @@ pub struct Failure {
     pub code: u16,
     /// Reason of the Status; if empty, the usual reason for the code.
     pub reason: String,
-    /// Message of the Status; if empty, a text that states that the failure was injected.
+    /// Message of the Status; if empty, a message that states that the failure was injected.
     pub message: String,
     /// Value of the header `Retry-After` in seconds; 0 omits the header.
     pub retry_after_seconds: u32,
@@ -90,7 +90,7 @@ pub struct Failure {
     pub _more: (),
 }
 
-/// Reasons in Kubernetes, each with its code. The first reason of a code is the default.
+/// The reasons that Kubernetes defines, each with its code. The first reason of a code is the default.
 const REASONS: &[(u16, &str)] = &[
     (400, "BadRequest"),
     (401, "Unauthorized"),
@@ -262,7 +262,7 @@ impl Described {
     }
 
     /// Returns `true` if the `n`-th matching request is selected at random. Each rule has its own sequence of random
-    /// numbers, so other rules do not affect its selection, and the rule does not affect uids.
+    /// numbers, so rules affect neither each other's selection nor uids.
     fn is_drawn(&self, n: u64) -> bool {
         let Some(probability) = self.rule.probability else {
             return true;

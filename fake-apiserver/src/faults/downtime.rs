@@ -10,13 +10,13 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartLog {
-    /// The history is kept: watches can resume from their last version.
+    /// The history is kept, so watches can resume from their last version.
     Kept,
     /// The history is lost: a watch from an earlier version returns 410 Expired.
     Lost,
 }
 
-/// End of the downtime, and the clients that are exempt from it.
+/// The downtime of a server, which clones share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Downtime {
     shared: Arc<Shared>,

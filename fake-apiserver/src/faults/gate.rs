@@ -1,4 +1,4 @@
-//! `Gate`: the events that one watch may deliver now, including injected ones.
+//! `Gate`: determines which events a watch may deliver now, including injected events.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -17,7 +17,7 @@ pub(crate) enum Flow {
     Silent,
 }
 
-/// Setting that determines whether bookmarks of one kind are sent.
+/// Setting that determines whether bookmarks of one type are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bookmarks {
     /// Bookmarks are sent.
@@ -57,9 +57,9 @@ pub(crate) struct Gate {
     /// Events injected by a test, oldest first. They are delivered even if the watch is held.
     pub(crate) injected: VecDeque<Injected>,
     pub(crate) flow: Flow,
-    /// Number of following events to send twice.
+    /// Number of upcoming events to send twice.
     pub(crate) duplicates: u64,
-    /// Number of bytes after which the next event is cut off.
+    /// Number of bytes of the next event after which the connection breaks.
     pub(crate) cut_inside: Option<usize>,
     /// Setting for bookmarks.
     pub(crate) bookmarks: Bookmarks,

@@ -3,7 +3,7 @@
 use super::{Faults, Held, Seen, Verdict, When};
 use crate::api::status::Status;
 
-/// Way in which a connection fails.
+/// Type of connection failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// The connection is refused.
@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
     Broken(Broken),
 }
 
-/// The verdicts that have affected a request, and a verdict on its response.
+/// The verdicts that have affected a request, and the verdict to apply to its response.
 #[derive(Debug, Default)]
 pub(crate) struct Struck {
     /// The verdict on the response, applied after the request is handled.
@@ -37,8 +37,8 @@ pub(crate) struct Struck {
 }
 
 impl Faults {
-    /// Evaluates the rules for a request, and waits while they hold it. If an outcome is returned, the request must not
-    /// be handled.
+    /// Evaluates the rules for a request, and waits while they hold the request. If this returns an outcome, the
+    /// request must not be handled.
     pub(crate) async fn before(&self, request: Seen<'_>, struck: &mut Struck) -> Option<Outcome> {
         let mut verdict = self.rules.verdict(&request);
         loop {
@@ -75,7 +75,7 @@ impl Struck {
         }
     }
 
-    /// Returns the outcome of a handled request.
+    /// Returns the outcome of a handled request, after waiting for a delay or a decision.
     pub(crate) async fn after(&mut self) -> Outcome {
         let Some(mut verdict) = self.later.take() else {
             return Outcome::AsIs;

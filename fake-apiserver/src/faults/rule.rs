@@ -35,22 +35,22 @@ pub struct Seen<'a> {
     pub body: &'a Bytes,
 }
 
-/// A rule that decides about requests. Closures implement this trait.
+/// A rule that decides how requests are handled. Closures implement this trait.
 ///
-/// A rule is called with exclusive access, so it can have mutable state without locks. Rules are called in the order of
-/// installation; the first verdict other than [`Verdict::Pass`] applies.
+/// Rules are called with exclusive access, so they can have mutable state without locks. Rules are called in the order
+/// of installation; the first verdict other than [`Verdict::Pass`] applies.
 pub trait Fault: Send {
     /// Returns the verdict on a request for a resource, before it is handled.
     fn on_request(&mut self, request: &Seen<'_>) -> Verdict;
 
-    /// Called when a watch starts, before it delivers events; the rule may hold the watch. It must not install or
-    /// remove rules here.
+    /// Called when a watch starts, before it delivers events; the rule may hold the watch. This method must not install
+    /// or remove rules.
     fn on_watch(&mut self, watch: &WatchHandle) {
         let _ = watch;
     }
 
-    /// Returns `true` if the rule will not affect any further requests, for example because it has reached its maximum
-    /// number. The control API shows this.
+    /// Returns `true` if the rule will not affect any further requests, for example because it has already affected its
+    /// maximum number of requests. The control API shows this value.
     fn is_spent(&self) -> bool {
         false
     }

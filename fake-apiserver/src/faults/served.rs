@@ -5,7 +5,7 @@ use crate::api::resource::ResourceInfo;
 
 use super::RequestFilter;
 
-/// Maximum number of typing errors in a suggested name.
+/// Maximum edit distance between a suggested name and the given name.
 const TYPOS: usize = 2;
 
 /// Maximum number of suggested names.
@@ -110,8 +110,8 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
     names
 }
 
-/// Returns the resources that were probably intended: with this kind or short name, in a different group, or with a
-/// similar name.
+/// Returns resources that were probably intended: resources with this kind or short name, with this name in a different
+/// group, or with a similar name.
 fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<String> {
     let wanted = plural.to_lowercase();
     let distance = |it: &ResourceInfo| {

@@ -1,4 +1,4 @@
-//! `Verdict`: the effect of a fault on one request, decided immediately or later.
+//! `Verdict`: the effect of a fault on one request, which is decided immediately or later.
 
 use std::fmt;
 use std::future::Future;
@@ -60,7 +60,8 @@ pub struct Held(oneshot::Receiver<Verdict>);
 pub struct Decision(oneshot::Sender<Verdict>);
 
 impl Verdict {
-    /// Returns a verdict that holds a request before it is handled, until the decision. The decision may hold it again.
+    /// Returns a verdict that holds a request before it is handled, until the [`Decision`]. The decision may hold the
+    /// request again.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -95,7 +96,7 @@ impl Verdict {
         (Self::Held(Held(held)), Decision(decision))
     }
 
-    /// Returns a verdict that handles a request immediately and holds its response until the decision.
+    /// Returns a verdict that handles a request immediately and holds its response until the [`Decision`].
     pub fn held_answer() -> (Self, Decision) {
         let (decision, held) = oneshot::channel();
         (Self::HeldAnswer(Held(held)), Decision(decision))
@@ -103,12 +104,12 @@ impl Verdict {
 }
 
 impl Decision {
-    /// Decides about the request. Fails with the verdict if the client has already given up the request.
+    /// Decides about the request. Returns the verdict as an error if the client has already cancelled the request.
     pub fn decide(self, verdict: Verdict) -> Result<(), Verdict> {
         self.0.send(verdict)
     }
 
-    /// Returns `true` if the client has given up the request.
+    /// Returns `true` if the client has cancelled the request.
     pub fn is_abandoned(&self) -> bool {
         self.0.is_closed()
     }

@@ -41,7 +41,7 @@ impl WatchEventKind {
 /// An item that a test injects into a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Injected {
-    /// An event, which need not correspond to the stored objects.
+    /// An event. It may contradict the stored objects.
     Event(WatchEventKind, Value),
     /// A bookmark at the last delivered version.
     Bookmark,

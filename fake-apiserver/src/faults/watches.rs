@@ -1,4 +1,5 @@
-//! The open watches, and the operations of a test on each of them: inject events, hold the watch, or break it.
+//! The open watches, and the operations that a test can perform on each of them: inject events, hold the watch, or
+//! break it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,14 +95,14 @@ impl OpenWatch {
         &self.shared.client
     }
 
-    /// Returns a handle for the test.
+    /// Returns a handle with which a test controls the watch.
     pub(crate) fn handle(&self) -> WatchHandle {
         WatchHandle {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// Returns the next step, and wakes the task if the step changes later.
+    /// Returns the next step, and registers the task to be woken when the step changes.
     pub(crate) fn step(&self, cx: &Context<'_>) -> GateStep {
         let mut gate = self.shared.gate();
         match &mut gate.waker {
@@ -128,7 +129,7 @@ impl OpenWatch {
         self.shared.gate().last_revision
     }
 
-    /// Returns `true` if bookmarks of a kind are withheld.
+    /// Returns `true` if bookmarks of a type are withheld: the bookmark that ends the initial state, or all others.
     pub(crate) fn withholds(&self, is_initial_end: bool) -> bool {
         let gate = self.shared.gate();
         let fate = match is_initial_end {
@@ -238,14 +239,15 @@ impl WatchHandle {
         self.put(Injected::Bookmark);
     }
 
-    /// Stops sending bookmarks. Clients must not depend on them, because servers do not guarantee them.
+    /// Stops sending bookmarks. Clients must not depend on bookmarks, because servers do not guarantee them.
     pub fn withhold_bookmarks(&self) {
         self.change(|gate| gate.bookmarks = Bookmarks::Withheld);
     }
 
     /// Withholds the bookmark that ends the initial state of a streaming list (`sendInitialEvents`) until
     /// [`send_initial_end`](WatchHandle::send_initial_end), so that the client must treat the state as incomplete.
-    /// Changes are delivered in the meantime. kube-apiserver does this while its watch cache lags behind etcd.
+    /// Changes are delivered in the meantime. kube-apiserver withholds this bookmark while its watch cache lags behind
+    /// etcd.
     pub fn withhold_initial_end(&self) {
         self.change(|gate| gate.initial_end = Bookmarks::Withheld);
     }
@@ -269,7 +271,7 @@ impl WatchHandle {
 impl WatchHandle {
     /// Delivers nothing, not even a regular end of the watch, until [`release`](WatchHandle::release) or
     /// [`resume`](WatchHandle::resume). Simulates a slow network, or a server that lags behind. Up to 512 changes are
-    /// read ahead and kept despite compaction.
+    /// read ahead, so that a compaction does not drop them.
     pub fn hold(&self) {
         self.change(|gate| gate.flow = Flow::Held(0));
     }

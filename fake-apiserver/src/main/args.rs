@@ -23,8 +23,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE")]
     pub(crate) load: Vec<PathBuf>,
 
-    /// Let Pods and Nodes follow the Stages of KWOK in this file or directory, instead of the kubelet's default (may be
-    /// repeated)
+    /// Simulate Pods and Nodes with the KWOK Stages in this file or directory, instead of the kubelet's default
+    /// behaviour (may be repeated)
     #[arg(long, value_name = "FILE")]
     pub(crate) stages: Vec<PathBuf>,
 
@@ -33,7 +33,7 @@ pub(crate) struct Common {
     pub(crate) node_heartbeats: bool,
 
     /// Seed of uids, generated names, tokens and all other random numbers except TLS keys; with the seed, anyone can
-    /// create tokens. By default uids use seed 0, and tokens use the system's randomness
+    /// create tokens. By default uids use seed 0, and tokens use the system's random numbers
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
@@ -41,7 +41,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "MINOR", default_value_t)]
     pub(crate) kubernetes_version: KubernetesVersion,
 
-    // Its help is generated from the names of the workers.
+    // The help of this option is generated from the names of the workers.
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers, help = workers_help())]
     pub(crate) workers: Workers,
 
@@ -55,11 +55,12 @@ pub(crate) struct Common {
     #[arg(long, value_name = "TOKEN", requires = "control", value_parser = not_empty)]
     pub(crate) control_token: Option<String>,
 
-    /// Bytes of earlier states kept for watches and lists, such as `64Mi`; older revisions are answered 410
+    /// Bytes of earlier states kept for watches and lists, such as `64Mi`; requests for older revisions fail with 410
     #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = bytes)]
     pub(crate) history_bytes: usize,
 
-    /// With --control: bytes of bodies and answers kept in the journal; the bodies of older entries are dropped
+    /// With --control: bytes of request and response bodies kept in the journal; the bodies of older entries are
+    /// dropped
     #[arg(long, value_name = "BYTES", default_value = "8Mi", value_parser = bytes)]
     pub(crate) journal_bytes: usize,
 
@@ -68,9 +69,9 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = webhook_address)]
     pub(crate) webhook_address: Vec<(String, SocketAddr)>,
 
-    /// Also answer requests for these hosts, separated by commas; `*.` matches all names below a name, `*` any.
-    /// Loopback names and the listening address are always accepted; other hosts are refused, because a web page can
-    /// reach this server under another host name
+    /// Also accept requests for these hosts, separated by commas; `*.` matches all subdomains, `*` any host. Loopback
+    /// names and the listening address are always accepted; other hosts are refused, because a web page could reach
+    /// this server under a different host name
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) accept_hosts: Vec<String>,
 }
@@ -79,7 +80,7 @@ pub(crate) struct Common {
 #[derive(Clone, Debug)]
 pub(crate) struct Workers(pub(crate) Vec<Worker>);
 
-/// Parses an address, or a host name that is resolved to one.
+/// Parses an address, or a host name, which is resolved.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.to_socket_addrs()
         .map_err(|err| err.to_string())?

@@ -39,8 +39,8 @@ fn tell_folder(folder: &Path) {
     tell(format_args!("export KUBEBUILDER_ASSETS={}", quoted(folder)));
 }
 
-/// Prints the command for both shells of Windows. The prefix added by `canonicalize` is removed, because other programs
-/// do not support it.
+/// Prints the command for both Windows shells. The prefix added by `canonicalize` is removed, because other programs do
+/// not support it.
 #[cfg(windows)]
 fn tell_folder(folder: &Path) {
     let text = folder.display().to_string();

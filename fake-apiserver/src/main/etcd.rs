@@ -1,5 +1,4 @@
-//! A replacement for `etcd`, for tools that start a control plane: it reports that it is healthy, and exits on a
-//! signal.
+//! A replacement for `etcd`, for tools that start a control plane: reports that it is healthy, and exits on a signal.
 //!
 //! The API server keeps its objects itself, so this program stores nothing and does not implement etcd's protocol.
 
@@ -21,18 +20,18 @@ const REQUEST_BOUND: Duration = Duration::from_secs(2);
 /// Maximum length of a request, in bytes.
 const REQUEST_BYTES: usize = 16 * 1024;
 
-/// Replacement for etcd in a fake control plane: answers /health and /version, and stores nothing
+/// Replacement for etcd in a fake control plane: serves /health and /version, and stores nothing
 ///
 /// The fake kube-apiserver keeps its objects itself. The options are the ones that tools pass to etcd when they start a
 /// control plane; other options are refused.
 #[derive(Debug, Parser)]
 #[command(name = "etcd", version, args_override_self = true)]
 pub(crate) struct Args {
-    /// URLs to answer /health at, separated by commas; plain HTTP
+    /// URLs at which /health is served, separated by commas; plain HTTP
     #[arg(long, value_name = "URLS", default_value = "http://localhost:2379", value_delimiter = ',', value_parser = url)]
     listen_client_urls: Vec<SocketAddr>,
 
-    /// URLs advertised to clients; no client connects to them here
+    /// URLs advertised to clients; ignored, because there are no clients
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     advertise_client_urls: Vec<String>,
 
@@ -105,7 +104,7 @@ pub(crate) async fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Handles connections one by one, because each is short.
+/// Handles connections one after the other, because each is short.
 async fn serve(listener: TcpListener) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {

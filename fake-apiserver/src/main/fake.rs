@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0", value_parser = Listen::parse)]
     listen: Listen,
 
@@ -35,12 +35,12 @@ pub(crate) struct Args {
     token: Vec<Token>,
 
     /// The identity of requests without token and client certificate: `admin` is in system:masters, `allow` is
-    /// system:anonymous under rbac, `deny` is answered 401
+    /// system:anonymous under rbac, `deny` fails with 401
     #[arg(long, value_name = "WHO", default_value = "admin")]
     anonymous: Nobody,
 
-    /// Listen beyond loopback although everyone who can reach the port is an administrator, or can derive the tokens
-    /// from a seed
+    /// Listen on addresses other than loopback, even if everyone who can reach the port is an administrator or can
+    /// derive the tokens from a seed
     #[arg(long)]
     insecure_listen: bool,
 
@@ -144,7 +144,7 @@ Examples:
 When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM; on Windows on Ctrl-C,
 Ctrl-Break, and when its console closes.";
 
-/// Runs the server until it ends. Fails with a message for users.
+/// Runs the server until it ends. Fails with a message to show to the user.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     if let Some(Command::Assets { folder }) = &args.command {

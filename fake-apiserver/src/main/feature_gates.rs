@@ -1,5 +1,5 @@
-//! `--feature-gates`: the feature gates of kube-apiserver. Only gates of APIs can be changed; others must have their
-//! defaults.
+//! `--feature-gates`: the feature gates of kube-apiserver. Only gates that enable APIs can be changed; other gates must
+//! have their default values.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use fake_apiserver::{ApiServerBuilder, KubernetesVersion};
 
 use crate::report;
 
-/// Generated list of feature gates: for each name, the default and the stage since a version, followed by `locked` if
-/// kube-apiserver refuses any other value; or `gone` if the gate was removed.
+/// Generated list of feature gates. Each line has a name and, for each version in which the gate changed, the default
+/// and the stage, followed by `locked` if kube-apiserver refuses any other value, or `gone` if the gate was removed.
 const GATES: &str = include_str!("feature_gates.txt");
 
-/// Checks `name=value` pairs, and returns the enabled feature gates of APIs. If kube-apiserver would refuse a pair,
-/// too, this fails with kube-apiserver's message.
+/// Checks `name=value` pairs, and returns the enabled feature gates of APIs. Fails with kube-apiserver's message for a
+/// pair that kube-apiserver also refuses.
 pub(crate) fn of_apis(version: KubernetesVersion, pairs: &[String]) -> Result<Vec<&'static str>, String> {
     let known = ApiServerBuilder::api_feature_gates();
     let of_version = known.into_iter().filter_map(|name| Some((name, gate(version, name)?)));
@@ -50,7 +50,8 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), Str
         return match (name, value) {
             ("AllAlpha", false) => Ok((name, value)),
             (_, true) => {
-                // Test suites often enable all gates because they need a single one, usually for an API.
+                // This is only a warning, because test suites often enable all gates although they only need one,
+                // usually for an API.
                 report(format_args!(
                     "warning: --feature-gates={name}=true only enables APIs: every other gate has its default here"
                 ));

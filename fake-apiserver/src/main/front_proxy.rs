@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Front proxy")]
 pub(crate) struct FrontProxyArgs {
-    /// Authorities of the certificates of proxies, which name the user in headers
+    /// Authorities of the client certificates of proxies, which send the user in headers
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
 

@@ -9,7 +9,7 @@ use crate::parent::Parent;
 const PARENT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Waits for a signal, or for the end of the process that started this one. Signals are caught as soon as this function
-/// is called, not only when the future is polled. Fails with a message for users.
+/// is called, not only when the future is polled. Fails with a message to show to the user.
 pub(crate) fn interruption(exit_with_parent: bool) -> Result<impl Future<Output = ()>, String> {
     let parent = exit_with_parent.then(Parent::current).transpose();
     let parent = parent.map_err(|err| format!("cannot watch the process that started this one: {err}"))?;

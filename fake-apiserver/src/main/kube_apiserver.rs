@@ -1,4 +1,5 @@
-//! `kube-apiserver` with its own flags, as passed by envtest and similar tools. Unsupported flags are refused by name.
+//! The command `kube-apiserver` with kube-apiserver's flags, as passed by envtest and similar tools. An error names
+//! each unsupported flag.
 
 use std::ffi::OsString;
 use std::fs;
@@ -78,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
     bind_address: IpAddr,
 
-    /// Port for HTTPS; 0 takes a free one
+    /// Port for HTTPS; 0 selects a free port
     #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
     secure_port: u16,
 
@@ -106,7 +107,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
 
-    /// Treat requests without credentials as system:anonymous; otherwise, and under AlwaysAllow, they are answered 401
+    /// Treat requests without credentials as system:anonymous; otherwise, and under AlwaysAllow, they fail with 401
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     anonymous_auth: bool,
 
@@ -118,7 +119,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
 
-    /// Issuer of the tokens of ServiceAccounts (may be repeated); tokens of further issuers are accepted, too
+    /// Issuer of the tokens of ServiceAccounts (may be repeated); tokens of all issuers are accepted, the first one
+    /// issues new tokens
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
 
@@ -174,13 +176,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "/registry")]
     etcd_prefix: String,
 
-    /// Time between compactions: exact lists and continue tokens from before the second to last one are answered 410;
-    /// 0 disables compaction
+    /// Time between compactions: exact lists and continue tokens from before the second to last compaction fail with
+    /// 410; 0 disables compaction
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     etcd_compaction_interval: Duration,
 
-    /// Feature gates, name=true|false; each must have its default in the served version of Kubernetes, because this
-    /// server behaves accordingly, unless an API needs the gate
+    /// Feature gates, name=true|false; gates that enable APIs can be changed, all others must have their defaults in
+    /// the served version of Kubernetes, because this server always behaves accordingly
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     feature_gates: Vec<String>,
 
@@ -194,11 +196,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSIONS", value_delimiter = ',')]
     retired_apis: Vec<String>,
 
-    /// Maximum number of concurrent read requests; more are answered 429. 0 means unlimited
+    /// Maximum number of concurrent read requests; further ones fail with 429. 0 means unlimited
     #[arg(long, value_name = "N", default_value_t = 400)]
     max_requests_inflight: usize,
 
-    /// Maximum number of concurrent write requests; more are answered 429. 0 means unlimited
+    /// Maximum number of concurrent write requests; further ones fail with 429. 0 means unlimited
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
 
@@ -206,11 +208,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = ["false"])]
     enable_priority_and_fairness: String,
 
-    /// Certificate that is shown to aggregated API servers, in PEM
+    /// Client certificate for requests to aggregated API servers, in PEM
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
     proxy_client_cert_file: Option<PathBuf>,
 
-    /// Key of the certificate that is shown to aggregated API servers, in PEM
+    /// Key of the client certificate for requests to aggregated API servers, in PEM
     #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
     proxy_client_key_file: Option<PathBuf>,
 
@@ -250,7 +252,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
     Args::from_arg_matches(&matches)
 }
 
-/// Runs the server until it ends. Fails with a message for users.
+/// Runs the server until it ends. Fails with a message to show to the user.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     log::start(args.v >= 4)?;
@@ -295,7 +297,8 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup.serve().await
 }
 
-/// Sets the advertised address as the endpoint of the Service `kubernetes`. Endpoints must not have loopback addresses.
+/// Sets the advertised address as the endpoint of the Service `kubernetes`, unless it is a loopback address, which
+/// Endpoints must not contain.
 fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
     let address = args.advertise_address.unwrap_or(args.bind_address);
     if address.is_loopback() || address.is_unspecified() {
@@ -311,9 +314,9 @@ fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
 
 /// Applies the options for authentication and authorization.
 fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
-    // As in kube-apiserver, a single mode that allows everything is enough. It disables anonymous users, because
-    // otherwise everyone who can reach the port would have all permissions (`ApplyAuthorization` of
-    // pkg/kubeapiserver/options).
+    // As in kube-apiserver, one mode that allows everything is enough to allow every request. It also disables
+    // anonymous users, because otherwise everyone who can reach the port would have all permissions
+    // (`ApplyAuthorization` of pkg/kubeapiserver/options).
     let allows = args.authorization_mode.iter().any(|it| it == "AlwaysAllow");
     builder = builder
         .authorization(if allows {

@@ -53,7 +53,7 @@ fn time_of_day() -> impl fmt::Display {
     now().strftime("%H:%M:%S%.3f ").to_string()
 }
 
-/// The text of one event: the message, followed by the fields.
+/// The formatted line of one event: the message, followed by the fields.
 struct Line(String);
 
 impl Visit for Line {

@@ -1,7 +1,7 @@
 //! The command `fake-apiserver`: an API server for kubectl and other clients, which runs until it is interrupted.
 //!
-//! If the program is called as `kube-apiserver` or `etcd`, it behaves like these programs, for tools that start a
-//! control plane from a directory of programs. `assets` creates such a directory.
+//! If the program is called `kube-apiserver` or `etcd`, it behaves like that program, for tools that start a control
+//! plane from a directory of programs. `assets` creates such a directory.
 
 mod args;
 mod audit;
@@ -27,11 +27,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Unlike the allocator of the C library, this one returns freed memory to the system.
+/// Returns freed memory to the system, unlike the allocator of the C library.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The program to run, selected by the name under which this one was called.
+/// The program to run, selected by the name under which this executable was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Personality {
     FakeApiserver,

@@ -23,7 +23,7 @@ const USERS: &str =
 /// A flag of kube-apiserver.
 struct Flag {
     name: &'static str,
-    /// Set if the flag means `true` when it is given without a value.
+    /// Set if the flag without a value has the value `true`.
     is_switch: bool,
     accepts: Accepts,
     /// The server's fixed behaviour, which the flag cannot change.
@@ -226,7 +226,7 @@ impl Flag {
     }
 }
 
-/// Returns the lines in `--help` for the flags that are accepted without an effect.
+/// Returns the part of `--help` about the flags that are accepted without an effect.
 pub(crate) fn help() -> String {
     let mut text = "Flags of kube-apiserver that have no effect here and are accepted with these values:\n".to_owned();
     for flag in FLAGS {

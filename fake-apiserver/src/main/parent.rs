@@ -17,7 +17,7 @@ mod system {
             Ok(Self(parent_id()))
         }
 
-        /// Returns `true` if the process has ended, because its children then have a different parent.
+        /// Returns `true` if the process has ended, in which case this process has a different parent.
         pub(crate) fn has_ended(&self) -> bool {
             parent_id() != self.0
         }

@@ -1,5 +1,5 @@
 //! Reports the reason for a failed start on the stderr of the parent process, if the parent discards this program's
-//! output. envtest does so, and itself only reports a timeout.
+//! output. envtest does so, and only reports a timeout itself.
 
 /// Writes a message to the stderr of the parent process, if this program's stderr is `/dev/null`. Does nothing without
 /// `/proc`.

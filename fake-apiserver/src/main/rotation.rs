@@ -1,4 +1,4 @@
-//! `RotatedFile`: a log file that is rotated, compressed and removed like lumberjack does.
+//! `RotatedFile`: a log file that is rotated, compressed and removed as by Go's lumberjack.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

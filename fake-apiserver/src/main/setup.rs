@@ -13,7 +13,8 @@ use crate::args::Common;
 use crate::interruption::interruption;
 use crate::{report, tell};
 
-/// Maximum number of entries in a journal that nobody reads, so that the memory of a long-running server does not grow.
+/// Maximum number of entries in the journal if the control API is disabled, so that the memory of a long-running server
+/// does not grow.
 const JOURNAL_ENTRIES_UNREAD: usize = 256;
 
 /// Maximum number of entries in the journal if the control API is enabled.
@@ -40,7 +41,7 @@ pub(crate) struct Setup {
     pub(crate) options: ServeOptions,
     /// Initial objects. They replace existing objects with the same names.
     pub(crate) objects: Vec<Value>,
-    /// Set if the server ends when the process that started it ends.
+    /// Set if the server must exit when the process that started it exits.
     pub(crate) exit_with_parent: bool,
 }
 
@@ -88,8 +89,9 @@ pub(crate) fn check_seed(common: &Common, listen: SocketAddr, remedy: &str) -> R
     }
 }
 
-/// Returns the first revision. It is higher than the last revision of an earlier run, unless that run made more than a
-/// thousand writes per second on average. Watches from the earlier run return 410, and clients list again.
+/// Returns the first revision. It is higher than the last revision of any earlier run, unless that run made more than a
+/// thousand writes per second on average. Watches that resume from an earlier run therefore fail with 410, and clients
+/// list again.
 #[expect(clippy::disallowed_methods, reason = "repeated runs of one server share only this")]
 fn first_revision() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -97,7 +99,7 @@ fn first_revision() -> u64 {
 }
 
 impl Setup {
-    /// Serves until a signal arrives or the parent process ends. Fails with a message for users.
+    /// Serves until a signal arrives or the parent process ends. Fails with a message to show to the user.
     pub(crate) async fn serve(self) -> Result<(), String> {
         let interrupted = interruption(self.exit_with_parent)?;
         let server = self.builder.start();
@@ -143,7 +145,7 @@ async fn ensure_node(server: &ApiServer) -> Result<(), String> {
     server.load([node]).map(drop).map_err(|err| err.to_string())
 }
 
-/// Loads the files in the options.
+/// Loads the files that the options contain.
 fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
     let definitions = load::read(&common.crd).map_err(|err| err.to_string())?;
     let other = definitions
@@ -157,7 +159,7 @@ fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
         ));
     }
     let objects = load::read(&common.load).map_err(|err| err.to_string())?;
-    // Loaded one by one, so that an error can contain the file.
+    // Objects are loaded one by one, so that an error can contain the file.
     for manifest in definitions.into_iter().chain(objects) {
         let place = manifest.place;
         server
@@ -186,7 +188,7 @@ fn write_kubeconfig(file: &Path, serving: &Serving, control_token: Option<&str>)
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut out = options.open(file).map_err(|err| fail(&err))?;
-    // The mode in `open` only applies to new files.
+    // The mode passed to `open` only applies to new files.
     #[cfg(unix)]
     out.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|err| fail(&err))?;

@@ -1,4 +1,4 @@
-//! The user in the headers of a front proxy, modelled on `requestHeaderAuthRequestHandler` of k8s.io/apiserver.
+//! Reads the user from the headers of a front proxy, modelled on `requestHeaderAuthRequestHandler` of k8s.io/apiserver.
 
 use std::collections::BTreeMap;
 

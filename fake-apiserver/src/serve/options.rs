@@ -1,4 +1,4 @@
-//! `ServeOptions`: how a server listens.
+//! `ServeOptions`: the options of a listener.
 
 #[cfg(feature = "tls")]
 use crate::api::front_proxy::FrontProxy;
@@ -30,7 +30,7 @@ pub(super) enum Transport {
 }
 
 impl ServeOptions {
-    /// Serves plain HTTP.
+    /// Returns options for plain HTTP.
     pub fn http() -> Self {
         Self {
             transport: Transport::Http,
@@ -38,7 +38,7 @@ impl ServeOptions {
         }
     }
 
-    /// Serves HTTPS with a certificate authority that is created for this server.
+    /// Returns options for HTTPS with a certificate authority that is created for this server.
     #[cfg(feature = "tls")]
     pub fn tls() -> Self {
         Self {
@@ -79,8 +79,8 @@ impl ServeOptions {
 
     /// Accepts requests with one of these values of `Host`, in addition to loopback names and the address that the
     /// server listens on. A name that begins with `*.` matches all subdomains, `*` every host. Other requests are
-    /// refused with 403, because a web page could otherwise reach a server on its user's machine through a DNS name of
-    /// its own (DNS rebinding). A server that listens on all addresses accepts every IP address, since DNS rebinding
+    /// refused with 403, because a web page could otherwise reach a server on the user's machine through the page's own
+    /// DNS name (DNS rebinding). A server that listens on all addresses accepts every IP address, since DNS rebinding
     /// requires a host name.
     pub fn accept_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hosts.extend(hosts.into_iter().map(Into::into));

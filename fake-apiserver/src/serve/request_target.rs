@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// The characters that are escaped. In paths and queries they have the same meaning with and without escapes.
 const ESCAPED: &[u8] = b"\"<>\\^`|";
 
-/// Number of bytes within which a request line must end to be escaped.
+/// Maximum length of a request line that is escaped, in bytes.
 const START: usize = 4096;
 
 /// Wraps the stream of a connection.
@@ -19,7 +19,7 @@ pub(super) struct EscapedTargets<S> {
     stream: S,
     /// Set if the next bytes may begin a request: at the start, and after each write.
     is_at_start: bool,
-    /// Bytes of the start of a request that did not fit into the reader's buffer.
+    /// Bytes from the start of a request that did not fit into the reader's buffer.
     rest: Vec<u8>,
 }
 
@@ -99,7 +99,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for EscapedTargets<S> {
     }
 }
 
-/// Returns the bytes with an escaped target if they begin with an HTTP/1 request line and its target needs escapes.
+/// Returns the bytes with an escaped target, if they begin with an HTTP/1 request line whose target needs escapes.
 fn escaped(read: &[u8]) -> Option<Vec<u8>> {
     let end = read.iter().position(|it| *it == b'\n')?;
     let mut parts = read[..end].splitn(3, |it| *it == b' ');

@@ -16,7 +16,7 @@ use crate::endpoints::aggregation::Forward;
 use crate::registry::types::remote_server::RemoteServer;
 use crate::tasks::TaskGroup;
 
-/// Time limit of a call that checks a server, as in `AvailableConditionController`.
+/// Time limit for a call that checks a server, as in `AvailableConditionController`.
 const CALL_BOUND: Duration = Duration::from_secs(5);
 
 /// First and last interval between two calls of an unavailable server; the interval doubles with each call.
@@ -37,7 +37,7 @@ impl Forward for Backends {
 }
 
 /// Keeps the condition `Available` of APIServices up to date. The task starts when the first APIService for a server
-/// with a route is written, in the runtime of that write. It has a timer only while a server at an address is
+/// with a route is written, in the runtime of that write. A timer exists only while a server at an address is
 /// unavailable.
 pub(super) fn check_remote(endpoints: &Arc<Endpoints>, routes: &Routes, group: &TaskGroup) {
     let (weak, group, routes) = (Arc::downgrade(endpoints), group.downgrade(), routes.clone());
@@ -81,7 +81,7 @@ async fn check(endpoints: Weak<Endpoints>, routes: Routes, _running: Running) {
                 unavailable.push(name);
             }
         }
-        // A signal that is sent in the meantime is kept until it is awaited.
+        // A signal that is sent before the wait is not lost.
         let checks = Arc::clone(&server.registry.remote_checks);
         drop(server);
         match unavailable.is_empty() {

@@ -1,4 +1,4 @@
-//! Tests with stored objects that cannot be decoded, which only a bug in the server could cause.
+//! Tests with stored objects that cannot be decoded. Only a bug in the server could cause them.
 
 use bytes::Bytes;
 use http::Request;

@@ -1,4 +1,4 @@
-//! `Dropped`: the newest changes that were dropped from a log. Used to determine whether a reader has missed a change.
+//! `Dropped`: the newest changes that were dropped from a log. They show whether a reader has missed a change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{Change, Key, Revision};
 
 /// Maximum number of namespaces, and of objects, for which the newest dropped change is recorded per resource. If there
-/// are more, the older half of the records is removed; readers that have not read since then are treated as having
-/// missed a change.
+/// are more, the older half of the records is removed; readers that last read before the removed changes are treated as
+/// having missed a change.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// The part of a resource that a reader observes.
@@ -21,7 +21,7 @@ pub(crate) enum ResourcePart<'a> {
     Object(&'a Key),
 }
 
-/// The newest dropped changes: of the whole resource, of each namespace and of each object.
+/// The revisions of the newest dropped changes: of the whole resource, of each namespace and of each object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dropped {
     last: Revision,
@@ -29,7 +29,7 @@ pub(crate) struct Dropped {
     objects: Newest<Key>,
 }
 
-/// The newest dropped change for each key.
+/// The revision of the newest dropped change for each key.
 #[derive(Clone, Debug)]
 struct Newest<K> {
     known: HashMap<K, Revision>,
@@ -59,7 +59,7 @@ impl Dropped {
         self.objects.add(key.clone(), change.revision);
     }
 
-    /// Returns the newest dropped change of a part, or an upper bound of it; 0 if nothing was dropped.
+    /// Returns the revision of the newest dropped change of a part, or an upper bound; 0 if nothing was dropped.
     pub(super) fn newest(&self, part: ResourcePart<'_>) -> Revision {
         match part {
             ResourcePart::All => self.last,

@@ -1,5 +1,5 @@
-//! `History`: the bounded log of one resource. Watchers read it, and lists at earlier revisions are reconstructed from
-//! it.
+//! `History`: the bounded log of one resource. Watchers read the log, and lists at earlier revisions are reconstructed
+//! from it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,8 +82,8 @@ impl History {
         }
     }
 
-    /// Refuses new readers from before `revision`. Open watches can still read older changes until they are dropped
-    /// because of the log's limits: in kube-apiserver, the watch cache has its own copy, which etcd does not compact.
+    /// Refuses new readers from before `revision`. Open watches can still read older changes until these exceed the
+    /// log's limits. In kube-apiserver, the watch cache has its own copy of the changes, which etcd does not compact.
     pub(crate) fn compact(&mut self, revision: Revision) {
         self.floor = self.floor.max(revision);
     }
@@ -95,7 +95,7 @@ impl History {
     }
 
     /// Same as [`after`](Self::after), for a reader of `part` that has read all changes up to `revision`: only fails if
-    /// a change of that part has been dropped since.
+    /// a later change of that part was dropped.
     pub(crate) fn unless_missed(
         &self,
         revision: Revision,

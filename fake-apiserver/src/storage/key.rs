@@ -20,7 +20,7 @@ impl Key {
         Self(text.into())
     }
 
-    /// Returns the whole key as text.
+    /// Returns the whole key as a string.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -53,7 +53,7 @@ impl KeyRange {
                 start: String::new(),
                 end: None,
             },
-            // '0' is the character after '/' in ASCII.
+            // In ASCII, '0' is the character after '/'.
             Some(namespace) => Self {
                 start: format!("{namespace}/"),
                 end: Some(format!("{namespace}0")),

@@ -18,5 +18,5 @@ pub(crate) use snapshot::ResourceSnapshot;
 pub(crate) use store::{LogBounds, Store, StoreError, World};
 
 /// Ordinal of a write among all resources; 0 is before the first write. Deletes are counted as well, and revisions are
-/// never reused (rule B6). The `resourceVersion` of an object is the revision as text.
+/// never reused (rule B6). The `resourceVersion` of an object is the revision of its last write as a string.
 pub(crate) type Revision = u64;

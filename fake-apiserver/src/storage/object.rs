@@ -19,15 +19,14 @@ pub(crate) struct Body {
     pub(crate) version_at: usize,
     /// Length of the metadata in bytes, including its closing brace.
     pub(crate) metadata_len: usize,
-    /// Set if Go would store fewer fields and complete the object when it is read. The next write then creates a new
-    /// version even if it changes nothing.
+    /// Set if kube-apiserver would store fewer fields and add the missing ones when it reads the object. The next write
+    /// then creates a new version even if it does not change the object.
     pub(crate) is_completed_on_read: bool,
     /// `metadata.uid`
     pub(crate) uid: Box<str>,
     /// `metadata.labels`, sorted by key.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
-    /// Non-empty values of the kind's field labels. The names of the labels are shared by all objects and take no
-    /// memory in this one.
+    /// Non-empty values of the kind's field labels. The names of the labels are usually shared by all objects.
     pub(crate) fields: Box<[(Text, Box<str>)]>,
 }
 

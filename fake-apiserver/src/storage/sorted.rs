@@ -1,8 +1,8 @@
 //! `Sorted`: the objects of one resource in key order, in chunks shared between copies.
 //!
 //! Cloning is cheap. The first write to a clone copies the pointers to all chunks and one chunk; later writes copy at
-//! most one chunk. Ranges are counted chunk by chunk, so that the number of objects after a page is computed without
-//! visiting them.
+//! most one chunk. Ranges are counted chunk by chunk, so the number of objects after a page is computed without
+//! visiting each object.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ impl Sorted {
     }
 }
 
-/// Returns the position of `key` in a chunk, or the position at which it would be inserted.
+/// Returns the index of `key` in a chunk, or the index at which it would be inserted.
 fn position(chunk: &Chunk, key: &str) -> usize {
     chunk.partition_point(|it| it.key.as_str() < key)
 }

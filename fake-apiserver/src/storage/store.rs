@@ -62,7 +62,7 @@ struct State {
     epoch: u64,
 }
 
-/// Changes after a cursor, as a watcher reads them.
+/// Changes of one resource after a cursor, for a watcher.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// The changes, oldest first.
@@ -71,7 +71,7 @@ pub(crate) struct Fresh {
     pub(crate) revision: Revision,
 }
 
-/// Changes after a cursor, as a reader of all resources reads them.
+/// Changes of all resources after a cursor.
 #[derive(Debug)]
 pub(crate) struct FreshOfAll {
     /// The changes with their resources, ordered by revision.
@@ -80,7 +80,7 @@ pub(crate) struct FreshOfAll {
     pub(crate) revision: Revision,
 }
 
-/// All objects of the server at one revision, from which a reader of all resources starts.
+/// All objects of the server at one revision: the initial state for a reader of all resources.
 #[derive(Debug)]
 pub(crate) struct Everything {
     /// Epoch of the world.
@@ -121,7 +121,7 @@ impl Store {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No user code runs while the lock is held, so the maps are consistent even after a panic.
+        // No code of callers runs while the lock is held, so the maps are consistent even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -277,8 +277,8 @@ impl Store {
         })
     }
 
-    /// Returns the last states of the objects that were removed after `cursor`, as far as they are in the logs, oldest
-    /// first.
+    /// Returns the last states of the objects that were removed after `cursor`, oldest first. Removals that are no
+    /// longer in the logs are missing.
     pub(crate) fn removed_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Stored>)> {
         let state = self.lock();
         let mut removed = Vec::new();
@@ -418,7 +418,7 @@ impl Default for World {
 
 impl World {
     /// Returns the same state at `revision`, or at its own revision if that is higher. Watches and lists cannot start
-    /// at a revision in between.
+    /// at a revision between the two.
     pub(crate) fn advanced_to(mut self, revision: Revision) -> Self {
         if revision > self.revision {
             self.revision = revision;
@@ -488,7 +488,7 @@ impl World {
     }
 
     /// Drops the oldest changes of the log that has grown, and then of all logs, until they are within their limits. If
-    /// there are too many bytes, an eighth of the limit is freed at once, so that most writes need not visit all logs.
+    /// the logs have too many bytes, an eighth of the limit is freed, so that most writes need not visit all logs.
     fn shorten_logs(&mut self, grown: &Arc<str>, bounds: LogBounds) {
         self.logged -= self.table(grown).keep_newest(bounds.changes);
         if self.logged <= bounds.bytes {

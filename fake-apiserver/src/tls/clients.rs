@@ -19,7 +19,7 @@ pub(crate) struct Peer {
     pub(crate) user: Option<Arc<UserInfo>>,
     /// Set if the client is a front proxy, which may set the user in headers.
     pub(crate) proxy: Option<Arc<FrontProxy>>,
-    /// Set if a certificate was sent that does not identify a user.
+    /// Set if the client sent a certificate that does not identify a user.
     pub(crate) is_unknown: bool,
 }
 
@@ -66,7 +66,7 @@ impl Clients {
 }
 
 /// Verifies that a certificate was issued by a trusted authority and has not expired. The handshake has already
-/// verified that the client holds its private key.
+/// verified that the client has the private key.
 fn is_believed(
     verifier: &dyn ClientCertVerifier,
     certificate: &CertificateDer<'_>,

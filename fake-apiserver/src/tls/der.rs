@@ -1,4 +1,4 @@
-//! The subset of DER for certificates, keys and signatures: parses and writes elements of definite length.
+//! Parses and writes the subset of DER that certificates, keys and signatures use: elements of definite length.
 
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const BIT_STRING: u8 = 0x03;

@@ -20,7 +20,7 @@ use super::{der, subject};
 use crate::api::json::{Value, json};
 use crate::api::token::TokenSigner;
 
-/// The keys of ServiceAccounts' tokens.
+/// The keys that sign and verify the tokens of ServiceAccounts.
 ///
 /// Tokens are signed with RS256, ES256 or ES384, depending on the type of the key, and `/openid/v1/jwks` contains the
 /// public keys.
@@ -72,7 +72,7 @@ impl std::fmt::Debug for PublicKey {
 }
 
 impl ServiceAccountKeys {
-    /// Creates a new key for ES256, drawn from the system's randomness.
+    /// Creates a new key for ES256 with the system's random number generator.
     pub fn generate() -> io::Result<Self> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         Self::of(&PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())))
@@ -250,7 +250,7 @@ impl Algorithm {
         }
     }
 
-    /// Converts a signature to the form in tokens: for ECDSA the concatenation of both numbers (RFC 7518, 3.4).
+    /// Converts a signature to the format of tokens: for ECDSA the concatenation of both integers (RFC 7518, 3.4).
     fn to_jose(self, signature: Vec<u8>) -> Option<Vec<u8>> {
         let Some((_, size)) = self.curve() else {
             return Some(signature);
@@ -283,7 +283,7 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Converts a private key for P-256 to SEC 1, for clients that do not support PKCS #8, such as fabric8.
+/// Converts a P-256 private key to SEC 1, for clients that do not support PKCS #8, such as fabric8.
 ///
 /// `pkcs8` is a `PrivateKeyInfo` as written by ring; `None` for other formats.
 pub(super) fn sec1(pkcs8: &[u8]) -> Option<Vec<u8>> {

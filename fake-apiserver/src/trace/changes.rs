@@ -1,4 +1,4 @@
-//! The difference between two versions of an object, field by field.
+//! Computes the difference between two versions of an object, field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -32,9 +32,9 @@ pub struct Change {
     pub after: Option<Value>,
 }
 
-/// Lists the fields in which two versions of an object differ, in the order of their paths. `None` stands for an object
-/// that does not exist. Items of lists are matched by their `type`, `name`, `key` or similar fields, if these are
-/// unique; plain values are matched by their value. Omits `resourceVersion`, `generation` and `managedFields`, and the
+/// Returns the fields in which two versions of an object differ, in the order of their paths. A version is `None` if
+/// the object does not exist. Items of lists are matched by their `type`, `name`, `key` or similar fields, if these are
+/// unique; scalar items are matched by their value. Omits `resourceVersion`, `generation` and `managedFields`, and the
 /// uid and time of a new object.
 ///
 /// ```
@@ -60,7 +60,7 @@ pub fn changes(before: Option<&Value>, after: Option<&Value>) -> Vec<Change> {
     found
 }
 
-/// Returns the object without uninformative fields.
+/// Returns the object without the fields that [`changes`] omits.
 fn bare(object: &Value, is_born_or_gone: bool) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

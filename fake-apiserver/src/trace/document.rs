@@ -10,11 +10,11 @@ use super::changes::Change;
 /// Version of the format, incremented by changes that older viewers do not support.
 pub const VERSION: u32 = 1;
 
-/// A failing test, or a journal, as one document.
+/// A failing test, or the journal of a server, as one document.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
-    /// Name of the test.
+    /// Name of the test or of the server.
     pub title: String,
     /// The failure in one sentence.
     pub headline: String,
@@ -34,7 +34,7 @@ pub struct Trace {
 pub struct Failure {
     /// The failure in one sentence.
     pub headline: String,
-    /// Check that failed, such as `end state`.
+    /// Name of the check that failed, such as `end state`.
     pub oracle: String,
     /// The full description of the failure.
     pub what: String,
@@ -42,9 +42,9 @@ pub struct Failure {
     pub plan: Vec<String>,
     /// Notes about this failure.
     pub notes: Vec<String>,
-    /// Value that replays the run, if it can be replayed.
+    /// The value with which the test replays the run, if the run can be replayed.
     pub replay: Option<String>,
-    /// Command that replays the run, if it can be replayed.
+    /// The command that replays the run, if the run can be replayed.
     pub command: Option<String>,
     /// Index of the run without faults, for comparison; `None` if it was not performed.
     pub reference: Option<usize>,
@@ -52,8 +52,8 @@ pub struct Failure {
     pub failing: usize,
     /// The steps of both runs side by side; empty without a reference.
     pub rows: Vec<Row>,
-    /// Index of the row to select first: the first row in which the runs differ. Without a reference, the index of a
-    /// step.
+    /// Index of the row that is selected at first: the first row in which the runs differ. Without a reference, this is
+    /// the index of a step.
     pub first: usize,
 }
 
@@ -225,7 +225,7 @@ pub struct Version {
     pub by: String,
     /// The object without `managedFields` and `resourceVersion`; `None` if it was deleted or is omitted.
     pub value: Option<Value>,
-    /// Set if the object is omitted, because there are too many or too large versions.
+    /// Set if the object is omitted because its versions are too many or too large.
     #[serde(skip_serializing_if = "is_false")]
     pub is_left_out: bool,
 }

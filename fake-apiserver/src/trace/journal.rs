@@ -21,8 +21,7 @@ const BODY_CHARS: usize = 4_096;
 /// Idle time of a client after which its next request starts a new group.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Reconciles and tracing output of a run, with their positions (`place`) in the journal or in a different list of
-/// steps.
+/// Reconciles and tracing output of a run, with their positions in the journal or in a different list of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// The starts, resumptions and pauses of reconciles, oldest first.
@@ -157,7 +156,7 @@ impl Run {
 /// State while journal entries are read in order.
 struct Reader<'a> {
     writes: Writes,
-    /// Revisions that are already assigned to a step.
+    /// Revisions of writes that are already assigned to a step.
     taken: BTreeSet<u64>,
     state: u64,
     test: &'a str,
@@ -200,7 +199,7 @@ impl Reader<'_> {
         let is_free = |it: &u64| !self.taken.contains(it);
         let found = match revision.filter(|it| self.writes.has(*it) && is_free(it)) {
             Some(revision) => Some(revision),
-            // The response to a delete is a Status, or the object before the delete.
+            // The response to a delete has no revision of the write: it is a Status, or the object before the delete.
             None if request.verb() == Some(Verb::Delete) => {
                 self.writes.deletions(&step.object, self.state).find(is_free)
             }
@@ -305,7 +304,7 @@ fn name_of(request: &RecordedRequest) -> String {
         .unwrap_or_default()
 }
 
-/// Returns `true` for requests that only report work: Events and Leases.
+/// Returns `true` for requests that are not part of a controller's main work: requests for Events and Leases.
 fn is_beside(request: &RecordedRequest) -> bool {
     let resource = resource_of(request);
     matches!(&*resource, "events" | "events.events.k8s.io") || is_lease(&resource)

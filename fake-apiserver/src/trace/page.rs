@@ -13,8 +13,8 @@ const VIEWER: &str = include_str!("viewer.js");
 
 impl Trace {
     /// Returns a self-contained HTML page that shows the document in any browser. The document is embedded as data that
-    /// is not executed. The page's Content Security Policy only permits this script and this style, without access to
-    /// the network or conversion of text to HTML.
+    /// is not executed. The page's Content Security Policy only permits its own script and style, and forbids access to
+    /// the network and the conversion of strings to HTML.
     pub fn to_html(&self) -> String {
         let script = format!("{MODEL}\n{VIEWER}");
         let policy = format!(
@@ -34,7 +34,7 @@ impl Trace {
     }
 }
 
-/// Replaces placeholders, which must be in the order of `parts`. Inserted texts are not searched for placeholders.
+/// Replaces placeholders, which must be in the order of `parts`. Inserted parts are not searched for placeholders.
 fn filled(shell: &str, parts: &[(&str, String)]) -> String {
     let (mut page, mut rest) = (String::new(), shell);
     for (mark, text) in parts {

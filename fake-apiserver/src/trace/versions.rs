@@ -7,7 +7,7 @@ use super::{Run, Version};
 use crate::server::ApiServer;
 use crate::world::{StoredChange, StoredObject};
 
-/// Numbers of complete versions of an object that a run keeps: the first ones, and the last ones.
+/// Number of complete versions of an object that a run keeps from the start; [`LAST`] is the number from the end.
 const FIRST: usize = 50;
 const LAST: usize = 150;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::api::selector::{FieldSelector, LabelSelector};
 use crate::storage::{Change, Key, KeyRange, ResourcePart, Stored};
 
-/// The part of a resource to select by namespace and name.
+/// The part of a resource that a filter selects by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WatchScope {
     /// All objects of the resource.

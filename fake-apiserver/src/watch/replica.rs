@@ -1,5 +1,5 @@
-//! `Replicas`: the staleness of each client's view. Each client is connected to one of several API servers, and that
-//! server's watch cache may lag behind etcd.
+//! `Replicas`: the staleness of each client's view. It simulates several API servers: each client is connected to one
+//! of them, and the watch cache of that server may lag behind etcd.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ impl Replicas {
     }
 }
 
-/// The view of one client, which is looked up at each use.
+/// The view of one client. Its position is looked up at each use.
 #[derive(Clone, Debug)]
 pub(crate) struct Horizon {
     /// The positions of all clients.

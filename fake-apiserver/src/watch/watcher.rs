@@ -1,5 +1,6 @@
-//! `Watcher`: a cursor in a resource's log. It delivers the changes after the cursor, then waits to be woken. Each read
-//! checks the start of the log, so a watcher that falls behind ends with 410 instead of skipping changes.
+//! `Watcher`: a cursor in a resource's log. It delivers the changes after the cursor, and then waits to be woken. Each
+//! read checks whether the log still contains these changes, so a watcher that falls behind ends with 410 instead of
+//! skipping changes.
 
 use std::collections::VecDeque;
 #[cfg(feature = "bench-internals")]
@@ -33,7 +34,7 @@ pub(crate) struct WatchStart {
     pub(crate) resource: Arc<str>,
     /// Selects the delivered changes.
     pub(crate) filter: Filter,
-    /// State to send as ADDED events first. The watch continues from the revision of this snapshot.
+    /// State that is sent first, as ADDED events. The watch continues from the revision of this snapshot.
     pub(crate) initial: Option<ResourceSnapshot>,
     /// Revision after which events are sent, unless the watch has an initial state.
     pub(crate) after: Revision,
@@ -156,8 +157,8 @@ impl Watcher {
         Poll::Ready(self.ready.pop_front())
     }
 
-    /// Returns the next deliveries without removing them, for a held watch. Reads a little ahead, and wakes the task if
-    /// there is more to read.
+    /// Returns the next deliveries without removing them, for a held watch. Reads ahead by a limited number of changes,
+    /// and wakes the task if there are more.
     pub(crate) fn look_ahead(&mut self, cx: &Context<'_>) -> &VecDeque<Delivery> {
         if !self.ended && self.ready.len() < BATCH_MAX {
             self.read_log(cx);
@@ -199,7 +200,8 @@ impl Watcher {
                         Some(Delivery::Change(change, kind))
                     });
                     self.ready.extend(events);
-                    // If all changes of a full batch were filtered out, the log may contain more.
+                    // If all changes of a full batch were filtered out, the next batch is read immediately, because the
+                    // log may contain more changes.
                     if !is_full || !self.ready.is_empty() {
                         return;
                     }

@@ -29,7 +29,7 @@ pub(crate) trait Host: Send + Sync {
     /// Returns the server's state.
     fn registry(&self) -> &Registry;
 
-    /// Answers a request like a request from a client.
+    /// Handles a request like a request from a client.
     fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>>;
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct RequestFailure {
 }
 
 impl RequestFailure {
-    /// Creates a failure that was not caused by a failed request, but is also retried.
+    /// Creates a failure that was not caused by a failed request, but is retried in the same way.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -219,8 +219,8 @@ impl<'a> Api<'a> {
         read(&body)
     }
 
-    /// Sends a PUT of an object, or of a subresource such as `status`; `subresource` is empty for the object itself. If
-    /// the object has a resourceVersion, it is a precondition.
+    /// Sends a PUT of an object, or of a subresource such as `status`; `subresource` is empty for the object itself.
+    /// The resourceVersion of the object, if it has one, is a precondition.
     pub(crate) async fn update(
         &self,
         resource: &str,
@@ -283,7 +283,7 @@ impl<'a> Api<'a> {
         Ok(())
     }
 
-    /// Sends a request, and returns the body of the answer.
+    /// Sends a request, and returns the response body.
     pub(crate) async fn request(
         &self,
         method: Method,

@@ -14,8 +14,8 @@ use super::queue::WorkQueue;
 /// A controller of a worker: it observes changes, enqueues keys, and then syncs each of them. See the [module](super)
 /// for an example.
 ///
-/// It is level-triggered: its memory can be rebuilt from the objects, so that only delays are lost by a fork or a
-/// relist (after `ApiServer::restore`, or when the log was compacted).
+/// A controller is level-triggered: its memory can be rebuilt from the objects. A fork or a relist (after
+/// `ApiServer::restore`, or when the log was compacted) therefore only loses delayed keys.
 pub(crate) trait Controller: Send + 'static {
     /// Key of an object to sync; a key is synced at most once at a time.
     type Key: Clone + Ord + fmt::Debug + Send + Sync + 'static;
@@ -26,10 +26,10 @@ pub(crate) trait Controller: Send + 'static {
     /// Returns the resources that the controller observes.
     fn follows(&self) -> Follows;
 
-    /// Clears the memory. Afterwards all objects are observed again as if they were new.
+    /// Clears the controller's memory. Afterwards all objects are observed again as if they were new.
     fn reset(&mut self) {}
 
-    /// Observes a change, in the order of revisions. It must only add keys to the queue.
+    /// Observes a change, in the order of revisions. This method must only update the memory and add keys to the queue.
     fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Self::Key>);
 
     /// Called when the served resources have changed.
@@ -37,8 +37,8 @@ pub(crate) trait Controller: Send + 'static {
         let _ = queue;
     }
 
-    /// Called before each turn, to enqueue keys after changes that are not changes of objects, such as a new script of
-    /// Pods.
+    /// Called before each turn of the controllers, to enqueue keys after changes other than changes of objects, such as
+    /// a new script of Pods.
     fn poked(&mut self, queue: &mut WorkQueue<Self::Key>) {
         let _ = queue;
     }

@@ -49,7 +49,7 @@ async fn keep(host: Weak<dyn Host>, _kept: Kept) {
             let Some(host) = host.upgrade() else { return };
             host.registry().expire_events()
         };
-        // A signal that is sent in the meantime is kept until it is awaited.
+        // A signal that is sent before the wait is not lost.
         let signalled = pin!(changed.notified());
         match next {
             Some(end) => _ = select(signalled, pin!(sleep_until(end))).await,

@@ -43,7 +43,7 @@ impl Meta {
         let mut text = Vec::with_capacity(bytes.len() + 1);
         text.push(b'{');
         text.extend_from_slice(bytes);
-        // The first value of the text is the metadata; the bytes after it are ignored.
+        // The first JSON value is the metadata; the bytes after it are ignored.
         let mut values = serde_json::Deserializer::from_slice(&text).into_iter::<Self>();
         values.next().and_then(Result::ok).unwrap_or_default()
     }

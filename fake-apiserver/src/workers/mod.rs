@@ -12,7 +12,7 @@
 //! To be called again later, a worker adds a delayed key to its [`WorkQueue`]; a failed key is retried after 5 ms, 10
 //! ms and so on up to 1000 s. The memory of a worker must be derivable from the objects: after `ApiServer::restore`, in
 //! a fork, and after changes were dropped from the log, the worker is [reset](Controller::reset) and observes every
-//! object as a new one.
+//! object as if it were new.
 //!
 //! # A controller
 //!

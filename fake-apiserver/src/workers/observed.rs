@@ -9,7 +9,8 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::{Key, Stored};
 
-/// An object was created, changed or removed. After a relist, each object is observed as if it had just been created.
+/// The creation, update or removal of an object. After a relist, each object is observed as if it had just been
+/// created.
 ///
 /// The objects are decoded on the first access, once for all workers.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ const POLICIES: &str = "admissionregistration.k8s.io/validatingadmissionpolicies
 /// The name of the controller, its service account, and its field manager.
 const NAME: &str = "validatingadmissionpolicy-status-controller";
 
-/// Checks each policy once per generation. A change of the kinds that a policy matches does not repeat the check.
+/// Checks each policy once per generation. The check is not repeated when the kinds that a policy matches change.
 #[derive(Debug, Default)]
 pub(super) struct PolicyStatus;
 

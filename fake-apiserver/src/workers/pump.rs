@@ -1,5 +1,5 @@
-//! The pump: the only task of the workers. It passes changes to all workers in the order of revisions, and lets each of
-//! them in turn sync a key.
+//! The pump: the only task of the workers. It passes changes to all workers in the order of revisions. The workers take
+//! turns; in each turn, a worker syncs one key.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -13,16 +13,17 @@ use super::controller::Lane;
 use super::observed::Observed;
 use crate::storage::{KeyRange, Revision, Store};
 
-/// Runs all workers of a server. While the queues are empty it has neither a reference to the server nor a timer.
+/// Runs all workers of a server. While the queues are empty, the pump has neither a reference to the server nor a
+/// timer.
 pub(super) struct Pump {
     host: Weak<dyn Host>,
     store: Arc<Store>,
     committed: Arc<Notify>,
     definitions_changed: Arc<Notify>,
-    /// The workers, in the order in which they observe changes and take their turns.
+    /// The workers, in the order in which they observe changes and sync keys.
     lanes: Vec<Box<dyn Lane>>,
     rows: Rows,
-    /// Position up to which all changes have been observed; `None` before the first list.
+    /// Epoch and revision up to which all changes have been observed; `None` before the first list.
     cursor: Option<(u64, Revision)>,
 }
 
@@ -59,7 +60,7 @@ impl Pump {
         }
     }
 
-    /// Lets every worker sync a key, and observe the changes in between. Returns `false` if all queues are empty.
+    /// Syncs one key of every worker, and passes on the changes in between. Returns `false` if all queues are empty.
     async fn turn(&mut self, host: &Arc<dyn Host>) -> bool {
         let mut worked = false;
         for index in 0..self.lanes.len() {
@@ -68,7 +69,7 @@ impl Pump {
             if lane.is_ready() {
                 worked = true;
                 lane.run_one(host, &self.rows).await;
-                // Lets clients run, too.
+                // Allows the tasks of clients to run.
                 tokio::task::yield_now().await;
             }
         }

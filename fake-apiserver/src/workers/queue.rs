@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Delay of the first retry of a key; each further failure doubles it. As in client-go.
+/// Delay of the first retry of a key, as in client-go. Each further failure doubles the delay.
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 
-/// Maximum delay of a retry. As in client-go.
+/// Maximum delay of a retry, as in client-go.
 const RETRY_MOST: Duration = Duration::from_secs(1000);
 
-/// Queue of keys. A waiting key that is added again keeps its place; a key that is added while it is being processed is
-/// processed again. The queue has at most one entry for each key, so its size is limited by the number of objects.
+/// Queue of keys. A waiting key that is added again keeps its position; a key that is added while it is being processed
+/// is processed again. The queue has at most one entry for each key, so its size is limited by the number of objects.
 ///
 /// Delays use tokio's clock. No timer runs while the queue is empty.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Events: human-readable messages of a controller about an object.
+//! Writes Events: human-readable messages of a controller about an object.
 
 use super::{Api, RequestFailure};
 use crate::api::json::{Value, json};

@@ -9,7 +9,7 @@ pub(crate) struct WorkerRow {
     pub(crate) runs: Runs,
 }
 
-/// The way in which a worker is run.
+/// Method of running a worker.
 pub(crate) enum Runs {
     /// The registry runs the worker as part of each write, without a task.
     InWrites,

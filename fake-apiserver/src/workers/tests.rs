@@ -14,7 +14,7 @@ use crate::server::ApiServer;
 use crate::storage::Key;
 use crate::tasks::TaskGroup;
 
-/// Adds a label to every ConfigMap; a ConfigMap named `later` gets it after a minute, `broken` never gets it.
+/// Adds a label to every ConfigMap. A ConfigMap named `later` gets the label after a minute; `broken` never gets it.
 struct Labeller;
 
 impl Controller for Labeller {
@@ -73,7 +73,7 @@ async fn is_seen(server: &ApiServer, name: &str) -> bool {
     map["metadata"]["labels"]["seen"] == "true"
 }
 
-/// Runs all tasks until they are waiting for a later time.
+/// Waits until all other tasks are idle.
 async fn rest() {
     sleep(Duration::from_millis(1)).await;
 }

@@ -12,7 +12,7 @@ const RESOURCE_QUOTA: WorkerRow = WorkerRow::in_writes("resourcequota");
 /// Row of the ClusterRole aggregation, which the authorizer performs with each write.
 const CLUSTER_ROLE_AGGREGATION: WorkerRow = WorkerRow::in_writes("clusterrole");
 
-/// Generates the enum, the list of its values and the access to their rows from a single list.
+/// Generates the enum, the list of its values and the function that returns their rows from a single list.
 macro_rules! workers {
     ($(#[$about:meta])* pub enum Worker { $($(#[$doc:meta])+ $name:ident => $row:expr,)+ }) => {
         $(#[$about])*
@@ -21,7 +21,7 @@ macro_rules! workers {
         pub enum Worker { $($(#[$doc])+ $name,)+ }
 
         impl Worker {
-            /// All workers, in the order of their turns.
+            /// All workers, in the order in which they observe changes and sync keys.
             pub const ALL: &'static [Worker] = &[$(Worker::$name),+];
 
             pub(crate) const fn row(self) -> &'static WorkerRow {
@@ -34,7 +34,7 @@ macro_rules! workers {
 }
 
 workers! {
-/// A controller or other active component of a cluster; enabled by `ApiServerBuilder::workers`.
+/// A controller or other component of a cluster that acts on its own; enabled by `ApiServerBuilder::workers`.
 ///
 /// ```
 /// use fake_apiserver::Worker;
@@ -82,7 +82,7 @@ pub enum Worker {
     Endpoints => workloads::endpoints::ROW,
     /// Computes the number of disruptions that PodDisruptionBudgets allow.
     Disruption => workloads::disruption::ROW,
-    /// Scales workloads with HorizontalPodAutoscalers every 15 s, based on the usage and the metrics that are set in
+    /// Scales the targets of HorizontalPodAutoscalers every 15 s, based on the usage and the metrics that are set in
     /// [`Kubelet`](crate::Kubelet).
     HorizontalPodAutoscaler => workloads::autoscaler::ROW,
     /// Taints Nodes according to their conditions, and evicts Pods that do not tolerate a taint. A Node is lost if its
@@ -99,7 +99,8 @@ pub enum Worker {
     /// and releases and deletes claims when their Pods end. The scheduler does not allocate claims: a test writes
     /// `status.allocation`, as in tests of DRA drivers.
     ResourceClaim => workloads::resource_claim::ROW,
-    /// Sets the condition `Ready` and the finalizer of ServiceCIDRs, and releases deleted ones that no IPAddress needs.
+    /// Sets the condition `Ready` and the finalizer of ServiceCIDRs, and removes the finalizer of deleted ones that no
+    /// IPAddress needs.
     ServiceCidr => workloads::service_cidr::ROW,
     /// Runs the scheduler and the kubelets: assigns Pods to Nodes and runs them with a script, see
     /// [`Kubelet`](crate::Kubelet).
@@ -107,7 +108,7 @@ pub enum Worker {
 }
 }
 
-/// Error for a name that is not the name of a worker.
+/// Error for an unknown name of a worker.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("unknown worker {word:?}; known are {}", Worker::words())]
 pub struct UnknownWorker {
@@ -138,12 +139,12 @@ impl Worker {
         self.row().word
     }
 
-    /// Parses a list such as `gc,namespace`. `workloads` means all of [`Worker::WORKLOADS`], and `all` means every
+    /// Parses a list such as `gc,namespace`. `workloads` stands for all of [`Worker::WORKLOADS`], and `all` for every
     /// worker.
     ///
     /// # Errors
     ///
-    /// Fails if a word is not the name of a worker; the error lists the names.
+    /// Fails if a name is unknown; the error lists the known names.
     pub fn parse_list(text: &str) -> Result<Vec<Worker>, UnknownWorker> {
         let mut found = Vec::new();
         for word in text.split(',').map(str::trim) {

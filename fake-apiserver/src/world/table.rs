@@ -1,4 +1,4 @@
-//! `ResourceTable`: the objects of a resource in the form of `kubectl get`, without a request.
+//! `ResourceTable`: the objects of a resource as in the output of `kubectl get`, without a request.
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(crate) struct ResourceTable {
 
 impl ApiServer {
     /// Returns the objects of a resource, in all namespaces or in one; `None` if the resource is not served. `resource`
-    /// is `pods`, or `deployments.apps` to name the group.
+    /// is `pods`, or `deployments.apps` to include the group.
     pub(crate) fn table(&self, resource: &str, namespace: Option<&str>) -> Option<ResourceTable> {
         let reader = &self.endpoints.registry.reader;
         let scheme = reader.scheme();

@@ -7,7 +7,7 @@ use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::storage::{Key, Stored};
 use crate::workers::{Api, Context, Meta, OwnerReference, Regarding, RequestFailure};
 
-/// The owners of an object by their effect on it.
+/// The owners of an object, classified by their effect on the object.
 #[derive(Debug, Default)]
 struct Classified {
     /// Owners that exist and keep the object.
@@ -40,7 +40,7 @@ impl GarbageCollector {
             return Ok(());
         };
         if node.is_deleted && !node.awaits_dependents {
-            // The dependents of the object are processed after it has been removed.
+            // The dependents of the object are processed after the object has been removed.
             return Ok(());
         }
         let Some(latest) = latest(api, node) else {
@@ -85,7 +85,7 @@ impl GarbageCollector {
         delete(api, node, &meta, policy).await
     }
 
-    /// Removes the finalizer of an owner without remaining dependents, or else enqueues these dependents.
+    /// Removes the finalizer of an owner if no dependents block its deletion; otherwise enqueues these dependents.
     async fn wait_for_dependents(
         &self,
         node: &Node,
@@ -186,13 +186,14 @@ impl GarbageCollector {
     }
 }
 
-/// Returns the stored object of a node; `None` if it was deleted, or replaced by a different object with the same name.
+/// Returns the stored object of a node of the graph; `None` if it was deleted, or replaced by a different object with
+/// the same name.
 fn latest(api: Api<'_>, node: &Node) -> Option<std::sync::Arc<Stored>> {
     api.stored(&node.resource, &node.key)
         .filter(|it| it.body.uid == node.uid)
 }
 
-/// Deletes an object, unless it has changed since the decision.
+/// Deletes an object, unless its owners have changed since the decision to delete it.
 async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPolicy) -> Result<(), RequestFailure> {
     let Some(stored) = latest(api, node) else {
         return Ok(());
@@ -209,8 +210,8 @@ async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPol
         && failure.is_conflict()
         && latest(api, node).is_some_and(|it| Meta::of(&it).owner_references == judged.owner_references)
     {
-        // The change did not affect the owners. Without another attempt, objects that change constantly would never be
-        // deleted.
+        // The object has changed, but not its owners. It is deleted without a precondition, because objects that change
+        // constantly would otherwise never be deleted.
         deleted = api.delete(&node.resource, &node.key, &options(None)).await;
     }
     match deleted {

@@ -35,9 +35,9 @@ pub(super) struct Node {
     pub(super) owners: Vec<OwnerReference>,
     /// Set if the object is being deleted.
     pub(super) is_deleted: bool,
-    /// Set if the object waits for its dependents to be deleted.
+    /// Set if the deletion of the object waits until its dependents are deleted.
     pub(super) awaits_dependents: bool,
-    /// Set if the object waits for its dependents to be orphaned.
+    /// Set if the deletion of the object waits until its dependents are orphaned.
     awaits_orphans: bool,
 }
 
@@ -85,7 +85,7 @@ impl Graph {
         self.dependents(owner).filter(move |(_, node)| node.blocks(owner))
     }
 
-    /// Returns `true` if the deletion of the owner was observed, so that no request is needed.
+    /// Returns `true` if the deletion of the owner was observed, so that the owner need not be looked up.
     pub(super) fn saw_go(&self, reference: &OwnerReference, dependent: &Node) -> bool {
         let gone = self.owned.get(&reference.uid).and_then(|it| it.gone.as_ref());
         gone.is_some_and(|gone| {

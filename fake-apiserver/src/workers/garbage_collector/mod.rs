@@ -1,4 +1,4 @@
-//! The garbage collector: deletes objects without remaining owners, and lets the deletion of an owner finish once the
+//! The garbage collector: deletes objects without remaining owners, and completes the deletion of an owner once the
 //! dependents for which it waits are gone (rules S1 to S6). It reads and writes the cluster through `Api`.
 
 mod graph;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
 
-/// The conditions in their order, with reason and message if the deletion makes progress.
+/// The conditions in their order, with their reason and message if the deletion makes progress.
 const ALL_WELL: [(&str, &str, &str); 5] = [
     (
         "NamespaceDeletionDiscoveryFailure",
@@ -58,7 +58,8 @@ impl Trouble {
         })
     }
 
-    /// Returns the condition for remaining objects. `counts` has the names of resources in errors.
+    /// Returns the condition for remaining objects. `counts` has the number of objects by the resource's name in
+    /// errors.
     pub(super) fn remaining(counts: &BTreeMap<String, usize>) -> Option<Self> {
         let texts = texts(counts, |name, count| format!("{name} has {count} resource instances"));
         texts.map(|texts| Self {
@@ -68,7 +69,7 @@ impl Trouble {
         })
     }
 
-    /// Lists the finalizers of the remaining objects, with the number of objects for each.
+    /// Returns the condition for remaining finalizers. `counts` has the number of remaining objects by finalizer.
     pub(super) fn finalizers(counts: &BTreeMap<String, usize>) -> Option<Self> {
         let texts = texts(counts, |name, count| format!("{name} in {count} resource instances"));
         texts.map(|texts| Self {

@@ -21,11 +21,11 @@ const PODS: &str = "pods";
 /// Outcome of an attempt to empty a namespace.
 #[derive(Debug, Default)]
 pub(super) struct ContentOutcome {
-    /// Number of remaining objects.
+    /// Numbers of remaining objects.
     pub(super) remains: Remains,
     /// Conditions to report.
     pub(super) conditions: Vec<Trouble>,
-    /// Time of the next check, if the remaining content changes only with time.
+    /// Delay until the next check, while Pods are within their grace period.
     pub(super) look_again: Option<Duration>,
     /// A failed request, which is retried.
     pub(super) failure: Option<RequestFailure>,
@@ -68,7 +68,7 @@ pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> ContentOutco
         delete_all_of(api, pods, namespace.name(), seconds, &mut outcome, &mut totals).await;
         if !outcome.remains.is_empty() {
             outcome.look_again = (seconds > 0).then(|| Duration::from_secs(seconds / 2 + 1));
-            // Other resources have not been counted yet, so they are not included.
+            // Other resources have not been counted yet, so the conditions do not include them.
             outcome.conditions.extend(Trouble::failures(&totals.errors));
             return outcome;
         }
@@ -100,8 +100,8 @@ async fn delete_all_of(
     totals: &mut Totals,
 ) {
     let before = api.list_stored(&row.storage, namespace);
-    // Objects that are already being deleted only need time. kube-controller-manager sends the request for every
-    // resource each time.
+    // If all objects are already being deleted, no request is sent. kube-controller-manager sends a request for every
+    // resource at each check.
     if before.iter().any(|it| !Meta::of(it).is_terminating())
         && let Err(failure) = delete_collection(api, row, namespace, &before).await
     {

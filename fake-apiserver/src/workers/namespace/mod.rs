@@ -29,7 +29,8 @@ const CONTENT_DELAY: Duration = Duration::from_secs(1);
 
 /// Empties namespaces that are being deleted.
 ///
-/// It starts immediately. kube-controller-manager waits five seconds, so that other API servers observe the deletion.
+/// The deletion of the content starts immediately. kube-controller-manager waits five seconds, so that other API
+/// servers observe the deletion of the namespace.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceController {
     /// Objects that remained at the last check, by terminating namespace.

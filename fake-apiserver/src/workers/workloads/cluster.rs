@@ -1,5 +1,5 @@
-//! `Cluster`: the objects that controllers read, with indexes by owner and by label, so that controllers do not have to
-//! list objects.
+//! `Cluster`: the objects that controllers read, with indexes by owner and by label, so that controllers need not
+//! search all objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl Cluster {
                 .labelled
                 .get(&(namespace.to_owned(), key.to_owned(), value.to_owned()))
         };
-        // The required label with the fewest objects determines the candidates.
+        // The candidates are the objects with the required label that the fewest objects have.
         let equal = selector
             .requirements()
             .iter()
@@ -185,7 +185,7 @@ impl Table {
         }
     }
 
-    /// Removes the index entries of an old object that do not apply to the current object with the same key.
+    /// Removes the index entries of the previous object with a key that do not apply to the current object.
     fn leave(&mut self, key: &Key, old: &Object) {
         let now = self.objects.get(key).cloned();
         let owner = |object: &Object| controller_of(object).map(|(_, _, uid)| uid.to_owned());

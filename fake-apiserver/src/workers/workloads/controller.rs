@@ -1,4 +1,4 @@
-//! `WorkloadController`: a controller of workloads described as data, which each worker's file contains.
+//! `WorkloadController`: a controller of workloads described as data. The file of each worker defines its controllers.
 
 use super::cluster::{Cluster, controller_of, selects};
 use super::kubelet::Nodes;
@@ -19,10 +19,9 @@ pub(crate) struct WorkloadController {
     pub(crate) gone: fn(&Key, &Sees<'_>) -> Plan,
     /// Enqueues the keys that are affected by a change of an object of a different resource.
     pub(crate) concerns: fn(&Changed<'_>, &Cluster, &mut dyn FnMut(Key)),
-    /// Set if the synced objects own other objects as their controller. Every change of an owned object triggers a
-    /// sync.
+    /// Set if the synced objects are the controllers of other objects. Every change of an owned object triggers a sync.
     pub(crate) owns: bool,
-    /// Resource of the orphans that a synced object adopts if they match its selector.
+    /// Resource of the orphans that a synced object adopts if its selector matches them.
     pub(crate) adopts: Option<Resource>,
     /// Set if the status is written even after the server has refused to create an object.
     pub(crate) reports_refusals: bool,

@@ -28,7 +28,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Maximum number of missed start times. If it is exceeded, the CronJob gets an Event about possible clock skew.
+/// Number of missed start times above which the CronJob gets an Event about possible clock skew.
 const MISSED_MOST: usize = 100;
 
 /// Plans the work for a CronJob.
@@ -82,7 +82,7 @@ fn put_active(active: &[&Arc<Object>], next: &mut Map) {
             "uid": job.uid(), "resourceVersion": known_version(job),
         })
     };
-    // References are written once and then not updated.
+    // References to Jobs are written once and not updated afterwards.
     let old = next
         .remove("active")
         .and_then(|it| it.as_array().cloned())
@@ -215,7 +215,8 @@ fn latest_missed(
         "TooManyMissedTimes",
         message.to_owned(),
     );
-    // Only the last missed time counts. It is within the last two intervals.
+    // Only the last missed time is needed, so the start of the search first moves towards the current time in halving
+    // steps.
     let mut step = sees.now.duration_since(at);
     while step.as_secs() > 60 {
         step /= 2;

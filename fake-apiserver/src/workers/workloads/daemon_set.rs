@@ -1,4 +1,4 @@
-//! DaemonSets: maintains one Pod on each suitable Node.
+//! DaemonSets: maintains one Pod of each DaemonSet on each suitable Node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Returns the node of a Pod, or the node that it is intended for.
+/// Returns the node of a Pod, or the node for which the Pod was created.
 fn node_of(pod: &Object) -> String {
     let node = Cursor::root(pod).text("spec.nodeName");
     if !node.is_empty() {
@@ -142,7 +142,7 @@ fn fits(pod: &Object, node: &Object) -> bool {
     bears && fits_affinity(pod, node) && (named.is_empty() || named == node.name())
 }
 
-/// Data for the update of a DaemonSet to its newest revision.
+/// The data required to update a DaemonSet to its newest revision.
 struct Update<'a> {
     set: &'a Object,
     hash: &'a str,
@@ -172,8 +172,8 @@ impl Update<'_> {
         );
     }
 
-    /// Returns the surplus Pods of a node: all except the oldest. With a surge, the oldest new Pod is kept as well. It
-    /// replaces the old Pod once it is available, or at once if the old Pod is not ready.
+    /// Returns the surplus Pods of a node: all except the oldest. With a surge, the oldest new Pod is kept as well. The
+    /// new Pod replaces the old one once it is available, or immediately if the old Pod is not ready.
     fn surplus<'a>(&self, alive: &[&'a Arc<Object>]) -> Vec<&'a Arc<Object>> {
         if self.surge == 0 || alive.len() < 2 {
             return alive.iter().skip(1).copied().collect();
@@ -291,8 +291,8 @@ fn roll(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan
     }
 }
 
-/// Creates new Pods next to old ones: on as many nodes at a time as `maxSurge` allows, and immediately next to
-/// unavailable Pods. [`Update::surplus`] then deletes the old ones.
+/// Creates new Pods in addition to old ones: on at most `maxSurge` nodes at a time, and immediately on nodes with an
+/// unavailable Pod. [`Update::surplus`] then deletes the old ones.
 fn roll_by_surge(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
     if Cursor::root(update.set).text("spec.updateStrategy.type") == "OnDelete" {
         return;

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: computes the number of allowed evictions.
+//! PodDisruptionBudgets: computes the number of evictions that they allow.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     }],
 );
 
-/// Time limit in seconds for the deletion of an evicted Pod; afterwards the eviction counts as failed.
+/// Time in seconds after which an eviction is treated as failed if the Pod has not been deleted.
 const DELETION_TIMEOUT: i64 = 120;
 
 /// Enqueues the budgets that select a Pod.

@@ -1,5 +1,5 @@
-//! EndpointSlices and Endpoints: lists the Pods behind a Service with a selector. Endpoints of other Services are
-//! mirrored.
+//! EndpointSlices and Endpoints: maintains the list of Pods that a Service selects, and mirrors the Endpoints of
+//! Services without a selector.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ fn labels_of(service: &Object) -> Map {
     labels
 }
 
-/// Returns the ports of a Service on a Pod, without named ports that the Pod does not have.
+/// Returns the ports of a Service, resolved for a Pod, without named ports that the Pod does not have.
 fn ports(service: &Object, pod: &Object) -> Vec<Value> {
     let ports = Cursor::root(service).maps("spec.ports").filter_map(|port| {
         let number = match port.get("targetPort") {
@@ -172,7 +172,7 @@ fn endpoint(service: &Object, pod: &Object, sees: &Sees<'_>) -> Value {
     endpoint
 }
 
-/// Endpoints of Pods with the same ports: the ports, and the endpoints by the uid of the Pod.
+/// Endpoints with the same ports: the ports, and the endpoints by the uid of their Pod.
 type Group = (Vec<Value>, BTreeMap<String, Value>);
 
 fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
@@ -289,7 +289,7 @@ fn fill_slices(
     }
 }
 
-/// Returns a list, or null if it is empty, like an empty list in Go after it was encoded as protobuf.
+/// Returns the list, or null if it is empty: Go decodes an empty list from protobuf as null.
 fn or_null(list: &[Value]) -> Value {
     if list.is_empty() { Value::Null } else { list.into() }
 }

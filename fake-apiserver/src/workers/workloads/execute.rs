@@ -1,4 +1,4 @@
-//! Executes a plan: sends its writes as requests from its controller.
+//! Executes a plan: sends its writes as requests of the controller.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::workers::{Api, RequestFailure};
 pub(super) struct Executor<'a> {
     pub(super) api: Api<'a>,
     pub(super) recorder: &'a mut Recorder,
-    /// The object of the plan, as last read or written.
+    /// The object that this plan has last written.
     pub(super) latest: Option<(Target, Object)>,
     /// Reason why an object could not be created or deleted, for the Event of its owner.
     pub(super) refused: Option<String>,
@@ -79,7 +79,7 @@ impl Executor<'_> {
                 }
                 Ok(())
             }
-            // The namespace is being deleted, and with it the owner of this object.
+            // The namespace is being deleted together with the owner of this object, so nothing needs to be created.
             Err(failure) if failure.is_namespace_terminating() => Ok(()),
             Err(failure) => {
                 if let Some(told) = told {
@@ -126,7 +126,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Applies a merge patch: as PATCH for Pods and owners, like kube-controller-manager, otherwise as PUT.
+    /// Applies a merge patch: with PATCH for Pods and owner references, like kube-controller-manager, otherwise with
+    /// PUT.
     async fn merge(
         &mut self,
         at: &Target,

@@ -11,7 +11,7 @@ use crate::registry::types::quantity::Quantity;
 /// Amounts of resources by their names.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
-/// Load of a Node.
+/// The active Pods of a Node, and the sum of their requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
     /// Number of active Pods on the Node.
@@ -71,8 +71,8 @@ pub(crate) fn requests(pod: &Object) -> Amounts {
     sum
 }
 
-/// Returns the scheduler's message for each resource of a Node that does not suffice for the requests of a Pod. A Node
-/// without `allocatable` accepts every Pod.
+/// Returns the scheduler's message for each resource of which a Node has less than a Pod requests. A Node without
+/// `allocatable` accepts every Pod.
 pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Vec<String> {
     let room = allocatable(node);
     if room.is_empty() {

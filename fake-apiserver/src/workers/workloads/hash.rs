@@ -1,5 +1,5 @@
-//! Hashes in the names of objects that are created from a template. They have the format of Kubernetes' hashes but
-//! different values, because Kubernetes hashes the printed form of a Go struct.
+//! Computes the hashes in the names of objects that are created from a template. They have the format of Kubernetes'
+//! hashes but different values, because Kubernetes hashes the printed form of a Go struct.
 
 use crate::api::json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Heartbeats of Nodes: Leases in `kube-node-lease`, and the time of the last heartbeat of each Node.
+//! Heartbeats of Nodes: renews Leases in `kube-node-lease`, and records the time of the last heartbeat of each Node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ use crate::storage::Key;
 /// The namespace of the Leases of Nodes.
 pub(super) const LEASES: &str = "kube-node-lease";
 
-/// Seconds between two renewals of a Lease by its kubelet.
+/// Seconds between two renewals of a Lease by the kubelet.
 const RENEWED_EVERY: i64 = 10;
 
 /// Duration of a Lease, in seconds.
@@ -25,8 +25,8 @@ const HELD_FOR: i64 = 40;
 /// The last heartbeats of Nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeats {
-    /// Time of the last renewal of each Node's Lease; `None` until the Node is synced. The first version of a Lease is
-    /// not a renewal.
+    /// Time of the last renewal of each Node's Lease; `None` until the Node is synced. The creation of a Lease is not a
+    /// renewal.
     renewed: HashMap<String, Option<Timestamp>>,
     /// Nodes with a kubelet of this server that renews their Leases.
     sent: BTreeSet<String>,

@@ -37,13 +37,13 @@ pub(crate) struct Workloads {
     nodes: Nodes,
     cluster: Cluster,
     recorder: Recorder,
-    /// Reason of the last failed creation for each task.
+    /// The reason why the last creation of an object failed, for each task.
     failures: BTreeMap<Task, String>,
     identities: BTreeMap<&'static str, Identity>,
 }
 
 impl Workloads {
-    /// Creates the controllers of these workers; Pods follow the scripts of `kubelet`.
+    /// Creates the controllers of these workers; Pods behave according to the scripts of `kubelet`.
     pub(crate) fn new(workers: Vec<Worker>, kubelet: Kubelet) -> Self {
         Self {
             workers,

@@ -1,5 +1,5 @@
-//! `metrics.k8s.io/v1beta1` like metrics-server, for `kubectl top`: the usage that scripts of Pods report. The
-//! autoscaler uses the same values.
+//! Serves `metrics.k8s.io/v1beta1` like metrics-server, for `kubectl top`. The metrics are the usage that scripts of
+//! Pods report. The autoscaler uses the same values.
 
 use super::kubelet::Kubelet;
 use super::pods::phase;
@@ -23,7 +23,7 @@ const RESOURCES: [&str; 2] = ["cpu", "memory"];
 /// Period over which usage is measured. Usage in scripts is constant.
 const WINDOW: &str = "15s";
 
-/// Returns the status code and the body of the answer to a GET of a path. The body of a failure is a Status.
+/// Returns the status code and the body of the response to a GET of a path. The body of a failure is a Status.
 pub(crate) fn answer(registry: &Registry, kubelet: &Kubelet, path: &str, query: Option<&str>) -> (u16, Value) {
     let root = format!("/apis/{GROUP}/{VERSION}");
     let Some(rest) = path.strip_prefix(&root) else {
@@ -137,7 +137,7 @@ impl Metrics<'_> {
         })
     }
 
-    /// Returns a list of the objects that the selectors of a request select.
+    /// Returns a list of the objects that the selectors in the query match.
     fn list(&self, kind: &str, mut items: Vec<Value>, query: Option<&str>) -> (u16, Value) {
         let query = Query::parse(query);
         let text = |name| query.get(name).unwrap_or_default();

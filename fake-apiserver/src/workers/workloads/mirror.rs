@@ -1,4 +1,4 @@
-//! EndpointSlices of Services without a selector, which mirror manually written Endpoints
+//! Maintains the EndpointSlices of Services without a selector, which mirror manually written Endpoints
 //! (`pkg/controller/endpointslicemirroring`).
 
 use std::collections::BTreeMap;

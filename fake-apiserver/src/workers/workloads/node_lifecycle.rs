@@ -1,8 +1,9 @@
-//! Heartbeats and conditions of Nodes: taints Nodes that are not ready, lost or under pressure, and evicts Pods that do
-//! not tolerate the taints (`node_lifecycle_controller.go` and the taint eviction controller).
+//! Taints Nodes that are not ready, lost or under pressure, and evicts Pods that do not tolerate the taints
+//! (`node_lifecycle_controller.go` and the taint eviction controller).
 //!
-//! A Node is lost if its condition `Ready` is `Unknown`; its kubelet is then inactive, too. The worker only writes this
-//! condition if the Lease of the Node was renewed before, or if its kubelet was stopped.
+//! A Node is lost if its condition `Ready` is `Unknown`; its kubelet is then inactive as well. The worker only sets
+//! this condition after heartbeats have stopped: if the Lease of the Node was renewed before, or if its kubelet was
+//! stopped.
 
 use jiff::Timestamp;
 
@@ -54,7 +55,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     ],
 );
 
-/// Enqueues the Node of a Lease.
+/// Enqueues the Node of a Lease that has changed.
 fn node_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource == Resource::Lease && change.key.namespace() == LEASES {
         add(Key::new("", change.key.name()));
@@ -208,7 +209,7 @@ fn eviction(pod: &Object, node: &Object, now: Timestamp) -> Option<Timestamp> {
         if bearing.peek().is_none() {
             return Some(now);
         }
-        // The shortest toleration applies; without `tolerationSeconds` it lasts forever.
+        // The shortest toleration applies; a toleration without `tolerationSeconds` lasts forever.
         let seconds = bearing.filter_map(|it| it.integer("tolerationSeconds")).min()?;
         Some(plus(since, seconds.max(0)))
     });

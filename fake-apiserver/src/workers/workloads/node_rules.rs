@@ -1,4 +1,4 @@
-//! Rules for placing a Pod on a Node that do not depend on other Pods: taints, node selectors and node affinity.
+//! Rules for placing a Pod on a Node, independent of other Pods: taints, node selectors and node affinity.
 
 use super::pods::label;
 use crate::api::json::{Map, Value};

@@ -1,4 +1,4 @@
-//! Rules for placing a Pod that depend on other Pods: affinity, anti-affinity and topology spread (`InterPodAffinity`
+//! Rules for placing a Pod with respect to other Pods: affinity, anti-affinity and topology spread (`InterPodAffinity`
 //! and `PodTopologySpread` of the scheduler). Preferences rank the nodes that fit.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,11 +26,11 @@ pub(crate) struct Refused {
     pub(crate) can_change: bool,
 }
 
-/// The rules of a Pod, with the Pods that they apply to.
+/// The placement rules of a Pod, with the numbers of Pods that they select.
 pub(crate) struct Placement<'a> {
     pod: &'a Object,
     attracts: Vec<Term>,
-    /// Set if the Pod is the first one that matches its own affinity.
+    /// Set if the Pod matches its own affinity, and no existing Pod does.
     is_first: bool,
     repels: Vec<Term>,
     /// Anti-affinity terms of other Pods that apply to this Pod.
@@ -208,7 +208,7 @@ impl Spread {
     }
 }
 
-/// Returns the Pods with a node that a term of a Pod selects.
+/// Returns the Pods that have a node and that a term of `owner` selects.
 fn concerned<'a>(term: &Map, owner: &Object, sees: &Sees<'a>) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
     let mut found = Vec::new();
     if let Some(selector) = selector_of(term, "labelSelector") {

@@ -1,4 +1,4 @@
-//! `Plan`: the writes that a controller decides on. A controller is a function from the state to a plan.
+//! `Plan`: the writes that a controller decides to make. A controller is a function from the state to a plan.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub(crate) enum Write {
         subresource: &'static str,
         patch: Value,
     },
-    /// Applies any kind of patch to the object or a subresource.
+    /// Applies a patch of any type to the object or a subresource.
     Patch {
         at: Target,
         subresource: String,
@@ -75,7 +75,7 @@ pub(crate) struct Regarding {
 }
 
 impl Regarding {
-    /// Returns a reference to an object in the version that was read.
+    /// Returns a reference to an object, including the resourceVersion that was read.
     pub(crate) fn of(resource: Resource, object: &Object) -> Self {
         Self {
             kind: resource.kind().to_owned(),
@@ -211,7 +211,7 @@ impl Plan {
     }
 }
 
-/// Returns `true` if two statuses are equal; null counts as absent.
+/// Returns `true` if two statuses are equal. A null field is equal to an absent field.
 fn same_object(one: &Map, other: &Map) -> bool {
     let known = |map: &Map| map.values().filter(|it| !it.is_null()).count();
     known(one) == known(other)

@@ -1,5 +1,5 @@
-//! Deletes Pods that no kubelet terminates (`pkg/controller/podgc`): Pods of a deleted Node, terminating Pods of a Node
-//! that is out of service, and terminating Pods without a Node. Finished Pods are not deleted.
+//! Deletes Pods that no kubelet can terminate (`pkg/controller/podgc`): Pods of a deleted Node, terminating Pods of a
+//! Node that is out of service, and terminating Pods without a Node. Finished Pods are not deleted.
 
 use super::cluster::Cluster;
 use super::controller::{Changed, Sync, WorkloadController};
@@ -77,7 +77,7 @@ fn sync(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     plan
 }
 
-/// Plans the failure and the removal of a Pod.
+/// Plans to mark a Pod as failed and to remove it.
 fn collect(pod: &Object, condition: Option<&Map>, plan: &mut Plan) {
     if !is_finished(pod) {
         let mut next = Map::new();

@@ -149,7 +149,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         "Unknown" => 1,
         _ => 2,
     };
-    // Compares logarithms of ages, so that Pods started during one rollout count as equally old.
+    // Compares logarithms of ages, so that Pods started during one rollout are treated as equally old.
     let rank = |at: Timestamp, now: Timestamp| {
         let age = now.duration_since(at).as_secs().max(0);
         u64::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)
@@ -162,7 +162,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         let newest = one.max(other).unwrap_or(Timestamp::UNIX_EPOCH);
         match (one, other) {
             (Some(one), Some(other)) => rank(one, newest).cmp(&rank(other, newest)),
-            // An unknown time counts as the latest.
+            // An unknown time is treated as the latest.
             (None, Some(_)) => Ordering::Less,
             (Some(_), None) => Ordering::Greater,
             (None, None) => Ordering::Equal,
@@ -183,7 +183,7 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         .then_with(|| one.uid().cmp(other.uid()))
 }
 
-/// Returns the first `count` Pods to delete.
+/// Returns the `count` Pods to delete first.
 pub(crate) fn first_to_go<'a>(
     pods: &[&'a Arc<Object>],
     siblings: impl Fn(&str) -> usize,
@@ -197,7 +197,7 @@ pub(crate) fn first_to_go<'a>(
     sorted
 }
 
-/// Resolves `value`, a number or a percentage of `total`.
+/// Resolves `value`, which is a number or a percentage of `total`.
 pub(crate) fn scaled(value: Option<&Value>, total: i64, round_up: bool) -> i64 {
     match value {
         Some(Value::Number(number)) => number.as_i64().unwrap_or(0),

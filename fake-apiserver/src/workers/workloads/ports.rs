@@ -6,7 +6,7 @@ use super::sees::Sees;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The scheduler's reason why a Pod does not fit.
+/// The scheduler's message for nodes on which a host port of the Pod is in use.
 pub(crate) const NO_FREE_PORTS: &str = "node(s) didn't have free ports for the requested pod ports";
 
 /// A host port of a Node: address, protocol and number.

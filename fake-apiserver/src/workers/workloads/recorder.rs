@@ -10,11 +10,11 @@ use super::plan::{Note, Regarding};
 use crate::api::json::{Value, json};
 use crate::entropy;
 
-/// Maximum number of cached Events and sources; above it the oldest is dropped. As in client-go.
+/// Maximum number of cached Events and sources, as in client-go; above it the oldest entry is dropped.
 const REMEMBERED: usize = 4096;
 
-/// Maximum burst of Events about one object from one source, which is refilled by one Event every five minutes. As in
-/// client-go.
+/// Maximum burst of Events about one object from one source, as in client-go. The allowance is refilled by one Event
+/// every five minutes.
 const BURST: u32 = 25;
 const REFILL_SECONDS: i64 = 300;
 

@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers: maintain the specified number of Pods of a template.
+//! ReplicaSets and ReplicationControllers: maintains the specified number of Pods of their templates.
 
 use std::collections::HashMap;
 use std::sync::Arc;

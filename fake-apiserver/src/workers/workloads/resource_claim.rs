@@ -43,8 +43,8 @@ const BASE_MAX: usize = 57;
 /// Maximum number of users of a claim.
 const USERS_MAX: usize = 256;
 
-/// Returns the name of the claim for an entry of `spec.resourceClaims`; `None` if it was not created yet, or is not
-/// needed.
+/// Returns the name of the claim for an entry of `spec.resourceClaims`; `None` if the claim was not created yet, or is
+/// not needed.
 fn claim_name<'a>(pod: &'a Object, entry: &Cursor<'a>) -> Option<&'a str> {
     let own = entry.text("resourceClaimName");
     if !own.is_empty() {

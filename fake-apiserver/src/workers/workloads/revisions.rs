@@ -23,7 +23,7 @@ pub(crate) struct Revisions<'a> {
     pub(crate) update: Option<&'a Arc<Object>>,
 }
 
-/// Returns the part of a template that is stored in a revision.
+/// Returns the data of a revision for a template.
 fn data(template: &Map) -> Value {
     let mut template = template.clone();
     template.insert("$patch".into(), "replace".into());

@@ -12,7 +12,7 @@ const DAYS_MOST: usize = 5 * 366;
 /// A parsed schedule.
 #[derive(Clone, Debug)]
 pub(crate) enum Schedule {
-    /// The minutes that are contained in all of these bit sets.
+    /// The minutes at which all fields match.
     Fields {
         fields: [u64; 5],
         any_day: [bool; 2],

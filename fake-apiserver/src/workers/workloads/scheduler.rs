@@ -96,7 +96,7 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
 struct Unfit<'a> {
     reasons: String,
     preemption: String,
-    /// The nodes that only lack resources.
+    /// The nodes on which the Pod could replace other Pods.
     full: Vec<&'a Arc<Object>>,
 }
 
@@ -104,8 +104,7 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
     let nodes: Vec<&Arc<Object>> = sees.cluster.all(Resource::Node).collect();
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     let mut fitting = Vec::new();
-    // `full`: nodes on which the Pod could replace other Pods. `held`: number of nodes that are excluded because of
-    // other Pods.
+    // `full`: nodes on which the Pod could replace other Pods. `held`: number of nodes that other Pods exclude.
     let (mut full, mut held) = (Vec::new(), 0);
     let asked = requests(pod);
     let placement = Placement::of(pod, &nodes, sees);
@@ -191,7 +190,7 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
     None
 }
 
-/// Returns `true` if all claims of a Pod are bound. Claims that wait for a consumer are assigned to the node.
+/// Returns `true` if all claims of a Pod are bound. Plans to assign claims that wait for a consumer to the node.
 fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> Result<bool, String> {
     let mut bound = true;
     for name in claims(pod) {
@@ -220,7 +219,7 @@ fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) 
     Ok(bound)
 }
 
-/// Writes the reason why the Pod is unschedulable into its status.
+/// Plans to write the reason why the Pod is unschedulable into its status.
 fn refuse(pod: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
     let current = condition(pod, "PodScheduled");
     if current

@@ -20,7 +20,7 @@ pub(crate) struct Sees<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) now: Timestamp,
     pub(crate) version: KubernetesVersion,
-    /// Reason of the last failed creation for this object.
+    /// The reason why the last creation for this object failed.
     pub(crate) failure: Option<&'a str>,
 }
 
@@ -85,7 +85,8 @@ fn references(object: &Object) -> Vec<Value> {
         .map_or(Vec::new(), |meta| Cursor::root(meta).list("ownerReferences").to_vec())
 }
 
-/// Returns the owners of an object except one; null if it is the only one, which removes the field in a merge patch.
+/// Returns the owners of an object except `owner`; null if there are no others, which removes the field in a merge
+/// patch.
 fn without(object: &Object, owner: &Object) -> Value {
     let others: Vec<Value> = references(object)
         .into_iter()
@@ -110,8 +111,8 @@ pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &st
     }
 }
 
-/// Sets a condition in a list: replaces it in its place if its status changes, and leaves it unchanged if status and
-/// reason are equal. `lastTransitionTime` only changes with the status.
+/// Sets a condition in a list: replaces the condition of the same type by the new one at the end of the list, or leaves
+/// it unchanged if status and reason are equal. `lastTransitionTime` only changes with the status.
 pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: Map) {
     let kind = Cursor::root(&condition).text("type").to_owned();
     let place = conditions

@@ -1,5 +1,5 @@
-//! ServiceCIDRs: sets their condition `Ready` and their finalizer, and releases deleted ones that no IPAddress needs.
-//! Modelled on `pkg/controller/servicecidrs`.
+//! ServiceCIDRs: sets their condition `Ready` and their finalizer, and removes the finalizer of deleted ones that no
+//! IPAddress needs. Modelled on `pkg/controller/servicecidrs`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ fn sync(cidr: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Returns `true` if a ServiceCIDR is the only one that contains some allocated address (`canDeleteCIDR`).
+/// Returns `true` if a ServiceCIDR is the only one that contains a certain allocated address (`canDeleteCIDR`).
 fn is_needed(cidr: &Object, cluster: &Cluster) -> bool {
     let is_alone = |found: &[&Arc<Object>]| found.iter().all(|it| it.name() == cidr.name());
     let own = ranges(cidr);

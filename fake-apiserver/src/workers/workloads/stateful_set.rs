@@ -1,5 +1,5 @@
-//! StatefulSets: Pods with stable names, each with its claims; created one after the other, or at once if
-//! `podManagementPolicy` is `Parallel`.
+//! StatefulSets: maintains Pods with stable names, and their claims. Pods are created one after the other, or all
+//! together if `podManagementPolicy` is `Parallel`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Set<'_> {
         label(pod, revisions::HASH_LABEL) == Some(self.update.name())
     }
 
-    /// Plans the writes that are possible before their effects are observed.
+    /// Plans all writes that need not wait until the effects of earlier ones are observed.
     fn work(&self, plan: &mut Plan) {
         let last = self.first + self.replicas;
         for ordinal in self.first..last {
@@ -194,7 +194,7 @@ impl Set<'_> {
         for (_, pod) in self.pods.range(least..last.max(least)).rev() {
             let is_healthy = !pod.is_terminating() && self.is_available(pod);
             if !self.is_updated(pod) && !pod.is_terminating() {
-                // Pods that are already unavailable do not count.
+                // Replacing a Pod that is already unavailable does not increase the number of unavailable Pods.
                 if is_healthy {
                     missing += 1;
                 }
@@ -259,7 +259,7 @@ impl Set<'_> {
         format!("{volume}-{}-{ordinal}", self.set.name())
     }
 
-    /// Plans the claims and their owner references: to the set or the Pod, if the claims are deleted with it.
+    /// Plans the missing claims of a Pod. The set becomes their owner if they are deleted with it.
     fn create_claims(&self, ordinal: i64, plan: &mut Plan) {
         let labels = Cursor::root(self.set).map("spec.selector.matchLabels");
         for template in self.claim_templates() {

@@ -1,4 +1,4 @@
-//! Secrets of type `kubernetes.io/service-account-token`: fills in the token of their ServiceAccount, like Go's
+//! Fills Secrets of type `kubernetes.io/service-account-token` with a token of their ServiceAccount, like Go's
 //! `TokensController`.
 
 use base64::Engine as _;

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims and PersistentVolumes: binds a claim to a matching volume, or to a new one.
+//! PersistentVolumeClaims and PersistentVolumes: binds each claim to a matching volume, or to a new one.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut
                 claims.for_each(|it| add(key_of(it)));
             }
         }
-        // Claims of a removed Pod may be deleted now.
+        // The claims of a removed Pod may no longer be in use, so that they can be deleted.
         Resource::Pod if change.new.is_none() => {
             for claim in change.old.map(claims).unwrap_or_default() {
                 add(Key::new(change.key.namespace(), &claim));
@@ -210,8 +210,8 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.status(resource, claim, next);
 }
 
-/// Resizes a volume to the size that its claim requests, like the external resizer and a kubelet, and then updates the
-/// status of the claim.
+/// Plans to resize a volume to the size that its claim requests, like the external resizer, and to write Events about
+/// it.
 fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let allowed = class(claim, sees).is_some_and(|it| Cursor::root(it).flag("allowVolumeExpansion") == Some(true));
     let has = Quantity::parse(Cursor::root(volume).text("spec.capacity.storage")).ok();
@@ -307,7 +307,7 @@ fn requested(claim: &Object) -> Option<Quantity> {
     Quantity::parse(Cursor::root(requests).text("storage")).ok()
 }
 
-/// Returns the volume reserved for a claim, or else the smallest suitable free one.
+/// Returns the volume reserved for a claim, otherwise the smallest suitable free volume.
 fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     let volumes = || {
         sees.cluster
@@ -408,7 +408,7 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         _ if reference.is_empty() => "Available",
         (Some(claim), _) if Cursor::root(claim).text("spec.volumeName") == volume.name() => "Bound",
         (None, true) => "Released",
-        // A volume provisioned for one claim is not available to others.
+        // A volume provisioned for one claim is not available to other claims.
         (Some(_), true) => "Pending",
         (Some(_) | None, false) => "Available",
     };

@@ -1,12 +1,12 @@
-//! `History`: the memory of an autoscaler, which limits the rate of its changes. It is lost on a restart, as in
-//! kube-controller-manager.
+//! `History`: an autoscaler's recent recommendations and changes, which limit the rate of further changes. They are
+//! lost on a restart, as in kube-controller-manager.
 
 use jiff::Timestamp;
 
 /// Time for which recommendations and changes are kept, in seconds: the longest period of a policy.
 const KEPT_SECONDS: i64 = 3_600;
 
-/// Memory of an autoscaler.
+/// Recent recommendations and changes of an autoscaler.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// Time of the next evaluation of the autoscaler.
@@ -18,7 +18,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Adds a recommendation. Before the first recommendation, the current number counts as a recommendation.
+    /// Adds a recommendation. Before the first recommendation, the current number of replicas is added as a
+    /// recommendation.
     pub(super) fn recommend(&mut self, now: Timestamp, replicas: i64, current: i64) {
         if self.recommended.is_empty() {
             self.recommended.push((now, current));
@@ -33,7 +34,7 @@ impl History {
         self.changes.push((now, change));
     }
 
-    /// Returns the recommendations of the last `seconds`.
+    /// Returns the recommendations of the last `seconds` seconds.
     pub(super) fn recommended(&self, now: Timestamp, seconds: i64) -> impl Iterator<Item = i64> {
         let within = self
             .recommended
@@ -42,13 +43,13 @@ impl History {
         within.map(|(_, replicas)| *replicas)
     }
 
-    /// Returns the number of replicas that were added in the last `seconds`.
+    /// Returns the number of replicas that were added in the last `seconds` seconds.
     pub(super) fn added(&self, now: Timestamp, seconds: i64) -> i64 {
         let within = self.changes.iter().filter(|(at, _)| is_within(*at, now, seconds));
         within.map(|(_, change)| (*change).max(0)).sum()
     }
 
-    /// Returns the number of replicas that were removed in the last `seconds`.
+    /// Returns the number of replicas that were removed in the last `seconds` seconds.
     pub(super) fn removed(&self, now: Timestamp, seconds: i64) -> i64 {
         let within = self.changes.iter().filter(|(at, _)| is_within(*at, now, seconds));
         within.map(|(_, change)| (-*change).max(0)).sum()

@@ -90,7 +90,7 @@ impl Limited {
         };
         let (desired, limit) = if stable > current {
             let rate = match up {
-                // Default without rules: twice the current number, but at least four.
+                // The default limit is twice the current number, but at least four.
                 None => (2 * current).max(4),
                 Some(rules) => up_limit(rules, history, current, now).max(current),
             };
@@ -155,7 +155,7 @@ fn policies(rules: &Map) -> impl Iterator<Item = (&str, i64, i64)> {
     })
 }
 
-/// Returns the limit of the policy with the greatest change, or with the smallest one, depending on `selectPolicy`.
+/// Returns the limit of the policy that allows the greatest or the smallest change, depending on `selectPolicy`.
 fn select(rules: &Map, limits: impl Iterator<Item = i64>, current: i64, is_up: bool) -> i64 {
     let limit = match (Cursor::root(rules).text("selectPolicy"), is_up) {
         ("Disabled", _) => None,

@@ -151,7 +151,7 @@ fn desired(
     );
     let best: &Measured = match (best, failures.first()) {
         (Some(best), None) => best,
-        // The missing metric might have recommended a higher number.
+        // If a metric failed, the number is not decreased, because that metric might have recommended a higher number.
         (Some(best), Some(_)) if best.replicas >= current => best,
         (_, Some(failure)) => {
             let message = format!("the HPA was unable to compute the replica count: {}", failure.message);

@@ -12,7 +12,7 @@ use crate::workers::workloads::pods::{is_ready, phase, spec};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{Sees, selector_of, service_selector};
 
-/// Maximum deviation of the ratio from 1 that causes no change, in thousandths.
+/// Maximum deviation of the ratio from 1 that does not cause a change, in thousandths.
 const TOLERANCE: i64 = 100;
 
 /// Number of replicas that a metric recommends, with the name and the status of the metric.
@@ -24,7 +24,7 @@ pub(super) struct Measured {
     pub(super) status: Value,
 }
 
-/// Error for a metric without a value.
+/// Error for a metric whose value cannot be determined.
 pub(super) struct Failure {
     pub(super) reason: &'static str,
     pub(super) message: String,
@@ -44,7 +44,7 @@ struct Usage {
     ready: Vec<(i64, i64)>,
     /// Requests of Pods that are running but not ready.
     unready: Vec<i64>,
-    /// Requests of Pods without a value.
+    /// Requests of Pods that do not report a value.
     missing: Vec<i64>,
 }
 
@@ -96,7 +96,7 @@ impl Pods<'_> {
         }
     }
 
-    /// Measures a resource of Pods or of one of their containers.
+    /// Measures the usage of a resource by Pods, or by one container of each Pod.
     fn resource(&self, metric: &Map, field: &str, container: &str) -> Result<Measured, Failure> {
         let cursor = Cursor::root(metric);
         let name = cursor.text("name");
@@ -223,7 +223,7 @@ impl Pods<'_> {
     }
 
     /// Returns the number of replicas with which the usage of each Pod reaches the target for its request. Pods without
-    /// a value are counted such that the change becomes smaller.
+    /// a value are counted in a way that makes the change smaller.
     fn replicas(&self, usage: &Usage, wanted: impl Fn(i64) -> i64) -> i64 {
         let mut used: i64 = usage.ready.iter().map(|(used, _)| used).sum();
         let mut target: i64 = usage.ready.iter().map(|(_, request)| wanted(*request)).sum();
@@ -322,7 +322,7 @@ fn quantity(milli: i64) -> String {
     }
 }
 
-/// Divides and rounds up.
+/// Divides two numbers and rounds up.
 fn up(one: i64, other: i64) -> i64 {
     (one + other - 1) / other
 }

@@ -42,8 +42,8 @@ pub(super) fn revision(set: &Object) -> i64 {
 }
 
 impl<'a> Rollout<'a> {
-    /// Numbers the revisions, and creates the ReplicaSet of the current template if `create` is set. Returns `true` if
-    /// the rollout must wait for these changes.
+    /// Assigns revision numbers, and creates the ReplicaSet of the current template if `create` is set. Returns `true`
+    /// if the rollout must wait for these changes.
     pub(super) fn keep_history(&self, create: bool, plan: &mut Plan) -> bool {
         let newest = self.old().iter().map(|it| revision(it)).max().unwrap_or(0);
         let wanted = newest.saturating_add(1);
@@ -108,7 +108,8 @@ impl<'a> Rollout<'a> {
         if number < wanted {
             next.insert(REVISION.into(), wanted.to_string().into());
             if number > 0 {
-                // A ReplicaSet that becomes current again records its earlier revision numbers in an annotation.
+                // The earlier revision numbers of a ReplicaSet that becomes current again are recorded in an
+                // annotation.
                 let history = next.get(REVISION_HISTORY).and_then(Value::as_str).unwrap_or_default();
                 let mut parts: Vec<&str> = history.split(',').filter(|it| !it.is_empty()).collect();
                 parts.push(&old);
@@ -171,7 +172,7 @@ impl<'a> Rollout<'a> {
         self.number_deployment(wanted, self.conditions_created(&name), plan);
     }
 
-    /// Deletes the oldest ReplicaSets without replicas beyond the history limit.
+    /// Deletes the oldest ReplicaSets without replicas that exceed the history limit.
     pub(super) fn clean_up(&self, plan: &mut Plan) {
         let Some(limit) = Cursor::root(self.deployment).integer("spec.revisionHistoryLimit") else {
             return;

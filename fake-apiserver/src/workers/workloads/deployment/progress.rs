@@ -11,12 +11,12 @@ use crate::workers::workloads::pods::{generation, plus, status, time};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{conditions, drop_condition, find_condition, new_condition, put_condition};
 
-/// Deadlines of at least this many seconds count as unlimited.
+/// Number of seconds from which a deadline is treated as unlimited.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
-/// The reason for a completed rollout.
+/// The reason of the condition Progressing after a completed rollout.
 const DONE: &str = "NewReplicaSetAvailable";
-/// The reason for a rollout that takes too long.
+/// The reason of the condition Progressing for a rollout that takes too long.
 const TOO_LATE: &str = "ProgressDeadlineExceeded";
 
 /// Totals over the ReplicaSets of a Deployment.
@@ -214,7 +214,7 @@ impl Rollout<'_> {
                     Cursor::root(current).text("lastTransitionTime").into(),
                 );
             }
-            // Each progress resets the time from which the deadline is counted.
+            // Any progress resets the time from which the deadline is counted.
             drop_condition(list, "Progressing");
             put_condition(list, condition);
         } else if self.is_late(deadline) {

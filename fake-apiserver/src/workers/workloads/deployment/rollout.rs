@@ -12,7 +12,7 @@ use crate::workers::workloads::pods::{annotation, is_finished};
 use crate::workers::workloads::resource::Resource;
 
 impl<'a> Rollout<'a> {
-    /// Adds new Pods within `maxSurge`, and removes old Pods within `maxUnavailable`.
+    /// Adds new Pods within the limit of `maxSurge`, and removes old Pods within the limit of `maxUnavailable`.
     pub(super) fn roll(&self, plan: &mut Plan) {
         if self.keep_history(true, plan) {
             return;
@@ -127,7 +127,7 @@ impl<'a> Rollout<'a> {
         noted.any(|it| it != wanted)
     }
 
-    /// Scales without a rollout: the only active ReplicaSet, or all of them in proportion.
+    /// Scales without a rollout: the only active ReplicaSet, or all active ReplicaSets in proportion to their size.
     pub(super) fn scale(&self, plan: &mut Plan) {
         let wanted = replicas(self.deployment);
         let active: Vec<_> = self.sets.iter().copied().filter(|it| replicas(it) > 0).collect();

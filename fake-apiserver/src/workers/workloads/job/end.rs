@@ -1,4 +1,4 @@
-//! Completion and failure of a Job: by its successes, its failures or its deadline.
+//! Determines the completion or failure of a Job, from its successes, its failures and its deadline.
 
 use jiff::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::workers::workloads::pods::{status, time};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::find_condition;
 
-/// The end of a Job, as success or failure.
+/// The successful or failed end of a Job.
 pub(super) struct Ending {
     is_success: bool,
     reason: String,
@@ -36,7 +36,7 @@ pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
 }
 
 impl Run<'_> {
-    /// Returns the ending if the Job ends in this sync, or has been about to end since an earlier sync.
+    /// Returns the ending if the Job ends in this sync, or if an earlier sync has already decided that it ends.
     pub(super) fn ending(&self, next: &Map, counted: &Counted<'_>) -> Option<Ending> {
         for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
             if let Some(known) = find_condition(next, kind).filter(|it| Cursor::root(it).text("status") == "True") {
@@ -144,7 +144,7 @@ impl Run<'_> {
         found.filter(|_| !Cursor::root(policy).is_empty("rules"))
     }
 
-    /// Records that the Job is about to end and, if `is_over`, that it has ended.
+    /// Records in the conditions that the Job is about to end and, if `is_over`, that it has ended.
     pub(super) fn put_ending(&self, next: &mut Map, ending: &Ending, is_over: bool, plan: &mut Plan) {
         let Ending {
             is_success,

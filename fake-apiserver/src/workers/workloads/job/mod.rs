@@ -105,7 +105,7 @@ fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
     });
 }
 
-/// Removes the finalizer from the Pods of a Job, which no longer need to be counted.
+/// Removes the finalizer from all Pods of a Job whose Pods no longer need to be counted.
 fn release(job: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     for pod in sees.cluster.owned_by(Resource::Pod, job.uid()) {
         if track::is_tracked(pod) {
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
         self.pods.iter().copied().filter(|it| pods::is_active(it)).collect()
     }
 
-    /// Returns the number of Pods that are being deleted and still run.
+    /// Returns the number of Pods that are being deleted but have not ended.
     fn terminating(&self) -> usize {
         self.pods
             .iter()
@@ -168,8 +168,8 @@ impl<'a> Run<'a> {
             .count()
     }
 
-    /// Returns `true` if a Pod counts as failed. A Pod that is deleted before it has ended counts once it cannot be
-    /// restarted.
+    /// Returns `true` if a Pod is counted as failed. This includes a Pod that is being deleted, unless it has succeeded
+    /// or `podReplacementPolicy` is `Failed`.
     fn has_failed(&self, pod: &Object) -> bool {
         if phase(pod) == "Failed" {
             return true;

@@ -24,7 +24,7 @@ const BACK_OFF_FIRST: i64 = 10;
 const BACK_OFF_MOST: i64 = 600;
 
 impl<'a> Run<'a> {
-    /// Creates or deletes Pods, so that the right number is active.
+    /// Creates or deletes Pods, so that the desired number is active.
     pub(super) fn manage(&self, counted: &Counted<'_>, active: &[&Arc<Object>], plan: &mut Plan) {
         let parallelism = Cursor::root(self.spec()).integer("parallelism").unwrap_or(1);
         let has = i64::try_from(active.len()).unwrap_or(i64::MAX);
@@ -40,7 +40,7 @@ impl<'a> Run<'a> {
             }
             return;
         }
-        // If only failed Pods are replaced, terminating Pods still count as active.
+        // If only failed Pods are replaced, terminating Pods are still counted as active.
         let waits_for_end = Cursor::root(self.spec()).text("podReplacementPolicy") == "Failed";
         let stopping = if waits_for_end {
             i64::try_from(self.terminating()).unwrap_or(0)
@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the end of the back-off after the last failures. Only failures since the last success count.
+    /// Returns the end of the back-off after the last failures. Only failures since the last success are counted.
     fn back_off_ends(&self, counted: &Counted<'_>) -> Option<Timestamp> {
         if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() || counted.failed == 0 {
             return None;

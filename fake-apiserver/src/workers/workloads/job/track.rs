@@ -1,5 +1,5 @@
-//! Counts each ended Pod exactly once: its uid is recorded in the status, then its finalizer is removed, then the count
-//! is incremented.
+//! Counts each ended Pod exactly once: first its uid is recorded in the status, then its finalizer is removed, and then
+//! the count is incremented.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::workers::workloads::resource::Resource;
 /// Maximum number of Pods that are recorded in one write of the status; the next write records further ones.
 const NOTED_MAX: usize = 500;
 
-/// Results of the Pods of a Job so far.
+/// The results of a Job's Pods so far.
 #[derive(Default)]
 pub(super) struct Counted<'a> {
     pub(super) succeeded: i64,
@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
         let uncounted = Cursor::root(next).map_or_empty("uncountedTerminatedPods").clone();
         let noted = |field: &str| -> Vec<String> { Cursor::root(&uncounted).texts(field).map(str::to_owned).collect() };
         let (mut good, mut bad) = (noted("succeeded"), noted("failed"));
-        // Pods without a finalizer are added to the counts permanently.
+        // Recorded Pods whose finalizer has been removed are added to the counts.
         for (list, count) in [(&mut good, &mut it.succeeded), (&mut bad, &mut it.failed)] {
             let before = list.len();
             list.retain(|uid| held.contains(uid.as_str()));

@@ -26,7 +26,7 @@ impl Run<'_> {
                     self.delete_pod(pod, plan);
                 }
                 if ending.is_success() {
-                    // Remaining Pods do not count as failures after a success.
+                    // After a success, the remaining Pods are not counted as failures.
                     counted.pending.extend(active.iter().filter(|it| track::is_tracked(it)));
                 }
                 active_left = 0;

@@ -5,7 +5,7 @@ use crate::api::json::Map;
 
 use std::time::Duration;
 
-/// Runtime of commands that would end immediately, so that their running state is observable.
+/// Duration of commands that would end immediately, so that their running state is observable.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Characters with a special meaning in an unquoted word of a shell.
@@ -31,7 +31,7 @@ pub(super) fn known_run(container: &Map) -> Option<KnownRun> {
     let mut words = words("command");
     let image = container.get("image").and_then(|it| it.as_str()).unwrap_or_default();
     if words.is_empty() && !runs_arguments(image) {
-        // The command of the image is not available to the server.
+        // The command of the image is unknown to the server.
         return None;
     }
     let args = container.get("args").and_then(|it| it.as_array());
@@ -51,7 +51,8 @@ pub(super) fn known_run(container: &Map) -> Option<KnownRun> {
     Some(run)
 }
 
-/// Returns `true` if the arguments of a container are its command, because its image lacks an entry point.
+/// Returns `true` if the arguments of a container with this image are its command, because the image lacks an entry
+/// point.
 fn runs_arguments(image: &str) -> bool {
     let image = image.split('@').next().unwrap_or_default();
     let image = name(image).split(':').next().unwrap_or_default();

@@ -34,14 +34,14 @@ const MESSAGE_BYTES_MAX: usize = 2048;
 pub(super) struct Container<'a> {
     pub(super) list: &'static str,
     pub(super) spec: &'a Map,
-    /// Reason in the waiting state, before the container may start.
+    /// Reason of the waiting state before the container may start.
     pub(super) waits_for: &'static str,
-    /// Runtime of the container; `None` if it runs forever.
+    /// Time for which the container runs; `None` if it runs forever.
     pub(super) runs_for: Option<Duration>,
     pub(super) exit_code: i32,
 }
 
-/// Stage in the life of a container.
+/// Stage in the life cycle of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Waiting,
@@ -82,7 +82,7 @@ impl Look<'_> {
         }
     }
 
-    /// Returns the runtime of a container of the Pod (`None` if it is unlimited) and its exit code.
+    /// Returns the time for which a container of the Pod runs (`None` if it is unlimited) and its exit code.
     pub(super) fn end_of(&self, container: &Map) -> (Option<Duration>, i32) {
         let code = self.script.exit_code_of(Cursor::root(container).text("name"));
         let code = code.or(self.script.exit_code);
@@ -98,7 +98,7 @@ impl Look<'_> {
         }
     }
 
-    /// Returns the runtime and the exit code of an init container of the Pod.
+    /// Returns the time for which an init container of the Pod runs, and its exit code.
     pub(super) fn end_of_init(&self, container: &Map) -> (Option<Duration>, i32) {
         let known = known_run(container);
         let known_time = known.as_ref().map_or(AT_ONCE, |it| it.time);
@@ -361,7 +361,7 @@ impl Look<'_> {
         next
     }
 
-    /// Returns the end of the output of a failed container, if it becomes the termination message.
+    /// Returns the end of a failed container's output, if the container's policy makes it the termination message.
     fn last_words(&self, container: &Container<'_>) -> Option<String> {
         let policy = Cursor::root(container.spec).text("terminationMessagePolicy");
         if container.exit_code == 0 || policy != "FallbackToLogsOnError" {

@@ -95,7 +95,7 @@ struct Exec {
     echoes_stdin: bool,
 }
 
-/// Handler of a port: a web server with one answer, or a fixed reply to any input.
+/// Handler of a port: a web server with one response, or a fixed reply to any input.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Port {
@@ -213,7 +213,7 @@ impl Script {
     }
 }
 
-/// Answers commands with the first matching rule; other commands are not found.
+/// Adds a handler that runs a command by its first matching rule; other commands are not found.
 fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
     script.on_exec(move |command, stdin| {
         let fits = |rule: &&Exec| rule.command.as_deref().is_none_or(|it| it == command);
@@ -234,8 +234,8 @@ fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
 }
 
 impl Http {
-    /// Answers a request after it has arrived completely, because a client that is still sending may lose an earlier
-    /// answer.
+    /// Returns the response to a request that has arrived completely, because a client that is still sending may lose
+    /// an earlier response.
     fn answer(&self, received: &[u8]) -> Option<Vec<u8>> {
         if !is_whole(received) {
             return None;

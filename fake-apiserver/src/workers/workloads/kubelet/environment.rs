@@ -1,4 +1,4 @@
-//! Environment variables of a container, for `subPathExpr` of its mounts (`makeMounts` of the kubelet).
+//! Determines the environment variables of a container, for `subPathExpr` of its mounts (`makeMounts` of the kubelet).
 
 use std::collections::BTreeMap;
 

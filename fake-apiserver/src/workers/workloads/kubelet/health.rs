@@ -10,8 +10,8 @@ use crate::api::json::Map;
 use crate::registry::types::cursor::Cursor;
 
 impl Look<'_> {
-    /// Records the time at which a script with probe failures replaces a script without probe failures. Earlier probes
-    /// of running containers count as successful.
+    /// Records the time at which the script of a running Pod starts to contain probe failures. Earlier probes of
+    /// running containers are treated as successful.
     pub(super) fn note_outages(&mut self) {
         let known = self.memory.outages.take();
         let since = |probe: ProbeKind| match &known {

@@ -1,4 +1,4 @@
-//! `Look`: a Pod during a sync, and its memory between two syncs.
+//! `Look`: a Pod during a sync; and `Memory`: the state that is kept between syncs.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::workers::workloads::pods::{self, is_finished};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::Sees;
 
-/// Times of the events in a Pod's life, which are more precise than the times in its status.
+/// State that the kubelet keeps for a Pod. Its times are more precise than the times in the Pod's status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     /// Time since which each container has been in its current state; the empty name is the Pod itself.
@@ -84,7 +84,8 @@ impl Look<'_> {
         self.again = Some(self.again.map_or(at, |it| it.min(at)));
     }
 
-    /// Returns `true` if `time` has passed since `since`; otherwise schedules a sync for that moment.
+    /// Returns `true` if `time` has passed since `since`; otherwise schedules a sync for the time when it will have
+    /// passed.
     pub(super) fn has_passed(&mut self, since: Timestamp, time: std::time::Duration) -> bool {
         let due = later(since, time);
         if due <= self.now {

@@ -1,5 +1,5 @@
-//! The kubelet of all nodes: runs scheduled Pods from Pending to their end according to a script. The next status is
-//! computed from the Pod, its script and the time.
+//! The kubelet of all nodes: simulates scheduled Pods from Pending to their end according to a script. The next status
+//! is computed from the Pod, its script and the time.
 
 mod look;
 mod turn;

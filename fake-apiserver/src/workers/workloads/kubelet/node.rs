@@ -1,4 +1,4 @@
-//! The Node of a kubelet: registers the first Node, and makes Nodes ready, so that Pods can be scheduled.
+//! The Nodes of the kubelets: registers the first Node, and makes Nodes ready, so that Pods can be scheduled.
 
 use super::super::hash::long_hex;
 use super::super::plan::Plan;
@@ -60,8 +60,8 @@ pub(super) fn register_first(sees: &Sees<'_>, plan: &mut Plan) -> bool {
     true
 }
 
-/// Plans the work for a Node: a Node without conditions becomes ready, and a ready Node loses its taint. A Node with
-/// conditions from a test is not changed.
+/// Plans the work for a Node: a Node without conditions becomes ready, and a ready Node loses its taint. A Node whose
+/// conditions were set by a test is not changed.
 pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if node.is_terminating() {

@@ -1,4 +1,5 @@
-//! `Nodes`: the memory of the scheduler and the kubelets, with the load of nodes, addresses, and the times of Pods.
+//! `Nodes`: the state that the scheduler and the kubelets keep in memory: the load of nodes, addresses, and the state
+//! of Pods.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +17,7 @@ use super::script::{Kubelet, PodScript};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// The memory of the scheduler and the kubelets about all nodes.
+/// The state of all nodes that the scheduler and the kubelets keep in memory.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     pub(crate) kubelet: Kubelet,
@@ -29,14 +30,14 @@ pub(crate) struct Nodes {
     pub(crate) heartbeats: Heartbeats,
     /// The KWOK Stage that each Node waits for, by name of the Node.
     pub(super) stages: HashMap<String, Option<Pending>>,
-    /// The memory of each autoscaler, by uid.
+    /// The history of each autoscaler, by uid.
     pub(crate) autoscalers: HashMap<String, History>,
     /// The last address that was assigned to a Pod.
     addresses: u32,
 }
 
 impl Nodes {
-    /// Creates a memory that contains no Pods.
+    /// Creates a state without Pods.
     pub(crate) fn new(kubelet: Kubelet) -> Self {
         Self {
             scripts: kubelet.version(),
@@ -56,7 +57,7 @@ impl Nodes {
         std::mem::replace(&mut self.scripts, version) != version
     }
 
-    /// Returns the script of a Pod that has a node, and its memory, including addresses.
+    /// Returns the script of a Pod that has a node, and the state that the kubelet keeps for it, including addresses.
     pub(super) fn enter(&mut self, pod: &Object, cluster: &Cluster) -> (PodScript, &mut Memory) {
         let memory = self.memories.entry(pod.uid().to_owned()).or_default();
         if memory.host.is_empty() {
@@ -104,7 +105,7 @@ impl Nodes {
         match (old, new) {
             (Some(old), None) => drop(self.memories.remove(old.uid())),
             (None, Some(new)) => {
-                // After a relist, addresses of existing Pods are not assigned again.
+                // The addresses of Pods that exist after a relist must not be assigned again.
                 let known = number_of(Cursor::root(new).text("status.podIP"));
                 self.addresses = self.addresses.max(known.unwrap_or(0));
             }

@@ -1,7 +1,7 @@
 //! Probes of containers: computes when the probe failures in a script change the state of a container.
 //!
-//! Probes without failures in the script succeed at once and need no timer. The effects of failures are computed from
-//! the fields of the probe, so that a Pod is only synced when a probe changes its state.
+//! Probes without failures in the script succeed immediately and need no timer. The effects of failures are computed
+//! from the fields of the probe, so a Pod is only synced when a probe changes the Pod's state.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A kind of probe; a [`PodScript`](crate::PodScript::probe_fails) lets it fail.
+/// A type of probe, which a [`PodScript`](crate::PodScript::probe_fails) can make fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -50,7 +50,7 @@ pub(super) type Known = BTreeMap<ProbeKind, Option<Timestamp>>;
 
 /// Effects of the probes of a container. Times are relative to its start.
 pub(super) struct Probes {
-    /// Time at which the container counts as started; `None` if its startup probe fails until it is killed.
+    /// Time at which the container is started; `None` if its startup probe fails until the container is killed.
     pub(super) started: Option<Duration>,
     /// Time at which a failed probe ends the container.
     pub(super) killed: Option<(Duration, ProbeKind)>,
@@ -85,8 +85,8 @@ impl ProbeKind {
     }
 }
 
-/// Divides the time after the start of the container into periods with the same result. Returns the end of each (`None`
-/// for the last one), and `true` for success. Failures before `known` are ignored.
+/// Divides the time after the start of the container into periods with the same result. Returns the end of each period
+/// (`None` for the last one), and `true` if probes succeed in it. Failures before `known` are ignored.
 pub(super) fn stretches(outages: &[&Outage], known: Duration) -> Vec<(Option<Duration>, bool)> {
     let mut found = Vec::new();
     let mut reached = Duration::ZERO;
@@ -128,7 +128,7 @@ impl Ticks {
         self.first.saturating_add(Duration::from_secs(seconds))
     }
 
-    /// Returns the changes of the probe's state. The state changes when as many equal results in a row have occurred as
+    /// Returns the changes of the probe's state. The state changes when the number of consecutive equal results reaches
     /// the threshold for failures or successes.
     pub(super) fn changes(
         &self,

@@ -1,4 +1,4 @@
-//! Resources of running containers, and their resize in place (KEP 1287). A resize takes effect at once if the Node has
+//! Resizes the resources of running containers in place (KEP 1287). A resize takes effect immediately if the Node has
 //! enough resources; otherwise the Pod gets the condition `PodResizePending`.
 
 use super::look::Look;
@@ -43,7 +43,7 @@ fn differs(status: &Map, container: &Map) -> bool {
     status.get("resources") != wanted.get("resources")
 }
 
-/// Returns the reason and the message if a Pod does not get the resources of its spec.
+/// Returns the reason and the message if a Pod does not get the resources that its spec requests.
 pub(super) fn refusal(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<(&'static str, String)> {
     let status = |name: &str| {
         let mut known = Cursor::root(pod).maps("status.containerStatuses");

@@ -27,12 +27,13 @@ const SCRIPTS_MAX: usize = 1024;
 ///
 /// If `restartPolicy` is `Never` or `OnFailure`, a container ends if its script has an exit code, or if the end of its
 /// command is predictable: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and `exit
-/// N`, separated by `;`, `&&` or newlines. A command that would end immediately runs for a second. A container without
-/// a command runs the command of its image, which the server does not have, so it runs forever, with two exceptions: in
-/// a Pod of a Job it succeeds after a second, so that Jobs complete ([`runs_forever`](Self::runs_forever) keeps them
-/// active), and so does a container with `stdinOnce`, as created by `kubectl run -i`. The arguments of the images
-/// `alpine`, `busybox`, `debian` and `ubuntu` are commands, because these images lack an entry point. Init containers
-/// run their command if it is predictable, or succeed after a second.
+/// N`, separated by `;`, `&&` or newlines. A command that would end immediately runs for a second. The command of a
+/// container without its own command is unknown, because the server does not have the image. Such a container runs
+/// forever, with two exceptions: in a Pod of a Job it succeeds after a second, so that Jobs complete
+/// ([`runs_forever`](Self::runs_forever) keeps them active); a container with `stdinOnce`, as created by `kubectl run
+/// -i`, also succeeds after a second. The arguments of the images `alpine`, `busybox`, `debian` and `ubuntu` are
+/// commands, because these images lack an entry point. Init containers run their command if it is predictable, or
+/// succeed after a second.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,11 +48,11 @@ pub struct PodScript {
     pub(super) starts_after: Duration,
     pub(super) ready_after: Option<Duration>,
     pub(super) runs: Runs,
-    /// Exit code of the containers. If `None`, the exit code that can be derived from the container's command, else 0.
+    /// Exit code of the containers. If `None`, the predictable exit code of the container's command, otherwise 0.
     pub(super) exit_code: Option<i32>,
-    /// Runtime of each init container; if `None`, the predictable runtime of its command, or a second.
+    /// Time for which each init container runs; if `None`, the predictable duration of its command, otherwise a second.
     pub(super) init_runs_for: Option<Duration>,
-    /// Exit code of each init container; if `None`, the predictable exit code of its command, or 0.
+    /// Exit code of each init container; if `None`, the predictable exit code of its command, otherwise 0.
     pub(super) init_exit_code: Option<i32>,
     /// Exit codes of individual containers.
     pub(super) exit_codes: BTreeMap<String, i32>,
@@ -94,7 +95,7 @@ impl std::fmt::Debug for Handlers {
     }
 }
 
-/// Runtime of containers.
+/// Time for which containers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     /// Containers run forever if the restart policy is `Always`; otherwise as long as their commands run, or for a
@@ -125,7 +126,7 @@ impl Default for PodScript {
 }
 
 impl PodScript {
-    /// Sets the time for which a Pod is `ContainerCreating` after it was assigned to a node. Default 1 s.
+    /// Sets the time for which a Pod is `ContainerCreating` after it was assigned to a node. Default: 1 s.
     pub fn starts_after(mut self, delay: Duration) -> Self {
         self.starts_after = delay;
         self
@@ -143,14 +144,14 @@ impl PodScript {
         self
     }
 
-    /// Makes a probe fail in a time range after the start of a container: `..` forever, `..t` until `t`, `t..` from
-    /// then on. Probes of containers succeed unless a script makes them fail; containers without this probe ignore the
+    /// Makes a probe fail in a time range after the start of a container: `..` always, `..t` until `t`, `t..` from `t`
+    /// on. Probes of containers succeed unless a script makes them fail; containers without this probe ignore the
     /// range. The range applies again after each restart. May be called several times.
     ///
-    /// The state of the container changes when the probe has failed `failureThreshold` times, every `periodSeconds`
-    /// after `initialDelaySeconds`, and again after `successThreshold` successes. A container with a failed liveness or
-    /// startup probe is killed at once with the exit code 137, and restarted unless `restartPolicy` is `Never`. If a
-    /// script is set for a running container, earlier probes count as successful.
+    /// The probe runs every `periodSeconds` after `initialDelaySeconds`. The state of the container changes after
+    /// `failureThreshold` failures, and again after `successThreshold` successes. A container with a failed liveness or
+    /// startup probe is killed immediately with the exit code 137, and restarted unless `restartPolicy` is `Never`. If
+    /// a script is set for a running container, earlier probes are treated as successful.
     ///
     /// ```
     /// use std::time::Duration;
@@ -178,8 +179,8 @@ impl PodScript {
         self
     }
 
-    /// Sets the exit code of containers that end. Default: the predictable code of their command, else 0. Unless
-    /// `restartPolicy` is `Always`, containers without a predictable runtime end after a second.
+    /// Sets the exit code of containers that end. Default: the predictable code of their command, otherwise 0. Unless
+    /// `restartPolicy` is `Always`, containers without a predictable duration end after a second.
     pub fn exits_with(mut self, code: i32) -> Self {
         self.exit_code = Some(code);
         self
@@ -196,21 +197,21 @@ impl PodScript {
         self
     }
 
-    /// Sets the runtime of each init container. Default: the runtime that can be derived from its command (such as
-    /// `sleep 5`), else 1 s.
+    /// Sets the time for which each init container runs. Default: the predictable duration of its command (such as
+    /// `sleep 5`), otherwise 1 s.
     pub fn init_runs_for(mut self, time: Duration) -> Self {
         self.init_runs_for = Some(time);
         self
     }
 
-    /// Sets the exit code of init containers. Default: the predictable code of their command, else 0.
+    /// Sets the exit code of init containers. Default: the predictable code of their command, otherwise 0.
     pub fn init_exits_with(mut self, code: i32) -> Self {
         self.init_exit_code = Some(code);
         self
     }
 
     /// Sets the exit code of a container or init container, which overrides [`exits_with`](Self::exits_with) and
-    /// [`init_exits_with`](Self::init_exits_with). As with these, a container without a predictable runtime then ends
+    /// [`init_exits_with`](Self::init_exits_with). As with these, a container without a predictable duration then ends
     /// after a second, unless `restartPolicy` is `Always`.
     pub fn container_exits_with(mut self, container: impl Into<String>, code: i32) -> Self {
         self.exit_codes.insert(container.into(), code);
@@ -224,9 +225,9 @@ impl PodScript {
         self
     }
 
-    /// Answers `exec`: the closure receives the command and the standard input so far, and returns the output of the
-    /// command and its exit code. Without a handler, `exec` is refused with 501. `attach` needs no handler: it writes
-    /// the [`logs`](Self::logs) and ends.
+    /// Sets the handler of `exec`: the closure receives the command and the standard input so far, and returns the
+    /// output of the command and its exit code. Without a handler, `exec` is refused with 501. `attach` needs no
+    /// handler: it writes the [`logs`](Self::logs) and ends.
     ///
     /// ```
     /// use fake_apiserver::{ExecOutput, PodScript};
@@ -245,8 +246,8 @@ impl PodScript {
     }
 
     /// Listens on a port for `port-forward`: the closure receives all input of a connection so far. It returns the
-    /// answer, after which the connection ends, or `None` to wait for more input. If no port is set, `port-forward` is
-    /// refused with 501; otherwise connections to other ports are refused.
+    /// response, after which the connection ends, or `None` to wait for more input. If no port is set, `port-forward`
+    /// is refused with 501; otherwise connections to other ports are refused.
     pub fn port(mut self, port: u16, answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.handlers.ports.insert(port, Arc::new(answer));
         self
@@ -254,13 +255,13 @@ impl PodScript {
 
     /// Sets the usage of a resource, such as `cpu` or `memory`, by each container, or the value of another metric of
     /// the Pod; [`Worker::HorizontalPodAutoscaler`](crate::Worker::HorizontalPodAutoscaler) reads both. An amount that
-    /// is not a quantity such as `250m` or `64Mi` counts as missing. Default: no metrics.
+    /// is not a quantity such as `250m` or `64Mi` is treated as missing. Default: no metrics.
     pub fn uses(mut self, name: impl Into<String>, amount: impl Into<String>) -> Self {
         self.usage.insert(name.into(), amount.into());
         self
     }
 
-    /// Sets the text that `pods/log` returns. Default: the output of predictable commands such as `echo`.
+    /// Sets the log that `pods/log` returns. Default: the output of predictable commands such as `echo`.
     pub fn logs(mut self, text: impl Into<String>) -> Self {
         self.logs = text.into();
         self
@@ -273,7 +274,7 @@ impl PodScript {
         self.exit_codes.get(container).copied()
     }
 
-    /// Returns `true` if a probe fails at some time.
+    /// Returns `true` if the script makes this probe fail at any time.
     pub(super) fn fails(&self, probe: ProbeKind) -> bool {
         self.outages.iter().any(|it| it.probe == probe)
     }
@@ -284,7 +285,7 @@ impl PodScript {
         Quantity::parse(amount).is_ok().then(|| amount.clone())
     }
 
-    /// Returns the output of a container: from the script, or else the output of a predictable command.
+    /// Returns the output of a container: from the script, otherwise the output of a predictable command.
     pub(super) fn output_of(&self, container: &Map, has_ended: bool) -> String {
         if !self.logs.is_empty() {
             return self.logs.clone();
@@ -319,7 +320,7 @@ impl PodSelector {
     ///
     /// # Errors
     ///
-    /// Fails if the text is not a label selector, with the API server's message.
+    /// Fails with the API server's message if the string is not a label selector.
     pub fn labelled(selector: &str) -> Result<Self, String> {
         LabelSelector::parse(selector).map(|it| Self(Which::Labelled(it)))
     }
@@ -387,7 +388,7 @@ impl PodSelector {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Kubelet {
-    /// The scripts, oldest first. They have a lock, because tests and the worker access them.
+    /// The scripts, oldest first, behind a lock because tests and the worker access them.
     scripts: Arc<Mutex<Scripts>>,
     /// Notifies the worker of changes.
     changed: Arc<Notify>,
@@ -416,8 +417,8 @@ impl Kubelet {
         }
     }
 
-    /// Sets the script of the selected Pods. If several scripts match a Pod, the last one applies. The maximum is 1024
-    /// scripts; adding another one removes the oldest.
+    /// Sets the script of the selected Pods. If several scripts match a Pod, the last one applies. A kubelet keeps at
+    /// most 1024 scripts; adding another one removes the oldest.
     pub fn script(&self, pods: PodSelector, script: PodScript) {
         self.change(|scripts| {
             if scripts.rules.len() == SCRIPTS_MAX {
@@ -443,15 +444,15 @@ impl Kubelet {
     }
 
     /// Replaces the Stages of [KWOK](https://kwok.sigs.k8s.io/docs/user/stages-configuration/), given as manifests of
-    /// `kwok.x-k8s.io/v1alpha1`. Stages of Pods apply to all Pods on a node that do not have a script, and Stages of
-    /// Nodes apply to all Nodes; they replace the default behaviour. Without Stages for Pods, the default behaviour
-    /// applies to Pods, and without Stages for Nodes, it applies to Nodes.
+    /// `kwok.x-k8s.io/v1alpha1`. Stages of Pods replace the default behaviour of all Pods that have a node and no
+    /// script. Stages of Nodes replace the default behaviour of all Nodes. If there are no Stages for Pods or for
+    /// Nodes, their default behaviour applies.
     ///
     /// Templates may use Go's actions other than `define`, `template` and `block`, KWOK's functions, and the most
     /// common functions of sprig. Queries may use paths, `.[]`, `|`, `select`, comparisons, `and`, `or`, `not` and
-    /// `length` of jq. Random choices and jitter depend on the object's uid and version, so that a run can be repeated.
-    /// `immediateNextStage` is accepted without effect, because every change is observed at once. If a template fails,
-    /// an Event with the reason `StageFailed` is written.
+    /// `length` of jq. Random choices and jitter only depend on the object's uid and version, so that a run can be
+    /// repeated. `immediateNextStage` is accepted without effect, because every change is observed immediately. If a
+    /// template fails, an Event with the reason `StageFailed` is written.
     ///
     /// # Errors
     ///
@@ -472,9 +473,9 @@ impl Kubelet {
         (has_stages && !has_script()).then(|| Arc::clone(&scripts.stages))
     }
 
-    /// Stops the kubelet of a Node, like a crash of the machine: from now on, its Pods no longer change. With
-    /// [`Worker::NodeLifecycle`](crate::Worker::NodeLifecycle) the Node is lost after 50 s without a heartbeat: its
-    /// conditions become `Unknown`, it is tainted as unreachable, and its Pods are evicted when their tolerations
+    /// Stops the kubelet of a Node, like a crash of the machine: the kubelet no longer changes the status of its Pods.
+    /// With [`Worker::NodeLifecycle`](crate::Worker::NodeLifecycle) the Node is lost after 50 s without a heartbeat:
+    /// its conditions become `Unknown`, it is tainted as unreachable, and its Pods are evicted when their tolerations
     /// expire, after 300 s by default. Evicted Pods remain Terminating while the kubelet is stopped.
     ///
     /// Without [`heartbeats`](Self::send_heartbeats), the time of this call counts as the last heartbeat.
@@ -490,14 +491,14 @@ impl Kubelet {
         self.change(|scripts| _ = scripts.stopped.insert(node.into()));
     }
 
-    /// Starts the stopped kubelet of a Node again: the Node becomes ready, and its Pods continue.
+    /// Restarts the stopped kubelet of a Node: the Node becomes ready, and its Pods continue.
     pub fn start_node(&self, node: &str) {
         self.change(|scripts| _ = scripts.stopped.remove(node));
     }
 
     /// Sets whether kubelets send heartbeats: each kubelet renews the Lease of its Node in `kube-node-lease` every 10
     /// s. Disabled by default, because each renewal would wake a test with a paused clock. Without heartbeats a Node
-    /// has no Lease. It stays ready until its kubelet is [stopped](Self::stop_node) or a test sets its condition
+    /// has no Lease. The Node stays ready until its kubelet is [stopped](Self::stop_node) or a test sets the condition
     /// `Ready` to `Unknown`.
     ///
     /// A test may also renew the Leases: once the Lease of a Node has been renewed, the Node is lost after 50 s without

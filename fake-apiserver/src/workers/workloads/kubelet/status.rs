@@ -1,4 +1,4 @@
-//! The status of a Pod: computes its phase and conditions from its containers.
+//! Computes the phase and the conditions of a Pod from its containers.
 
 use jiff::Timestamp;
 
@@ -57,7 +57,7 @@ impl Look<'_> {
         next
     }
 
-    /// Advances the containers; the first may start at `due`.
+    /// Advances the containers; the first one may start at `due`.
     fn containers(&mut self, due: Timestamp) -> Standing {
         let pod = Cursor::root(self.pod);
         let old = Cursor::root(status(self.pod));

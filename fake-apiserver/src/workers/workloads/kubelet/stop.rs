@@ -1,4 +1,4 @@
-//! Stops a deleted Pod: its containers are stopped within the grace period, and then the Pod is removed.
+//! Stops a deleted Pod: stops its containers within the grace period, and then removes the Pod.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ impl Look<'_> {
     }
 }
 
-/// Returns the status of a stopped container; a container that never ran counts as killed.
+/// Returns the status of a stopped container; a container that never ran is reported as killed.
 pub(super) fn stopped(container: &Map, code: i32, now: &str) -> Map {
     let mut next = container.clone();
     let state = Cursor::root(container).map_or_empty("state");

@@ -1,4 +1,4 @@
-//! Plans the next step of a Pod or a Node: with the scheduler, with Stages or with the script of a Pod.
+//! Plans the next step of a Pod or a Node: by the scheduler, by Stages or by the script of a Pod.
 
 use super::look::{Look, sync};
 use super::node::{self, DEFAULT_NODE};
@@ -21,7 +21,8 @@ use crate::workers::workloads::sees::Sees;
 /// Seconds between two attempts of a resize for which the Node has too few resources.
 const RESIZE_RETRY: i64 = 10;
 
-/// Enqueues the Pods that the scheduler may place now, and the Pods of a Node that is new, lost or recovered.
+/// Enqueues the Pods that the scheduler may now be able to place, and the Pods of a Node that is new, lost or
+/// recovered.
 pub(super) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     scheduler::concerns(change, cluster, add);
     if change.resource != Resource::Node || change.old.map(ready) == change.new.map(ready) {
@@ -101,7 +102,7 @@ pub(super) fn sync_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Pl
     plan
 }
 
-/// Plans the status of a Node: with Stages if there are any for Nodes.
+/// Plans the status of a Node, by the Stages for Nodes if there are any.
 fn status_of_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let Some(stages) = nodes.kubelet.stages_of(Resource::Node, node) else {
         return node::sync(node, sees);

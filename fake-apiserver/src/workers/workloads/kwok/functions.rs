@@ -1,4 +1,4 @@
-//! Functions of templates: the functions of Go, the most common functions of sprig, and the functions of KWOK.
+//! Functions that templates can call: Go's functions, the most common functions of sprig, and KWOK's functions.
 
 use crate::api::json::{Map, Value, json};
 use crate::api::yaml;
@@ -197,7 +197,7 @@ fn fact(name: &str, arguments: &[Value], facts: &Facts) -> Option<Value> {
     })
 }
 
-/// Calls a string function of sprig. The string is the last argument.
+/// Calls a string function of sprig. The string to process is the last argument.
 fn on_text(name: &str, arguments: &[Value]) -> Result<Value, String> {
     let texts: Vec<String> = arguments.iter().map(print).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -363,7 +363,7 @@ fn formatted(format: &str, arguments: &[Value]) -> Result<String, String> {
     Ok(text + rest)
 }
 
-/// Returns `true` if a value counts as true: it is not empty.
+/// Returns `true` if a value is true in a condition, that is, if it is not empty.
 pub(super) fn holds(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Error for an unusable Stage.
+/// Error for an invalid or unsupported Stage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Stage {name:?}: {reason}")]
 pub struct StageError {
@@ -43,7 +43,7 @@ pub(super) struct Spec {
     pub(super) weight_from: Option<From>,
     pub(super) delay: Option<Delay>,
     pub(super) next: Option<Next>,
-    /// Accepted without effect, because this server observes every change at once.
+    /// Accepted without effect, because this server observes every change immediately.
     #[serde(rename = "immediateNextStage")]
     _immediate_next_stage: Option<bool>,
     #[serde(default)]
@@ -206,7 +206,7 @@ impl Expression {
 }
 
 impl From {
-    /// Returns the text of the jq query.
+    /// Returns the jq query; fails for a CEL expression.
     pub(super) fn text(self) -> Result<String, String> {
         match (self.cel, self.jq) {
             (Some(_), _) => Err("cel expressions are not supported, use jq".to_owned()),

@@ -1,5 +1,5 @@
-//! Stages of KWOK: manifests that describe the life of Pods and Nodes and replace the default behaviour. This module
-//! does not depend on the kubelet.
+//! Stages of KWOK: manifests that describe the life cycle of Pods and Nodes and replace the default behaviour. This
+//! module does not depend on the kubelet.
 
 mod stage;
 mod manifest;

@@ -31,7 +31,7 @@ pub(crate) struct Addresses {
     pub(crate) pod: String,
 }
 
-/// Plans the next Stage of an object. It begins when its delay has passed since the object changed.
+/// Plans the next Stage of an object. The Stage begins when its delay has passed since the object changed.
 pub(crate) fn sync(
     resource: Resource,
     object: &Object,

@@ -1,5 +1,5 @@
-//! Queries of jq in Stages: paths, `.[]`, `|`, `select(…)`, comparisons, `and` and `or`. Other parts of the language
-//! are refused with an error that names them.
+//! Parses and runs the jq queries of Stages: paths, `.[]`, `|`, `select(…)`, comparisons, `and` and `or`. Other parts
+//! of the language are refused with an error that names them.
 
 use crate::api::json::Value;
 
@@ -42,8 +42,8 @@ impl Query {
         }
     }
 
-    /// Returns the values of a query except nulls. A failed query, such as for the items of null, returns an empty
-    /// list.
+    /// Returns the values of a query except nulls. Returns an empty list if the query fails, for example because it
+    /// selects the items of null.
     pub(super) fn values(&self, object: &Value) -> Vec<Value> {
         let mut values = self.run(object).unwrap_or_default();
         values.retain(|it| !it.is_null());
@@ -111,7 +111,7 @@ impl Query {
     }
 }
 
-/// Returns `true` unless a value is null or false.
+/// Returns `true` if a value is true in a condition of jq: neither null nor false.
 fn holds(value: &Value) -> bool {
     !value.is_null() && value.as_bool() != Some(false)
 }

@@ -6,10 +6,11 @@ use crate::api::json::Value;
 
 /// Maximum number of nodes that a template visits when it is rendered.
 const STEPS_MAX: usize = 100_000;
-/// Maximum size of the rendered text, in bytes.
+/// Maximum size of the rendered output, in bytes.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Continuation after a node: with the next node, or with a `break` or `continue` of the enclosing loop.
+/// Continuation after a node of the template: with the next node, or with a `break` or `continue` of the enclosing
+/// loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,

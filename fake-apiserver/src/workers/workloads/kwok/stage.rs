@@ -1,4 +1,4 @@
-//! `Stage`: a step in the life of a Pod or a Node, as defined by `kwok.x-k8s.io/v1alpha1`.
+//! `Stage`: a step in the life cycle of a Pod or a Node, as defined by `kwok.x-k8s.io/v1alpha1`.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -131,7 +131,7 @@ impl Stage {
             && self.expressions.iter().all(|it| it.holds(value))
     }
 
-    /// Returns the weight for an object; `None` if its source is not a number.
+    /// Returns the weight of the Stage for an object; `None` if the weight is not a number.
     pub(super) fn weight(&self, value: &Value) -> Option<i64> {
         let found = self
             .weight_from
@@ -143,8 +143,8 @@ impl Stage {
         }
     }
 
-    /// Returns the time between a change of the object and the Stage, within the bounds of its jitter. The same version
-    /// of an object always has the same delay.
+    /// Returns the time between a change of the object and the Stage, including a pseudo-random part (jitter). The same
+    /// version of an object always has the same delay.
     pub(super) fn delay(&self, object: &Object, value: &Value, now: Timestamp) -> SignedDuration {
         let Some(delay) = &self.delay else {
             return SignedDuration::ZERO;

@@ -1,5 +1,5 @@
-//! Templates of Go's `text/template` in Stages: text with actions that print, assign, branch and loop. `define`,
-//! `template` and `block` are refused with an error that names them.
+//! Parses the templates in Stages, in the syntax of Go's `text/template`: text with actions that print, assign, branch
+//! and loop. `define`, `template` and `block` are refused with an error that names them.
 
 use super::scan::{Token, scan};
 use crate::api::json::Value;
@@ -16,7 +16,8 @@ pub(super) struct Template(pub(super) Vec<Node>);
 pub(super) enum Node {
     Text(String),
     Pipeline(Pipeline),
-    /// Branches; the first body with a true condition is rendered, otherwise the last one.
+    /// Branches with their conditions and bodies, and the body of `else`. The first body with a true condition is
+    /// rendered.
     If(Vec<(Pipeline, Vec<Node>)>, Vec<Node>),
     With(Pipeline, Vec<Node>, Vec<Node>),
     Range(Pipeline, Vec<Node>, Vec<Node>),
@@ -24,7 +25,7 @@ pub(super) enum Node {
     Continue,
 }
 
-/// A chain of commands, in which each passes its result to the next, and the variables to which the last result is
+/// A chain of commands, each of which passes its result to the next one, and the variables to which the last result is
 /// assigned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pipeline {
