@@ -77,7 +77,7 @@ pub(crate) fn world(options: &ServerOptions, start: Timestamp) -> World {
     if let Some(world) = known {
         return world;
     }
-    // Computed outside of the lock; concurrent callers compute the same world.
+    // Computed outside of the lock; concurrent callers compute the same state.
     let world = make(&kind);
     let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
     if worlds.len() >= WORLDS_MAX {

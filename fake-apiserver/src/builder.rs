@@ -460,8 +460,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Starts with this state, and with a new clock and new random numbers. [`ApiServer::fork`] continues with the
-    /// clock and the random numbers of another server.
+    /// Starts with this state, but with a new clock and a new random number generator. [`ApiServer::fork`] continues
+    /// with the clock and the random number generator of another server.
     pub fn world(mut self, world: &Snapshot) -> Self {
         self.world = Some(world.clone());
         self

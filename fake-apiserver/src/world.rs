@@ -1,5 +1,5 @@
-//! Worlds (complete states of a server): their objects, their YAML, and the differences between two of them. Also
-//! changes of the state without a request.
+//! Operations on worlds, which are complete states of a server: listing their objects, writing them as YAML, and
+//! comparing two of them. Also changes the state without a request.
 
 #[cfg(feature = "serve")]
 mod table;
@@ -29,32 +29,32 @@ const VALUE_CHARS: usize = 120;
 pub struct LoadReport {
     /// Number of objects stored.
     pub stored: usize,
-    /// Skipped objects, with a line for each that names its location and the reason.
+    /// The skipped objects: a line for each with its location and the reason.
     pub skipped: Vec<String>,
 }
 
-/// Differences between two worlds, from [`ApiServer::diff`]. The text form is similar to a patch: `+` marks added
+/// Differences between two states, from [`ApiServer::diff`]. The `Display` form is similar to a patch: `+` marks added
 /// objects, `-` removed objects, and `~` changed objects with their changed fields. `metadata.resourceVersion` and
 /// `metadata.managedFields` are ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct WorldDiff {
-    /// Objects that only exist in the second world, in the order of kinds and names.
+    /// Objects that only exist in the later state, in the order of kinds and names.
     pub added: Vec<Value>,
-    /// Objects that only exist in the first world.
+    /// Objects that only exist in the earlier state.
     pub removed: Vec<Value>,
-    /// Objects of the same name in both worlds, with a line for each different field.
+    /// Objects of the same name in both states, with a line for each different field.
     pub changed: Vec<(String, Vec<String>)>,
 }
 
-/// Differences between two worlds, with the objects.
+/// Differences between two states, with the objects.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Objects that only exist in the second world, in the order of kinds and names.
+    /// Objects that only exist in the later state, in the order of kinds and names.
     pub(crate) added: Vec<Value>,
-    /// Objects that only exist in the first world.
+    /// Objects that only exist in the earlier state.
     pub(crate) removed: Vec<Value>,
-    /// Objects of the same name in both worlds, as they are in the second, with a line for each different field.
+    /// Objects of the same name in both states, as they are in the later one, with a line for each different field.
     pub(crate) changed: Vec<(Value, Vec<String>)>,
 }
 
@@ -116,7 +116,7 @@ impl StoredObject {
     }
 
     /// Returns the object as JSON without its beginning: `kind`, `apiVersion`, the opening of `metadata` and
-    /// `resourceVersion`. The remaining text is `"name":"web-0",…},"spec":{…}}` in one line, with the keys of each
+    /// `resourceVersion`. The remaining JSON is `"name":"web-0",…},"spec":{…}}` in one line, with the keys of each
     /// object in a fixed order.
     pub fn stored_bytes(&self) -> &[u8] {
         &self.stored.body.bytes
@@ -247,8 +247,8 @@ impl ApiServer {
         found.collect()
     }
 
-    /// Returns a function that finds the row for a resource's name in storage. It caches rows, because many writes
-    /// belong to the same resource.
+    /// Returns a function that finds the row for a resource's name in storage. The function caches rows, because many
+    /// writes belong to the same resource.
     fn rows_by_storage(&self) -> impl FnMut(&str) -> Option<Arc<Row>> {
         let scheme = self.endpoints.registry.reader.scheme();
         let mut found: BTreeMap<Arc<str>, Arc<Row>> = BTreeMap::new();
@@ -277,7 +277,7 @@ impl ApiServer {
         })
     }
 
-    /// Writes an object again unchanged, as if another writer had made an unrelated change: it gets a new
+    /// Writes an object back unchanged, as if another writer had made an unrelated change: it gets a new
     /// `resourceVersion`, watchers receive `MODIFIED`, and an update with the previous version is refused with 409
     /// Conflict. Does not send a request. Returns `false` if the object was written or deleted since it was read.
     ///
@@ -533,7 +533,7 @@ fn show(value: Option<&Value>) -> String {
 }
 
 impl WorldDiff {
-    /// Returns `true` if the two worlds are equal.
+    /// Returns `true` if the two states are equal.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }

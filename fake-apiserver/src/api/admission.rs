@@ -220,7 +220,7 @@ impl AdmissionResponse {
         }
     }
 
-    /// Sets the HTTP status of a denial. A status below 400 counts as 400.
+    /// Sets the HTTP status of a denial. A status below 400 is replaced by 400.
     pub fn code(mut self, code: u16) -> Self {
         if let Some(denial) = &mut self.denied {
             denial.code = code;

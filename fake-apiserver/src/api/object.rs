@@ -7,7 +7,7 @@ use crate::api::json::{Iter, Map, Value};
 
 /// A Kubernetes object as JSON, with `kind`, `apiVersion` and `metadata` as ordinary fields, as in a request body.
 ///
-/// The types of its fields are not guaranteed: a field of the wrong type counts as absent.
+/// The types of its fields are not guaranteed: a field of the wrong type is treated as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Object(pub Map);
 

@@ -126,7 +126,7 @@ impl PolicyRule {
         [Self::resources(["*"], ["*"], ["*"]), Self::paths(["*"], ["*"])]
     }
 
-    /// Parses the rules of a Role or ClusterRole. Fields of a wrong type count as absent.
+    /// Parses the rules of a Role or ClusterRole. Fields of a wrong type are treated as absent.
     pub fn all_of(role: &serde_json::Map<String, serde_json::Value>) -> Vec<Self> {
         let rules = role.get("rules").cloned().map(Value::from);
         Self::of_role(&rules.map(|rules| ("rules", rules)).into_iter().collect())

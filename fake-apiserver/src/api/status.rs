@@ -11,7 +11,7 @@ use super::resource::{GroupKind, GroupResource};
 
 /// The `metav1.Status` in the response to a failed request (rule A1).
 ///
-/// The error type of every layer below HTTP; `endpoints` converts it to a response in one place.
+/// The error type of every layer below HTTP; only `endpoints` converts it to a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {

@@ -104,7 +104,7 @@ impl ApiServerBuilder {
     /// Sets a service in this process, such as an axum router, that handles calls of webhooks at `host`. `host` is the
     /// host of a `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` for a
     /// `clientConfig.service`. Such calls do not open sockets or check certificates, and their timeouts use tokio's
-    /// clock. Conversion webhooks of CRDs are called the same way.
+    /// clock. Conversion webhooks of CRDs are called in the same way.
     ///
     /// If `host` names a Service, `service` also handles requests for the groups of APIServices that refer to that
     /// Service. The requests contain the user in the headers `X-Remote-User`, `X-Remote-Group`, `X-Remote-Uid` and

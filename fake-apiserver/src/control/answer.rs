@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::PREFIX;
 
-/// Maximum size of a request body, which may contain a whole world.
+/// Maximum size of a request body, which may contain all objects of a server.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// A successful response: a document or plain text.

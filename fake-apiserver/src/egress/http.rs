@@ -31,7 +31,7 @@ pub(super) struct Place<'a> {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Connects, performs the TLS handshake, sends the request, and returns the answer. The body of the answer is read from
+/// Connects, performs the TLS handshake, sends the request, and returns the response. The response body is read from
 /// the connection.
 pub(super) async fn forward(
     place: &Place<'_>,
@@ -41,7 +41,7 @@ pub(super) async fn forward(
     pass_on(open(place, trust, "API servers").await?, request).await
 }
 
-/// Connects, performs the TLS handshake, sends the request and reads the answer.
+/// Connects, performs the TLS handshake, sends the request and reads the response.
 pub(super) async fn post(place: &Place<'_>, trust: &Trust<'_>, request: Request<Body>) -> Result<Reply, String> {
     send(open(place, trust, "webhooks").await?, request).await
 }

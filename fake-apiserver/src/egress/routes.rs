@@ -174,7 +174,7 @@ impl Routes {
         self.tables().route(&uri)
     }
 
-    /// Passes a request on to the host of an endpoint, which must have a route. The body of the answer is read as it
+    /// Passes a request on to the host of an endpoint, which must have a route. The response body is read as it
     /// arrives. Errors have the messages of Go's client.
     pub(crate) async fn forward(
         &self,

@@ -309,7 +309,7 @@ pub(super) async fn versions(server: &Endpoints, call: &Call) -> Vec<RemoteVersi
 }
 
 /// Returns the resources of a version in the form of aggregated discovery: from the aggregated document of the server,
-/// or else from its list of resources.
+/// otherwise from its list of resources.
 async fn resources(server: &Endpoints, remote: &RemoteServer) -> Option<Vec<Value>> {
     let (group, version) = (&*remote.group, &*remote.version);
     let json = |answer: Response<Bytes>| -> Option<Value> {

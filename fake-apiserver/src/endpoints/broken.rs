@@ -81,7 +81,7 @@ impl http_body::Body for TruncatedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // The hint of the whole body, so that `Content-Length` has the length before the truncation.
+        // The size before the truncation, so that `Content-Length` is not changed.
         self.body.size_hint()
     }
 }

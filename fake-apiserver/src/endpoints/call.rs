@@ -45,7 +45,7 @@ pub(crate) struct Call {
     pub(crate) user: Arc<UserInfo>,
     /// Warnings for the client and annotations of the audit event, collected during the request.
     pub(crate) remarks: Remarks,
-    /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
+    /// Client that sent the request: the name of an in-process client, otherwise its `User-Agent`.
     pub(crate) client: Arc<str>,
     /// Descriptions of the injected faults that were applied.
     pub(crate) struck: Vec<String>,
@@ -127,7 +127,7 @@ impl Call {
         self.query.flag("pretty").unwrap_or_else(|| browser(self.user_agent()))
     }
 
-    /// Returns `true` if a large answer may be compressed.
+    /// Returns `true` if a large response may be compressed.
     pub(crate) fn accepts_gzip(&self) -> bool {
         self.header(&header::ACCEPT_ENCODING).is_some_and(|list| {
             list.split(',')
@@ -135,7 +135,7 @@ impl Call {
         })
     }
 
-    /// Returns `true` if the request counts as a write.
+    /// Returns `true` if the request is treated as a write: any method except GET and HEAD.
     pub(crate) fn is_mutating(&self) -> bool {
         !matches!(self.parts.method, Method::GET | Method::HEAD)
     }
@@ -182,7 +182,7 @@ pub(super) fn selected_name(query: &Query) -> String {
 pub(crate) enum KeptAnswer {
     /// The whole response body.
     Whole(Bytes),
-    /// The stored object in the answer.
+    /// The stored object in the response.
     Stored(StoredAnswer),
 }
 

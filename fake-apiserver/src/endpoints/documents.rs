@@ -45,7 +45,7 @@ struct Asked<'a> {
     query: &'a Query,
     accept: Option<String>,
     wants_pretty: bool,
-    /// The host of an absolute URI, else the `Host` header.
+    /// The host of an absolute URI, otherwise the `Host` header.
     host: Option<String>,
     /// Versions served by aggregated API servers.
     remote: &'a [RemoteVersion],

@@ -69,7 +69,7 @@ pub(crate) fn answer(
             let value = view(server, call, row, form, codec::decode(row, stored))?;
             let mut response = respond(call, code, form, value);
             if form.encoding == Encoding::Protobuf && form.view == View::Whole && row.is_as_stored {
-                // The journal and the audit log contain the answer as JSON.
+                // The journal and the audit log contain the response as JSON.
                 let stored = StoredAnswer {
                     head: Arc::clone(&row.head),
                     object: Arc::clone(stored),
@@ -91,12 +91,12 @@ pub(crate) fn answer(
     Ok(with_warnings(respond(call, code, form, value), warnings))
 }
 
-/// Returns `true` if the answer is equal to the stored form of the object.
+/// Returns `true` if the response is equal to the stored form of the object.
 fn is_as_stored(call: &Call, row: &Row, form: &negotiation::AnswerForm) -> bool {
     form.view == View::Whole && row.is_as_stored && is_compact_json(call, form)
 }
 
-/// Returns `true` if the answer is compact JSON, as in storage.
+/// Returns `true` if the response is compact JSON, as in storage.
 fn is_compact_json(call: &Call, form: &negotiation::AnswerForm) -> bool {
     form.encoding == Encoding::Json && !form.pretty && !call.wants_pretty()
 }
@@ -132,7 +132,7 @@ pub(crate) enum RowColumns {
     Custom(Vec<PrinterColumn>),
 }
 
-/// Returns the columns for a row's objects, or for the answer of one of its subresources.
+/// Returns the columns for a row's objects, or for the response of one of its subresources.
 pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
     let is_other = !object.kind().is_empty() && object.kind() != row.info.kind;
     match row.custom_version() {
@@ -170,7 +170,7 @@ pub(crate) fn tables<'a>(
     }
 }
 
-/// Refuses a view that does not match the type of the answer.
+/// Refuses a view that does not match the type of the response.
 pub(crate) fn check_view(row: &Row, form: &negotiation::AnswerForm, is_list: bool) -> Result<(), Status> {
     let served = decode::served(row);
     let kind = if is_list { &row.info.list_kind } else { &row.info.kind };
@@ -183,7 +183,7 @@ pub(crate) fn include_object(call: &Call) -> Result<IncludeObject, Status> {
     IncludeObject::parse(call.query.get("includeObject"))
 }
 
-/// Builds the answer to a list.
+/// Builds the response to a list.
 pub(crate) fn page(
     server: &Endpoints,
     call: &Call,
@@ -304,7 +304,7 @@ fn page_value(
     })
 }
 
-/// Builds the answer to a failed request, in a form that the client accepts (rule M5).
+/// Builds the response to a failed request, in a form that the client accepts (rule M5).
 pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     let form = error_form(call.accept().as_deref());
     let bytes: Bytes = match form {

@@ -129,7 +129,7 @@ fn count(
     response
 }
 
-/// Builds the answer to a request that was not admitted.
+/// Builds the response to a request that was not admitted.
 pub(super) fn refuse(server: &Endpoints, call: &Call, refused: Refused) -> Result<Response<Body>, Status> {
     match refused {
         Refused::Status(status) => Err(*status),
@@ -162,7 +162,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// Ends the request together with its answer: when the upgraded connection or the body ends.
+    /// Ends the request together with its response: when the upgraded connection or the body ends.
     fn follow(self, response: Response<Body>) -> Response<Body> {
         if let Some(upgrade) = response.extensions().get::<Upgrade>() {
             upgrade.clone().keep(self);

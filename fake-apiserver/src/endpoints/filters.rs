@@ -128,7 +128,7 @@ pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
     }
 }
 
-/// Adds the common headers to the answer, and records it in the journal.
+/// Adds the common headers to the response, and records it in the journal.
 pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal, now: Duration) -> Response<Body> {
     let user_agent = call.user_agent().into();
     response.headers_mut().insert(AUDIT_ID, call.audit_id);

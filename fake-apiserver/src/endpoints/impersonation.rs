@@ -1,7 +1,7 @@
 //! `Impersonate-User` and related headers: the request acts as the user in these headers, if the authenticated user has
 //! the permission to impersonate that user (rule Q1).
 //!
-//! As in Kubernetes 1.36, the permission can be granted in two ways. Constrained impersonation requires the verb
+//! As in Kubernetes 1.36, there are two mechanisms to grant the permission. Constrained impersonation requires the verb
 //! `impersonate:<mode>` on the impersonated user and `impersonate-on:<mode>:<verb>` on the request's target; legacy
 //! impersonation only requires `impersonate`. Constrained impersonation is checked first; if both checks fail, its
 //! error is returned.

@@ -1,4 +1,4 @@
-//! `Journal`: an ordered record of requests, answers and watch events, for tests.
+//! `Journal`: an ordered record of requests, responses and watch events, for tests.
 
 pub(crate) mod stream;
 
@@ -38,7 +38,7 @@ impl Default for JournalBounds {
     }
 }
 
-/// A request and its answer.
+/// A request and its response.
 #[derive(Clone, Debug)]
 pub struct RecordedRequest {
     /// Time of arrival, since the server's start, on its clock.
@@ -51,7 +51,7 @@ pub struct RecordedRequest {
     pub path: String,
     /// Verb, resource, namespace and name; `None` for a non-resource request.
     pub info: Option<RequestInfo>,
-    /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
+    /// Client that sent the request: the name of an in-process client, otherwise its `User-Agent`.
     pub client: Arc<str>,
     /// `User-Agent`
     pub user_agent: String,
@@ -74,17 +74,17 @@ pub struct RecordedRequest {
     pub is_cut: bool,
 }
 
-/// A stored object in an answer.
+/// A stored object in a response.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredAnswer {
     /// The JSON of the response before the stored bytes.
     pub(crate) head: Arc<str>,
-    /// The stored object of the answer.
+    /// The stored object of the response.
     pub(crate) object: Arc<Stored>,
 }
 
 impl StoredAnswer {
-    /// Returns the bytes of the answer.
+    /// Returns the bytes of the response.
     pub(crate) fn bytes(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(self.head.len() + 40 + self.object.body.bytes.len());
         codec::write_with_head(&self.head, &self.object, self.object.revision, &mut bytes);
@@ -101,7 +101,7 @@ pub struct RecordedEvent {
     pub at: Duration,
     /// Ordinal of the watch, from 1.
     pub watch: u64,
-    /// Client of the watch: the name of an in-process client, else its `User-Agent`.
+    /// Client of the watch: the name of an in-process client, otherwise its `User-Agent`.
     pub client: Arc<str>,
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     pub kind: &'static str,
@@ -128,7 +128,7 @@ pub struct RecordedEvent {
     reason = "most entries are requests, and a box for each would cost more"
 )]
 pub enum Entry {
-    /// A request and its answer.
+    /// A request and its response.
     Request(RecordedRequest),
     /// An event sent to a watcher.
     Event(RecordedEvent),
@@ -164,7 +164,7 @@ impl Entry {
 }
 
 impl RecordedRequest {
-    /// Returns a copy with the answer encoded, for tests.
+    /// Returns a copy with the response encoded, for tests.
     fn shown(&self) -> Self {
         let written = || self.stored.as_ref().map(StoredAnswer::bytes);
         Self {
@@ -221,7 +221,7 @@ impl JournalPage {
     }
 }
 
-/// Record of a server's requests, answers and watch events. Clones share the same journal.
+/// Record of a server's requests, responses and watch events. Clones share the same journal.
 ///
 /// ```
 /// use fake_apiserver::{ApiServer, Verb};

@@ -65,7 +65,7 @@ pub(crate) struct Endpoints {
     pub(crate) registry: Registry,
     /// Injected faults.
     pub(crate) faults: Faults,
-    /// Record of requests and answers.
+    /// Record of requests and responses.
     pub(crate) journal: Journal,
     /// Recording of audit events, if it is enabled.
     pub(crate) audit: Option<Audit>,

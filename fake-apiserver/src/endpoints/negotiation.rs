@@ -71,10 +71,10 @@ pub(crate) enum View {
     MetadataList(MetaVersion),
 }
 
-/// The form of a successful answer.
+/// The form of a successful response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerForm {
-    /// Encoding of the answer.
+    /// Encoding of the response.
     pub(crate) encoding: Encoding,
     /// View of the object.
     pub(crate) view: View,
@@ -124,7 +124,7 @@ impl Encoding {
         }
     }
 
-    /// Returns the `Content-Type` of an answer.
+    /// Returns the `Content-Type` of a response.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Encoding::Json => JSON,
@@ -145,7 +145,7 @@ impl AnswerForm {
 }
 
 impl ErrorForm {
-    /// Returns the `Content-Type` of an answer.
+    /// Returns the `Content-Type` of a response.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             ErrorForm::Json | ErrorForm::IndentedJson => JSON,
@@ -156,7 +156,7 @@ impl ErrorForm {
 }
 
 impl Discovery {
-    /// Returns the `Content-Type` of an answer.
+    /// Returns the `Content-Type` of a response.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Discovery::Plain(encoding) => encoding.content_type(),
@@ -214,7 +214,7 @@ fn is_plain(accept: Option<&str>) -> bool {
 /// Error for Tables in builds without `serve`.
 const NO_TABLES: &str = "Tables need the feature \"serve\" of the crate fake-apiserver";
 
-/// Negotiates the form of any answer except a watch.
+/// Negotiates the form of any response except a watch.
 pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Result<AnswerForm, Status> {
     if is_plain(accept) {
         return Ok(AnswerForm::default());

@@ -1,5 +1,5 @@
 //! Shifts times in Leases for a client with a skewed clock. The clock of the process under test is not changed.
-//! Instead, the times in its requests and answers are shifted.
+//! Instead, the times in its requests and responses are shifted.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -35,7 +35,7 @@ pub struct RequestFilter {
     /// Name of the object. A create does not match any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Client that sends the request: the name of an in-process client, or else the `User-Agent`.
+    /// Client that sends the request: the name of an in-process client, otherwise the `User-Agent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// Clients to exclude.

@@ -21,7 +21,7 @@ pub struct Seen<'a> {
     pub at: Duration,
     /// The parsed request.
     pub info: &'a RequestInfo,
-    /// The client: the name of an in-process client, or else the `User-Agent`.
+    /// The client: the name of an in-process client, otherwise the `User-Agent`.
     pub client: &'a str,
     /// `User-Agent`
     pub user_agent: &'a str,

@@ -177,7 +177,7 @@ impl WatchHandle {
         &self.shared.info
     }
 
-    /// Returns the client: the name of an in-process client, or else the `User-Agent`.
+    /// Returns the client: the name of an in-process client, otherwise the `User-Agent`.
     pub fn client(&self) -> &str {
         &self.shared.client
     }

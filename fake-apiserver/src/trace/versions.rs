@@ -53,7 +53,7 @@ impl Writes {
     }
 
     /// Returns the revisions from `first` on that changed an object, given as a key of [`Run::objects`]. A `*` at the
-    /// end of the key stands for the generated part of a name.
+    /// end of the key matches the generated part of a name.
     pub fn of<'a>(&'a self, object: &'a str, first: u64) -> impl Iterator<Item = u64> + 'a {
         let later = self.0.range(first..);
         let is_it = move |it: &StoredChange| {

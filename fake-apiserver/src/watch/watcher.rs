@@ -131,7 +131,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the revision after which the client requested changes, or else the revision at which the watch started.
+    /// Returns the revision after which the client requested changes, otherwise the revision at which the watch
+    /// started.
     pub(crate) fn began_after(&self) -> Revision {
         self.start.after
     }

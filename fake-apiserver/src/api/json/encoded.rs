@@ -7,7 +7,7 @@ use super::plain::plain_len;
 /// JSON text of an object that contains only objects, such as `fieldsV1` in `managedFields`. `fieldsV1` contains about
 /// half of an object's keys, and most writes only copy, compare and print it.
 ///
-/// The text has the server's format, so that equal objects have equal texts.
+/// The JSON has the server's format, so that equal objects have equal JSON.
 #[derive(Debug)]
 pub(crate) struct Encoded<M> {
     text: Box<str>,

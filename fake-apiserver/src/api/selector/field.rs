@@ -67,7 +67,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Returns the terms, sorted by their text.
+    /// Returns the terms, in the sorted order of their strings.
     pub fn terms(&self) -> &[FieldTerm] {
         &self.terms
     }

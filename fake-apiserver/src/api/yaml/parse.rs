@@ -80,7 +80,7 @@ pub(crate) fn documents(text: &str) -> impl Iterator<Item = Result<Value, String
         .chain(values.filter(|it| !matches!(it, Ok(Value::Null))))
 }
 
-/// Returns the text, if all of its characters are allowed in YAML.
+/// Returns the body as a string, if YAML allows all of its characters.
 fn readable(body: &[u8]) -> Result<&str, String> {
     let text = std::str::from_utf8(body).map_err(|error| {
         let why = match error.error_len() {
@@ -140,7 +140,7 @@ impl Size {
 /// A value, with its line, depth and size.
 struct Node {
     value: Value,
-    /// The line on which its text begins.
+    /// The line on which the value begins.
     line: usize,
     /// Nesting depth of lists and maps.
     depth: usize,

@@ -102,12 +102,12 @@ impl Record {
         }
     }
 
-    /// Returns `true` if the event contains the answer.
+    /// Returns `true` if the event contains the response.
     pub(crate) fn wants_answer(&self) -> bool {
         self.extent.level == Level::RequestResponse
     }
 
-    /// Records a failure as the answer.
+    /// Records a failure as the response.
     pub(crate) fn failed(&mut self, status: &Status) {
         self.event.response_status = Some(status.into());
         if self.wants_answer() && self.event.object_ref.is_some() {
@@ -115,7 +115,7 @@ impl Record {
         }
     }
 
-    /// Records the answer to a successful request, which may be a Status.
+    /// Records the response to a successful request, which may be a Status.
     pub(crate) fn succeeded(&mut self, answer: &[u8]) {
         if !answer.starts_with(b"{\"kind\":\"Status\"") {
             return;
@@ -128,7 +128,7 @@ impl Record {
         });
     }
 
-    /// Records the object of an answer.
+    /// Records the object of a response.
     pub(crate) fn answered(&mut self, mut object: Value) {
         if self.extent.omit_managed_fields {
             let strip = |object: &mut Value| {
@@ -164,7 +164,7 @@ impl Record {
         self.emit(Stage::ResponseStarted, now);
     }
 
-    /// Records the end of the answer.
+    /// Records the end of the response.
     pub(crate) fn ends(&mut self, now: Timestamp) {
         self.took(Duration::try_from(now.duration_since(self.received)).unwrap_or_default());
         self.emit(Stage::ResponseComplete, now);

@@ -12,7 +12,7 @@ use crate::api::json::{Value, escape_html, json};
 /// The shared parameters by name.
 pub(super) type Shared = BTreeMap<String, Value>;
 
-/// Returns a reference to a parameter that operations share, or else the parameter itself.
+/// Returns a reference to the parameter if operations share it, otherwise the parameter itself.
 pub(super) fn share(parameter: Value, shared: &mut Shared) -> Value {
     if !is_shared(&parameter) {
         return parameter;

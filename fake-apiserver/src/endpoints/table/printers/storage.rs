@@ -152,7 +152,7 @@ fn access_modes(modes: Field<'_>) -> String {
     found.collect::<Vec<_>>().join(",")
 }
 
-/// Returns the class in the legacy annotation, or else in the field.
+/// Returns the class in the legacy annotation, otherwise the class in the field.
 fn storage_class(row: TableRow<'_>) -> String {
     let mut annotations = row.at("metadata.annotations").entries();
     let annotation = annotations.find(|(key, _)| *key == "volume.beta.kubernetes.io/storage-class");

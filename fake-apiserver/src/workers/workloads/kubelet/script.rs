@@ -478,7 +478,8 @@ impl Kubelet {
     /// its conditions become `Unknown`, it is tainted as unreachable, and its Pods are evicted when their tolerations
     /// expire, after 300 s by default. Evicted Pods remain Terminating while the kubelet is stopped.
     ///
-    /// Without [`heartbeats`](Self::send_heartbeats), the time of this call counts as the last heartbeat.
+    /// Without [`heartbeats`](Self::send_heartbeats), the time of this call is treated as the time of the last
+    /// heartbeat.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
