@@ -28,7 +28,7 @@ VERSIONS = {
     "1.36": ("36.2", "1.36.0"),
     "1.37": ("37.2", "1.37.0"),
 }
-# The version that is served by default. The strategies of kinds implement its rules.
+# The version that is served by default. The strategies of kinds implement the rules of this version.
 DEFAULT = "1.36"
 # Versions that are served by default; beta and alpha versions are off by default.
 STABLE = {"v1", "v2"}
@@ -78,7 +78,7 @@ CUSTOM = {
     EXTENSIONS + "JSONSchemaPropsOrBool": "SchemaOrBool",
     EXTENSIONS + "JSONSchemaPropsOrStringArray": "SchemaOrStrings",
 }
-# Feature gates of fields without a comment that names the gate.
+# Feature gates of fields whose comments do not contain the gate.
 GATES = {
     ("k8s.io/api/apps/v1.DeploymentStatus", "terminatingReplicas"): "DeploymentReplicaSetTerminatingReplicas",
     ("k8s.io/api/apps/v1.ReplicaSetStatus", "terminatingReplicas"): "DeploymentReplicaSetTerminatingReplicas",
@@ -217,7 +217,7 @@ def storage_versions(folder, rows, kinds):
 
 
 def registered(folder, release):
-    """Returns the group versions that kube-apiserver registers, served or not: `--runtime-config` may name them."""
+    """Returns the group versions that kube-apiserver registers, served or not: `--runtime-config` may contain them."""
     out = set()
     for name in ("kubernetes", "apiextensions-apiserver", "kube-aggregator"):
         root = module(folder, name, f"{'1' if name == 'kubernetes' else '0'}.{release}") / "pkg" / "apis"
@@ -592,8 +592,8 @@ class Table:
         return index
 
     def is_gated(self, go, field):
-        """Returns `True` if the gate of a field is off in this version, unless it is also off in the default version:
-        strategies handle these fields."""
+        """Returns `True` if the gate of a field is off in this version but not in the default version. Strategies
+        handle the fields whose gates are also off in the default version."""
         if self.source is self.default or (go, field) not in self.source.gated:
             return False
         is_known = field in {it["json"] for it in self.default.types.get(go, {}).get("fields", [])}
@@ -639,7 +639,7 @@ def flat_fields(types, go, numbers=(), via=()):
 
 
 def protobuf_path(numbers):
-    """Encodes field numbers as the bytes of one number, outermost first."""
+    """Encodes field numbers as the bytes of one integer, outermost first."""
     assert all(0 < number < 256 for number in numbers) and len(numbers) <= 4, numbers
     return "0x" + "".join(f"{number:02x}" for number in numbers) if numbers else "0"
 
@@ -843,8 +843,8 @@ def openapi(rows, source, types):
 
 
 def shared(definitions):
-    """Replaces definitions with the name of a newer version of their group if they only differ from it in the version
-    within names."""
+    """Replaces a definition with the name of the same definition in a newer version of its group, if the two only
+    differ in the version within names."""
     versions = {}
     for name in definitions:
         package, kind = name.rsplit(".", 1)
@@ -893,7 +893,7 @@ def main():
     minors = list(VERSIONS)
     at = minors.index(DEFAULT)
     write_definitions("openapi.json.gz", definitions_of[DEFAULT])
-    # Every other version is written as the differences from its neighbour towards the default version.
+    # Every other version is written as the differences from the adjacent version that is closer to the default version.
     for way in (minors[:at + 1][::-1], minors[at:]):
         known = dict(definitions_of[DEFAULT])
         for minor in way[1:]:
@@ -911,7 +911,7 @@ def write_definitions(name, definitions):
 
 
 def feature_gates(all_gates):
-    """Returns one line per gate: its name, and each version in which its state changes, with the new state."""
+    """Returns one line per gate: its name, and its new state in each version in which the state changes."""
     lines = []
     for name in sorted({name for of_minor in all_gates.values() for name in of_minor}):
         before, parts = "gone", []

@@ -58,8 +58,8 @@ impl ApiServerBuilder {
 
     /// Sets the time of day at the start of the server; afterwards the clock advances with tokio's. Default: the
     /// machine's time, to the second, so that the server's clock agrees with the system's as long as virtual time does
-    /// not jump. Servers that a process starts within a minute have the same default. Set it in tests that expect
-    /// specific times.
+    /// not jump. Servers that a process starts within a minute have the same default. Tests that expect specific times
+    /// should set it.
     pub fn start_time(mut self, time: Timestamp) -> Self {
         self.start_time = Some(time);
         self
@@ -202,8 +202,8 @@ impl ApiServerBuilder {
 
     /// Enables and disables built-in APIs, in the format of kube-apiserver's `--runtime-config`: `apps/v1=false`,
     /// `batch/v1/cronjobs=false`, `resource.k8s.io/v1beta1=true`, `api/all=true`. The core group cannot be disabled.
-    /// Fails with the first pair that no version of Kubernetes supports. A server whose version lacks a named API does
-    /// not [start](Self::start).
+    /// Fails with the first pair that no version of Kubernetes supports. A server does not [start](Self::start) if its
+    /// version of Kubernetes lacks one of these APIs.
     ///
     /// Alpha and beta versions are off by default. Each version of Kubernetes has the APIs of its kube-apiserver; some
     /// of their resources also need a feature gate: see [`feature_gates`](Self::feature_gates).
@@ -258,8 +258,8 @@ impl ApiServerBuilder {
     ///
     /// # Errors
     ///
-    /// If [`runtime_config`](Self::runtime_config) names an API that the selected version of Kubernetes lacks. Such a
-    /// server does not [start](Self::start).
+    /// Fails if [`runtime_config`](Self::runtime_config) contains an API that the selected version of Kubernetes lacks.
+    /// Such a server does not [start](Self::start).
     pub fn withheld_apis(&self) -> Result<Vec<(String, &'static str)>, String> {
         self.options.enablement.check(self.options.version)?;
         Ok(self.options.enablement.withheld(self.options.version))
@@ -285,7 +285,7 @@ impl ApiServerBuilder {
     }
 
     /// Records the requests that the policy selects as events of `audit.k8s.io/v1`, like `--audit-policy-file` of
-    /// kube-apiserver. `sink` receives an event when a request reaches its stage, as a line of JSON with a newline.
+    /// kube-apiserver. When a request reaches a stage, `sink` receives the event as a line of JSON with a newline.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, AuditPolicy};
@@ -305,8 +305,8 @@ impl ApiServerBuilder {
     }
 
     /// Limits the number of concurrent reads and the number of concurrent writes; 0 means no limit, the default.
-    /// Watches and connections do not count. Requests above the limit fail with 429 and `Retry-After`, unless the user
-    /// is in `system:masters`. These are `--max-requests-inflight` and `--max-mutating-requests-inflight` of
+    /// Watches and connections are not counted. Requests above the limit fail with 429 and `Retry-After`, unless the
+    /// user is in `system:masters`. These are `--max-requests-inflight` and `--max-mutating-requests-inflight` of
     /// kube-apiserver without priority and fairness.
     ///
     /// ```
@@ -322,9 +322,8 @@ impl ApiServerBuilder {
 
     /// Adds workers that run with the server. By default no workers run, as in a cluster that only has an API server.
     ///
-    /// They run in virtual time and in a fixed order. They do not simulate the milliseconds that a controller-manager
-    /// needs: their work is done once all tasks are idle. The journal contains their requests and marks them
-    /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
+    /// They run in virtual time and in a fixed order. Their work takes no virtual time: it is done once all tasks are
+    /// idle. The journal contains their requests and marks them ([`RecordedRequest::worker`](crate::RecordedRequest)).
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, Worker};

@@ -120,7 +120,7 @@ impl Serving {
     }
 }
 
-/// A service that handles requests; each connection uses a clone of it. An error breaks the connection.
+/// A service that handles requests. Each connection uses a clone of the service. An error breaks the connection.
 pub(crate) trait HttpService:
     Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {

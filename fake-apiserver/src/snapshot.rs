@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::registry::ReadDefinitions;
 use crate::storage::{Revision, World};
 
-/// Maximum number of states that are kept; the oldest are dropped.
+/// Maximum number of saved states; when it is exceeded, the oldest one is dropped.
 const KEPT_MAX: usize = 64;
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). The cost of

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 /// Tasks that are stopped when the last clone of their group is dropped.
 ///
-/// A task must not hold a clone of its own group: it would keep itself alive.
+/// A task must not own a clone of its group, because the group would then never be dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskGroup {
     /// The tasks of the group, behind a lock because tasks on several threads may start further tasks.

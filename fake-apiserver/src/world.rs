@@ -211,7 +211,7 @@ impl ApiServer {
         self.with_rows(self.endpoints.registry.reader.store.removed_after(after))
     }
 
-    /// Returns the object after each write since a revision, oldest first. Writes that are no longer in the
+    /// Returns the object after each write that follows a revision, oldest first. Writes that are no longer in the
     /// [history](crate::ApiServerBuilder::history) are missing.
     pub fn written_objects(&self, after: u64) -> Vec<StoredObject> {
         self.with_rows(self.endpoints.registry.reader.store.written_after(after))

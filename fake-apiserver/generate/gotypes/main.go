@@ -177,7 +177,7 @@ func (c *Comments) read(pkg string) {
 	})
 }
 
-// markers adds the texts after a marker in the comment of a field.
+// markers adds the values after a marker in the comment of a field.
 func markers(out map[string]map[string]string, marker, owner string, field *ast.Field) {
 	for _, line := range strings.Split(raw(field.Doc), "\n") {
 		value, ok := strings.CutPrefix(strings.TrimSpace(line), marker)

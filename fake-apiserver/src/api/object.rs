@@ -63,27 +63,27 @@ impl Object {
         meta.as_object_mut().expect("the value is an object")
     }
 
-    /// `metadata.name`
+    /// Returns `metadata.name`; empty if it is absent.
     pub(crate) fn name(&self) -> &str {
         self.meta_str("name")
     }
 
-    /// `metadata.namespace`
+    /// Returns `metadata.namespace`; empty if it is absent.
     pub(crate) fn namespace(&self) -> &str {
         self.meta_str("namespace")
     }
 
-    /// `metadata.uid`
+    /// Returns `metadata.uid`; empty if it is absent.
     pub(crate) fn uid(&self) -> &str {
         self.meta_str("uid")
     }
 
-    /// `kind`
+    /// Returns `kind`; empty if it is absent.
     pub(crate) fn kind(&self) -> &str {
         self.0.get("kind").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// `apiVersion`
+    /// Returns `apiVersion`; empty if it is absent.
     pub(crate) fn api_version(&self) -> &str {
         self.0.get("apiVersion").and_then(Value::as_str).unwrap_or_default()
     }
@@ -94,7 +94,7 @@ impl Object {
             .is_some_and(|meta| meta.get("deletionTimestamp").is_some_and(|it| !it.is_null()))
     }
 
-    /// `metadata.finalizers`
+    /// Returns `metadata.finalizers`.
     pub(crate) fn finalizers(&self) -> impl Iterator<Item = &str> {
         let list = self
             .metadata()
@@ -103,7 +103,7 @@ impl Object {
         list.into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// `metadata.labels`
+    /// Returns the entries of `metadata.labels`.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let map = self
             .metadata()

@@ -26,7 +26,7 @@ fn find(server: &ApiServer, uid: &str) -> Result<StoredObject, Refusal> {
     found.ok_or_else(|| Refusal::absent(&format!("object with uid {uid}")))
 }
 
-/// Returns an object's names, and its position in the owner tree.
+/// Returns a summary of an object: its kind, name, uid, version and owners.
 pub(super) fn brief(object: &StoredObject) -> Value {
     let meta = Meta::of(object.stored());
     let owners = meta.owner_references.iter();

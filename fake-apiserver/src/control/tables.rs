@@ -12,7 +12,7 @@ use super::objects::resource;
 use crate::workers::meta::Meta;
 use crate::world::StoredObject;
 
-/// Numbers of objects of a kind.
+/// Object counts of a kind.
 #[derive(Debug, Default)]
 struct Counts {
     by_namespace: BTreeMap<String, u64>,

@@ -31,8 +31,8 @@ pub(super) struct Place<'a> {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Connects, performs the TLS handshake, sends the request, and returns the response. The response body is read from
-/// the connection.
+/// Connects, performs the TLS handshake, sends the request, and returns the response. The caller reads the response
+/// body from the connection.
 pub(super) async fn forward(
     place: &Place<'_>,
     trust: &Trust<'_>,

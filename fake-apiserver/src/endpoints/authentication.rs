@@ -191,7 +191,7 @@ fn token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedToken> {
         }
     }
     match found.filter(|it| !it.is_empty()) {
-        // The response must select one of the other protocols.
+        // The client must also offer a protocol other than the token, which the response can select.
         Some(_) if !has_others => Err(MalformedToken),
         found => Ok(found.map(Cow::Owned)),
     }

@@ -243,7 +243,7 @@ impl fmt::Display for FaultRule {
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) rule: FaultRule,
-    /// Seed of the random draws.
+    /// Seed of the random selection of requests.
     pub(crate) seed: u64,
     /// Number of matching requests so far.
     seen: u64,

@@ -58,7 +58,7 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct State {
     world: World,
-    /// Incremented when the world is replaced, so that existing cursors become invalid.
+    /// Incremented when the state is replaced, so that existing cursors become invalid.
     epoch: u64,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct FreshOfAll {
 /// All objects of the server at one revision: the initial state for a reader of all resources.
 #[derive(Debug)]
 pub(crate) struct Everything {
-    /// Epoch of the world.
+    /// Epoch of the state.
     pub(crate) epoch: u64,
     /// The cursor for later changes.
     pub(crate) revision: Revision,
@@ -104,7 +104,7 @@ impl Fresh {
 pub(crate) enum CursorLost {
     /// Changes after the cursor have been dropped from the log.
     Compacted(Compacted),
-    /// The world to which the cursor belongs was replaced.
+    /// The state to which the cursor belongs was replaced.
     Replaced,
 }
 
@@ -130,7 +130,7 @@ impl Store {
         self.lock().world.revision
     }
 
-    /// Returns the epoch of the current world. It changes when the world is replaced.
+    /// Returns the epoch of the current state. It changes when the state is replaced.
     pub(crate) fn epoch(&self) -> u64 {
         self.lock().epoch
     }
@@ -404,7 +404,7 @@ impl Store {
 }
 
 impl Default for World {
-    /// Creates an empty world. In kube-apiserver, revisions have been written and compacted before the first client
+    /// Creates an empty state. In kube-apiserver, revisions have been written and compacted before the first client
     /// connects, so small revisions are too old to be read.
     fn default() -> Self {
         Self {

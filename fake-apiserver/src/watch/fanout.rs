@@ -115,7 +115,7 @@ impl Fanout {
         }
     }
 
-    /// Wakes all watchers, for example when the world is replaced.
+    /// Wakes all watchers, for example when the state is replaced.
     pub(crate) fn wake_all(&self) {
         let all = std::mem::take(&mut self.lock().resources);
         let scopes = all.into_values();

@@ -78,7 +78,7 @@ pub(crate) struct Watcher {
     fanout: Arc<Fanout>,
     id: SleeperId,
     start: WatchStart,
-    /// Epoch of the world to which the cursor belongs.
+    /// Epoch of the state to which the cursor belongs.
     epoch: u64,
     cursor: Revision,
     /// Set once all changes up to the cursor were delivered. Unset at first, because a client may request changes from

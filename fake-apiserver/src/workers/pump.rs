@@ -80,7 +80,7 @@ impl Pump {
     fn tell(&mut self, host: &Arc<dyn Host>) {
         let is_new = self.rows.refresh(host.registry());
         let fresh = self.cursor.and_then(|(epoch, revision)| {
-            // If changes were dropped from the log, or the world was replaced, the cursor restarts with a list.
+            // If changes were dropped from the log, or the state was replaced, the cursor restarts with a list.
             let fresh = self.store.all_changes_after(epoch, revision).ok()?;
             Some((epoch, fresh))
         });

@@ -24,7 +24,7 @@ struct Scan<'a> {
     at: usize,
 }
 
-/// A list or object that is not closed yet, with its state.
+/// Type of a container (list or object) that is not closed yet.
 enum Open {
     Array,
     Object,

@@ -64,8 +64,8 @@ impl Labels {
     }
 
     /// Returns the labels of a watch or a connection while it is open, like `RecordLongRunning` of k8s.io/apiserver.
-    /// They differ from the labels of its response if the path contains `/watch/`, and if the field selector selects
-    /// one object by name.
+    /// They differ from the labels with which the response is counted if the path contains `/watch/`, and if the field
+    /// selector selects one object by name.
     pub(crate) fn of_long_running(&self, parts: &Parts, query: &Query) -> Self {
         let is_of_one = self.verb == "WATCH" && !selected_name(query).is_empty();
         let scope = if is_of_one { "resource" } else { self.scope };

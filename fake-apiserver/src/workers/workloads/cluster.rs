@@ -185,7 +185,7 @@ impl Table {
         }
     }
 
-    /// Removes the index entries of the previous object with a key that do not apply to the current object.
+    /// Removes the index entries of `old` that do not apply to the current object with this key.
     fn leave(&mut self, key: &Key, old: &Object) {
         let now = self.objects.get(key).cloned();
         let owner = |object: &Object| controller_of(object).map(|(_, _, uid)| uid.to_owned());

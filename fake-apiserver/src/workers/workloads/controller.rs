@@ -41,7 +41,7 @@ pub(crate) enum Sender {
 pub(crate) enum Sync {
     /// The plan only depends on the objects.
     Objects(fn(&Object, &Sees<'_>) -> Plan),
-    /// The plan depends on the objects and on the memory of the nodes.
+    /// The plan also depends on the state that [`Nodes`] keeps in memory.
     Nodes(fn(&Object, &Sees<'_>, &mut Nodes) -> Plan),
 }
 

@@ -130,7 +130,7 @@ fn daemon_template(set: &Object, hash: &str) -> Map {
     template.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns `true` if a node should run the Pod, even if it is cordoned.
+/// Returns `true` if the node should run the Pod. Cordoned nodes are not excluded.
 fn fits(pod: &Object, node: &Object) -> bool {
     let keeps_out = |taint: &Value| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
     let taints = spec(node).get("taints").and_then(Value::as_array);

@@ -182,7 +182,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Returns the object as last written by this plan, or as observed.
+    /// Returns the object as this plan has last written it, otherwise as it was observed.
     fn current(&self, at: &Target, read: &impl Fn(&Target) -> Option<Arc<Object>>) -> Option<Object> {
         match &self.latest {
             Some((target, object)) if target == at => Some(object.clone()),

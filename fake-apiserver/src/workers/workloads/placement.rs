@@ -22,7 +22,7 @@ const NO_SPREAD_LABEL: &str = "node(s) didn't match pod topology spread constrai
 /// Reason why a node is not allowed.
 pub(crate) struct Refused {
     pub(crate) why: &'static str,
-    /// Set if the node may become allowed when another Pod is removed.
+    /// Set if the removal of another Pod could make the node allowed.
     pub(crate) can_change: bool,
 }
 

@@ -12,31 +12,31 @@ use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// Reads `spec`.
+/// Returns `spec`.
 pub(crate) fn spec(object: &Object) -> &Map {
     Cursor::root(object).map_or_empty("spec")
 }
 
-/// Reads `status`.
+/// Returns `status`.
 pub(crate) fn status(object: &Object) -> &Map {
     Cursor::root(object).map_or_empty("status")
 }
 
-/// Reads `metadata.annotations`.
+/// Returns the annotation with this name.
 pub(crate) fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     object
         .metadata()
         .and_then(|meta| Cursor::root(meta).map_or_empty("annotations").get(name)?.as_str())
 }
 
-/// Reads `metadata.labels`.
+/// Returns the label with this name.
 pub(crate) fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     object
         .metadata()
         .and_then(|meta| Cursor::root(meta).map_or_empty("labels").get(name)?.as_str())
 }
 
-/// Reads `metadata.generation`.
+/// Returns `metadata.generation`.
 pub(crate) fn generation(object: &Object) -> i64 {
     object
         .metadata()
@@ -49,7 +49,7 @@ pub(crate) fn time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// Reads `metadata.creationTimestamp`.
+/// Returns `metadata.creationTimestamp`.
 pub(crate) fn created(object: &Object) -> Timestamp {
     time(object.meta_str("creationTimestamp")).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -60,7 +60,7 @@ pub(crate) fn plus(at: Timestamp, seconds: i64) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// Reads `status.phase`.
+/// Returns `status.phase`.
 pub(crate) fn phase(pod: &Object) -> &str {
     Cursor::root(pod).text("status.phase")
 }
@@ -133,7 +133,7 @@ fn restarts(pod: &Object) -> i64 {
     of("containerStatuses").max().unwrap_or(0)
 }
 
-/// Reads `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or invalid.
+/// Returns the annotation `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or invalid.
 fn deletion_cost(pod: &Object) -> i64 {
     let cost = annotation(pod, "controller.kubernetes.io/pod-deletion-cost");
     cost.and_then(|it| it.parse::<i32>().ok()).map_or(0, i64::from)

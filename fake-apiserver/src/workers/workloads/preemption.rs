@@ -18,8 +18,8 @@ use crate::registry::types::cursor::Cursor;
 
 const COMPONENT: &str = "default-scheduler";
 
-/// Plans the preemption on one of `nodes`, which do not fit only because of other Pods. Returns the name of the node,
-/// or `None` if removing Pods with a lower priority would not be enough.
+/// Plans the preemption on one of `nodes`, on which the Pod may fit if other Pods are removed. Returns the name of the
+/// node, or `None` if removing Pods with a lower priority would not be enough.
 pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) -> Option<String> {
     if Cursor::root(pod).text("spec.preemptionPolicy") == "Never" {
         return None;

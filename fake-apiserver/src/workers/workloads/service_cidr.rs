@@ -133,7 +133,7 @@ fn sync(cidr: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Returns `true` if a ServiceCIDR is the only one that contains a certain allocated address (`canDeleteCIDR`).
+/// Returns `true` if a ServiceCIDR contains an allocated address that no other ServiceCIDR contains (`canDeleteCIDR`).
 fn is_needed(cidr: &Object, cluster: &Cluster) -> bool {
     let is_alone = |found: &[&Arc<Object>]| found.iter().all(|it| it.name() == cidr.name());
     let own = ranges(cidr);

@@ -390,7 +390,7 @@ impl Set<'_> {
         }
     }
 
-    /// Writes the status, and completes a rollout.
+    /// Plans the new status, completes a rollout if all Pods are updated and ready, and deletes old revisions.
     fn finish(&self, revisions: &Revisions<'_>, plan: &mut Plan) {
         let all = || self.pods.values().copied();
         let live = || all().filter(|it| !it.is_terminating());

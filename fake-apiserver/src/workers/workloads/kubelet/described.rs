@@ -234,8 +234,8 @@ fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
 }
 
 impl Http {
-    /// Returns the response to a request that has arrived completely, because a client that is still sending may lose
-    /// an earlier response.
+    /// Returns the response, or `None` until the request has arrived completely: a client that is still sending may
+    /// lose an earlier response.
     fn answer(&self, received: &[u8]) -> Option<Vec<u8>> {
         if !is_whole(received) {
             return None;

@@ -85,8 +85,8 @@ impl ProbeKind {
     }
 }
 
-/// Divides the time after the start of the container into periods with the same result. Returns the end of each period
-/// (`None` for the last one), and `true` if probes succeed in it. Failures before `known` are ignored.
+/// Divides the time after the start of the container into periods in which probes have the same result. Returns the end
+/// of each period (`None` for the last one), and `true` if probes succeed in it. Failures before `known` are ignored.
 pub(super) fn stretches(outages: &[&Outage], known: Duration) -> Vec<(Option<Duration>, bool)> {
     let mut found = Vec::new();
     let mut reached = Duration::ZERO;

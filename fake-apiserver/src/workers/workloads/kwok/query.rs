@@ -1,5 +1,5 @@
-//! Parses and runs the jq queries of Stages: paths, `.[]`, `|`, `select(…)`, comparisons, `and` and `or`. Other parts
-//! of the language are refused with an error that names them.
+//! Parses and runs the jq queries of Stages: paths, `.[]`, `|`, `select(…)`, comparisons, `and`, `or`, `not` and
+//! `length`. Other parts of the language are refused with an error that names them.
 
 use crate::api::json::Value;
 
