@@ -77,9 +77,9 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the maximum size of the logs of all resources together, in bytes. It counts earlier states of objects and
-    /// watch events. Above this size the oldest changes of any resource are dropped, and a watch or a continue token
-    /// from an earlier version fails with 410 Expired. Default 32 MiB; the newest change is always kept.
+    /// Sets the maximum size of the logs of all resources together, in bytes. The size includes earlier states of
+    /// objects and watch events. Above this size the oldest changes of any resource are dropped, and a watch or a
+    /// continue token from an earlier version fails with 410 Expired. Default 32 MiB; the newest change is always kept.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -322,8 +322,9 @@ impl ApiServerBuilder {
 
     /// Adds workers that run with the server. By default no workers run, as in a cluster that only has an API server.
     ///
-    /// They run in virtual time and in a fixed order. Their work takes no virtual time: it is done once all tasks are
-    /// idle. The journal contains their requests and marks them ([`RecordedRequest::worker`](crate::RecordedRequest)).
+    /// They run in virtual time and in a fixed order. Work that takes a controller-manager a few milliseconds takes no
+    /// virtual time: it is done once all tasks are idle. The journal contains their requests and marks them
+    /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, Worker};

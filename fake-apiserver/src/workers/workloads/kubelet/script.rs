@@ -30,10 +30,10 @@ const SCRIPTS_MAX: usize = 1024;
 /// N`, separated by `;`, `&&` or newlines. A command that would end immediately runs for a second. The command of a
 /// container without its own command is unknown, because the server does not have the image. Such a container runs
 /// forever, with two exceptions: in a Pod of a Job it succeeds after a second, so that Jobs complete
-/// ([`runs_forever`](Self::runs_forever) keeps them active); a container with `stdinOnce`, as created by `kubectl run
-/// -i`, also succeeds after a second. The arguments of the images `alpine`, `busybox`, `debian` and `ubuntu` are
-/// commands, because these images lack an entry point. Init containers run their command if it is predictable, or
-/// succeed after a second.
+/// ([`runs_forever`](Self::runs_forever) keeps them active); a container with `stdinOnce`, which `kubectl run -i` sets,
+/// also succeeds after a second. The arguments of the images `alpine`, `busybox`, `debian` and `ubuntu` are commands,
+/// because these images lack an entry point. Init containers run their command if it is predictable, or succeed after a
+/// second.
 ///
 /// ```
 /// use std::time::Duration;
