@@ -1,4 +1,5 @@
-//! Controllers for Kubernetes: client-go's and controller-runtime's caches, queues and managers, on a [`kube::Client`].
+//! Kubernetes controllers with the caches, queues and managers of client-go and controller-runtime, for a
+//! [`kube::Client`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,7 +32,7 @@
 //! ```
 //!
 //! A controller works on a copy of the cluster's state: changes arrive as events, are stored in a cache, and add keys
-//! to a queue. This crate implements these stages, with the names of client-go:
+//! to a queue. This crate implements the following stages, named as in client-go:
 //!
 //! | stage | task |
 //! |---|---|
@@ -65,17 +66,17 @@
 //! | several clusters under one manager | [`runtime::Clusters`] |
 //! | a client that reads from caches and writes to the server | [`runtime::CachedClient`] |
 //! | creating and updating dependent objects | [`runtime::Dependents`] |
-//! | the status of an object | [`runtime::update_status`], [`runtime::conditions`] |
+//! | changing the status of an object | [`runtime::update_status`], [`runtime::conditions`] |
 //! | results and errors of a reconcile | [`reconcile::Action`], [`reconcile::ReconcileError`] |
 //! | finalizers, owners, events, retries | [`runtime`] |
-//! | distinguishing errors, including wrapped ones | [`errors`] |
+//! | classifying errors, including wrapped errors | [`errors`] |
 //! | moving from kube-runtime, client-go or controller-runtime | `docs/` of the repository |
 //! | a cache without a controller | [`cache`] |
 //! | a work queue without a cache | [`queue::WorkQueue`] |
 //! | tests | the crate `drydock-testkit`, or [`cache::FakeSource`] without a server |
 //!
-//! A key is not reconciled from a cache that is older than the writes of its previous reconcile, if these writes were
-//! made through [`runtime::Manager::client`]; see [`reconcile::Writes`].
+//! A key is only reconciled once the caches contain the writes of its previous reconcile, if these writes were sent
+//! with [`runtime::Manager::client`]; see [`reconcile::Writes`].
 //!
 //! # Features
 //!
@@ -85,15 +86,15 @@
 //! |---|---|
 //! | `signals` | `runtime::shutdown_signal`: SIGTERM and SIGINT |
 //! | `serve` | `runtime::Server`: health, readiness and metrics over HTTP |
-//! | `tls` | TLS for the server, and `runtime::CertWatcher`, which reads certificates again when their files change |
-//! | `self-signed` | `runtime::SelfSigned`: a generated authority and its certificate |
+//! | `tls` | TLS for the server, and `runtime::CertWatcher`, which reloads certificates when their files change |
+//! | `self-signed` | `runtime::SelfSigned`: a generated certificate authority and a certificate signed by it |
 //! | `webhooks` | `webhook::Webhooks` and `webhook::WebhookServer`: admission and conversion, in process or over TLS |
-//! | `compression` | `Storage::Compressed`: objects stored as compressed text |
+//! | `compression` | `Storage::Compressed`: objects stored as compressed JSON text |
 //!
 //! # Logs and traces
 //!
-//! All logs use `tracing`. Log lines of a reconcile, including lines of the user's code and of panics, are within a
-//! span that names the object:
+//! All logs use `tracing`. Log lines of a reconcile, including lines from the user's code and from panics, are within a
+//! span whose fields identify the object:
 //!
 //! ```text
 //! ERROR reconcile{controller="web" group="apps" kind="Deployment" namespace="shop" name="web" reconcile_id=7
@@ -118,11 +119,11 @@
 //! | bound | value | beyond it |
 //! |---|---|---|
 //! | keys in a [`queue::WorkQueue`] | one entry for each key | |
-//! | a read of [`runtime::CachedClient`] that waits for an own write, even a lost one | 30 s | it fails |
+//! | a read of [`runtime::CachedClient`] that waits for the client's own writes | 30 s | it fails |
 //! | writes of a type recorded for such a client | 4,096 | the oldest is dropped |
 //! | opening a watch | 30 s ([`cache::ReflectorOptions::request_timeout`]) | it fails |
-//! | a page of a list | 60 s of silence, 5 minutes in all | it fails |
-//! | a watch of a server that sends bookmarks | 3 minutes of silence | it is restarted |
+//! | a page of a list | 60 s without data, 5 minutes in total | it fails |
+//! | a watch of a server that sends bookmarks | 3 minutes without data | it is restarted |
 //! | a request for a Lease | half the renew deadline, at least 1 s | it is retried within the deadline |
 //! | a key held back until caches contain its writes | 150 s | it fails, and is then reconciled |
 //! | sync of a cache | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | waiting controllers fail |
@@ -132,21 +133,21 @@
 //! | recorded keys of other replicas | four lease durations after their last event | they are dropped |
 //! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | unfinished tasks are dropped |
 //! | queued events | 1,000 | further events are dropped |
-//! | events in progress | 1,000, eight of them at the server | further events stay queued |
-//! | recorded series of events | 4,096 | the series with the longest silence is dropped |
+//! | events in progress | 1,000, with at most eight concurrent requests | further events stay queued |
+//! | recorded series of events | 4,096 | the series with the oldest last event is dropped |
 //! | attempts to write an event | 12, at intervals of 10 s | it is dropped |
 //!
 //! # Features of client-go and controller-runtime that are not included
 //!
 //! `informer/docs/client-go.md` in the repository lists the implemented features by their Go names, with their tests.
 //!
-//! - Concurrency by kind (`GroupKindConcurrency`): each controller sets its own.
+//! - Concurrency by kind (`GroupKindConcurrency`): each controller sets its own concurrency.
 //! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` provides a complete
 //!   fake API server.
 //! - The recorder of `core/v1` events, and recorders that only log: servers have had `events.k8s.io/v1` since 1.19.
 //! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by locks other than Leases: servers do
 //!   not enable the former by default, and client-go has removed the latter.
-//! - pprof: it is specific to Go.
+//! - pprof, which is specific to Go.
 //! - `MutationCache` and expectations in controllers: tracking the versions of writes replaces them
 //!   ([`reconcile::Writes`]); [`runtime::Expectations`] are available separately.
 //!
@@ -170,13 +171,13 @@
 //! |---|---|
 //! | all resyncs share one check period | each handler has its own exact period |
 //! a watch list that waits indefinitely for a bookmark | after a minute, the source is listed instead |
-//! | a deletion of an object that the cache never contained | handlers do not receive it |
-//! | the detector of mutated caches | a [`CachedObject`] is immutable |
-//! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
+//! | handlers receive deletions of objects that the cache never contained | handlers do not receive them |
+//! | the cache mutation detector | a [`CachedObject`] is immutable |
+//! | the watch list consistency detector | the random tests compare the cache with the server |
 //! | `UndeltaStore`, `Heap` | not needed |
-//! | `MutationCache` | [`cache::Lister::reached`] waits for own writes |
+//! | `MutationCache` | [`cache::Lister::reached`] waits until the cache contains a write |
 //! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler serve the same purpose |
-//! | the check of the expected type | the path determines the type; objects of another type fail to decode |
+//! | the reflector checks the expected type | the path determines the type; objects of another type fail to decode |
 //! | names and metrics of informers | a factory has one informer for each type |
 //! | CBOR and protobuf | caches store the JSON text |
 

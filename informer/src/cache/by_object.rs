@@ -9,8 +9,8 @@ use super::list_watch::ApiListWatch;
 use crate::Error;
 use crate::object::Cacheable;
 
-/// Options of the informer of one type (controller-runtime's `cache.ByObject`). Options that are not set have the
-/// factory's values. Passed to
+/// Options of the informer of one type (controller-runtime's `cache.ByObject`). Options that are not set default to the
+/// factory's options. Passed to
 /// [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object).
 ///
 /// ```
@@ -75,7 +75,7 @@ impl<K: Cacheable> ByObject<K> {
         self
     }
 
-    /// Changes options of the informer: storage, transforms, indexes, resync period.
+    /// Changes the informer's options, such as storage, transforms, indexes and the resync period.
     #[must_use]
     pub fn informer(
         mut self,

@@ -23,8 +23,8 @@ pub enum QueueOrder {
     /// In order of arrival (client-go's `RealFIFO`, its default). Each list, resync and bookmark is a single delta.
     #[default]
     Arrival,
-    /// By object (client-go's `DeltaFIFO`): all waiting changes of an object are applied when its first change is due.
-    /// Consecutive deletions are merged into one.
+    /// By object (client-go's `DeltaFIFO`): all waiting changes of an object are applied together with its first
+    /// change. Consecutive deletions are merged into one.
     ByObject,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Delta<K> {
         unread: Vec<Unread>,
         version: ResourceVersion,
     },
-    /// A resync of the handlers that are due for one.
+    /// A resync of the handlers whose resync is due.
     Resync,
     /// The store contains all changes of the source up to this version. Also marks the end of a list that was split
     /// into deltas.
@@ -209,7 +209,7 @@ impl<K> Waiting<K> {
     }
 }
 
-/// Adds the changes from one source to the queue.
+/// Adds the changes of one source to the queue.
 pub(crate) struct Intake<K> {
     pub(crate) queue: std::sync::Arc<DeltaQueue<K>>,
     pub(crate) source: usize,
@@ -283,7 +283,7 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 }
 
 impl<K: Cacheable> Intake<K> {
-    /// Returns the objects from this source that are in the store or the queue, but not in a new list.
+    /// Returns the objects of this source that are in the store or the queue, but not in a new list.
     fn missing(&self, list: &[CachedObject<K>], unread: &[Unread]) -> Vec<CachedObject<K>> {
         let mut known: BTreeMap<ObjectKey, CachedObject<K>> = BTreeMap::new();
         let stored = self.indexer.lister().snapshot();

@@ -11,7 +11,7 @@ use crate::ObjectKey;
 
 /// Map with values that expire some time after their insertion (client-go's TTL store). Clones share the map.
 ///
-/// Expired values are removed when they are read; no timer runs. Times are read from tokio's clock.
+/// Expired values are removed when they are read, without a timer. Times are measured with tokio's clock.
 ///
 /// ```
 /// use std::time::Duration;

@@ -170,7 +170,7 @@ pub struct SharedInformerFactoryBuilder {
 }
 
 impl SharedInformerFactoryBuilder {
-    /// Sets options for the informer of one type. `K`, its metadata and `DynamicObject` count as separate types;
+    /// Sets options for the informer of one type. `K`, `PartialObjectMeta<K>` and `DynamicObject` are separate types;
     /// options for `DynamicObject` apply to all informers from [`SharedInformerFactory::dynamic`].
     ///
     /// # Errors
@@ -306,7 +306,7 @@ impl SharedInformerFactory {
         self.member(|namespace| K::url_path(&(), namespace), Form::of::<K>())
     }
 
-    /// Returns the informer of a namespaced type without a Rust type.
+    /// Returns the informer of a namespaced resource without a Rust type.
     pub fn dynamic(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
         self.member(
             |namespace| DynamicObject::url_path(resource, namespace),
@@ -314,7 +314,7 @@ impl SharedInformerFactory {
         )
     }
 
-    /// Returns the informer of a cluster-scoped type without a Rust type.
+    /// Returns the informer of a cluster-scoped resource without a Rust type.
     pub fn dynamic_of_cluster(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
         let form = Form {
             is_of_cluster: true,
@@ -336,13 +336,13 @@ impl SharedInformerFactory {
         self.member(|namespace| K::url_path(&(), namespace), form)
     }
 
-    /// Starts all informers that have not been started. Must be called again after further informers have been
-    /// requested. Does nothing after a shutdown. Must be called within a tokio runtime.
+    /// Starts all informers that have not been started. Must be called again after further informers were requested.
+    /// Does nothing after a shutdown. Must be called within a tokio runtime.
     pub fn start(&self) {
         self.start_on(&mut self.lock(), &Handle::current());
     }
 
-    /// Starts all informers. From now on, also starts each further informer when it is requested.
+    /// Starts all informers. After this call, each further informer is started when it is requested.
     pub(crate) fn keep_starting(&self) {
         let (mut informers, runtime) = (self.lock(), Handle::current());
         self.start_on(&mut informers, &runtime);
@@ -377,7 +377,7 @@ impl SharedInformerFactory {
     }
 
     /// Waits until the started informers that `whose` selects have synced. Waits for each informer as long as its
-    /// controllers would, or for `limit` if no controller waits for it. The error names the informers that have not
+    /// controllers do, or for `limit` if no controller waits for it. The error names the informers that have not
     /// synced.
     pub(crate) fn synced_within(&self, limit: Duration, whose: Whose) -> BoxFuture<'static, Result<(), Error>> {
         let is_one = |it: &&Entry| {

@@ -20,8 +20,8 @@ const REMEMBERED: usize = 16_384;
 /// A source of objects that does not need a server, for tests and for data from systems other than Kubernetes
 /// (client-go's `FakeControllerSource`). Clones share the source.
 ///
-/// Each change increments the version. Watches can resume from any version in the history, support streaming lists, and
-/// can be made to miss changes.
+/// Each change increments the version. Watches can resume from any version in the history, and support streaming lists.
+/// Tests can make watches miss changes.
 ///
 /// ```
 /// use informer::cache::FakeSource;
@@ -50,7 +50,7 @@ struct State {
     history: VecDeque<Change>,
     /// The newest version that is no longer in the history.
     forgotten: u64,
-    /// Incremented to end all open watches.
+    /// Counter that is incremented to end all open watches.
     epoch: u64,
     list_error: Option<Status>,
 }
@@ -107,7 +107,7 @@ impl FakeSource {
         self.shared.changed.notify_waiters();
     }
 
-    /// Makes all further lists fail with this status. `None` ends the failures.
+    /// Makes all further lists fail with this status. `None` makes lists succeed again.
     pub fn fail_lists(&self, status: Option<Status>) {
         self.lock().list_error = status;
     }

@@ -1,4 +1,4 @@
-//! `IndexFn` and `Index`: look up objects by computed values.
+//! `IndexFn` and `Index`: lookup of objects by computed values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -65,7 +65,7 @@ impl<K> fmt::Debug for IndexFn<K> {
 /// user code can read the store.
 pub(crate) struct IndexValues<K> {
     functions: Vec<IndexFn<K>>,
-    /// Values by the address of the object. Each entry keeps its object alive, so that the address is not reused.
+    /// Values by the object's address in memory. Each entry keeps its object alive, so that the address is not reused.
     of: HashMap<usize, Computed<K>, RandomState>,
 }
 
@@ -259,7 +259,7 @@ pub mod indexes {
     }
 
     /// Index by a field, given by a dotted path such as `spec.nodeName`; the index is named `field:PATH`. Strings,
-    /// numbers and booleans are indexed, by their JSON text without quotes.
+    /// numbers and booleans are indexed by their JSON text, without quotes.
     pub fn field<K: Cacheable + Serialize>(path: &str) -> IndexFn<K> {
         let names: Vec<String> = path.split('.').map(str::to_owned).collect();
         IndexFn::new(&format!("field:{path}"), move |object: &CachedObject<K>| {

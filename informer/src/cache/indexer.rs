@@ -14,8 +14,8 @@ use super::sorted::Sorted;
 use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// A store with indexes that the caller fills (client-go's `Indexer`). Informers have separate stores, which callers
-/// can only read. Clones share the store.
+/// A store with indexes, filled by the caller (client-go's `Indexer`). The stores of informers are separate, and
+/// callers can only read them. Clones share the store.
 ///
 /// ```
 /// use informer::{CachedObject, ObjectKey};
@@ -64,9 +64,9 @@ impl<K> Shared<K> {
 pub(crate) struct State<K> {
     pub(crate) objects: Sorted<K>,
     pub(crate) indexes: BTreeMap<String, Index<K>>,
-    /// The version reached by each source that fills the store.
+    /// Version that each source has reached.
     versions: Vec<ResourceVersion>,
-    /// For each source, the time at which the last list arrived that was older than the store.
+    /// For each source, the arrival time of the last list that was older than the store.
     restored: Vec<Option<Instant>>,
 }
 
@@ -163,7 +163,7 @@ impl<K: Cacheable> Indexer<K> {
         Lister::new(self.clone())
     }
 
-    /// Starts a batch of changes. If all index values were precomputed, readers see all changes of the batch at once.
+    /// Starts a batch of changes. If all index values were precomputed, readers see all changes of the batch together.
     pub(crate) fn writer(&self) -> Writer<'_, K> {
         self.writer_with(self.index_values())
     }
@@ -212,8 +212,8 @@ impl<K: Cacheable> Indexer<K> {
         self.read().versions.get(source).cloned().unwrap_or_default()
     }
 
-    /// Returns the time at which the last list arrived from this source that was older than the store. Such a list
-    /// shows that the server was restored from a backup, so that it may never send some of the earlier versions.
+    /// Returns the arrival time of the last list of this source that was older than the store. Such a list shows that
+    /// the server was restored from a backup, and may never send some of the earlier versions.
     pub(crate) fn restored(&self, source: usize) -> Option<Instant> {
         *self.read().restored.get(source)?
     }
@@ -234,7 +234,7 @@ impl<K: Cacheable> Indexer<K> {
     }
 }
 
-/// Guard: a counter of waiting tasks is incremented until it is dropped.
+/// Guard that counts a waiting task until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -426,7 +426,8 @@ impl<K> Difference<K> {
 impl<K> Drop for Writer<'_, K> {
     fn drop(&mut self) {
         self.state = None;
-        // A task that is not counted yet does not miss the change, because it reads the version after it was counted.
+        // A task that is not counted yet does not miss the change, because it increments the counter before it reads
+        // the version.
         if self.has_moved && self.shared.waiting.load(Ordering::SeqCst) > 0 {
             self.shared.moved.notify_waiters();
         }

@@ -25,7 +25,7 @@ use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, CachedObject, Storage, type_name};
 use crate::{Error, ObjectKey, ResourceVersion, spans};
 
-/// A cache of the objects of one type, which its readers and event handlers share (client-go's `SharedIndexInformer`).
+/// A cache of the objects of one type, shared by its readers and event handlers (client-go's `SharedIndexInformer`).
 /// Clones refer to the same informer.
 ///
 /// It does nothing until [`run`](Self::run) is called. Handlers and indexes can be added before and afterwards.
@@ -77,7 +77,7 @@ struct Shared<K> {
     resync_period: Duration,
     /// Notified when a handler is added, because it may have a resync period.
     resyncs_changed: Notify,
-    /// Guards the record of dependent parts.
+    /// Guards the record of the parts that depend on the informer.
     dependence: Mutex<Dependence>,
 }
 
@@ -136,7 +136,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// Sets the handler of errors; see [`ReflectorOptions::on_error`].
+    /// Sets the error handler; see [`ReflectorOptions::on_error`].
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.options = self.options.on_error(handler);
         self
@@ -251,8 +251,8 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Adds a handler, which receives all existing objects and then every change. Can be called at any time; the
-    /// handler misses no changes and receives none twice.
+    /// Adds a handler, which receives all existing objects and then every change. Can be called at any time: the
+    /// handler receives every change exactly once.
     ///
     /// # Errors
     ///
@@ -315,7 +315,8 @@ impl<K: Cacheable> SharedInformer<K> {
         self.cache()
     }
 
-    /// Returns a lister without recording that the cache is read. For controllers, which wait for the cache themselves.
+    /// Returns a lister without recording that the cache is read. Intended for controllers, which wait for the cache
+    /// themselves.
     pub(crate) fn cache(&self) -> Lister<K> {
         Lister::of_informer(self.shared.indexer.clone(), self.shared.phase.subscribe())
     }
@@ -354,7 +355,7 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Returns the time at which the informer last found that the server was restored from a backup, for the source of
+    /// Returns the time at which the informer last detected a server that was restored from a backup, for the source of
     /// the object with this key.
     pub(crate) fn restored(&self, key: &ObjectKey) -> Option<Instant> {
         let mut reflectors = self.shared.reflectors.iter();
@@ -399,14 +400,14 @@ impl<K: Cacheable> SharedInformer<K> {
     }
 
     /// Returns the time since the server last sent anything: a response, an event or a bookmark. With several
-    /// namespaces, returns the longest of these times. `None` before the informer runs. Servers send a bookmark to each
-    /// watch about once per minute.
+    /// namespaces, returns the longest of these times. Returns `None` before the informer runs. Servers send a bookmark
+    /// to each watch about once per minute.
     pub fn last_contact(&self) -> Option<Duration> {
         let silences = self.shared.reflectors.iter().map(|it| it.contact().silence());
         silences.max().flatten()
     }
 
-    /// Fails if a running informer has received nothing for so long that its cache may be stale. The limit is three
+    /// Checks that a running informer has received data recently, so that its cache is not stale. The limit is three
     /// minutes if the server sends bookmarks, otherwise the maximum duration of a watch, in both cases plus the
     /// [`request_timeout`](ReflectorOptions::request_timeout). Intended for readiness checks.
     ///
@@ -460,7 +461,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.phase.borrow().is_stopped()
     }
 
-    /// Keeps the cache up to date until `shutdown` is ready. Then stops receiving changes, and returns when all
+    /// Keeps the cache up to date until `shutdown` completes. Then stops receiving changes, and returns when all
     /// handlers have received their pending events. If the future is dropped, handlers end at their next await point.
     ///
     /// # Errors
@@ -618,7 +619,7 @@ impl<K: Cacheable> Collect for Shared<K> {
     }
 }
 
-/// Guard that stops the informer however its run ends.
+/// Guard that stops the informer when its run ends for any reason.
 struct Ending<'a, K: Cacheable>(&'a Shared<K>);
 
 impl<K: Cacheable> Drop for Ending<'_, K> {

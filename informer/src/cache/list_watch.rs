@@ -1,4 +1,4 @@
-//! `ListWatch`: a source of objects as JSON text. The reflector decides which objects to decode, and when.
+//! `ListWatch`: a source of objects as JSON text, which the reflector decodes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -87,13 +87,13 @@ pub struct ListOptions {
 pub struct WatchOptions {
     /// Version after which changes are sent.
     pub resource_version: ResourceVersion,
-    /// Begins with the existing objects, at `resource_version` or newer, followed by a bookmark.
+    /// Requests the existing objects first, at `resource_version` or newer, followed by a bookmark.
     pub send_initial_events: bool,
     /// Number of seconds after which the server ends the watch; 0 uses the server's default.
     pub timeout_seconds: u32,
 }
 
-/// Function that changes the query parameters of each request: pairs of name and value, in order.
+/// Function that changes the query parameters of each request, given as pairs of name and value.
 type Tweak = Arc<dyn Fn(&mut Vec<(String, String)>) + Send + Sync>;
 
 /// Requested representation of objects.
@@ -180,8 +180,8 @@ impl ApiListWatch {
         self
     }
 
-    /// Sets a function that changes the query parameters of each request (client-go's `TweakListOptions`): pairs of
-    /// name and value, not yet escaped.
+    /// Sets a function that changes the query parameters of each request (client-go's `TweakListOptions`). The
+    /// parameters are pairs of name and value, and are not escaped yet.
     #[must_use]
     pub fn tweak(mut self, tweak: impl Fn(&mut Vec<(String, String)>) + Send + Sync + 'static) -> Self {
         self.tweak = Some(Arc::new(tweak));
@@ -193,7 +193,7 @@ impl ApiListWatch {
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl ApiListWatch {
-    /// Returns the query string: the selectors and the parameters in `own`, except for empty ones.
+    /// Returns the query string, which contains the selectors and the parameters in `own`, except for empty values.
     fn parameters(&self, own: Vec<(&str, String)>) -> String {
         let shared = [
             ("labelSelector", self.label_selector.clone()),
@@ -238,7 +238,7 @@ impl ApiListWatch {
 fn status_of(code: u16, text: &[u8]) -> Status {
     match serde_json::from_slice::<Status>(text) {
         Ok(status) if !status.reason.is_empty() || status.code != 0 => status,
-        // The server answers with plain text for a path that it does not serve.
+        // The server responds with plain text if it does not serve the path.
         Ok(_) | Err(_) if code == 404 => {
             Status::failure("the server could not find the requested resource", "NotFound").with_code(code)
         }

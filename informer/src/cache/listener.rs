@@ -22,7 +22,7 @@ pub(crate) const MIN_RESYNC: Duration = Duration::from_secs(1);
 /// Number of events after which a handler yields to other tasks.
 const YIELD_AFTER: u32 = 128;
 
-/// Policy for queueing the events of a handler that is too slow. The cache and other handlers are never delayed.
+/// Policy for queueing events if a handler is too slow. The cache and other handlers are never delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandlerQueue {
@@ -202,7 +202,7 @@ impl fmt::Debug for HandlerRegistration {
     }
 }
 
-/// Pending items. All of `items` are delivered before those in `merged`.
+/// Pending items. All items in `items` are delivered before the items in `merged`.
 struct Queue<K> {
     items: VecDeque<Item<K>>,
     merged: Merged<K>,
@@ -241,7 +241,7 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// Adds items in order. `most` is an upper bound on their number.
+    /// Adds items in order. `most` is the maximum number of items.
     pub(crate) fn push(&self, most: usize, items: impl Iterator<Item = Item<K>>) {
         let mut queue = self.lock();
         if queue.is_closed {

@@ -142,8 +142,8 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.version()
     }
 
-    /// Waits until the cache is at `version` or later, so that it contains a write of the caller. If the versions
-    /// cannot be compared, waits for any change of the cache's version. Never returns if the informer has stopped.
+    /// Waits until the cache is at `version` or later, for example until it contains a write of the caller. If the
+    /// versions cannot be compared, waits until the cache's version changes. Never returns if the informer has stopped.
     pub async fn reached(&self, version: &ResourceVersion) {
         let now = self.resource_version();
         let is_reached = |at: &ResourceVersion| match at.partial_cmp(version) {

@@ -1,4 +1,4 @@
-//! Local caches of objects: listing and watching, storing, reading, and notifying handlers.
+//! Local caches of objects: reflectors, stores, listers and informers.
 //!
 //! This module accesses the server only through [`ListWatch`], and does not depend on queues or controllers.
 //!

@@ -18,7 +18,7 @@ use crate::object::{Cacheable, CachedObject};
 use crate::tasks::TaskGroup;
 use crate::{ResourceVersion, spans};
 
-/// Number of objects after which the computation of index values yields to other tasks.
+/// Number of objects after which the task that computes index values yields to other tasks.
 const YIELD_AFTER: usize = 32;
 
 /// Event handlers of an informer. Locked while a batch is applied and delivered, so that a new handler receives each
@@ -168,7 +168,7 @@ impl<K: Cacheable> Processor<K> {
         self.listeners.iter().filter_map(|it| it.resync().due).min()
     }
 
-    /// Requests a resync for the handlers that are due for one. Returns `true` if there are any.
+    /// Requests a resync for each handler whose resync is due. Returns `true` if a resync was requested.
     pub(crate) fn request_resyncs(&self) -> bool {
         let now = Instant::now();
         let mut any = false;
@@ -309,7 +309,7 @@ impl<K: Cacheable> Processor<K> {
                 (event, false)
             }
         };
-        // Most lists contain only known states, which are not delivered unless a handler expects a resync.
+        // Most lists contain only known states. They are only delivered if a handler expects a resync.
         if is_sync && !self.listeners.iter().any(|it| it.resync().is_syncing) {
             return;
         }

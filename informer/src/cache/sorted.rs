@@ -20,7 +20,7 @@ pub(crate) struct Sorted<K> {
     len: usize,
 }
 
-/// Ordered parts, each with a lower bound of its keys, so that a search need not access the parts themselves. The lower
+/// Ordered parts, each with a lower bound of its keys, so that a search does not access the parts themselves. The lower
 /// bound of the first part is not used.
 struct Node<T> {
     firsts: Arc<Vec<ObjectKey>>,
@@ -156,7 +156,7 @@ impl<T> Node<T> {
         self.last_where(|first| first <= key)
     }
 
-    /// Returns the index of the last part in which the first key satisfies `is_so`, or 0.
+    /// Returns the index of the last part whose first key satisfies `is_so`, or 0.
     fn last_where(&self, is_so: impl Fn(&ObjectKey) -> bool) -> usize {
         self.firsts.partition_point(is_so).saturating_sub(1)
     }

@@ -14,7 +14,7 @@ use crate::jitter::Jitter;
 pub struct Backoff {
     /// Delay after the first failure. Default: 800 ms.
     pub initial: Duration,
-    /// Factor by which each delay exceeds the previous one. Default: 2.
+    /// Factor by which the delay is multiplied after each failure. Default: 2.
     pub factor: f64,
     /// Maximum random extension of a delay, as a multiple of the delay. Default: 1.
     pub jitter: f64,

@@ -1,4 +1,4 @@
-//! `Contact`: when the source last sent data, and the last failure.
+//! `Contact`: records when the source last sent data, and the last failure.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -239,7 +239,7 @@ impl Field {
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     buffer: Buffer,
-    /// The first `searched` unread bytes do not contain the end of a line.
+    /// Number of unread bytes that were searched and do not contain the end of a line.
     searched: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Lists objects: with or without pages, at a requested version, and again if that version has expired.
+//! Lists objects at a requested version, with or without pages. If this version has expired, lists again without it.
 
 use futures::StreamExt;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -58,8 +58,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         Ok(())
     }
 
-    /// Returns the version to request: any version in the first list, then the last version received, or the newest
-    /// state if that version has expired.
+    /// Returns the version to request: any version for the first list, later the last version received, or the newest
+    /// version if the last version has expired.
     fn list_version(&self, run: &Run) -> ResourceVersion {
         let last = self.last_sync_resource_version();
         if run.is_last_unavailable {
@@ -76,7 +76,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         match self.options.page_size {
             Some(size) => size,
             None if run.comes_in_pages => PAGE_SIZE,
-            // Without a limit, the server answers a list at a given version from its watch cache.
+            // Without a limit, the server serves a list at a given version from its watch cache.
             None if !version.is_empty() && !version.is_any() => 0,
             None => PAGE_SIZE,
         }

@@ -1,5 +1,5 @@
 //! `Reflector`: keeps a store in sync with the server by listing and watching, and handles failures of the server. It
-//! does not depend on how the objects are used.
+//! does not depend on the code that uses the objects.
 
 mod backoff;
 mod contact;
@@ -60,8 +60,8 @@ struct Run {
     waits: Waits,
     /// Set if the last version has expired on the server, so that the next list requests the newest state.
     is_last_unavailable: bool,
-    /// Set if a list at any version was split into pages. The server then has no watch cache, so later lists request
-    /// pages.
+    /// Set if the server split a list that requested any version (`"0"`) into pages. Such a server has no watch cache,
+    /// so later lists also request pages.
     comes_in_pages: bool,
     /// Set if the source did not mark the end of the initial events, so that streaming lists are no longer attempted.
     cannot_stream: bool,
@@ -89,7 +89,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         self.last().clone()
     }
 
-    /// Keeps the store up to date until `shutdown` is ready. Failures are passed to the [error
+    /// Keeps the store up to date until `shutdown` completes. Failures are passed to the [error
     /// handler](ReflectorOptions::on_error) and retried indefinitely, with a [`Backoff`].
     pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) {
         let shutdown = std::pin::pin!(shutdown);
@@ -116,7 +116,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         &self.contact
     }
 
-    /// Returns the maximum time without data from a healthy source. After a longer time, the cache may be stale.
+    /// Returns the maximum time for which a healthy source sends no data. After a longer time, the cache may be stale.
     pub(crate) fn longest_silence(&self) -> Duration {
         self.watch_silence().unwrap_or_else(|| self.options.longest_watch()) + self.options.request_timeout
     }

@@ -32,8 +32,8 @@ pub struct ReflectorOptions<K> {
     pub seed: u64,
     /// Delays after failures.
     pub backoff: Backoff,
-    /// Maximum number of objects in a page of a list. Default: `None`, which requests pages of 500, or no pages if the
-    /// server can answer from its watch cache, which ignores page sizes.
+    /// Maximum number of objects in a page of a list. Default: `None`, which requests pages of 500 objects, but no
+    /// pages if the server can serve the list from its watch cache, because the watch cache ignores page sizes.
     pub page_size: Option<u32>,
     /// Minimum duration of a watch before the server ends it; the maximum is twice as long. Default: five minutes;
     /// smaller values are raised to five minutes.
@@ -42,10 +42,11 @@ pub struct ReflectorOptions<K> {
     /// five times as long, and opening a watch half as long. A request that exceeds the limit fails with an error for
     /// which [`Error::is_unanswered`] returns `true`. Default: 60 s, kube-apiserver's time limit for lists.
     pub request_timeout: Duration,
-    /// Begins with a watch that sends the existing objects, and falls back to lists if this fails. Default: true.
+    /// Receives the existing objects through a watch (a streaming list), and falls back to list requests if this fails.
+    /// Default: true.
     pub streaming_lists: bool,
-    /// Time during which a watch that ended with an internal server error is restarted immediately. Default: zero,
-    /// which disables these restarts.
+    /// Time for which watches that end with an internal server error are restarted immediately. Default: zero, which
+    /// disables these restarts.
     pub internal_error_retry: Duration,
     /// Representation of stored objects.
     pub storage: Storage,
@@ -64,7 +65,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
     }
 
     /// Sets a function that changes each object before it is stored. The function is called once for each received
-    /// state, and should be idempotent. It is not called for objects that a list shows to be deleted. A failure or
+    /// state, and should be idempotent. It is not called for objects that are missing from a new list. A failure or
     /// panic is passed to the [error handler](Self::on_error); the cache keeps the previous state of the object, if
     /// any, and handlers do not receive a deletion.
     #[must_use]
@@ -93,7 +94,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Decodes and transforms an object for the store. If this fails, the event is skipped.
+    /// Decodes and transforms an object for the store. If this fails, the caller skips the event.
     pub(crate) fn object(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         if key.name().is_empty() {
             return Err(Error::refused("an object has no name"));
@@ -145,7 +146,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         (least, least.saturating_mul(2).min(u64::from(u32::MAX)))
     }
 
-    /// Returns the time after which a watch counts as dead even if it has not ended.
+    /// Returns the time after which a watch is considered dead even if it has not ended.
     pub(super) fn longest_watch(&self) -> Duration {
         Duration::from_secs(self.watch_seconds().1) + super::watch::GRACE
     }

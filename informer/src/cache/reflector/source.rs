@@ -1,4 +1,4 @@
-//! `Source`: a type-erased `ListWatch` that turns panics into errors.
+//! `Source`: a type-erased `ListWatch` that converts panics to errors.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -18,8 +18,8 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     }
     /// Replaces the contents with a list at `version`.
     fn replace(&self, objects: Vec<CachedObject<K>>, version: ResourceVersion);
-    /// Replaces the contents with a list that contains objects that could not be decoded. If the store has earlier
-    /// states of these objects, it must keep them: handlers must not receive deletions. Default: adds the
+    /// Replaces the contents with a list in which some objects could not be decoded. If the store has earlier states of
+    /// these objects, it must keep them, so that handlers do not receive deletions. Default: adds the
     /// [known](Self::known) states to the list.
     fn replace_keeping(&self, mut objects: Vec<CachedObject<K>>, unread: Vec<Unread>, version: ResourceVersion) {
         let known = unread.iter().filter_map(|it| it.known(self.known(&it.key).as_ref()));
@@ -42,7 +42,7 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     }
 }
 
-/// An object of a list that could not be decoded, because a transform failed or the object does not have the expected
+/// An object in a list that could not be decoded, because a transform failed or the object does not have the expected
 /// type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {

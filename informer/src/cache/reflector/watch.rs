@@ -16,18 +16,18 @@ use crate::cache::list_watch::{Body, WatchOptions};
 use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// A watch that ends within this time without an event counts as a failure.
+/// A watch that ends within this time without an event is treated as a failure.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
-/// Time after the requested end of a watch at which the watch counts as dead, because the server or the network has
+/// Time after the requested end of a watch at which the watch is considered dead, because the server or the network has
 /// dropped it.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// A watch without data for this long counts as dead if the source sends bookmarks (one per minute).
+/// A watch without data for this long is considered dead if the source sends bookmarks (one per minute).
 const BOOKMARK_SILENCE: Duration = Duration::from_secs(3 * 60);
 
-/// Time limit of a streaming list, including retries; afterwards the source is listed instead. client-go does not have
-/// such a limit: it would wait forever for a server that ignores `sendInitialEvents`.
+/// Time limit of a streaming list, including retries. When it expires, the reflector sends list requests instead.
+/// client-go does not have such a limit, and waits forever for a server that ignores `sendInitialEvents`.
 const STREAMING_PATIENCE: Duration = Duration::from_secs(60);
 
 /// An internal error starts a new series of retries if the previous internal error was longer ago than this.
@@ -70,8 +70,7 @@ enum Ended {
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// Watches and applies changes until a new list is needed. An error that is returned is passed to the error
-    /// handler.
+    /// Watches and applies changes until a new list is needed. The caller passes a returned error to the error handler.
     pub(super) async fn watch(&self, run: &mut Run, mut stream: Option<Stream>) -> Result<(), Error> {
         let mut internal_errors = InternalErrors::new(self.options.internal_error_retry);
         loop {
@@ -89,7 +88,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             match self.follow(&mut current).await {
                 Ok(Ended::Over) => {}
                 // The connection may be dead, so reopen the watch. If the new watch does not send anything either, list
-                // again: a server that was restored from a backup sends nothing until it reaches the version.
+                // again: a server that was restored from a backup sends nothing until it reaches the requested version.
                 Ok(Ended::Silent) if current.events > 0 => {}
                 Ok(Ended::Silent | Ended::Lost) => return Ok(()),
                 Err(err) if err.is_expired() => return Ok(()),
@@ -103,8 +102,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         }
     }
 
-    /// Lists by streaming. Returns the watch once the store contains the initial objects; its next events are the
-    /// changes.
+    /// Lists the objects with a streaming list. Returns the watch once the store contains the initial objects. The next
+    /// events of the watch are changes.
     pub(super) async fn watch_list(&self, run: &mut Run) -> Result<Stream, Error> {
         let until = Instant::now() + STREAMING_PATIENCE;
         let mut was_cut_off = false;
@@ -166,7 +165,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             .map(|version| (stream, version)))
     }
 
-    /// Returns the time without data after which a watch counts as dead; `None` if the source sends no bookmarks.
+    /// Returns the time without data after which a watch is considered dead; `None` if the source sends no bookmarks.
     pub(super) fn watch_silence(&self) -> Option<Duration> {
         self.contact.sends_bookmarks().then_some(BOOKMARK_SILENCE)
     }
@@ -392,7 +391,7 @@ fn error_of(object: &str) -> Error {
     }
 }
 
-/// Limits how long watches are restarted immediately after internal server errors.
+/// Limits the time for which watches are restarted immediately after internal server errors.
 struct InternalErrors {
     retry: Duration,
     first: Option<Instant>,
