@@ -7,10 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-/// The time of day: the system clock, or a clock that follows tokio's clock.
+/// A source for the time of day: the system clock, or a clock that follows tokio's clock.
 ///
-/// It is only used for times in objects (Leases, Events, conditions); timers use tokio's clock. Tests can set a clock,
-/// so that these times are the same in each run:
+/// It is only used for times in objects (Leases, Events, conditions); timers use tokio's clock. Tests can set a clock
+/// that makes these times the same in each run:
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,14 +44,14 @@ impl Clock {
         Self(Source::Machine)
     }
 
-    /// Returns a clock that starts at `epoch` and follows tokio's clock. It stops while tokio's clock is paused.
+    /// Returns a clock that starts at `epoch` and follows tokio's clock, even while tokio's clock is paused.
     pub fn starting_at(epoch: Timestamp) -> Self {
         let started = Instant::now();
         Self(Source::Runtime { epoch, started })
     }
 
-    /// Returns a clock that is ahead of this one by `duration`, for example to simulate the clock skew of a different
-    /// machine.
+    /// Returns a clock that is ahead of this clock by `duration`, for example to simulate the clock skew of another
+    /// machine. Has no effect on the system clock.
     #[must_use]
     pub fn ahead_by(self, duration: Duration) -> Self {
         match self.0 {
@@ -84,7 +84,7 @@ impl Clock {
     }
 }
 
-/// Reads the system clock. No other code reads it. The time is only written into objects.
+/// Reads the system clock. No other function reads it. The time is only written to objects.
 #[expect(clippy::disallowed_methods, reason = "other machines read these times")]
 fn machine_time() -> Timestamp {
     Timestamp::now()

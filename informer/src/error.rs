@@ -11,8 +11,9 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// Error of a request or of a part of the process.
 ///
-/// The type is opaque, so that new kinds of failures do not break callers. For each kind that a caller may handle there
-/// is a predicate. The predicates in [`errors`](crate::errors) also check wrapped errors and other error types.
+/// The type is opaque, so that new kinds of failures do not break callers. It has a predicate for each kind of failure
+/// that a caller may handle. The predicates in [`errors`](crate::errors) also check wrapped errors and other error
+/// types.
 ///
 /// ```
 /// use informer::Error;
@@ -32,7 +33,7 @@ enum Kind {
     Request(kube::Error),
     /// A response could not be decoded.
     Decode { what: String, source: serde_json::Error },
-    /// A request was accepted but not answered in time.
+    /// A request did not receive a response in time.
     Unanswered { what: String, limit: Duration },
     /// A part of the process failed.
     Failed { what: String, source: BoxError },
@@ -69,7 +70,7 @@ impl Error {
         errors::is_unauthorized(self)
     }
 
-    /// Returns `true` for status 422 (`Invalid`): the object is invalid. Retrying the same request fails again.
+    /// Returns `true` for status 422 (`Invalid`): the object is invalid. Sending the same request again fails as well.
     pub fn is_invalid(&self) -> bool {
         errors::is_invalid(self)
     }
@@ -152,28 +153,29 @@ impl Error {
                 && (status.message.contains(WORDS) || causes.iter().any(|it| it.message == WORDS)))
     }
 
-    /// Returns the HTTP status, if the server answered.
+    /// Returns the HTTP status code of the server's Status, if the server responded with a Status.
     pub fn code(&self) -> Option<u16> {
         self.status().map(|status| status.code)
     }
 
-    /// Returns the reason of the server's Status, if it answered with one.
+    /// Returns the reason of the server's Status, if the server responded with a Status.
     pub fn reason(&self) -> Option<&str> {
         self.status().map(|status| status.reason.as_str())
     }
 
-    /// Returns `true` if a request was accepted but not answered within its time limit. The server may have executed
-    /// it.
+    /// Returns `true` if a request did not receive a response within its time limit. The server may have executed the
+    /// request.
     pub fn is_unanswered(&self) -> bool {
         matches!(&*self.kind, Kind::Unanswered { .. })
     }
 
-    /// Returns `true` if an answer could not be decoded, for example because an object does not have the expected type.
+    /// Returns `true` if a response could not be decoded, for example because an object does not have the expected
+    /// type.
     pub fn is_decode(&self) -> bool {
         matches!(&*self.kind, Kind::Decode { .. })
     }
 
-    /// Returns the server's Status, if it answered with one.
+    /// Returns the server's Status, if the server responded with a Status.
     pub fn status(&self) -> Option<&kube::core::Status> {
         errors::status(self)
     }
@@ -186,7 +188,7 @@ impl Error {
         }
     }
 
-    /// Returns an error for a request that was not answered within `limit`; `what` describes the request.
+    /// Returns an error for a request that did not receive a response within `limit`; `what` describes the request.
     pub(crate) fn unanswered(what: impl Into<String>, limit: Duration) -> Self {
         let what = what.into();
         Self {
@@ -202,7 +204,7 @@ impl Error {
         }
     }
 
-    /// Returns an error for a write that is no longer permitted. `why` names the write and the reason.
+    /// Returns an error for a write that is no longer permitted. `why` describes the write and the reason.
     pub(crate) fn fenced(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::Fenced(why.into())),
@@ -216,7 +218,7 @@ impl Error {
         }
     }
 
-    /// Returns an error for a cache that is not up to date. `why` names the cache and the missing write.
+    /// Returns an error for a cache that is not up to date. `why` describes the cache and the missing write.
     pub(crate) fn gated(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::Gated(why.into())),
@@ -236,7 +238,7 @@ impl Error {
         }
     }
 
-    /// Returns an error for an operation that the library refuses. `why` names the object and the reason.
+    /// Returns an error for an operation that the library refuses. `why` describes the operation and the reason.
     pub(crate) fn refused(why: impl Into<String>) -> Self {
         Self {
             kind: Box::new(Kind::Refused(why.into())),
@@ -278,8 +280,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the message of a kube error. Statuses are formatted differently, because kube's message ends with their
-/// `Debug` form.
+/// Writes the message of a kube error. A Status is not formatted by kube, because kube's message ends with its `Debug`
+/// form.
 pub(crate) fn write_request(f: &mut impl fmt::Write, err: &kube::Error) -> fmt::Result {
     match err {
         kube::Error::Api(status) => write_status(f, status),

@@ -1,8 +1,8 @@
 //! Predicates for errors that also check wrapped errors (client-go's `apierrors`).
 //!
 //! Each predicate takes any error, and searches it and its chain of [sources](std::error::Error::source) for an
-//! [`Error`], a [`kube::Error`] or a [`Status`] of the server. It therefore also supports errors of a plain kube
-//! client, custom error types with one of these as source, and `anyhow::Error` (with `as_ref()`).
+//! [`Error`], a [`kube::Error`] or a [`Status`] of the server. The predicates therefore also support errors of a kube
+//! client, custom error types that have one of these errors as a source, and `anyhow::Error` (with `as_ref()`).
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,7 +34,7 @@ use tokio::time::error::Elapsed;
 use crate::Error;
 use crate::error::Cause;
 
-/// A reference to any error, the type that `std::error::Error::source` returns.
+/// Reference to any error, as returned by `std::error::Error::source`.
 type AnyError<'a> = &'a (dyn StdError + 'static);
 
 /// Returns `true` for status 403 (`Forbidden`): the client lacks a permission.
@@ -47,7 +47,7 @@ pub fn is_unauthorized(err: AnyError<'_>) -> bool {
     is_answer(err, 401, "Unauthorized")
 }
 
-/// Returns `true` for status 422 (`Invalid`): the object is invalid. Retrying the same request fails again.
+/// Returns `true` for status 422 (`Invalid`): the object is invalid. Sending the same request again fails as well.
 pub fn is_invalid(err: AnyError<'_>) -> bool {
     is_answer(err, 422, "Invalid")
 }
@@ -96,11 +96,11 @@ pub fn is_timeout(err: AnyError<'_>) -> bool {
 }
 
 /// Returns `true` if the server may have executed a write although the request failed: the response was lost, invalid
-/// or too late, or a proxy or the server gave up waiting (502, 504). Read the object before writing again. If a create
-/// was executed, repeating it fails with [`is_already_exists`].
+/// or late, or a proxy or the server timed out (502, 504). Read the object before writing again. If a create was
+/// executed, repeating it fails with an error for which [`is_already_exists`] returns `true`.
 ///
-/// Returns `false` if the request was certainly not executed: it was refused by the server or by a fence, or no process
-/// listens at the address.
+/// Returns `false` if the request was certainly not executed: the server or a fence refused it, or no process listens
+/// at the server's address.
 pub fn is_unknown_outcome(err: AnyError<'_>) -> bool {
     for link in chain(err) {
         if link.is::<Elapsed>() {
@@ -143,7 +143,7 @@ pub fn is_gated(err: AnyError<'_>) -> bool {
     has_cause(err, |it| matches!(it, Cause::Gated))
 }
 
-/// Returns the server's Status, if it answered with one.
+/// Returns the server's Status, if the server responded with a Status.
 pub fn status(err: AnyError<'_>) -> Option<&Status> {
     chain(err).find_map(|link| match link.downcast_ref::<Error>().map(Error::cause) {
         Some(Cause::Request(kube::Error::Api(status))) => Some(&**status),

@@ -1,5 +1,5 @@
-//! Runs test threads one at a time, in an order that a seed determines. Threads switch whenever they lock a mutex. Code
-//! under test uses [`Mutex`](crate::sync::Mutex), which is an alias of this file's mutex in unit tests.
+//! Runs test threads one at a time, in an order that a seed determines. Threads switch when they lock a mutex. Code
+//! under test uses [`sync::Mutex`](crate::sync::Mutex), which is an alias of this module's mutex in unit tests.
 //!
 //! Switching at locks is sufficient, because all state shared between threads of this crate is protected by locks.
 
@@ -69,7 +69,7 @@ impl State {
 }
 
 impl Turns {
-    /// Lets a different thread run, or continues with this one.
+    /// Lets a randomly chosen thread run, which may be the current thread.
     fn pass(&self) {
         self.state().choose();
         self.schedule.changed.notify_all();

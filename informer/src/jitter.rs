@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub(crate) struct Jitter(u64);
 
 impl Jitter {
-    /// Returns the sequence for a seed and a name. Users of the same seed get different sequences by different names.
+    /// Returns the sequence for a seed and a name. Different names result in different sequences for the same seed.
     /// Seed 0 selects a [random seed](drawn_seed).
     pub(crate) fn new(seed: u64, name: &str) -> Self {
         Self(spread(if seed == 0 { drawn_seed() } else { seed }, name))
@@ -24,8 +24,9 @@ impl Jitter {
         spread(0, name)
     }
 
-    /// Returns a random number that is unique to this call, also across processes. While tokio's clock is paused, the
-    /// number depends only on the name and on earlier calls on the thread, so that tests are reproducible.
+    /// Returns a random number that is different for each call, including calls in other processes. While tokio's clock
+    /// is paused, the number depends only on the name and on earlier calls on the thread, so that tests are
+    /// reproducible.
     pub(crate) fn unique(name: &str) -> u64 {
         thread_local! {
             static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -54,7 +55,7 @@ impl Jitter {
         duration.mul_f64(1.0 + factor * self.fraction())
     }
 
-    /// Returns a random whole number in `[least, most]`, used as seconds.
+    /// Returns a random integer in `[least, most]`, used as a number of seconds.
     pub(crate) fn seconds(&mut self, least: u64, most: u64) -> u64 {
         least + self.next() % (most.saturating_sub(least) + 1)
     }
@@ -64,8 +65,8 @@ impl Jitter {
 /// ns, which is less than the time that these reads take.
 const LOOKS: u32 = 256;
 
-/// Returns the seed for users that did not set one. It is random, so that the replicas of a program do not retry at the
-/// same instant. While tokio's clock is paused, it is always 0, so that tests are reproducible.
+/// Returns the seed to use if the caller did not set one. It is random, so that the replicas of a program do not retry
+/// at the same instant. While tokio's clock is paused, it is always 0, so that tests are reproducible.
 fn drawn_seed() -> u64 {
     let first = Instant::now();
     if (0..LOOKS).all(|_| Instant::now() == first) {

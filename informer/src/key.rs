@@ -1,4 +1,4 @@
-//! `ObjectKey`: namespace and name, shared by all layers.
+//! `ObjectKey`: the namespace and name of an object.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::sync::{Arc, LazyLock};
 use foldhash::fast::RandomState;
 use kube::Resource;
 
-/// Identifies an object among the objects of its type. Clones share the allocated text.
+/// Identifies an object among the objects of its type. Clones share the allocated string.
 ///
-/// Keys are ordered as the API server lists objects: by namespace, then by name.
+/// Keys are ordered like objects in the API server's lists: by namespace, then by name.
 ///
 /// ```
 /// use informer::ObjectKey;
@@ -25,16 +25,16 @@ use kube::Resource;
 pub struct ObjectKey {
     /// `namespace/name`, or `name`. A single allocation with a single reference count.
     text: Arc<str>,
-    /// Offset of the name; 0 for cluster-scoped objects.
+    /// Offset of the name in `text`; 0 for cluster-scoped objects.
     name: u32,
     /// Hash of the text, computed once because each key is looked up in several maps.
     hash: u32,
 }
 
-/// The hasher has a random seed in each process, so that nobody can choose names that collide.
+/// The hasher has a random seed in each process, so that users cannot choose names that collide.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
-/// Returns a hash of the text. It differs between processes.
+/// Returns a hash of `text`. The hash differs between processes.
 pub(crate) fn hash_of(text: &str) -> u32 {
     let hash = HASHER.hash_one(text);
     (hash ^ hash >> 32) as u32
@@ -58,7 +58,7 @@ impl ObjectKey {
     fn of_text(text: &str, name: usize) -> Self {
         Self {
             text: text.into(),
-            // The conversion cannot fail, because no namespace has four billion bytes.
+            // The conversion cannot fail, because no namespace has a length of four billion bytes.
             name: u32::try_from(name).unwrap_or_default(),
             hash: hash_of(text),
         }
@@ -95,7 +95,7 @@ impl ObjectKey {
         &self.text[self.name as usize..]
     }
 
-    /// Returns the hash of the key. It differs between processes.
+    /// Returns the hash of the key. The hash differs between processes.
     pub(crate) fn hash_code(&self) -> u32 {
         self.hash
     }

@@ -38,9 +38,9 @@
 //! |---|---|
 //! | [`cache`] | a reflector lists and watches one type; the indexer stores its objects; listers read them |
 //! | [`handler`] | maps a change to the keys of the objects it affects |
-//! [`queue`] | holds keys: each at most once, given to at most one worker at a time, and delayed after failures |
+//! | [`queue`] | contains each key once, returns it to one worker at a time, and delays it after failures |
 //! | [`reconcile`] | a worker takes a key, compares the actual with the desired state, and acts |
-//! [`runtime`] | the other parts of a process: controllers that start and stop together, leader election, events |
+//! | [`runtime`] | other parts of a process: controllers that start and stop together, leader election, events |
 //!
 //! All layers share two types: an [`ObjectKey`] identifies an object, and an [`Error`] describes a failure.
 //!
@@ -170,7 +170,7 @@
 //! | client-go | here |
 //! |---|---|
 //! | all resyncs share one check period | each handler has its own exact period |
-//! a watch list that waits indefinitely for a bookmark | after a minute, the source is listed instead |
+//! | a watch list waits indefinitely for a bookmark | after a minute, the informer sends list requests instead |
 //! | handlers receive deletions of objects that the cache never contained | handlers do not receive them |
 //! | the cache mutation detector | a [`CachedObject`] is immutable |
 //! | the watch list consistency detector | the random tests compare the cache with the server |

@@ -1,4 +1,4 @@
-//! `Metrics`: the metrics of a process, in the text format of Prometheus.
+//! `Metrics`: the metrics of a process, in the Prometheus text format.
 //!
 //! Code on hot paths does not look up metrics by name. Each component counts in plain fields, and writes the values
 //! into [`Samples`] when metrics are collected.
@@ -73,7 +73,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// The values of all metrics at one time.
+/// The values of all metrics at a point in time.
 #[derive(Debug, Default)]
 pub struct Samples(BTreeMap<&'static str, Family>);
 
@@ -81,7 +81,7 @@ pub struct Samples(BTreeMap<&'static str, Family>);
 struct Family {
     help: &'static str,
     kind: &'static str,
-    /// The samples of each series, by labels. The text of a sample is the suffix of its name (`_bucket`, `_sum`,
+    /// The samples of each series, by labels. The string of a sample is the suffix of its name (`_bucket`, `_sum`,
     /// `_count` or none), followed by its labels in braces.
     series: BTreeMap<String, Vec<(String, f64)>>,
 }

@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A resource version from the API server. The empty version ([`ResourceVersion::default`]) stands for a missing
+/// A resource version from the API server. The empty version ([`ResourceVersion::default`]) represents a missing
 /// version.
 ///
-/// Since Kubernetes 1.35, versions of one resource are guaranteed to be decimal numbers, which can be ordered. Other
-/// versions, such as the versions of an aggregated API server, can only be compared for equality.
+/// Since Kubernetes 1.35, resource versions are guaranteed to be decimal integers, and versions of the same resource
+/// can be ordered. Other versions, such as the versions of an aggregated API server, can only be compared for equality.
 ///
 /// ```
 /// use informer::ResourceVersion;
@@ -31,7 +31,7 @@ enum Form {
 }
 
 impl ResourceVersion {
-    /// Returns version `"0"`: the server may return any state.
+    /// Returns version `"0"`, for which the server may return any state.
     pub fn any() -> Self {
         Self(Form::Number(0))
     }

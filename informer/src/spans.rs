@@ -25,7 +25,7 @@ pub(crate) fn leader_election(lease: &str, identity: &str) -> Span {
     error_span!(target: "informer::process", parent: None, "leader_election", lease, identity)
 }
 
-/// Span of a replica in a group that divides keys among its members.
+/// Span of a replica in a sharding group.
 pub(crate) fn sharding(group: &str, identity: &str) -> Span {
     error_span!(target: "informer::process", parent: None, "sharding", group, identity)
 }

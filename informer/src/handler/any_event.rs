@@ -1,4 +1,4 @@
-//! `AnyEvent`: an event of any type, for filters of all watches of a controller.
+//! `AnyEvent`: an event of any type, for filters that apply to all watches of a controller.
 
 use std::fmt;
 

@@ -29,7 +29,7 @@ use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 /// Keys identify objects, unless the controller has a custom request type
 /// ([`ControllerBuilder::keyed_by`](crate::runtime::ControllerBuilder::keyed_by)).
 pub trait ToKeys<K, R = ObjectKey>: Send + Sync + 'static {
-    /// Calls `push` with each key, in a deterministic order. May call it several times with the same key.
+    /// Calls `push` with each key, in a deterministic order. May call `push` several times with the same key.
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(R));
 }
 
@@ -45,8 +45,8 @@ impl<K, R, M: ToKeys<K, R>> ToKeys<K, R> for std::sync::Arc<M> {
 pub struct Enqueued<R = ObjectKey> {
     /// The key.
     pub key: R,
-    /// Set if nothing has changed, because the event is from the initial list or a resync. Priority queues give such
-    /// keys a low priority.
+    /// Set if the event does not contain a new state, because it is from the initial list or a resync. Priority queues
+    /// give such keys a low priority.
     pub is_replay: bool,
 }
 
@@ -85,7 +85,7 @@ where
     owner_of_kind(&O::group(&()), &O::kind(&()), is_cluster_scoped)
 }
 
-/// Same as [`owner`], for an owner type without a Rust type.
+/// Same as [`owner`], for an owner kind without a Rust type.
 pub fn owner_of_kind(group: &str, kind: &str, is_cluster_scoped: bool) -> ForOwner {
     ForOwner {
         group: group.to_owned(),
@@ -105,7 +105,7 @@ where
 }
 
 impl ForOwner {
-    /// Maps only to the owner with `controller: true`.
+    /// Restricts the mapping to the owner with `controller: true`.
     #[must_use]
     pub fn controller_only(mut self) -> Self {
         self.is_controller_only = true;

@@ -7,7 +7,7 @@ use crate::object::{Cacheable, CachedObject};
 
 use super::predicate::{Filtered, Only, Predicate};
 
-/// Error of a handler; may have any type.
+/// Error of a handler, of any type.
 pub type HandlerError = Box<dyn StdError + Send + Sync>;
 
 /// A change of an object, for handlers and predicates.
@@ -34,15 +34,15 @@ pub enum Event<K> {
     Deleted {
         /// The last known state of the object.
         object: CachedObject<K>,
-        /// Set if the object was missing from a new list, so that its last state may be unknown (client-go's
-        /// `DeletedFinalStateUnknown`).
+        /// Set if the object's last state may be unknown, for example because the object was missing from a new list
+        /// (client-go's `DeletedFinalStateUnknown`).
         final_state_unknown: bool,
     },
 }
 
 impl<K> Event<K> {
-    /// Returns `true` if the event does not contain a new state: an object in the initial list, or an update without a
-    /// change. Priority queues process other events first.
+    /// Returns `true` if the event does not contain a new state: it is from the initial list, or it is an update
+    /// without a change. Priority queues process other events first.
     pub fn is_replay(&self) -> bool {
         match self {
             Self::Added { is_in_initial_list, .. } => *is_in_initial_list,
@@ -119,7 +119,7 @@ impl<K> fmt::Debug for Event<K> {
 ///
 /// The methods can be written as `async fn`. Errors and panics are logged and counted
 /// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)), but failed events are not
-/// delivered again: to retry, add a key to a queue.
+/// delivered again. To retry an event, add a key to a queue.
 ///
 /// ```
 /// use informer::CachedObject;
@@ -168,7 +168,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Handles any event. By default calls the method for the event's variant.
+    /// Handles any event. The default implementation calls the method for the event's variant.
     fn on_event(&self, event: &Event<K>) -> impl Future<Output = Result<(), HandlerError>> + Send {
         async move {
             match event {
@@ -186,8 +186,8 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
     }
 
     /// Wraps the handler so that it only receives objects for which `passes` returns `true` (client-go's
-    /// `FilteringResourceEventHandler`). If an object begins to pass by an update, the handler receives an addition; if
-    /// it no longer passes, the handler receives a deletion.
+    /// `FilteringResourceEventHandler`). If an update makes an object pass, the handler receives an addition; if an
+    /// update makes an object no longer pass, the handler receives a deletion.
     fn filtered<F>(self, passes: F) -> Filtered<Self, F>
     where
         Self: Sized,

@@ -1,6 +1,6 @@
 //! Event handlers, predicates, and mappings from events to keys.
 //!
-//! This module does not depend on the source of the events or on how the keys are used.
+//! This module does not depend on the source of the events or on the code that uses the keys.
 
 mod event_handler;
 mod predicate;

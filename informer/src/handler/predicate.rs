@@ -20,7 +20,7 @@ pub trait Predicate<K>: Send + Sync + 'static {
     /// Returns `true` if the event passes the filter.
     fn passes(&self, event: &Event<K>) -> bool;
 
-    /// Passes events that pass both predicates.
+    /// Returns a predicate that passes events that pass both predicates.
     fn and<P: Predicate<K>>(self, other: P) -> impl Predicate<K>
     where
         Self: Sized,
@@ -29,7 +29,7 @@ pub trait Predicate<K>: Send + Sync + 'static {
         move |event: &Event<K>| self.passes(event) && other.passes(event)
     }
 
-    /// Passes events that pass at least one of the predicates.
+    /// Returns a predicate that passes events that pass at least one of the two predicates.
     fn or<P: Predicate<K>>(self, other: P) -> impl Predicate<K>
     where
         Self: Sized,
@@ -38,8 +38,8 @@ pub trait Predicate<K>: Send + Sync + 'static {
         move |event: &Event<K>| self.passes(event) || other.passes(event)
     }
 
-    /// Passes events that do not pass this predicate. The negation of a predicate about changes drops deletions; see
-    /// [`predicates`].
+    /// Returns a predicate that passes events that do not pass this predicate. The negation of a predicate that
+    /// compares states drops additions and deletions; see [`predicates`].
     fn not(self) -> impl Predicate<K>
     where
         Self: Sized,
@@ -65,7 +65,7 @@ pub mod predicates {
 
     use super::{Cacheable, Event, Predicate};
 
-    /// Passes only updates that change `metadata.generation`; for most types these are changes of the spec.
+    /// Drops updates that do not change `metadata.generation`, which most types increment when the spec changes.
     pub fn generation_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| {
             event
@@ -74,28 +74,28 @@ pub mod predicates {
         }
     }
 
-    /// Passes only updates that change a label.
+    /// Drops updates that do not change a label.
     pub fn labels_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.has_labels_of(event.object()))
     }
 
-    /// Passes only updates that change an annotation.
+    /// Drops updates that do not change an annotation.
     pub fn annotations_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.has_annotations_of(event.object()))
     }
 
-    /// Passes only updates that change the resource version. Drops resyncs and relists of unchanged objects.
+    /// Drops updates that do not change the resource version: resyncs, and relists of unchanged objects.
     pub fn resource_version_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
         |event: &Event<K>| event.old().is_none_or(|old| !old.is_same_state(event.object()))
     }
 
-    /// Passes events, including deletions, of objects that match a label selector in their newest state.
+    /// Passes events, including deletions, of objects whose newest state matches a label selector.
     pub fn label_selector<K: Cacheable>(selector: Selector) -> impl Predicate<K> + Clone {
         move |event: &Event<K>| event.object().matches(&selector)
     }
 }
 
-/// Passes only objects that satisfy a predicate to a handler; see [`ResourceEventHandler::filtered`].
+/// A handler that only receives objects for which a function returns `true`; see [`ResourceEventHandler::filtered`].
 pub struct Filtered<H, F> {
     handler: H,
     passes: F,
@@ -148,7 +148,7 @@ where
     }
 }
 
-/// Passes only events that pass a predicate to a handler; see [`ResourceEventHandler::only`].
+/// A handler that only receives events that pass a predicate; see [`ResourceEventHandler::only`].
 pub struct Only<H, P> {
     handler: H,
     predicate: P,

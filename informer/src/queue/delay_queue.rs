@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::ready::SlotId;
 
-/// Due time of a key, and a unique number: keys with the same due time are ordered by this number.
+/// Due time of a key, and a unique number that orders keys with the same due time.
 pub(super) type Due = (Instant, u64);
 
 /// Keys by due time. If the due time of a key changes, its old entry remains but is void. Void entries are removed when
@@ -28,8 +28,8 @@ impl DelayQueue {
         self.heap.push(Reverse((due, slot)));
     }
 
-    /// Counts an entry as void. If there are too many void entries, removes the entries for which `is_valid` returns
-    /// `false`.
+    /// Counts an entry that has become void. If there are too many void entries, removes the entries for which
+    /// `is_valid` returns `false`.
     pub(super) fn abandon(&mut self, is_valid: impl Fn(Due, SlotId) -> bool) {
         self.void += 1;
         if self.void > VOID && self.void * 2 > self.heap.len() {

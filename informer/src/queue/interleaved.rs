@@ -1,4 +1,4 @@
-//! Tests a queue with interleaved threads that add keys and take keys, in an order that a seed determines.
+//! Tests a queue with threads that add and take keys. A seed determines how the threads are interleaved.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::work_queue::{AddOptions, WorkQueue};
 use crate::interleave::interleave;
 
-/// State of the test: the keys that workers have, the last state of each key that a worker has read, and the current
-/// states.
+/// State of the test: the keys in progress, the last state of each key that a worker has read, and the current states.
 #[derive(Default)]
 struct Work {
     working: BTreeMap<u32, usize>,
@@ -42,7 +41,7 @@ fn no_change_is_lost_and_no_key_has_two_workers() {
             assert_eq!(other, None, "two workers have the key {} with the seed {seed}", *item);
             let state = all().states.get(&item).copied().unwrap_or_default();
             all().seen.insert(*item, state);
-            // Locks a mutex, so that other threads run while this one has the key.
+            // Locks a mutex, so that other threads run while this thread processes the key.
             assert!(queue.processing() > 0);
             all().working.remove(&item);
             true

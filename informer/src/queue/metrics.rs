@@ -18,13 +18,13 @@ pub(super) struct Stats {
     worked: Histogram,
 }
 
-/// Values of a queue's gauges at one time.
+/// Values of a queue's gauges at a point in time.
 #[derive(Debug)]
 pub(super) struct Gauges {
     /// Number of queued keys by priority.
     pub(super) depths: Vec<(i32, usize)>,
     pub(super) has_priorities: bool,
-    /// Seconds for which workers have held keys: the sum over all keys, and the longest.
+    /// Seconds for which workers have been processing keys: the sum over all keys, and the maximum.
     pub(super) under_work: (f64, f64),
 }
 

@@ -1,7 +1,8 @@
-//! Work queues: each key is queued at most once, is held by at most one worker, and can be delayed after a failure.
+//! Work queues: each key is queued at most once, is processed by at most one worker at a time, and can be delayed after
+//! a failure.
 //!
 //! A [`WorkQueue`] is synchronous except for [`WorkQueue::get`], and does not start tasks. It does not depend on
-//! objects or caches: a key is any value that can be compared and hashed.
+//! objects or caches: keys can have any type that is comparable and hashable.
 
 mod ready;
 mod delay_queue;

@@ -28,8 +28,8 @@ pub(super) enum Discipline {
 
 /// The keys of a queue with their states.
 ///
-/// A key is queued at most once, and at most one worker has it. A key that is added once or more while a worker has it
-/// is returned once more afterwards.
+/// A key is queued at most once, and at most one worker processes it at a time. A key that is added while a worker is
+/// processing it is returned once more afterwards, even if it was added several times.
 #[derive(Debug)]
 pub(super) struct Pending<T> {
     discipline: Discipline,
@@ -40,26 +40,26 @@ pub(super) struct Pending<T> {
     delayed: DelayQueue,
     /// The last number that was used for a ticket or a delay.
     last: u64,
-    /// Number of keys that are queued, including keys that still have a worker.
+    /// Number of queued keys, including keys that a worker is still processing.
     in_line: usize,
-    /// Number of queued keys that still have a worker.
+    /// Number of queued keys that a worker is still processing.
     locked: usize,
     processing: usize,
-    /// Number of keys with failures in the rate limiter.
+    /// Number of keys for which the rate limiter may have recorded failures.
     limited: usize,
     pub(super) stats: Option<Box<Stats>>,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The key as it was last added, so that it need not be cloned for the worker. `None` if the key is neither queued
-    /// nor delayed.
+    /// The key as it was last added. It is moved to the worker instead of being cloned. `None` if the key is neither
+    /// queued nor delayed.
     key: Option<T>,
     /// Ticket of the queued key; [`NONE`] if the key is not queued.
     ticket: Ticket,
     /// Priority of the key while it is queued or delayed.
     priority: i32,
-    /// Set if the key reached the front of the queue while a worker had it.
+    /// Set if the key reached the front of the queue while a worker was processing it.
     is_passed: bool,
     is_processing: bool,
     /// Set if the rate limiter may have recorded failures of the key.
@@ -78,7 +78,7 @@ pub(super) struct Taken<T> {
     pub(super) slot: SlotId,
     pub(super) priority: i32,
     pub(super) is_limited: bool,
-    /// Time at which the worker received the key, if times are measured.
+    /// Time at which the worker received the key, if the queue has metrics.
     pub(super) at: Option<Instant>,
 }
 
@@ -100,7 +100,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Returns the number of queued keys, including keys that still have a worker.
+    /// Returns the number of queued keys, including keys that a worker is still processing.
     pub(super) fn in_line(&self) -> usize {
         self.in_line
     }
@@ -110,7 +110,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         self.in_line - self.locked
     }
 
-    /// Returns the number of keys that workers have.
+    /// Returns the number of keys that workers are processing.
     pub(super) fn processing(&self) -> usize {
         self.processing
     }
@@ -139,14 +139,14 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         slot
     }
 
-    /// Records that the rate limiter may have failures of a key.
+    /// Records that the rate limiter may have recorded failures of a key.
     pub(super) fn limit(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         self.limited += usize::from(!slot.is_limited);
         slot.is_limited = true;
     }
 
-    /// Records that the rate limiter has no failures of a key.
+    /// Records that the failures of a key in the rate limiter were reset.
     pub(super) fn unlimit(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         self.limited -= usize::from(slot.is_limited);
@@ -281,7 +281,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// Returns the seconds for which workers have held keys: the sum, and the longest.
+    /// Returns the seconds for which workers have been processing keys: the sum and the maximum.
     pub(super) fn under_work(&self, now: Instant) -> (f64, f64) {
         let all = self.slots.iter().filter_map(|slot| slot.taken);
         let ages = all.map(|taken| now.saturating_duration_since(taken).as_secs_f64());
@@ -336,7 +336,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             slot.added = now;
             self.in_line += 1;
             self.locked += usize::from(slot.is_processing);
-            // The key is no longer delayed: returning it once covers both additions.
+            // The key is no longer delayed, because returning it once covers both additions.
             if slot.due.take().is_some() {
                 rank = rank.max(slot.priority);
                 let slots = &self.slots;
@@ -446,7 +446,7 @@ mod tests {
             }
             let mut last = None;
             while let Some(taken) = pending.pop(None) {
-                // A key keeps its slot while a worker has it.
+                // A key keeps its slot while a worker is processing it.
                 if let Some(slot) = last.replace(taken.slot) {
                     pending.done(slot, None);
                 }

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 
 /// Computes how long a key is delayed before it is retried. Records the failures of each key until they are reset.
 ///
-/// Controllers only call the other methods for a key after a call of [`when`](Self::when), not for keys that never
-/// failed.
+/// Controllers call the other methods only for keys for which they have called [`when`](Self::when), not for keys that
+/// never failed.
 pub trait RateLimiter<T>: Debug + Send {
     /// Records a failure of the key, and returns the key's delay.
     fn when(&mut self, key: &T) -> Duration;
@@ -148,13 +148,13 @@ impl<T: Clone + Debug + Eq + Hash + Send> RateLimiter<T> for FastSlow<T> {
     }
 }
 
-/// Token bucket for all keys together: a burst, then a fixed rate. It does not record failures: `num_requeues` returns
-/// 0.
+/// Token bucket shared by all keys: allows a burst, then a fixed rate. It does not record failures, so `num_requeues`
+/// returns 0.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     per_second: f64,
     burst: f64,
-    /// Number of available tokens; negative if tokens were reserved in advance.
+    /// Number of available tokens. Negative if tokens were reserved in advance.
     tokens: f64,
     filled: Option<Instant>,
 }
@@ -181,7 +181,7 @@ impl TokenBucket {
         Duration::try_from_secs_f64(-self.tokens / self.per_second).map_or(longest, |it| it.min(longest))
     }
 
-    /// Takes a token if one is available now.
+    /// Takes a token if one is available. Returns `true` if a token was taken.
     pub fn try_take(&mut self) -> bool {
         self.fill();
         let is_there = self.tokens >= 1.0;

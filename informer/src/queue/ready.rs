@@ -22,8 +22,8 @@ pub(super) struct Ready {
 #[derive(Debug, Default)]
 struct Line {
     entries: VecDeque<(Ticket, SlotId)>,
-    /// Keys that reached the front of the line while a worker had them. Once the worker is done, they are returned
-    /// before `entries`. Their tickets are older than all tickets in `entries`.
+    /// Keys that reached the front of the line while a worker was processing them. Once the worker is done, they are
+    /// returned before `entries`. Their tickets are older than all tickets in `entries`.
     passed: BTreeMap<Ticket, SlotId>,
     void: usize,
 }
@@ -38,7 +38,7 @@ pub(super) enum Entry {
     Valid,
     /// The key is no longer in this line.
     Void,
-    /// A worker has the key. The entry is removed; [`Ready::push_passed`] adds it again.
+    /// A worker is processing the key. The entry is removed; [`Ready::push_passed`] adds it again.
     Locked,
 }
 
@@ -53,8 +53,8 @@ impl Ready {
         self.line(priority).passed.insert(ticket, slot);
     }
 
-    /// Counts the entry of `ticket` in this line as void. If there are too many void entries, removes the entries for
-    /// which `look` returns [`Entry::Void`].
+    /// Counts the entry of `ticket` in this line, which has become void. If there are too many void entries, removes
+    /// the entries for which `look` returns [`Entry::Void`].
     pub(super) fn abandon(&mut self, priority: i32, ticket: Ticket, look: impl Fn(Ticket, SlotId) -> Entry) {
         let line = self.line(priority);
         if line.passed.remove(&ticket).is_some() {

@@ -30,9 +30,10 @@ const LONGEST_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// A queue of keys for workers. Clones share the same queue.
 ///
-/// A key is in the queue at most once, and at most one worker has it. A key that is added while a worker has it is
-/// returned again, once, when this worker is done. As a result, changes are not lost, and two workers never have the
-/// same key. The length of the queue is limited only by the number of distinct keys.
+/// A key is in the queue at most once, and at most one worker processes it at a time. A key that is added while a
+/// worker is processing it is returned once more when this worker is done. As a result, changes are not lost, and two
+/// workers never process the same key at the same time. The length of the queue is limited only by the number of
+/// distinct keys.
 ///
 /// There are two disciplines. [`WorkQueue::new`] uses client-go's: keys are returned in order of arrival, and remaining
 /// keys are still returned after a shutdown. [`WorkQueueBuilder::by_priority`] uses controller-runtime's: keys with the
@@ -82,7 +83,7 @@ struct State<T> {
     phase: Phase,
     /// Number of callers that wait in [`WorkQueue::get`].
     waiting: usize,
-    /// Set if one of these callers waits for the next due time.
+    /// Set if one of the waiting callers waits for the next due time.
     has_timekeeper: bool,
 }
 
@@ -148,7 +149,8 @@ impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueueBuilder<T> {
         self
     }
 
-    /// Sets the rate limiter, which determines the delay of failed keys. Default: [`default_controller_rate_limiter`].
+    /// Sets the rate limiter, which determines the delay of failed keys. Default: [`default_controller_rate_limiter`],
+    /// or an [`ExponentialBackoff`] if keys are ordered by priority.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<T> + 'static) -> Self {
         self.limiter = Some(Box::new(limiter));
         self
@@ -245,12 +247,12 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.add_after(key, priority, after, is_rate_limited);
     }
 
-    /// Waits for the next key; returns `None` after a shutdown. Other callers do not receive the key until the
+    /// Waits for the next key. Returns `None` after a shutdown. Other callers do not receive the key until the
     /// [`WorkItem`] is dropped.
     ///
     /// The caller that has waited longest receives the next key. Dropping the future at any time does not lose keys.
     pub async fn get(&self) -> Option<WorkItem<T>> {
-        // Yield from time to time, so that a worker that always finds a key lets other tasks run.
+        // Yield from time to time, so that other tasks can run even if this worker always finds a key.
         tokio::task::coop::consume_budget().await;
         self.wait().await
     }
@@ -291,8 +293,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         Some(self.work(taken))
     }
 
-    /// Resets the failures of a key in the rate limiter, because the key succeeded or will not be retried. A worker
-    /// that has the key keeps it.
+    /// Resets the failures of a key in the rate limiter, because the key succeeded or will not be retried. Does not
+    /// affect a worker that is processing the key.
     pub fn forget(&self, key: &T) {
         self.0.limiter().forget(key);
     }
@@ -302,7 +304,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.limiter().num_requeues(key)
     }
 
-    /// Same as [`forget`](Self::forget), for a key that a worker has. Cheap if the key has not failed.
+    /// Same as [`forget`](Self::forget), for a key that a worker is processing. Cheap if the key has not failed.
     pub(crate) fn forget_work(&self, work: &WorkItem<T>) {
         if let Some(slot) = work.slot.filter(|_| work.is_limited) {
             self.0.limiter().forget(&work.key);
@@ -310,7 +312,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Same as [`num_requeues`](Self::num_requeues), for a key that a worker has. Cheap if the key has not failed.
+    /// Same as [`num_requeues`](Self::num_requeues), for a key that a worker is processing. Cheap if the key has not
+    /// failed.
     pub(crate) fn num_requeues_of(&self, work: &WorkItem<T>) -> u32 {
         if work.is_limited {
             self.num_requeues(&work.key)
@@ -319,8 +322,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Returns the number of ready keys. Delayed keys are not counted. A key that a worker has is counted if it was
-    /// added again.
+    /// Returns the number of ready keys. Delayed keys are not counted. A key that a worker is processing is counted if
+    /// it was added again.
     pub fn len(&self) -> usize {
         let mut state = self.0.state();
         state.promote();
@@ -339,7 +342,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         state.pending.delayed()
     }
 
-    /// Returns the number of keys that workers have.
+    /// Returns the number of keys that workers are processing.
     pub fn processing(&self) -> usize {
         self.0.state().pending.processing()
     }
@@ -355,7 +358,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.close(Phase::ShutDown);
     }
 
-    /// Shuts the queue down, and waits until all workers are done. Without priorities, it also waits until workers have
+    /// Shuts the queue down, and waits until all workers are done. Without priorities, also waits until workers have
     /// received all ready keys, so it waits forever if there are ready keys but no workers. A call of
     /// [`shut_down`](Self::shut_down) ends the wait.
     pub async fn shut_down_with_drain(&self) {
@@ -468,8 +471,8 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         }
     }
 
-    /// Wakes a waiting caller to wait for the next due time, if no caller waits for it. Callers that stop waiting must
-    /// call this.
+    /// Wakes a waiting caller, so that it waits for the next due time, if no caller waits for it. Callers that stop
+    /// waiting must call this function.
     fn find_timekeeper(&self, state: &State<T>) {
         if state.waiting > 0 && !state.has_timekeeper && state.pending.has_delayed() {
             self.work.notify_one();
@@ -570,16 +573,16 @@ impl<T: Clone + Eq + Hash> Drop for Seat<'_, T> {
     }
 }
 
-/// A key that a worker has. Dropping it corresponds to client-go's `Done`: other workers can then receive the key
-/// again.
+/// A key that a worker is processing. Dropping the item corresponds to client-go's `Done`: other workers can then
+/// receive the key again.
 pub struct WorkItem<T: Clone + Eq + Hash> {
     key: T,
-    /// Slot of the key; `None` once the key has been handed back.
+    /// Slot of the key; `None` once the key has been returned to the queue.
     slot: Option<SlotId>,
     priority: i32,
     /// Set if the rate limiter may have recorded failures of the key.
     is_limited: bool,
-    /// Time at which the worker received the key, if the queue measures times.
+    /// Time at which the worker received the key, if the queue has metrics.
     taken: Option<Instant>,
     inner: Arc<Inner<T>>,
 }
@@ -598,7 +601,7 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
     /// Drops this item and waits for the next key. Cheaper than a drop and a call of [`WorkQueue::get`]: the queue is
     /// locked once, and its clock is read once for metrics.
     ///
-    /// The future can be dropped at any time; the key is then handed back to the queue.
+    /// The future can be dropped at any time; the key is then returned to the queue.
     pub async fn next(self) -> Option<Self> {
         self.next_at(None).await
     }
@@ -619,12 +622,12 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         WorkQueue(Arc::clone(&self.inner)).wait().await
     }
 
-    /// Returns the time at which the worker received the key; `None` if the queue does not measure times.
+    /// Returns the time at which the worker received the key; `None` if the queue has no metrics.
     pub(crate) fn taken(&self) -> Option<Instant> {
         self.taken
     }
 
-    /// Hands back the current key and takes the next one. Returns `false` if no key is ready.
+    /// Returns the current key to the queue and takes the next one. Returns `false` if no key is ready.
     fn exchange(&mut self, now: Option<Instant>) -> bool {
         let mut state = self.inner.state();
         let now = now.or_else(|| state.now_for_metrics());

@@ -17,8 +17,8 @@ use crate::{Error, ResourceVersion};
 /// Time limit for reading the current state.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of objects to read after a create with a generated name. If the collection is larger, the version of
-/// the list is used instead.
+/// Maximum number of objects to read after a create with a generated name. For larger collections, the version of the
+/// list is used instead.
 const ASKED_MOST: usize = 500;
 
 /// The request that reads the current state after a write with an unknown outcome.
@@ -33,7 +33,7 @@ pub(crate) struct Asked {
 #[derive(Clone)]
 pub(super) enum About {
     Object(String),
-    /// The whole collection, because the server generated the name of the written object.
+    /// The whole collection, because the server generated the name of the created object.
     Made,
     /// The whole collection, because objects in it were deleted.
     Deleted,
@@ -63,7 +63,7 @@ impl Asked {
         }
     }
 
-    /// Reads a version at which an object does not exist. Only lists return such a version.
+    /// Reads a version at which an object does not exist, with a list request, because errors do not contain a version.
     async fn absent(&self, name: &str) -> Result<Written, Error> {
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let uri = format!("{}?fieldSelector=metadata.name%3D{name}&limit=1", self.path);
@@ -80,8 +80,8 @@ impl Asked {
     }
 
     /// Returns the highest version of the objects in the collection. If there are more than `most` objects, returns the
-    /// version of the list instead. This is a version of the whole server, which a cache only reaches with its next
-    /// bookmark.
+    /// version of the list instead. A cache may only reach the version of a list with its next bookmark, because this
+    /// version may belong to a change of another resource.
     async fn newest(&self, most: usize) -> Result<Written, Error> {
         let uri = format!("{}?limit={}", self.path, most.max(1));
         let answer = self.get(&uri, "PartialObjectMetadataList").await?;

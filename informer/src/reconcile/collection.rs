@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-/// A resource in a cluster. Determines which caches receive a write.
+/// A resource in a cluster. A write to it is received by the caches of this resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Collection {
     /// `None` for the controller's own cluster.

@@ -1,4 +1,4 @@
-//! `Gate`: delays keys until the caches have received the writes of their last reconciles (KEP-5647).
+//! `Gate`: holds back keys until the caches have received the writes of the keys' last reconciles (KEP-5647).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -30,16 +30,16 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     /// Returns `true` if the cache contains an object with this key that is being deleted.
     fn is_deleting(&self, key: &ObjectKey) -> bool;
 
-    /// Returns the time at which the server was last found to be restored from a backup. Earlier writes may be lost, in
-    /// which case the cache will never receive them.
+    /// Returns the time at which the informer last detected that the server was restored from a backup. Writes before
+    /// this time may be lost, in which case the cache never receives them.
     fn restored(&self, key: &ObjectKey) -> Option<Instant>;
 
-    /// Returns `true` if the cache will not receive further changes.
+    /// Returns `true` if the cache no longer receives changes.
     fn has_ended(&self) -> bool {
         false
     }
 
-    /// Returns `true` if the cache includes the effect of this write, or will never receive it.
+    /// Returns `true` if the cache includes this write, or will never receive it.
     fn has_seen(&self, write: &Write) -> bool {
         if !self.may_have(&write.key, write.labels.as_ref()) || self.restored(&write.key) >= Some(write.at) {
             return true;
@@ -57,16 +57,16 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     }
 }
 
-/// Maximum time for which a key is held back. It is longer than two intervals between bookmarks: a cache that contains
-/// only some objects of a resource may reach the version of a write to other objects only by a bookmark.
+/// Maximum time for which a key is held back. It is longer than two intervals between bookmarks, because a cache that
+/// contains only some objects of a resource may need a bookmark to reach the version of a write to other objects.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Minimum and maximum delay between checks of a key that is held back. The key is usually checked earlier, because the
-/// event of the write adds it again.
+/// event of the write enqueues it again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Caches of a controller. There are several caches of a resource if informers select different objects or different
-/// representations of them. Only iterated to remove caches that have ended.
+/// Caches of a controller. A resource has several caches if informers select different objects or different
+/// representations of them. The map is only iterated to remove caches that have ended.
 #[derive(Default)]
 pub(crate) struct Caches(HashMap<Collection, Vec<Arc<dyn CacheState>>>);
 
@@ -94,8 +94,8 @@ impl Caches {
     }
 }
 
-/// The writes of each key that the caches have not received yet. The number of entries is bounded by the number of such
-/// keys and the number of writes of a reconcile; all other entries are removed within ten seconds.
+/// The writes of each key that the caches have not received yet. The number of entries is limited by the number of keys
+/// with such writes and the number of writes in a reconcile. All other entries are removed within ten seconds.
 pub(crate) struct Gate<R> {
     /// Set once a cache has been added. Before that, writes are not recorded.
     has_caches: AtomicBool,
@@ -107,11 +107,11 @@ pub(crate) struct Gate<R> {
 
 struct State<R> {
     caches: Caches,
-    /// Missing writes by key. Only iterated to remove entries.
+    /// Missing writes by key. The map is only iterated to remove entries.
     keys: HashMap<R, Unseen, RandomState>,
 }
 
-/// Interval at which entries of keys that are not added again are checked.
+/// Interval at which entries are checked whose keys are not enqueued again.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 struct Unseen {
@@ -122,8 +122,8 @@ struct Unseen {
 
 impl Unseen {
     /// Returns the age at which the periodic check removes the entry. Entries of keys that are held back are kept
-    /// longer, so that the next check of the key finds its entry and fails, even if it is late because all workers are
-    /// busy.
+    /// longer, so that the next check of such a key still finds the entry and fails, even if the check is late because
+    /// all workers are busy.
     fn patience(&self) -> Duration {
         if self.pause > PAUSES.0 { PATIENCE * 2 } else { PATIENCE }
     }
@@ -153,7 +153,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         }
     }
 
-    /// Periodically removes entries of keys that are not added again. Never returns. Does not use a timer while there
+    /// Periodically removes entries whose keys are not enqueued again. Never returns. Does not use a timer while there
     /// are no entries.
     pub(super) async fn sweep(&self) {
         loop {
@@ -171,7 +171,8 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         }
     }
 
-    /// Adds a cache to wait for. It also applies to earlier writes that other caches have not received yet.
+    /// Adds a cache to wait for. Keys also wait until it has received earlier writes that other caches have not
+    /// received yet.
     pub(crate) fn join(&self, collection: Collection, cache: Arc<dyn CacheState>) {
         let mut state = self.lock();
         state.caches.drop_ended();
@@ -184,7 +185,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         self.has_caches.load(Ordering::Relaxed)
     }
 
-    /// Checks whether a key may be reconciled. `has_asked` is set if [`ask`](Self::ask) has just been called.
+    /// Checks whether a key may be reconciled. `has_asked` is `true` if [`ask`](Self::ask) was called just before.
     pub(super) fn look(&self, key: &R, has_asked: bool) -> Passage {
         let mut state = self.lock();
         let State { caches, keys, .. } = &mut *state;
@@ -214,8 +215,8 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         Passage::Held(pause)
     }
 
-    /// For a key's writes with unknown outcomes, reads the current state from the server. If the server does not
-    /// answer, the next check of the key retries.
+    /// Reads the current state from the server for a key's writes with unknown outcomes. If the server does not
+    /// respond, the next check of the key retries this.
     pub(super) async fn ask(&self, key: &R) {
         let unknown: Vec<Write> = {
             let all = self.lock();
@@ -353,7 +354,7 @@ mod tests {
         let sweeping = Arc::clone(&gate);
         tokio::spawn(async move { sweeping.sweep().await });
         gate.remember(&0, write(9));
-        // Begin to hold the key back just before a sweep, so that its last check is just after one.
+        // Begin to hold the key back just before a sweep, so that its last check is just after a sweep.
         tokio::time::sleep(Duration::from_millis(9_900)).await;
         gate.remember(&1, write(9));
         let start = Instant::now();
@@ -383,7 +384,7 @@ mod tests {
             10_000,
             "keys are kept while the cache lacks their writes"
         );
-        // The cache catches up, but no key is added or checked anymore.
+        // The cache catches up, but no key is enqueued or checked anymore.
         cache.0.store(9_997, Ordering::Relaxed);
         tokio::time::sleep(SWEEP_EVERY * 2).await;
         assert_eq!(gate.lock().keys.len(), 3);

@@ -1,4 +1,4 @@
-//! Reconciling keys: the reconciler, its result, and the worker loop that calls it.
+//! Reconciling keys: reconcilers, their results, and the worker loop that calls them.
 //!
 //! This module depends on keys and queues, but not on objects or on the sources of events.
 

@@ -16,7 +16,7 @@ pub struct ReconcileError {
 }
 
 impl ReconcileError {
-    /// Creates an error that a retry cannot fix: the key is not retried until something changes (controller-runtime's
+    /// Creates an error that a retry cannot fix: the key is not retried until the next event (controller-runtime's
     /// `TerminalError`). Functions with a different error type can return a [`TerminalError`] instead.
     pub fn terminal(source: impl Into<BoxError>) -> Self {
         TerminalError::new(source).into()
@@ -32,7 +32,8 @@ impl ReconcileError {
         &*self.source
     }
 
-    /// Returns the wrapped error. If it is terminal, a new [`ReconcileError`] that wraps it is terminal as well.
+    /// Returns the wrapped error. If the error is terminal, a new [`ReconcileError`] created from the wrapped error is
+    /// terminal as well.
     pub fn into_inner(self) -> BoxError {
         self.source
     }
@@ -66,7 +67,7 @@ impl fmt::Display for ReconcileError {
                 Some(err) => write_request(&mut next, err)?,
                 None => write!(next, "{link}")?,
             }
-            // Skip sources that the text already contains: many errors include the text of their source.
+            // Skip sources that the message already contains, because many errors include the message of their source.
             if next.is_empty() || text.contains(&next) || link.is::<Mark>() {
                 continue;
             }
@@ -109,8 +110,8 @@ impl fmt::Display for ReconcileError {
 /// ```
 pub struct TerminalError(Mark);
 
-/// Source of a [`TerminalError`], which also marks an error as terminal. It is found even behind a wrapper, such as
-/// `anyhow::Error`, that forwards to the sources of its error but hides the error itself.
+/// Source of a [`TerminalError`], which also marks an error as terminal. It is part of the chain of sources even if a
+/// wrapper such as `anyhow::Error` hides the `TerminalError` itself.
 struct Mark(BoxError);
 
 const TERMINAL: &str = "terminal error";

@@ -13,16 +13,18 @@ use crate::ObjectKey;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request<R = ObjectKey> {
-    /// The key, usually of an object. If the object no longer exists, the reconciler should clean up after it.
+    /// The key, usually of an object. If the object no longer exists, the reconciler should clean up the object's
+    /// resources.
     pub key: R,
     /// Number of failures of the key since its last success.
     pub failures: u32,
     /// Priority of the key in the queue. Requeued keys keep it.
     pub priority: i32,
-    /// Number of this call, counted from 1 in each controller. Distinguishes the log lines of different calls.
+    /// Number of this call of the reconciler, starting at 1 in each controller. Distinguishes the log lines of
+    /// different calls.
     pub id: u64,
     /// Cancelled when the controller must stop (Go's `ctx.Done()`). The controller waits for running reconciles, so
-    /// long reconciles should check this and return. Ignored when requests are compared.
+    /// long reconciles should check this and return. Comparisons of requests ignore this field.
     pub stop: Arc<CancellationToken>,
 }
 
@@ -50,7 +52,7 @@ impl<R> Request<R> {
 
 /// Reconciles keys. Implemented for all `Fn(Request) -> Future<Output = Result<Action, E>>`.
 ///
-/// It is never called concurrently for the same key. It is also called for the keys of deleted objects.
+/// A reconciler is never called concurrently for the same key. It is also called for the keys of deleted objects.
 ///
 /// ```
 /// use std::time::Duration;
@@ -118,7 +120,7 @@ impl Action {
         })
     }
 
-    /// Reconciles the key again at this time, or immediately if the time has passed. Resets the failures of the key.
+    /// Reconciles the key again at this time, or immediately if this time has passed. Resets the failures of the key.
     pub fn requeue_at(at: Instant) -> Self {
         Self::then(Then::At(at))
     }

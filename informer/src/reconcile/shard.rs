@@ -1,4 +1,4 @@
-//! `Shard`: restricts a controller to the keys that this process owns, if several processes divide the keys among them.
+//! `Shard`: restricts a controller to the keys that this process owns, if several processes share the keys.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ pub(crate) trait Shard<R>: Send + Sync {
     fn set_aside(&self, key: &R);
 }
 
-/// Keeps a record of the [`Stay`]s, which call it when they end.
+/// Records the [`Stay`]s, which call this trait when they end.
 pub(crate) trait Hold: Send + Sync {
     /// Checks that this process may still work on its keys.
     ///
     /// # Errors
     ///
-    /// Fails if the time for which this process may work on its keys has passed.
+    /// Fails if the period in which this process may work on its keys has ended.
     fn check(&self) -> Result<(), Error>;
 
     /// Ends work on a key. `place` identifies the group of keys to which the key belongs.
@@ -35,7 +35,7 @@ pub(crate) struct Stay {
     permit: Permit,
 }
 
-/// Permission of a reconcile to write.
+/// Permission of a reconcile to send writes.
 #[derive(Clone)]
 struct Permit {
     hold: Arc<dyn Hold>,
@@ -55,8 +55,8 @@ impl Stay {
         }
     }
 
-    /// Runs a future until it completes, or until the key is lost. In the latter case, drops the future at its next
-    /// `.await`, refuses further writes, and returns `None`.
+    /// Runs a future until it completes, or until this process loses the key. In the latter case, drops the future at
+    /// its next `.await`, refuses further writes, and returns `None`.
     pub(crate) async fn keep<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let permitted = PERMIT.scope(self.permit.clone(), future);
         self.permit.lost.run_until_cancelled(permitted).await

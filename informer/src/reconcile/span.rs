@@ -25,11 +25,11 @@ pub(crate) struct KeyParts<'a> {
     pub(crate) object: Option<&'a ObjectKey>,
 }
 
-/// Returns the function that creates the default span. Each span is a root span, because a parent that exists as long
-/// as the process would combine all reconciles into one trace.
+/// Returns the function that creates the default span. Each span is a root span. With a parent span that exists as long
+/// as the process, all reconciles would belong to one trace.
 ///
-/// The level is ERROR; with a higher level, a subscriber that only shows errors would drop the span together with the
-/// name of the object.
+/// The level is ERROR, because a subscriber that only shows errors drops spans of other levels, and with them the name
+/// of the object.
 pub(crate) fn default_span<R: fmt::Debug + 'static>(
     controller: &str,
     ControllerKind { group, kind }: ControllerKind,

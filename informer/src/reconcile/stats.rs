@@ -82,7 +82,7 @@ impl Stats {
         });
     }
 
-    /// Counts a key that failed because it was held back for too long.
+    /// Counts an error for a key that was held back for too long.
     pub(super) fn held_too_long(&self) {
         self.with(|it| it.errors += 1);
     }

@@ -42,7 +42,7 @@ pub(crate) struct WorkersConfig {
     pub(crate) stop: Arc<CancellationToken>,
 }
 
-/// Checks that a key must pass before it is reconciled.
+/// The checks that a key must pass before it is reconciled.
 pub(crate) struct Doors<R> {
     /// Delays a key until the caches have received the writes of its last reconcile.
     pub(crate) gate: Option<Arc<Gate<R>>>,
@@ -94,7 +94,7 @@ where
     /// Reconciles keys. Returns when the queue is shut down and all workers are done. Dropping the future drops the
     /// reconciles in progress.
     ///
-    /// Resumes panics of the reconciler, unless panics are recovered.
+    /// If panics are not recovered, resumes a panic of the reconciler.
     pub(crate) async fn run(self) {
         let this = Arc::new(self);
         let tasks = TaskGroup::default();
@@ -124,7 +124,7 @@ where
             Some(shard) => match shard.begin(work) {
                 Some(stay) => Some((shard, stay)),
                 None => {
-                    // The number of failures does not move to the next owner of the key.
+                    // The next owner of the key does not receive the number of failures.
                     self.queue.forget_work(work);
                     return None;
                 }
@@ -160,8 +160,8 @@ where
         let started = taken.unwrap_or_else(Instant::now);
         let request = self.request(work);
         let span = self.span(&request);
-        // Pinned in place, because the future of a reconcile is large, and each future that it was moved into would
-        // contain it again.
+        // Pin the future in place. It is large, and every enclosing future to which it is moved would reserve space for
+        // it again.
         let call = pin!(async {
             match &stay {
                 None => Some(self.call(request, &span).await),
@@ -211,7 +211,7 @@ where
         })
     }
 
-    /// Calls the reconciler within the span. Returns panics and timeouts as errors.
+    /// Calls the reconciler within the span. Returns timeouts and recovered panics as errors.
     async fn call(&self, request: Request<R>, span: &Span) -> Result<Action, ReconcileError> {
         let call = pin!(async { self.reconciler.reconcile(request).await }.instrument(span.clone()));
         let call = pin!(async {

@@ -32,7 +32,7 @@ pub(crate) enum Written {
     /// The cache has reached this version.
     Version(ResourceVersion),
     /// The object is being deleted: the cache has reached this version, or it has reached `floor` and does not contain
-    /// the object, because this version may have been the object's last one.
+    /// the object, because the object may have been removed right after this version.
     Terminating {
         version: ResourceVersion,
         floor: ResourceVersion,
@@ -43,12 +43,12 @@ pub(crate) enum Written {
     /// The object was or is being deleted: the cache has reached `floor`, and does not contain the object with this uid
     /// or contains it with a deletion timestamp.
     Deleted { floor: ResourceVersion, uid: String },
-    /// No object with this name existed at version `floor`: the cache does not contain an object with this name, or has
-    /// reached `floor`, so that it contains one that was created later. `floor` is empty if the server did not return a
-    /// version.
+    /// No object with this name existed at version `floor`: the cache does not contain an object with this name, or it
+    /// has reached `floor` and contains an object that was created later. `floor` is empty if the server did not return
+    /// a version.
     Absent { floor: ResourceVersion },
-    /// The outcome is unknown: the current state must be read from the server. Compared by identity, because a result
-    /// for one write does not apply to a later write.
+    /// The outcome is unknown: the current state must be read from the server. Requests are compared by identity,
+    /// because the result for one write does not apply to a later write.
     Unknown(Arc<Asked>),
 }
 
@@ -64,7 +64,7 @@ impl Write {
     }
 
     /// If the outcome is unknown, reads the current state from the server. Returns the write unchanged if the server
-    /// does not answer; `None` if the server refuses the request.
+    /// does not respond; `None` if the server refuses the request.
     pub(crate) async fn learn(&self) -> Option<Self> {
         let mut learnt = self.clone();
         let Written::Unknown(asked) = &self.what else {
@@ -95,8 +95,8 @@ impl Write {
     }
 
     /// Adds a write to a list. The result does not depend on the order of calls, because the order of responses may
-    /// differ from the order in which the server executed the writes. Of two versions of an object, the higher one is
-    /// kept; a deletion is kept in addition to a version.
+    /// differ from the order in which the server executed the writes. If there are two versions of an object, the
+    /// higher version is kept. A deletion is kept in addition to a version.
     pub(crate) fn merge(writes: &mut Vec<Self>, new: Self) {
         let mut is_superseded = false;
         writes.retain(|known| {
@@ -153,7 +153,7 @@ impl Write {
     }
 }
 
-/// Which of two writes to an object are kept.
+/// Selects the writes that are kept when two writes to an object are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Both,
@@ -180,7 +180,7 @@ fn relation(known: &Write, new: &Write) -> Relation {
         {
             newer(is_older(other, one))
         }
-        // A deletion that has completed has also begun.
+        // A completed deletion implies that the deletion has begun.
         (Gone { uid: a, .. }, Deleted { uid: b, .. }) if a == b => Relation::KnownOnly,
         // Reading the state after the later write covers both writes.
         (Unknown(_), Unknown(_)) => Relation::NewOnly,

@@ -25,17 +25,18 @@ use crate::{ObjectKey, ResourceVersion};
 ///
 /// Caches lag behind the server. A controller that has just created an object may not find it in the cache, and create
 /// it again. If a client is wrapped with [`observe`](Self::observe), each successful write is recorded for the key that
-/// is being reconciled, and this key is not reconciled again until the controller's caches have received the write.
-/// `ControllerBuilder::without_read_your_writes` describes the details.
+/// is being reconciled, and this key is not reconciled again until the controller's caches have received the write. See
+/// `ControllerBuilder::without_read_your_writes` for details.
 ///
-/// Writes with an unknown outcome are recorded as well: the response was lost or late, or the request was dropped.
-/// Before the key is reconciled again, the current state is read from the server, and caches must reach the versions in
-/// it. If the server generated the name of the object, the metadata of up to 500 objects is read.
+/// Writes are also recorded if their outcome is unknown, because the response was lost or late, or the request was
+/// dropped. Before the key is reconciled again, the current state is read from the server, and the caches must reach
+/// the versions in this state. If the server generated the name of the object, the metadata of up to 500 objects is
+/// read.
 ///
-/// The same applies to responses that do not contain a version, such as responses to evictions and bindings. Dry runs
-/// are not recorded.
+/// The same applies to writes whose responses do not contain a version, such as evictions and bindings. Dry runs are
+/// not recorded.
 ///
-/// Requests of tasks that a reconciler spawns are not recorded.
+/// Requests from tasks that a reconciler spawns are not recorded.
 #[derive(Clone, Copy, Default)]
 pub struct Writes(());
 
@@ -66,8 +67,7 @@ impl Writes {
         let inner = client.clone();
         let service = service_fn(move |request: Request<Body>| {
             let (client, cluster) = (inner.clone(), cluster.clone());
-            // Task-locals must be read in the task that awaits the response, because kube's client calls the service in
-            // a separate task.
+            // Task-locals must be read in this future, because kube's client calls the service in a separate task.
             let answer: Answering = Box::pin(async move {
                 if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
                     check_permit().map_err(|err| {
@@ -94,8 +94,8 @@ impl Writes {
         (result, writes)
     }
 
-    /// Sends a request, and calls `note` with its writes. If the future is dropped early, the outcome of the write is
-    /// unknown; `note` is still called.
+    /// Sends a request, and calls `note` with its writes. If the future is dropped early, `note` is still called, and
+    /// the outcome of the write is unknown.
     pub(crate) async fn noted<T>(future: impl Future<Output = T>, note: impl FnOnce(&[Write])) -> T {
         let scope = Scope::default();
         let _noting = Noting {
@@ -170,7 +170,7 @@ impl Target {
         let (plural, name) = match *rest {
             [plural] => (plural, None),
             [plural, name] => (plural, Some(name)),
-            // Requests for connections to containers and for tokens do not change objects.
+            // Connections to containers and requests for tokens do not change objects.
             [_, _, "attach" | "exec" | "log" | "portforward" | "proxy" | "token"] => return None,
             [plural, name, _] => (plural, Some(name)),
             _ => return None,
@@ -239,7 +239,7 @@ async fn observe(client: Client, request: Request<Body>, target: Target) -> Resu
     Ok(Response::from_parts(head, Body::from(bytes)))
 }
 
-/// Options of a deletion, from its body; for evictions, from a field of the body.
+/// Options of a deletion, parsed from its body; for evictions, from a field of the body.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Options {
@@ -279,9 +279,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns `true` if the server may have executed a failed request: the server or a proxy exceeded a time limit.
-    /// After other server errors, returns `true` only if several objects were to be deleted, because some may have
-    /// been, or if the server was to generate a name, because a retry would create an additional object.
+    /// Returns `true` if the server may have executed a failed request because the server or a proxy exceeded a time
+    /// limit. For other server errors, returns `true` only for deletions of several objects, because some may have been
+    /// deleted, and for creates with a generated name, because a retry would create an additional object.
     fn is_unknown(&self, code: StatusCode) -> bool {
         match code {
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
@@ -289,7 +289,7 @@ impl Outcome {
         }
     }
 
-    /// Records that nothing was written.
+    /// Records that the request did not write anything.
     fn nothing(&mut self) {
         self.target = None;
     }

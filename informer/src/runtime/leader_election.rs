@@ -1,7 +1,7 @@
 //! `LeaderElector`: ensures that only one of several processes is active at a time.
 //!
-//! A disconnected leader stops at its renew deadline. If its machine was suspended for longer than the lease, the
-//! leader may be active for a moment afterwards. Writes of a [fenced](LeaderElector::fenced) client are then refused
+//! A disconnected leader stops at its renew deadline. If its machine was suspended for longer than the lease duration,
+//! the leader may briefly be active afterwards. Writes of a [fenced](LeaderElector::fenced) client are then refused
 //! before they are sent, but a write that was already sent can still be executed. Operations that must never happen
 //! twice need an additional check.
 
@@ -45,16 +45,16 @@ pub struct LeaderElectionConfig {
     /// seconds, because the Lease stores whole seconds.
     pub lease_duration: Duration,
     /// Time for which a leader remains active after its last successful renewal, counted from the time at which it sent
-    /// the request. Must be at least a second shorter than the lease duration. Default: 10 s. Each request for the
-    /// Lease may take half of this time, but at least a second, so that a single request without a response does not
-    /// end the leader.
+    /// the request. Must be at least a second shorter than the lease duration. Default: 10 s. The time limit of each
+    /// request for the Lease is half of this time, but at least a second, so that a single request without a response
+    /// does not end leadership.
     pub renew_deadline: Duration,
     /// Delay between attempts to acquire or renew the lease. Default: 2 s.
     pub retry_period: Duration,
-    /// Releases the lease when the leader is cancelled, so that other candidates need not wait until it expires. The
-    /// leader's work must have ended before that; [`Manager`](super::Manager) ensures this. Default: true.
+    /// Releases the lease when the leader is cancelled, so that other candidates do not have to wait until it expires.
+    /// The leader's work must end before the release; [`Manager`](super::Manager) ensures this. Default: true.
     pub release_on_cancel: bool,
-    /// Clock for times written to the Lease. They do not affect the election.
+    /// Clock for the times written to the Lease. These times do not affect the election.
     pub clock: Clock,
     /// Seed of the random extension of delays. Default: 0, which selects a random seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
@@ -137,11 +137,11 @@ struct Inner {
 struct State {
     jitter: Jitter,
     observed: Option<Observed>,
-    /// Time at which the first claim was sent that has not been answered yet. The Lease may contain this claim.
+    /// Time at which the first claim without a response was sent. The Lease may contain this claim.
     unanswered: Option<Instant>,
-    /// Set once this process has led.
+    /// Set once this process has been the leader.
     has_led: bool,
-    /// Number of renewals for which the Lease had to be read first.
+    /// Number of renewals that had to read the Lease first.
     slow_paths: u64,
 }
 
@@ -154,12 +154,12 @@ struct Observed {
     /// Set if this process holds the Lease.
     is_mine: bool,
     /// Time from which the lease duration is counted. For a claim of this process, the time at which it was sent,
-    /// because other processes may have observed it from then on. For a claim of another process, the time at which it
+    /// because other processes may have observed it since then. For a claim of another process, the time at which it
     /// was first observed.
     at: Instant,
 }
 
-/// Way in which a state of the Lease was observed.
+/// How a state of the Lease was observed.
 #[derive(Clone, Copy)]
 enum Seen {
     /// By the response to a claim of this process; contains the time at which the request was sent.
@@ -264,7 +264,7 @@ impl LeaderElector {
         outcome
     }
 
-    /// Wraps `client` so that it refuses writes after this process has lost leadership, that is, if it did not renew
+    /// Wraps `client` so that it refuses writes after this process has lost leadership: if this process did not renew
     /// the lease within the renew deadline, or has lost or released the lease.
     /// [`Manager::client`](super::Manager::client) returns such a client. A process that has not been the leader yet
     /// may write.
@@ -298,7 +298,7 @@ impl LeaderElector {
         self.state().is_mine()
     }
 
-    /// Returns the identity of the leader when the Lease was last checked; `None` if nobody held it.
+    /// Returns the identity of the leader when the Lease was last checked; `None` if no process held it.
     pub fn leader(&self) -> Option<String> {
         self.state().holder().map(str::to_owned)
     }
@@ -308,7 +308,7 @@ impl LeaderElector {
         self.0.leader.subscribe()
     }
 
-    /// Checks that this process does not act as the leader although its lease expired more than `tolerance` ago
+    /// Checks that this process is not acting as the leader with a lease that expired more than `tolerance` ago
     /// (client-go's `Check`). Intended for health checks.
     ///
     /// # Errors

@@ -32,15 +32,15 @@ use crate::{Cacheable, Clock, Error, spans};
 /// manager.
 ///
 /// It starts servers, then caches, then the runnables of the group `Always`, and, once this process is the leader, the
-/// runnables of the group `Leader`. The caches of standby processes are therefore up to date. When it stops, it stops
-/// the groups `Always` and `Leader`, the caches, and the servers, in this order, and finally releases the lease.
+/// runnables of the group `Leader`. The caches of standby processes are therefore up to date. On shutdown, it stops the
+/// groups `Always` and `Leader`, the caches, and the servers, in this order, and finally releases the lease.
 ///
 /// Some of these steps wait for caches to sync. The group `Always` starts once the caches that no controller watches
 /// have synced, and the leader election starts once the caches with a lister have synced. The manager fails if this
 /// takes longer than two minutes, or longer than the shortest
-/// [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of the controllers that watch a cache. All
-/// other caches are only awaited by the controllers that use them. Runnables of the group `Always` can therefore
-/// install the types that controllers need.
+/// [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of the controllers that watch a cache. Only the
+/// controllers that use the other caches wait for them. Runnables of the group `Always` can therefore install the CRDs
+/// that controllers need.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -107,8 +107,8 @@ pub struct ManagerBuilder {
 }
 
 impl ManagerBuilder {
-    /// Enables leader election: only one of several processes runs the controllers at a time. Default: disabled, so
-    /// that this process always runs the controllers.
+    /// Enables leader election: only one of several processes runs the controllers at a time. Default: disabled, which
+    /// means that this process always runs the controllers.
     pub fn leader_election(mut self, lock: LeaseLock, config: LeaderElectionConfig) -> Self {
         self.election = Some((lock, config));
         self
@@ -116,7 +116,8 @@ impl ManagerBuilder {
 
     /// Sets the seed of jitter in informers and leader election that do not set a seed themselves; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default: 0, which selects a random seed; with
-    /// leader election, a seed derived from the identity. Does not affect a [factory](Self::factory) that was set.
+    /// leader election, a seed derived from the identity. Does not affect the factory set with
+    /// [`factory`](Self::factory).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -161,7 +162,7 @@ impl ManagerBuilder {
     }
 
     /// Sets the time limit of the shutdown. When it expires, all tasks are dropped, the lease is released, and `run`
-    /// fails with the names of the runnables that have not stopped. Default: 30 s; `None` disables the limit.
+    /// fails with an error that lists the runnables that have not stopped. Default: 30 s; `None` disables the limit.
     pub fn graceful_shutdown_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.grace = timeout;
         self
@@ -263,15 +264,15 @@ impl Manager {
         }
     }
 
-    /// Returns the client that reconcilers should use. Its writes are recorded, so that a key is not reconciled from
-    /// caches that do not contain them. With leader election, writes are refused after this process has lost the lease;
-    /// see [`LeaderElector::fenced`].
+    /// Returns the client that reconcilers should use. Its writes are recorded, so that a key is not reconciled until
+    /// the caches contain its previous writes. With leader election, writes are refused after this process has lost the
+    /// lease; see [`LeaderElector::fenced`].
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
 
     /// Returns a client that reads from the caches and writes to the server (controller-runtime's `GetClient`). Reads
-    /// fail unless the manager is running.
+    /// from the caches fail until the manager has started.
     pub fn cached_client(&self) -> CachedClient {
         self.0.cached_client.clone()
     }
@@ -327,8 +328,8 @@ impl Manager {
         Ok(recorder)
     }
 
-    /// Returns a lister of a type, which reads from the factory's informer. If the manager already runs, the informer
-    /// starts immediately; [`Lister::synced`] waits until it has synced.
+    /// Returns a lister of a type, which reads from the factory's informer. If the manager is already running, the
+    /// informer starts immediately; [`Lister::synced`] waits until it has synced.
     pub fn lister<K>(&self) -> Lister<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -353,7 +354,7 @@ impl Manager {
         self.0.factory.clone()
     }
 
-    /// Returns the metrics registry of the manager.
+    /// Returns the manager's metrics registry.
     pub fn metrics(&self) -> Metrics {
         self.0.metrics.clone()
     }
@@ -378,7 +379,8 @@ impl Manager {
         self.0.endpoints.add_readyz(name, check);
     }
 
-    /// Adds a runnable. If the manager already runs and has started the runnable's group, it starts immediately.
+    /// Adds a runnable. If the manager is already running and has started the runnable's group, the runnable starts
+    /// immediately.
     ///
     /// # Errors
     ///
@@ -413,13 +415,13 @@ impl Manager {
         }
     }
 
-    /// Runs all components until `shutdown` is ready, then stops them.
+    /// Runs all components until `shutdown` completes, then stops them.
     ///
     /// # Errors
     ///
     /// Fails if a runnable fails, if the lease is lost, if the shutdown takes too long, or if the manager was run
-    /// before. After a loss of the lease, returns immediately, without waiting for components to stop. If there are
-    /// several errors, returns the first one.
+    /// before. If the lease is lost, returns immediately, without waiting for components to stop. If there are several
+    /// errors, returns the first one.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_until(shutdown).instrument(spans::manager()).await
     }

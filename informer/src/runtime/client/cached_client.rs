@@ -21,8 +21,8 @@ use crate::{Cacheable, Error, ObjectKey};
 /// [`Manager::cached_client`](crate::runtime::Manager::cached_client). Clones share caches and tracked writes.
 ///
 /// The first read of a type starts its informer and waits up to two minutes for it to sync. Reads include all earlier
-/// writes of this client and its clones: a read waits up to 30 s until the cache has received them, and then fails. At
-/// most 4,096 objects per type with such writes are tracked.
+/// writes of this client and its clones: a read waits until the cache has received them, and fails after 30 s. The
+/// writes of at most 4,096 objects per type are tracked.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -121,8 +121,8 @@ impl CachedClient {
         self
     }
 
-    /// Returns a client that takes over fields from other managers in [`apply`](Self::apply) (controller-runtime's
-    /// `ForceOwnership`).
+    /// Returns a client that takes over fields from other field managers in [`apply`](Self::apply)
+    /// (controller-runtime's `ForceOwnership`).
     #[must_use]
     pub fn force_ownership(mut self) -> Self {
         self.0.options.is_forced = true;
@@ -138,7 +138,7 @@ impl CachedClient {
         self
     }
 
-    /// Returns the client for type `K`.
+    /// Returns a client for type `K`.
     pub fn kind<K>(&self) -> KindClient<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -147,12 +147,12 @@ impl CachedClient {
         KindClient::new(&self.0, Kinds::of_type())
     }
 
-    /// Returns the client for a namespaced type without a Rust type.
+    /// Returns a client for a namespaced resource without a Rust type.
     pub fn dynamic(&self, resource: &ApiResource) -> KindClient<DynamicObject> {
         KindClient::new(&self.0, Kinds::dynamic(resource, false))
     }
 
-    /// Returns the client for a cluster-scoped type without a Rust type.
+    /// Returns a client for a cluster-scoped resource without a Rust type.
     pub fn dynamic_of_cluster(&self, resource: &ApiResource) -> KindClient<DynamicObject> {
         KindClient::new(&self.0, Kinds::dynamic(resource, true))
     }
@@ -193,7 +193,7 @@ impl CachedClient {
     ///
     /// # Errors
     ///
-    /// Fails if the request fails, or if the namespace of an object of a namespaced type is missing.
+    /// Fails if the request fails, or if the object has no namespace although its type is namespaced, or vice versa.
     pub async fn create<K>(&self, object: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,
@@ -229,9 +229,9 @@ impl CachedClient {
         self.kind().patch(key, patch).await
     }
 
-    /// Patches the differences between two states of an object (controller-runtime's `client.MergeFrom`). If `before`
-    /// has a `resourceVersion`, the patch requires that the object is still at this version. If there are no
-    /// differences, does not send a request.
+    /// Sends the differences between two states of an object as a merge patch (controller-runtime's
+    /// `client.MergeFrom`). If `before` has a `resourceVersion`, the patch requires that the object is still at this
+    /// version. If there are no differences, does not send a request.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ impl CachedClient {
     /// # Errors
     ///
     /// See [`create`](Self::create). Also fails if the client does not have a field owner, and with a conflict if
-    /// another manager owns a field and [`force_ownership`](Self::force_ownership) is not set.
+    /// another field manager owns a field and [`force_ownership`](Self::force_ownership) is not set.
     pub async fn apply<K>(&self, object: &K) -> Result<K, Error>
     where
         K: Cacheable + Resource<DynamicType = ()> + Serialize,

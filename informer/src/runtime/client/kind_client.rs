@@ -24,7 +24,7 @@ use crate::{CachedObject, Error, ObjectKey};
 /// Maximum time for which a read waits for the cache to receive writes of the client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Interval at which a waiting read requests the outcomes of writes again, if they are unknown.
+/// Interval at which a waiting read queries the unknown outcomes of writes again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Reads and writes the objects of one type, with the methods of [`CachedClient`](super::CachedClient). Returned by
@@ -65,7 +65,7 @@ pub(super) struct Kinds<K> {
 }
 
 impl<K> Kinds<K> {
-    /// Creates the names of `K` from the type `R`.
+    /// Creates the names of `K` from the resource `R`.
     fn named<R>(
         resource: R::DynamicType,
         find: impl Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync + 'static,
@@ -198,7 +198,7 @@ impl<K: Cacheable> KindClient<K> {
             .await
     }
 
-    /// Patches the differences between two states of an object; see
+    /// Sends the differences between two states of an object as a patch; see
     /// [`CachedClient::patch_from`](super::CachedClient::patch_from).
     ///
     /// # Errors
@@ -303,7 +303,7 @@ impl<K: Cacheable> KindClient<K> {
         let seen = async {
             loop {
                 self.client.shared.unseen.learn(&self.kinds.resource, key).await;
-                // If the server did not answer, or if another outcome becomes unknown in the meantime, ask again.
+                // If the server did not respond, or if another outcome becomes unknown in the meantime, query again.
                 let received = cache.until(|| first().is_none());
                 if timeout(ASK_AGAIN, received).await.is_ok() {
                     return;
@@ -415,8 +415,8 @@ impl<K: Cacheable> Subresource<K> {
         self.kind.send_patch(key, Part::Sub(&self.name), &params, patch).await
     }
 
-    /// Patches the differences between two states of an object, but only in the field with the name of the subresource,
-    /// such as `status`.
+    /// Sends the differences between two states of an object as a patch, but only the differences in the field with the
+    /// name of the subresource, such as `status`.
     ///
     /// # Errors
     ///
