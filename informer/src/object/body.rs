@@ -1,4 +1,4 @@
-//! `Body`: the stored form of an object, and the positions of some fields in its text.
+//! `Body`: the stored form of an object, and the positions of some fields in its JSON text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ pub enum Storage {
     /// quarter of the memory of [`Typed`](Self::Typed), and unused objects are never decoded.
     #[default]
     Encoded,
-    /// Objects that are decoded on arrival and stored without the text; vectors do not have excess capacity. For small
-    /// sets of objects that are read often.
+    /// Objects that are decoded on arrival and stored without the text. Vectors do not have excess capacity. Suitable
+    /// for small sets of objects that are read often.
     Typed,
     /// Compressed JSON text. Needs a third of the memory of `Encoded`, and takes a few microseconds longer per read.
     #[cfg(feature = "compression")]
@@ -48,7 +48,7 @@ pub(crate) enum Body<K> {
     Compressed(super::compressed::Compressed),
 }
 
-/// Range of bytes in a text; empty if the field is missing.
+/// Range of bytes in a JSON text; empty if the field is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     start: u32,
@@ -56,8 +56,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Returns the position of `part`, which must be a slice of `text`. Empty if it is beyond 4 GiB; objects are never
-    /// that large.
+    /// Returns the position of `part`, which must be a slice of `text`. Returns an empty span if the position is beyond
+    /// 4 GiB; objects are never that large.
     fn of(text: &str, part: &str) -> Self {
         let start = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
         match (u32::try_from(start), u32::try_from(part.len())) {
@@ -66,7 +66,7 @@ impl Span {
         }
     }
 
-    /// Returns the part of `text` at this span.
+    /// Returns the slice of `text` at this span.
     pub(crate) fn slice(self, text: &str) -> &str {
         let start = self.start as usize;
         text.get(start..start + self.length as usize).unwrap_or_default()
@@ -76,7 +76,7 @@ impl Span {
         self.length == 0
     }
 
-    /// Returns the span that results if `cut` is removed from the text.
+    /// Returns the span of the same bytes after `cut` was removed from the text.
     fn without(self, cut: Span) -> Self {
         let start = if self.start > cut.start {
             self.start - cut.length
@@ -87,7 +87,7 @@ impl Span {
     }
 }
 
-/// Positions of fields in the text of an object, so that they are read without decoding the object.
+/// Positions of fields in the text of an object. The fields can be read without decoding the object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) uid: Span,
@@ -102,7 +102,7 @@ impl Places {
         let metadata = &header.metadata;
         let of = |raw: Option<Raw<'_>>| raw.map_or_else(Span::default, |raw| Span::of(text, raw.0));
         Self {
-            // The position of a uid with escapes is empty. Kubernetes does not generate such uids.
+            // If the uid contains escapes, its span is empty. Kubernetes does not generate such uids.
             uid: Span::of(text, &metadata.uid.0),
             labels: of(metadata.labels),
             annotations: of(metadata.annotations),

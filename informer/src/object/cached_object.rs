@@ -44,14 +44,14 @@ pub struct CachedObject<K> {
 struct Record<K> {
     key: ObjectKey,
     resource_version: ResourceVersion,
-    /// Hash of the uid, so that uids can be compared without reading the text; 0 if the uid is missing.
+    /// Hash of the uid, so that uids can be compared without reading the JSON text; 0 if the uid is missing.
     uid: u32,
     generation: Option<i64>,
     is_deleting: bool,
     places: Places,
     body: Body<K>,
     /// Number of events with this state that handlers have not received yet. The decoded object is kept while there are
-    /// any.
+    /// such events.
     waiting: AtomicU32,
     /// Guards the decoded object. Locked during decoding, so that concurrent callers share the result.
     decoded: Mutex<Decoded<K>>,
@@ -117,19 +117,19 @@ impl<K> CachedObject<K> {
         may_be_same(self.record.uid, uid_hash(uid))
     }
 
-    /// Returns `true` if both are the same state of the same object. Compares uids as well, because a cluster that was
-    /// restored from a backup may assign the same version again.
+    /// Returns `true` if both values are the same state of the same object. Compares uids as well, because a cluster
+    /// that was restored from a backup may assign the same version again.
     pub fn is_same_state(&self, other: &Self) -> bool {
         let (one, other) = (&self.record, &other.record);
         Arc::ptr_eq(one, other) || one.resource_version == other.resource_version && may_be_same(one.uid, other.uid)
     }
 
-    /// Returns `true` if both are clones of the same cached object.
+    /// Returns `true` if both values are clones of the same cached object.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.record, &other.record)
     }
 
-    /// Returns the address in memory. It is the same for all clones, and unique while a clone exists.
+    /// Returns the object's address in memory. The address is the same for all clones, and unique while a clone exists.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.record).addr()
     }
@@ -156,7 +156,7 @@ impl<K: Cacheable> CachedObject<K> {
     ///
     /// # Errors
     ///
-    /// Fails if the text is not a single JSON object. Whether the object matches type `K` is only checked when it is
+    /// Fails if the text is not a single JSON object. The text is only checked against type `K` when the object is
     /// decoded.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let invalid = |err| Error::decode("an object", err);
@@ -216,8 +216,8 @@ impl<K: Cacheable> CachedObject<K> {
         }
     }
 
-    /// Decodes the object. The result is shared: the object is not decoded again while a caller uses the result or
-    /// while handlers have not received an event with it yet.
+    /// Decodes the object. The result is shared: the object is not decoded again while a caller uses the result, or
+    /// until all handlers have received the object's event.
     ///
     /// # Errors
     ///
@@ -273,7 +273,7 @@ impl<K: Cacheable> CachedObject<K> {
         }
     }
 
-    /// Calls `f` with the JSON text; with an empty text if only the decoded form is stored.
+    /// Calls `f` with the JSON text, or with an empty string if only the decoded form is stored.
     pub(crate) fn with_text<R>(&self, f: impl FnOnce(&str, &Places) -> R) -> R {
         let places = &self.record.places;
         match &self.record.body {
@@ -302,7 +302,7 @@ fn decode<K: Cacheable>(key: &ObjectKey, text: &str) -> Result<Arc<K>, Error> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A user's `Deserialize` may panic while this lock is held; the state is consistent even then.
+    // A user's `Deserialize` may panic while this lock is held. The state is consistent even in this case.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

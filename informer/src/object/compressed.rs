@@ -1,12 +1,12 @@
-//! `Compressed`: compressed text of an object. Objects of one type are similar, so the first object that an informer
-//! receives becomes the dictionary for all other objects.
+//! `Compressed`: compressed JSON text of an object. Objects of one type are similar, so the first object that an
+//! informer receives becomes the dictionary for all other objects.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use lz4_flex::block::{compress_with_dict, decompress_with_dict};
 
-/// Dictionary of an informer; set by its first object. Clones share it.
+/// Dictionary of an informer, set by its first object. Clones share the dictionary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dictionary(Arc<OnceLock<Arc<str>>>);
 
@@ -19,7 +19,7 @@ pub(crate) struct Compressed {
 }
 
 impl Compressed {
-    /// Compresses a text. Returns `None` if it is longer than 4 GiB.
+    /// Compresses a text. Returns `None` if the text is longer than 4 GiB.
     pub(crate) fn new(text: &str, dictionary: &Dictionary) -> Option<Self> {
         let dictionary = Arc::clone(dictionary.0.get_or_init(|| text.into()));
         Some(Self {

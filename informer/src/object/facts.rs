@@ -1,4 +1,4 @@
-//! Fields of a cached object that are parsed from its text on demand: labels, annotations, owners.
+//! Fields of a cached object that are parsed from its JSON text on demand: labels, annotations, owners.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -158,7 +158,8 @@ impl<K: Cacheable> CachedObject<K> {
         self.with_pairs(map, |mine| other.with_pairs(map, |others| mine == others))
     }
 
-    /// Calls `f` with the pairs, sorted by name. The slice is empty if the field is missing or not a map of strings.
+    /// Calls `f` with the labels or annotations, sorted by name. The slice is empty if the field is missing or not a
+    /// map of strings.
     fn with_pairs<R>(&self, map: Map, f: impl FnOnce(&[(&str, &str)]) -> R) -> R {
         if let Some(typed) = self.held_typed() {
             let metadata = typed.meta();

@@ -1,4 +1,5 @@
-//! `Header`: the metadata that caches need. It is parsed in one pass, which also checks that the object is valid JSON.
+//! `Header`: the metadata that caches need. It is parsed in a single pass, which also checks that the object is valid
+//! JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +21,7 @@ pub(crate) struct Header<'a> {
     pub(super) lengths: Option<Lengths>,
 }
 
-/// The fields of `ObjectMeta` that caches use themselves.
+/// The fields of `ObjectMeta` that caches use.
 #[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Metadata<'a> {
@@ -61,7 +62,7 @@ impl<'a> Header<'a> {
         Self::read(text.as_bytes())?.ok_or_else(|| JsonError::custom("the object is incomplete"))
     }
 
-    /// Parses JSON in the form that servers write it.
+    /// Parses JSON in the form in which servers write it.
     fn scan(bytes: &'a [u8]) -> Result<(Self, &'a str), Stop> {
         let mut scanner = Scanner::new(bytes);
         let mut metadata = None;
@@ -69,7 +70,7 @@ impl<'a> Header<'a> {
             if name != b"metadata" {
                 return scanner.skip();
             }
-            // Objects with repeated fields are left to `serde_json`.
+            // Objects with repeated fields are parsed by `serde_json`.
             match metadata.replace(Metadata::scan(scanner)?) {
                 None => Ok(()),
                 Some(_) => Err(Stop::Unusual),
@@ -81,7 +82,7 @@ impl<'a> Header<'a> {
         Ok((Self { metadata, lengths }, text))
     }
 
-    /// Parses any JSON, using `serde_json`.
+    /// Parses arbitrary JSON, using `serde_json`.
     #[cold]
     fn parse(bytes: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
         let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Self>();
@@ -178,7 +179,8 @@ fn count(bytes: &[u8]) -> Result<i64, Stop> {
     text(bytes)?.parse().map_err(|_| Stop::Unusual)
 }
 
-/// Returns the string at the beginning of `bytes`, with its length including quotes. `None` if it contains escapes.
+/// Returns the string at the beginning of `bytes`, with its length including quotes. Returns `None` if the string
+/// contains escapes.
 pub(crate) fn plain_text(bytes: &[u8]) -> Option<(&str, usize)> {
     let mut scanner = Scanner::new(bytes);
     let text = text(scanner.plain().ok()?).ok()?;
@@ -202,7 +204,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
     }
 }
 
-/// A string that borrows from the text unless it contains escapes. `null` is read as an empty string.
+/// A string that borrows from the JSON text unless it contains escapes. `null` is decoded as an empty string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -256,7 +258,7 @@ mod tests {
     use super::super::read::read;
     use super::*;
 
-    /// Generates texts of JSON values, with white space, escapes, and names with a special meaning.
+    /// Generates JSON texts with white space, escapes, and field names with a special meaning.
     fn value() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),
@@ -314,8 +316,8 @@ mod tests {
     }
 
     proptest! {
-        /// If the scanner succeeds, its result equals the result of `serde_json`. If it reports the end of the text, so
-        /// does `serde_json`.
+        /// If the scanner succeeds, its result equals the result of `serde_json`. If the scanner reports the end of the
+        /// text, `serde_json` does the same.
         #[test]
         fn the_scanner_agrees_with_the_parser(
             texts in prop::collection::vec(object(prop_oneof![value(), object(value())]), 1..3),

@@ -1,14 +1,14 @@
 //! `read`: decodes the text of an object after a [`Scanner`] has scanned it, and allocates vectors with the exact
 //! capacity.
 //!
-//! `serde_json` does not have the length of an array before its end, so vectors grow, by four elements at first. The
-//! excess capacity is a quarter of the memory of a typed Pod (21.3 KB with it, 16.1 KB without). The scanner has
-//! counted the items, and the reader passes these counts to `Deserialize` implementations. Managed fields are skipped
-//! instead of being removed from a copy of the text. Only structure is parsed here; `serde_json` parses numbers,
-//! escapes, enums and everything else. If parsing fails here, `serde_json` parses the whole object again.
+//! `serde_json` cannot provide the length of an array before its end, so vectors grow, starting with four elements. The
+//! excess capacity is a quarter of the memory of a typed Pod (21.3 KB with excess capacity, 16.1 KB without). The
+//! scanner has counted the items, and the reader passes these counts to `Deserialize` implementations. Managed fields
+//! are skipped instead of being removed from a copy of the text. The reader only parses the structure; `serde_json`
+//! parses numbers, escapes, enums and everything else. If the reader fails, `serde_json` parses the whole object again.
 //!
-//! Generic code is compiled in the user's crate once per type. To keep it small, it only calls code that does not
-//! depend on the type.
+//! Generic code is compiled in the user's crate once per type. To keep this code small, it only calls functions that do
+//! not depend on the type.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -18,7 +18,7 @@ use serde_json::Error as JsonError;
 use super::scan::{Lengths, Scanner, Stop};
 
 /// Decodes the object in `text`, without the field with the name at offset `left_out`. Returns `None` if `serde_json`
-/// has to decode it.
+/// has to decode the object.
 pub(super) fn read<K: DeserializeOwned>(text: &str, lengths: &Lengths, left_out: Option<usize>) -> Option<K> {
     let mut reader = Reader {
         text,
@@ -68,8 +68,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns `true` at the end of an object or array, and consumes `bracket`. Otherwise consumes the comma before the
-    /// next element, if there is one.
+    /// At the end of an object or array, consumes `bracket` and returns `true`. Otherwise consumes the comma before the
+    /// next element, if there is a comma.
     fn ends(&mut self, bracket: u8, progress: &mut Progress) -> Result<bool, JsonError> {
         if self.scanner.peek()? == bracket {
             self.scanner.at += 1;
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         Ok(self.scanner.expect(b':')?)
     }
 
-    /// Consumes the opening bracket of an array. Returns the number of its items, if it was counted.
+    /// Consumes the opening bracket of an array. Returns the number of its items, if they were counted.
     fn open_array(&mut self) -> Result<Option<usize>, JsonError> {
         let length = self.length();
         self.scanner.at += 1;
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         self.text.get(end - bytes.len()..end)
     }
 
-    /// Returns the length of the array that begins at the current position, if it was counted.
+    /// Returns the length of the array that begins at the current position, if its items were counted.
     fn length(&mut self) -> Option<usize> {
         let at = self.scanner.at;
         while self.lengths.get(self.counted).is_some_and(|(begin, _)| begin < at) {
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Implements methods of `Deserializer` with `serde_json`.
+/// Implements methods of `Deserializer` by delegating to `serde_json`.
 macro_rules! left_to_serde_json {
     ($($name:ident)*) => {$(
         fn $name<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {

@@ -1,8 +1,9 @@
-//! `Scanner`: checks JSON in the form that servers write it, in a single pass and without building values.
+//! `Scanner`: checks JSON in the form in which servers write it, in a single pass and without building values.
 //!
-//! For each text, the scanner either agrees with `serde_json`, or reports that the text is unusual, so that
-//! `serde_json` has to parse it: texts with errors, deep nesting, or escapes in field names that are read. This is
-//! rare. The scanner needs half the instructions and two thirds of the time that `serde_json` needs to skip a value.
+//! For each text, the scanner either returns the same result as `serde_json`, or reports that the text is unusual, so
+//! that `serde_json` has to parse it. Texts are unusual if they contain errors, deep nesting, or escapes in strings
+//! that are read, which is rare. The scanner needs half the instructions and two thirds of the time that `serde_json`
+//! needs to skip a value.
 
 /// Reasons why a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +19,8 @@ pub(crate) enum Stop {
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     pub(crate) at: usize,
-    /// Index of the current block. `specials` has a bit for each byte of this block that is special in strings, and
-    /// `ahead` for the next block.
+    /// Index of the current block. `specials` has a set bit for each byte of this block that is special in strings, and
+    /// `ahead` for each such byte of the next block.
     block: usize,
     specials: u64,
     ahead: u64,
@@ -51,7 +52,7 @@ impl Lengths {
         Some((begin as usize, self.counts[index] as usize))
     }
 
-    /// Records an array with one element. Returns the index with which to [count](Self::count) its other elements.
+    /// Records an array with one element. Returns the index to pass to [`count`](Self::count) for its other elements.
     fn begin(&mut self, at: usize) -> u8 {
         let index = self.len;
         match (self.begins.get_mut(index), u32::try_from(at)) {
@@ -72,12 +73,12 @@ impl Lengths {
     }
 }
 
-/// Number of bytes that are examined at once.
+/// Number of bytes in a block.
 const BLOCK: usize = 64;
 
-/// Returns a mask with a bit for each byte that is a quote, a backslash or a control character.
+/// Returns a mask with a set bit for each byte that is a quote, a backslash or a control character.
 fn specials(bytes: &[u8; BLOCK]) -> u64 {
-    // This form is vectorized by the compiler.
+    // The compiler vectorizes this expression.
     let found = bytes.map(|it| u8::from(it == b'"') | u8::from(it == b'\\') | u8::from(it < 0x20));
     let (words, _) = found.as_chunks::<8>();
     // Multiplication moves the lowest bit of each of the eight bytes into the highest byte, in order.
@@ -200,7 +201,7 @@ impl<'a> Scanner<'a> {
                     let begin = self.at;
                     self.at += 1;
                     if self.peek()? == first + 2 {
-                        // The value is empty. The character codes of '}' and ']' are those of '{' and '[' plus two.
+                        // The value is empty. The character codes of '}' and ']' are the codes of '{' and '[' plus two.
                         self.at += 1;
                     } else {
                         if first == b'[' {
@@ -313,7 +314,7 @@ impl<'a> Scanner<'a> {
         if at < self.text.len() { Ok(at) } else { Err(Stop::Ended) }
     }
 
-    /// Makes `block` the current block. The next block is examined as well, so that its mask is available in time.
+    /// Makes `block` the current block. Also computes the mask of the next block in advance.
     #[inline]
     fn load(&mut self, block: usize) {
         self.specials = if block == self.block.wrapping_add(1) {

@@ -25,7 +25,7 @@ pub(crate) trait Hold: Send + Sync {
     /// Fails if the period in which this process may work on its keys has ended.
     fn check(&self) -> Result<(), Error>;
 
-    /// Ends work on a key. `place` identifies the group of keys to which the key belongs.
+    /// Ends work on a key. `place` is the position of the key in the hash space.
     fn end(&self, place: u64);
 }
 

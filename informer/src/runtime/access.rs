@@ -14,17 +14,16 @@ use tokio::time::{Instant, timeout};
 use super::health::EndpointResponse;
 use crate::Error;
 
-/// Times for which a permission and a refusal are cached. controller-runtime caches token reviews for as long as
-/// permissions are cached here.
+/// Cache durations of permissions and of refusals. The first is controller-runtime's cache duration for token reviews.
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30));
 
-/// Maximum number of cached decisions. When it is reached, all are dropped.
+/// Maximum number of cached decisions. When it is reached, all decisions are dropped.
 const ANSWERS: usize = 1024;
 
-/// Time limit for a decision of the API server.
+/// Time limit for the API server's decision.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Authorizes requests by TokenReviews and SubjectAccessReviews.
+/// Authorizes requests with TokenReviews and SubjectAccessReviews.
 pub(super) struct Access {
     client: Client,
     /// Guards the cached decisions, by token and path.
@@ -45,7 +44,7 @@ impl Access {
         }
     }
 
-    /// Returns the error response for a caller that is not permitted to read this path; `None` if the caller is.
+    /// Returns the error response if the caller is not permitted to read this path; `None` if the caller is permitted.
     pub(super) async fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<EndpointResponse> {
         let token = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
         let Some(token) = token.and_then(bearer) else {

@@ -29,7 +29,7 @@ impl Certificate {
     ///
     /// # Errors
     ///
-    /// Fails if one of them cannot be parsed, or if the key does not match the certificate.
+    /// Fails if the chain or the key cannot be parsed, or if the key does not match the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, Error> {
         let refused = |err: &dyn fmt::Display| Error::refused(format!("certificate: {err}"));
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
@@ -48,9 +48,9 @@ impl Certificate {
     }
 }
 
-/// A certificate that is reloaded when its files change, so that servers need not be restarted. While it
-/// [runs](Self::run), it checks the files every 10 s. If they cannot be read, it keeps the current certificate. Clones
-/// share the certificate.
+/// A certificate that is reloaded when its files change, so that servers do not have to be restarted. While it
+/// [runs](Self::run), it checks the files every 10 s. If the files cannot be read, it keeps the current certificate.
+/// Clones share the certificate.
 ///
 /// ```
 /// use informer::runtime::CertWatcher;
@@ -112,7 +112,7 @@ impl CertWatcher {
         self
     }
 
-    /// Returns how often the certificate was read.
+    /// Returns the number of times that the certificate was read.
     pub fn reads(&self) -> u64 {
         self.with(|state| state.reads)
     }
@@ -131,7 +131,7 @@ impl CertWatcher {
     /// # Errors
     ///
     /// Fails if a file cannot be read, or if certificate and key do not match, for example because only one of the
-    /// files has been replaced yet.
+    /// files has been replaced.
     pub fn reload(&self) -> Result<bool, Error> {
         let Some(files) = &self.0.files else {
             return Ok(false);

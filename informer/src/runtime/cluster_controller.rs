@@ -1,4 +1,4 @@
-//! `ClusterControllerBuilder`: builds a controller for objects of several clusters.
+//! `ClusterControllerBuilder`: builds a controller for objects in several clusters.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ use crate::{Cacheable, Error, ObjectKey};
 type Watch =
     Box<dyn Fn(&LaterWatches<ClusterKey>, &Cluster, &Arc<Engaged>) -> Result<HandlerRegistration, Error> + Send + Sync>;
 
-/// Builder of a controller for objects of several clusters; see [`Clusters::controller`].
+/// Builder of a controller for objects in several clusters; see [`Clusters::controller`].
 #[must_use = "a builder does nothing until `complete` is called"]
 pub struct ClusterControllerBuilder {
     clusters: Clusters,
@@ -54,8 +54,8 @@ impl ClusterControllerBuilder {
         }
     }
 
-    /// Sets the type that the controller reconciles: an event of an object enqueues the object's key, with its cluster.
-    /// May only be called once.
+    /// Sets the type that the controller reconciles: an event of an object enqueues the object's key, together with the
+    /// name of its cluster. May only be called once.
     pub fn for_<K>(mut self) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -70,7 +70,7 @@ impl ClusterControllerBuilder {
         self.watches::<K>(enqueue::object())
     }
 
-    /// Watches a type of dependents: events enqueue the owner, in the same cluster. Must be called after
+    /// Watches a type of dependent objects: events enqueue the owner, in the same cluster. Must be called after
     /// [`for_`](Self::for_).
     pub fn owns<K>(mut self) -> Self
     where
@@ -179,7 +179,7 @@ async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     }
 }
 
-/// Holds the keys of a cluster back until all of its caches have synced. An earlier reconcile could miss objects that
+/// Holds back the keys of a cluster until all of its caches have synced. Otherwise a reconcile could miss objects that
 /// the caches do not contain yet, and create them again.
 struct Engaged {
     /// The held keys; `None` once they have been released.
@@ -195,7 +195,7 @@ impl Default for Engaged {
 }
 
 impl Engaged {
-    /// Holds a key back if the caches have not synced yet; otherwise passes it to `push`.
+    /// Holds back a key if the caches have not synced yet; otherwise passes it to `push`.
     fn pass(&self, key: ClusterKey, push: &mut dyn FnMut(ClusterKey)) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *waiting {
@@ -216,7 +216,7 @@ impl Engaged {
     }
 }
 
-/// Wraps a mapping to object keys so that it returns keys with the name of the cluster.
+/// Wraps a mapping to object keys so that it returns cluster keys, which contain the name of the cluster.
 struct InCluster<M> {
     cluster: Arc<str>,
     engaged: Arc<Engaged>,

@@ -100,7 +100,7 @@ impl Cluster {
         ClusterId::new(&self.name)
     }
 
-    /// Returns the client of the cluster. Its writes are recorded like writes of [`Manager::client`].
+    /// Returns the client of the cluster. Its writes are recorded, like writes of [`Manager::client`].
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -141,7 +141,8 @@ impl Clusters {
         self.engage_with(name, client, factory)
     }
 
-    /// Engages a cluster with a custom informer factory, for example a factory for some namespaces or with a seed.
+    /// Engages a cluster with a custom informer factory, for example a factory that is restricted to some namespaces or
+    /// has a seed.
     ///
     /// # Errors
     ///

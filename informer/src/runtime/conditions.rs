@@ -23,16 +23,16 @@ use crate::Clock;
 /// Status of a condition: true, false or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// The condition holds.
+    /// The condition is true.
     True,
-    /// The condition does not hold.
+    /// The condition is false.
     False,
-    /// The controller cannot determine whether the condition holds.
+    /// The controller cannot determine the status of the condition.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// Returns the status as text: `True`, `False` or `Unknown`.
+    /// Returns the status as a string: `True`, `False` or `Unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -48,7 +48,7 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// Sets conditions of an object at the current time; see [`of`].
+/// Sets conditions of an object, with the current time as the transition time; see [`of`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConditionSetter<'a> {
     generation: Option<i64>,
@@ -64,8 +64,8 @@ pub fn of<'a>(object: &impl Resource, clock: &'a Clock) -> ConditionSetter<'a> {
 }
 
 impl ConditionSetter<'_> {
-    /// Sets the condition of a type. Returns `true` if this changed anything. `status` is a [`ConditionStatus`] or a
-    /// `bool`.
+    /// Sets the condition of the given type. Returns `true` if the conditions have changed. `status` is a
+    /// [`ConditionStatus`] or a `bool`.
     pub fn set(
         &self,
         conditions: &mut Vec<Condition>,
@@ -79,8 +79,8 @@ impl ConditionSetter<'_> {
     }
 }
 
-/// Sets the condition of a type (apimachinery's `SetStatusCondition`). Returns `true` if this changed anything. For a
-/// shorter form, see [`of`].
+/// Sets the condition of the given type (apimachinery's `SetStatusCondition`). Returns `true` if the conditions have
+/// changed. [`of`] provides a shorter form.
 ///
 /// Changes `lastTransitionTime` only if the status changes, not if only the reason or the message changes.
 pub fn set(
@@ -113,17 +113,17 @@ pub fn set(
     is_new
 }
 
-/// Returns the condition of a type.
+/// Returns the condition of the given type.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|it| it.type_ == type_)
 }
 
-/// Returns `true` if the condition of a type exists and has the status `True`.
+/// Returns `true` if the condition of the given type exists and has the status `True`.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|it| it.status == ConditionStatus::True.as_str())
 }
 
-/// Removes the condition of a type. Returns `true` if it existed.
+/// Removes the condition of the given type. Returns `true` if the condition existed.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|it| it.type_ != type_);

@@ -82,7 +82,7 @@ pub(super) struct Parts<R: RequestKey> {
     pub(super) is_warmed_up: bool,
 }
 
-/// The active watches and sources. They end when this is dropped.
+/// The active watches and sources. They end when this value is dropped.
 struct Running {
     removals: Vec<Box<dyn FnOnce() + Send>>,
     stop: CancellationToken,
@@ -124,12 +124,12 @@ impl<R: RequestKey> Controller<R> {
         &self.parts.name
     }
 
-    /// Returns the queue, to which keys can also be added manually.
+    /// Returns the queue. Keys can also be added to it manually.
     pub fn queue(&self) -> WorkQueue<R> {
         self.parts.intake.queue.clone()
     }
 
-    /// Returns a handle for adding watches later, also while the controller runs (controller-runtime's
+    /// Returns a handle for adding watches later, even while the controller is running (controller-runtime's
     /// `Controller.Watch`).
     pub fn later_watches(&self) -> LaterWatches<R> {
         let Parts {
@@ -158,7 +158,7 @@ impl<R: RequestKey> Controller<R> {
     async fn run_until(mut self, stop: CancellationToken) -> Result<(), Error> {
         match stop.run_until_cancelled(self.begin()).await {
             None => return Ok(()),
-            // If the caches stop on the same signal, they may end before they have synced.
+            // If the caches stop on the same signal, they may stop before they have synced.
             Some(Err(_)) if stop.is_cancelled() => return Ok(()),
             Some(begun) => begun?,
         }

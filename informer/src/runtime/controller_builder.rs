@@ -70,8 +70,8 @@ impl ControllerBuilder {
 }
 
 impl<M> ControllerBuilder<M> {
-    /// Changes the type of keys that are reconciled (controller-runtime's `TypedBuilder`). All watches that are added
-    /// afterwards must map events to this type. Resets the rate limiter to the default.
+    /// Changes the type of the keys (controller-runtime's `TypedBuilder`). All watches that are added afterwards must
+    /// map events to keys of this type. Resets the rate limiter to the default.
     ///
     /// ```
     /// use informer::handler::enqueue;
@@ -183,9 +183,10 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     /// lines, panics and inner spans of the reconciler are within this span.
     ///
     /// Default: a root span `reconcile` of level ERROR and target `informer::reconcile`. Its fields are `controller`,
-    /// `group` and `kind` of the reconciled type, `namespace` and `name` of the object (also `cluster` if there are
-    /// several, or only `key` for custom key types), `reconcile_id`, and `attempt`, which is 1 after a success. If the
-    /// function panics, the panic is logged, and the reconcile runs without a span.
+    /// `group` and `kind` of the reconciled type, `namespace` and `name` of the object (also `cluster` in a controller
+    /// for several clusters, or only `key` for custom key types), `reconcile_id`, and `attempt`, which is 1 for the
+    /// first reconcile after a success. If the function panics, the panic is logged, and the reconcile runs without a
+    /// span.
     ///
     /// ```
     /// use informer::reconcile::Request;
@@ -202,7 +203,8 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Disables priorities. By default, keys of changed objects are reconciled before keys from a new list or a resync.
+    /// Disables priorities. By default, keys of changed objects are reconciled before keys from an initial list or a
+    /// resync.
     pub fn first_come_first_served(mut self) -> Self {
         self.is_by_priority = false;
         self
@@ -212,15 +214,15 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     ///
     /// By default, a key is held back until all caches of the written types have received the writes of its last
     /// reconcile. This applies to writes through an observed client: [`Manager::client`](super::Manager::client), or a
-    /// client from [`Writes::observe`](crate::reconcile::Writes::observe). A key that is held back for more than 150 s
-    /// fails with an error that names the missing write, and is reconciled at its next retry, so that a stale cache
-    /// does not block it forever.
+    /// client from [`Writes::observe`](crate::reconcile::Writes::observe). If a key is held back for more than 150 s,
+    /// it fails with an error that describes the missing write, and is reconciled at its next retry, so that a stale
+    /// cache does not block the key forever.
     pub fn without_read_your_writes(mut self) -> Self {
         self.is_gated = false;
         self
     }
 
-    /// Sets a time limit for each reconcile. When it expires, the future is dropped, which counts as an error. Default:
+    /// Sets a time limit for each reconcile. When it expires, the future is dropped, and the reconcile fails. Default:
     /// no limit.
     pub fn reconcile_timeout(mut self, timeout: Duration) -> Self {
         self.workers.timeout = Some(timeout);
@@ -254,9 +256,9 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 
     /// Divides the keys of the controller among replicas: every replica runs the controller, regardless of leader
-    /// election, and reconciles the keys that it owns. The owner is determined from the text of the key. A
+    /// election, and reconciles the keys that it owns. The owner is determined from the string form of the key. A
     /// [`source`](Self::source) must send its keys to all replicas, because a key is lost if only a replica that does
-    /// not own it receives it.
+    /// not own the key receives it.
     pub fn sharded(mut self, sharding: &Sharding) -> Self
     where
         R: fmt::Display,
@@ -339,7 +341,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 }
 
-/// Returns the cluster and the object that a key identifies; empty for custom key types.
+/// Returns the cluster and the object that a key identifies. Both are `None` for custom key types.
 fn parts_of(key: &dyn Any) -> KeyParts<'_> {
     match key.downcast_ref::<ClusterKey>() {
         Some(key) => KeyParts {

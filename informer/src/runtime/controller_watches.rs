@@ -38,7 +38,7 @@ impl<M> ControllerBuilder<M> {
             .watches_where::<K>(enqueue::object(), predicate)
     }
 
-    /// Watches a type of dependents: events enqueue the owner that is marked as controller. Must be called after
+    /// Watches a type of dependent objects: events enqueue the owner that is marked as controller. Must be called after
     /// [`for_`](Self::for_).
     pub fn owns<K: Cacheable + Resource<DynamicType = ()>>(self) -> Self {
         self.owns_where::<K>(|_: &Event<K>| true)
@@ -67,7 +67,7 @@ impl<M> ControllerBuilder<M> {
             .watches_metadata::<K>(enqueue::object())
     }
 
-    /// Same as [`for_`](Self::for_), for a namespaced type without a Rust type.
+    /// Same as [`for_`](Self::for_), for a namespaced resource without a Rust type.
     pub fn for_dynamic(self, resource: &ApiResource) -> Self {
         self.owner(&resource.group, &resource.kind, false)
             .watches_dynamic(resource, enqueue::object())
@@ -85,7 +85,7 @@ impl<M> ControllerBuilder<M> {
         }
     }
 
-    /// Same as [`owns`](Self::owns), for a type without a Rust type.
+    /// Same as [`owns`](Self::owns), for a resource without a Rust type.
     pub fn owns_dynamic(mut self, resource: &ApiResource) -> Self {
         match self.by_owner(&resource.kind) {
             Some(owner) => self.watches_dynamic(resource, owner),
@@ -101,8 +101,8 @@ impl<M> ControllerBuilder<M> {
         self
     }
 
-    /// Returns the mapping from dependents of type `owned` to their owner. Records an error if `for_` was not called
-    /// before.
+    /// Returns the mapping from dependents of type `owned` to their owner. Records an error if `for_` has not been
+    /// called.
     fn by_owner(&mut self, owned: &str) -> Option<enqueue::ForOwner> {
         let Some((group, kind, is_of_cluster)) = &self.owner_kind else {
             self.faults.push(format!("`owns` of {owned} comes before `for_`"));
@@ -136,14 +136,14 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.informer(&informer, &(), to_keys, |_: &Event<PartialObjectMeta<K>>| true)
     }
 
-    /// Same as [`watches`](Self::watches), for a type without a Rust type.
+    /// Same as [`watches`](Self::watches), for a resource without a Rust type.
     pub fn watches_dynamic(self, resource: &ApiResource, to_keys: impl ToKeys<DynamicObject, R>) -> Self {
         let informer = self.factory.dynamic(resource);
         self.informer(&informer, resource, to_keys, |_: &Event<DynamicObject>| true)
     }
 
-    /// Watches with an existing informer, for example of a dynamic type or of some objects of a type. The caller has to
-    /// run the informer.
+    /// Watches with an existing informer, for example an informer of a dynamic type or of selected objects. The caller
+    /// has to run the informer.
     pub fn informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -158,7 +158,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
 
     /// Watches with an informer of a different cluster. The caller has to run the informer. Reconciles do not wait
     /// until its cache contains the controller's own writes, because the controller cannot recognize writes to that
-    /// cluster. Controllers of [`Clusters`](super::Clusters) can.
+    /// cluster. Only controllers of [`Clusters`](super::Clusters) can do this.
     pub fn remote_informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -188,10 +188,9 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Reconciles all objects again whenever the stream yields an item (kube-runtime's `reconcile_all_on`), for example
-    /// after the configuration of the process was reloaded. Like a new list, this enqueues the keys of all objects in
-    /// the watched caches, but not keys from a [`source`](Self::source). Several streams can be added. The end of a
-    /// stream has no effect.
+    /// Reconciles all objects again when the stream yields an item (kube-runtime's `reconcile_all_on`), for example
+    /// after the configuration of the process was reloaded. Enqueues the keys of all objects in the watched caches, but
+    /// not keys from a [`source`](Self::source). Several streams can be added. The end of a stream has no effect.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         self.replays.get_or_insert_default();
         self.sources.push(Box::new(move |intake, stop| {

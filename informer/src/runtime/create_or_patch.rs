@@ -1,4 +1,4 @@
-//! `create_or_patch`: creates an object, or patches the fields that differ from its desired state.
+//! `create_or_patch`: creates an object, or patches the fields that differ from the desired state.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::{Error, ObjectKey};
 
 /// Brings an object into its desired state (controller-runtime's `CreateOrPatch`). If no object with the name of
 /// `initial` exists, applies `change` to `initial` and creates it. Otherwise applies `change` to the existing object
-/// and patches the differences: first in the object, then in its status.
+/// and sends the differences as patches: first a patch of the object, then a patch of its status.
 ///
-/// Patches only contain changed fields and do not require a version, so they do not cause conflicts.
+/// Patches only contain changed fields and no resource version, so they do not cause conflicts.
 ///
 /// ```
 /// use informer::runtime::{OperationResult, create_or_patch};

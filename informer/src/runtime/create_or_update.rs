@@ -82,7 +82,7 @@ where
     Ok((updated, OperationResult::Updated))
 }
 
-/// The original key of an object, which a change must keep.
+/// The original key of an object, which a change must not modify.
 pub(super) struct Kept {
     /// Name of the operation, for errors.
     pub(super) what: &'static str,

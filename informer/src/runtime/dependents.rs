@@ -43,19 +43,19 @@ impl<K> Dependents<K>
 where
     K: Cacheable + Resource<DynamicType = ()>,
 {
-    /// Creates a handle to the dependents in `lister`. The client should be [observed](crate::reconcile::Writes), so
-    /// that the next reconcile reads the writes of this one.
+    /// Creates a handle to the dependent objects in `lister`. The client should be
+    /// [observed](crate::reconcile::Writes), so that the next reconcile reads the writes of the current reconcile.
     pub fn new(client: Client, lister: Lister<K>) -> Self {
         Self { client, lister }
     }
 
     /// Creates or patches the object with this name in the owner's namespace, so that it has the state that `change`
-    /// sets and `owner` is its controller. Returns the resulting object. If nothing has to be changed, does not send a
-    /// request.
+    /// sets and `owner` is its controller. Returns the resulting object. Does not send a request if the object already
+    /// has this state.
     ///
     /// `change` receives the existing object or an empty one, and should only set fields that the caller is responsible
     /// for. Only differences are patched, so fields that are unknown to this program, or that a transform removed from
-    /// the cache, are kept. Write-only fields such as `stringData` of Secrets always differ; set the corresponding
+    /// the cache, are kept. Write-only fields such as `stringData` of Secrets always differ, so set the corresponding
     /// stored field (`data`) instead.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ pub(super) struct Engine {
     preparing: TaskGroup,
     election: TaskGroup,
     end_election: CancellationToken,
-    /// Set if leadership was lost. Runnables that are still running are then dropped instead of stopped.
+    /// Set if leadership was lost. Running runnables are then dropped instead of stopped.
     pub(super) is_lost: bool,
 }
 
@@ -68,7 +68,7 @@ enum Stage {
 /// An event that the engine reacts to.
 enum Happening {
     Failure(Error),
-    /// Caches have synced, so that the stage is reached, or have not synced in time.
+    /// Caches have synced, so that the stage is reached, or caches have not synced in time.
     Synced(Stage, Result<(), Error>),
     WarmedUp(Box<dyn Runnable>),
     Elected,
@@ -193,7 +193,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Advances to a stage, and starts the runnables that waited for it. Does nothing if the stage was already reached.
+    /// Advances to a stage, and starts the runnables that were waiting for it. Does nothing if the stage was already
+    /// reached.
     fn enter(&mut self, stage: Stage) {
         if stage <= self.stage {
             return;

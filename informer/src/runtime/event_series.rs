@@ -10,11 +10,11 @@ use tokio::time::Instant;
 /// Time after the last event of a series at which the series ends.
 pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
 
-/// Maximum number of recorded series, and of sources. If there are more, the series or source with the oldest last
-/// event is dropped.
+/// Maximum number of recorded series, and of recorded sources. If it is exceeded, the oldest series or source is
+/// dropped.
 const REMEMBERED: usize = 4096;
 
-/// Maximum burst of events from one source about one object, and the interval at which one more event is allowed.
+/// Maximum burst of events from one source about one object, and the interval at which one further event is allowed.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 
@@ -50,7 +50,7 @@ struct Series {
     last: Instant,
 }
 
-/// Spam filter for events from one source about one object: a token bucket.
+/// Spam filter for events from one source about one object, implemented as a token bucket.
 #[derive(Debug)]
 struct Source {
     tokens: u32,
@@ -58,7 +58,7 @@ struct Source {
 }
 
 impl Correlator {
-    /// Records an event, and decides on it.
+    /// Records an event, and decides whether it is written, counted or dropped.
     pub(super) fn observe(&mut self, key: &SeriesKey, source: &str, event: &Event, now: Instant) -> Verdict {
         if !self.may_pass(source, now) {
             return Verdict::Drop;

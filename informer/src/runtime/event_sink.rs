@@ -1,4 +1,4 @@
-//! `Lanes`: sends several Events to the server at a time, so that slow requests do not delay other Events.
+//! `Lanes`: sends several Events to the server concurrently, so that slow requests do not delay other Events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ const LANES: usize = 8;
 /// write that the server refuses is not retried.
 const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
 
-/// Time limit for an attempt. A request without a response counts as failed, so that it does not block later writes of
-/// its lane.
+/// Time limit for an attempt. A request without a response is treated as failed, so that it does not block later writes
+/// of its lane.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A write of an Event: its creation, or a new count of an existing one.
+/// A write of an Event: the creation of the Event, or a new count for an existing Event.
 pub(super) struct Write {
     pub(super) event: Event,
     pub(super) count: Option<i32>,
@@ -78,7 +78,7 @@ impl Lanes {
         }
     }
 
-    /// Waits until a write is done.
+    /// Waits until a write has completed.
     pub(super) async fn done(&mut self) {
         match self.running.next().await {
             Some(lane) => {
@@ -89,7 +89,7 @@ impl Lanes {
         }
     }
 
-    /// Waits until all writes are done.
+    /// Waits until all writes have completed.
     pub(super) async fn finished(&mut self) {
         while !self.running.is_empty() {
             self.done().await;

@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 
-/// Age after which an expectation counts as met, because its event must have been lost.
+/// Age after which an expectation is considered met, because its event was probably lost.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Tracks expected creations and deletions (kube-controller-manager's `UIDTrackingControllerExpectations`). Clones
 /// share the expectations.
 ///
-/// Reconcilers of a [`Controller`](super::Controller) do not need it, because the controller waits until its caches
-/// contain their writes. It is intended for code that creates objects in separate tasks, or with a client that is not
-/// observed.
+/// Reconcilers of a [`Controller`](super::Controller) do not need expectations, because the controller waits until its
+/// caches contain their writes. Expectations are intended for code that creates objects in separate tasks, or with a
+/// client that is not observed.
 ///
 /// ```
 /// use informer::ObjectKey;
@@ -31,7 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Expectations {
-    /// Guards the expectations by the key of the owner. Entries are removed when they are met, or by `forget`.
+    /// Guards the expectations by the key of the owner. Entries are removed when all of their expectations are met, or
+    /// by `forget`.
     expected: Arc<Mutex<BTreeMap<ObjectKey, Expected>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Finalizers: keep deleted objects until their external resources have been cleaned up.
+//! Finalizers, which keep deleted objects until their external resources have been cleaned up.
 
 use std::fmt;
 use std::sync::Arc;

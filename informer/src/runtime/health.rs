@@ -1,4 +1,5 @@
-//! `Endpoints`: health checks and metrics of a process, independent of HTTP: maps a path to a status and a body.
+//! `Endpoints`: health checks and metrics of a process. Maps a path to a status and a body, and does not depend on an
+//! HTTP server.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -9,7 +10,7 @@ use crate::error::text_of_panic;
 use crate::metrics::Metrics;
 use crate::reconcile::BoxError;
 
-/// A health check. Implemented for all `Fn() -> Result<(), BoxError>`. A panic counts as a failure.
+/// A health check. Implemented for all `Fn() -> Result<(), BoxError>`. A panic is treated as a failure.
 pub trait Check: Send + Sync + 'static {
     /// Checks the process. Returns an error if it is unhealthy.
     fn check(&self) -> Result<(), BoxError>;
@@ -123,7 +124,7 @@ impl Endpoints {
     }
 }
 
-/// Runs a check. A panic counts as a failure.
+/// Runs a check. A panic is treated as a failure.
 fn outcome(check: &dyn Check) -> Result<(), BoxError> {
     catch_unwind(AssertUnwindSafe(|| check.check()))
         .unwrap_or_else(|panic| Err(format!("panic: {}", text_of_panic(&*panic)).into()))

@@ -1,4 +1,4 @@
-//! `Intake`: adds the keys that events affect to the queue of a controller.
+//! `Intake`: adds the keys affected by events to the queue of a controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) struct Intake<R: RequestKey> {
     pub(super) filters: Arc<[Filter]>,
     /// The keys that this replica owns, if the controller is sharded.
     pub(super) shard: Option<Arc<ShardKeys<R>>>,
-    /// The watches to enqueue again, if a stream can trigger this.
+    /// The watches whose keys are enqueued again when a stream triggers it; `None` without such streams.
     pub(super) replays: Option<Replays<R>>,
     /// Time for which each key is delayed after an event, so that further events are combined with it.
     pub(super) debounce: Duration,
@@ -53,8 +53,8 @@ pub(super) struct Intake<R: RequestKey> {
 }
 
 impl<R: RequestKey> Intake<R> {
-    /// Adds a key to the queue, if this replica owns it. `is_replay` gives the key a low priority, if it is from a
-    /// first list or a resync.
+    /// Adds a key to the queue, if this replica owns the key. `is_replay` is set for keys from an initial list or a
+    /// resync, which get a low priority.
     pub(super) fn add(&self, key: R, is_replay: bool) {
         if self.shard.as_ref().is_some_and(|it| !it.takes(&key)) {
             return;

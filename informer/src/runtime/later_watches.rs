@@ -17,8 +17,8 @@ use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 /// A handle for adding watches to a controller, before or while it runs; see
 /// [`Controller::later_watches`](super::Controller::later_watches). Clones refer to the same controller.
 ///
-/// The controller does not wait until the caches of these watches have synced. Once a cache has synced, keys are held
-/// back until it has received their writes, as with the caches of other watches.
+/// The controller does not wait until the caches of these watches have synced. Once such a cache has synced, keys are
+/// held back until it has received their writes, like with the caches of other watches.
 ///
 /// ```
 /// use informer::handler::enqueue;
@@ -40,7 +40,7 @@ pub struct LaterWatches<R: RequestKey = ObjectKey> {
     later: Later,
 }
 
-/// Watches that are added after the controller was built, and that end with it.
+/// Watches that are added after the controller was built, and that end with the controller.
 #[derive(Clone, Default)]
 pub(super) struct Later(Arc<Mutex<Added>>);
 
@@ -132,7 +132,7 @@ impl<R: RequestKey> LaterWatches<R> {
         self.add(None, informer, to_keys, predicate)
     }
 
-    /// Adds a key to the queue with a low priority, like a key from a first list.
+    /// Adds a key to the queue with a low priority, like a key from an initial list.
     pub(super) fn add_key(&self, key: R) {
         self.intake.add(key, true);
     }

@@ -1,4 +1,4 @@
-//! `LeaseLock`: a Lease that at most one process at a time holds.
+//! `LeaseLock`: a Lease that at most one process holds at a time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::jitter::Jitter;
 
 /// The Lease for a leader election (`coordination.k8s.io/v1`).
 ///
-/// Other kinds of locks (Endpoints, ConfigMaps, and combinations) are not supported; client-go has removed them as
-/// well.
+/// Other types of locks (Endpoints, ConfigMaps, and combinations of them) are not supported; client-go has removed them
+/// as well.
 #[derive(Clone, Debug)]
 pub struct LeaseLock {
     api: Api<Lease>,
@@ -58,7 +58,7 @@ impl LeaseLock {
         &self.name
     }
 
-    /// Reads the Lease; `None` if it does not exist.
+    /// Reads the Lease. Returns `None` if it does not exist.
     pub(super) async fn get(&self) -> Result<Option<Lease>, Error> {
         Ok(self.api.get_opt(&self.name).await?)
     }
@@ -121,7 +121,7 @@ impl Holder {
         Claim::of(lease).holder() == Some(&self.identity) && token == Some(&self.token)
     }
 
-    /// Sets the fields of the Lease to acquire or renew it.
+    /// Sets the fields of the Lease that acquire or renew it.
     pub(super) fn claim(&self, lease: &mut Lease, duration: Duration, now: &crate::Clock) {
         let (is_renewed, is_new) = (self.holds(lease), lease.spec.is_none());
         let spec = lease.spec.get_or_insert_default();
@@ -138,7 +138,7 @@ impl Holder {
         }
     }
 
-    /// Sets the fields of the Lease to release it: removes the holder, and sets the duration to a second.
+    /// Sets the fields of the Lease that release it: removes the holder, and sets the duration to a second.
     pub(super) fn release(&self, lease: &mut Lease, now: &crate::Clock) {
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());

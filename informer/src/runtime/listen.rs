@@ -1,4 +1,4 @@
-//! Accepts connections, secures them by TLS, serves requests, and closes connections.
+//! Accepts connections, optionally with TLS, serves requests, and closes connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,7 +19,7 @@ use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 
 /// Limits for the headers of a request, as in controller-runtime: the maximum length in bytes, and the maximum time
-/// until they are complete, including the time for which the connection is idle.
+/// until the headers are complete, including the time for which the connection is idle.
 const HEADER_BYTES: usize = 1 << 20;
 const HEADER_TIME: Duration = Duration::from_secs(90);
 

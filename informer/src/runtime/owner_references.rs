@@ -147,7 +147,7 @@ fn upsert(object: &mut impl Resource, reference: OwnerReference) {
     }
 }
 
-/// Returns `true` if both refer to the same object, compared by group, kind and name.
+/// Returns `true` if both references refer to the same object, compared by group, kind and name.
 fn is_same(one: &OwnerReference, other: &OwnerReference) -> bool {
     let group = |it: &OwnerReference| it.api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
     group(one) == group(other) && one.kind == other.kind && one.name == other.name

@@ -1,4 +1,4 @@
-//! `EventRecorder`: records Events about objects, which `kubectl describe` shows.
+//! `EventRecorder`: records Events about objects, such as the events in the output of `kubectl describe`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,9 +52,9 @@ pub struct Note {
     pub reason: String,
     /// Action as a single CamelCase word, such as `CreateDeployment`. At most 128 bytes.
     pub action: String,
-    /// Human-readable text. Truncated after 1,024 bytes.
+    /// Human-readable message. Truncated after 1,024 bytes.
     pub note: String,
-    /// A different object that is related to the event.
+    /// Another object that is related to the event.
     pub related: Option<ObjectReference>,
     /// Not used. End struct literals with `..`, because further options may be added.
     #[doc(hidden)]
@@ -116,11 +116,12 @@ impl RecorderConfig {
 /// Records Events of `events.k8s.io/v1`. Clones refer to the same recorder.
 ///
 /// Recording does not wait and cannot fail: an [`EventWriter`], which a [`Manager`](super::Manager) runs, sends the
-/// events. Events that differ only in their notes form a series: the second event adds a count to the first one, and
-/// further events increase the count, which is written every half hour. A series ends after six minutes without an
-/// event. For each controller and object, there may be a burst of 25 events, plus one event every five minutes. Events
-/// are also dropped if 1,000 are already queued. Another 1,000 may be in progress, and eight of them are sent at a
-/// time. Dropped events are [counted](Self::register_metrics).
+/// events. Events that differ only in their notes form a series: the second event adds a count to the Event of the
+/// first one, and further events increase the count, which is written every half hour. A series ends after six minutes
+/// without an event. For each controller and object, there may be a burst of 25 events, plus one event every five
+/// minutes; further events are dropped. Events are also dropped if 1,000 events are already queued. Another 1,000
+/// events may be in progress, of which at most eight are sent concurrently. Dropped events are
+/// [counted](Self::register_metrics).
 ///
 /// ```
 /// use informer::runtime::{EventRecorder, Manager, Note, RecorderConfig};
@@ -142,7 +143,8 @@ pub struct EventRecorder {
     dropped: Arc<Dropped>,
 }
 
-/// Sends the events of an [`EventRecorder`]: up to eight at a time, but events of the same series one after the other.
+/// Sends the events of an [`EventRecorder`]: up to eight concurrently, but events of the same series one after the
+/// other.
 pub struct EventWriter {
     sink: Arc<Sink>,
     events: mpsc::Receiver<(Event, Instant)>,
@@ -323,7 +325,7 @@ impl EventWriter {
         }
     }
 
-    /// Writes the counts of series that have changed. Returns `false` if there was not enough space for all of them.
+    /// Writes the counts of series that have changed. Returns `false` if there was not enough space for all counts.
     fn refresh(&mut self, lanes: &mut Lanes) -> bool {
         let room = QUEUE.saturating_sub(lanes.len());
         for (key, event, count) in self.correlator.refresh(Instant::now(), room) {
@@ -421,7 +423,7 @@ mod tests {
                 writer.take(event, at, &mut first);
             }
         }
-        // All series have ended, but counts that have not been written must be kept.
+        // All series have ended, but series with unwritten counts must be kept.
         tokio::time::advance(REFRESH).await;
         let waiting = [(); 3].map(|()| {
             let mut lanes = lanes(&writer);

@@ -1,5 +1,4 @@
-//! `Redelivery`: delivers the events of a controller's watch, and delivers an event again if the user's functions
-//! panic.
+//! `Redelivery`: delivers the events of a controller's watch, and redelivers an event if the user's functions panic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +18,7 @@ use crate::handler::Event;
 use crate::metrics::{Collect, Samples};
 use crate::{Cacheable, ObjectKey};
 
-/// Shortest and longest pause before an event is delivered again. Each further panic doubles the pause.
+/// Minimum and maximum pause before an event is redelivered. Each further panic doubles the pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 
 /// Counts panics of the functions that map and filter the events of a controller.
@@ -84,12 +83,12 @@ impl<K: Cacheable> Redelivery<K> {
         })
     }
 
-    /// Delivers an event. If a function panics, the event will be delivered again.
+    /// Delivers an event. If one of the user's functions panics, the event will be redelivered.
     pub(super) fn deliver(&self, event: &Event<K>) {
         self.attempt(event, &mut |event| (self.deliver)(event));
     }
 
-    /// Delivers an event with `deliver`. If this panics, later attempts use the usual function of the watch.
+    /// Delivers an event with `deliver`. If `deliver` panics, later attempts use the regular function of the watch.
     pub(super) fn attempt(&self, event: &Event<K>, deliver: &mut dyn FnMut(&Event<K>)) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| deliver(event))) else {
             return;
@@ -115,7 +114,7 @@ impl<K: Cacheable> Redelivery<K> {
         self.added.notify_one();
     }
 
-    /// Delivers events again when they are due. Never returns.
+    /// Redelivers events when they are due. Never returns.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
             let due = self.failed().values().map(|it| it.due).min();

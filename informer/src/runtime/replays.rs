@@ -1,4 +1,4 @@
-//! `Replays`: enqueues again the keys of all objects in the watched caches of a controller.
+//! `Replays`: enqueues the keys of all objects in the watched caches of a controller again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

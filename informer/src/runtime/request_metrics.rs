@@ -16,9 +16,10 @@ use crate::metrics::{Collect, Histogram, Metrics, Samples};
 /// Histogram bounds of client-go, in seconds.
 const BOUNDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Wraps `client` so that its requests are counted in two metrics: `rest_client_requests_total` by status code and
-/// method, with the code `<error>` for requests without a response, and `rest_client_request_duration_seconds` by verb,
-/// which measures the time until the headers of the response. A [`Manager`](super::Manager) does this with its client.
+/// Wraps `client` so that its requests are counted in two metrics. `rest_client_requests_total` counts requests by
+/// status code and method, with the code `<error>` for requests without a response.
+/// `rest_client_request_duration_seconds` measures the time until the headers of the response, by verb. A
+/// [`Manager`](super::Manager) wraps its client in this way.
 ///
 /// ```
 /// use informer::metrics::Metrics;

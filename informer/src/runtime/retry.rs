@@ -1,4 +1,4 @@
-//! `retry_on_conflict`: reads, changes and writes an object again after a conflict.
+//! `retry_on_conflict`: retries a change of an object after a conflict.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct RetryPolicy {
     pub steps: u32,
     /// Delay after the first attempt.
     pub wait: Duration,
-    /// Factor between consecutive delays.
+    /// Factor by which the delay is multiplied after each attempt.
     pub factor: f64,
     /// Maximum random extension of a delay, as a fraction of the delay.
     pub jitter: f64,
@@ -46,7 +46,7 @@ impl RetryPolicy {
     };
 }
 
-/// Calls `update`, which should read, change and write an object. Repeats the call after conflicts, up to the maximum
+/// Calls `update`, which should read, change and write an object. Repeats the call after a conflict, up to the maximum
 /// number of attempts.
 ///
 /// ```

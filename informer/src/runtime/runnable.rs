@@ -13,9 +13,10 @@ use crate::reconcile::BoxError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RunnableGroup {
-    /// Starts before the caches and stops after them. For servers that receive requests from outside.
+    /// Starts before the caches and stops after them. Intended for servers that receive requests from outside the
+    /// process.
     Server,
-    /// Runs as long as the manager. Starts once the caches that no controller watches have synced, or, if
+    /// Runs until the manager stops. Starts once the caches that no controller watches have synced, or, if
     /// [`Runnable::reads_caches`] returns `true`, once all caches with a lister have synced.
     Always,
     /// Runs while this process is the leader.
@@ -33,19 +34,19 @@ pub trait Runnable: Send + 'static {
     }
 
     /// Returns `true` if the runnable must not start before all caches with a [`Lister`](crate::cache::Lister) have
-    /// synced. Default: `true`, except in the group `Always`, so that these runnables can install the types that
-    /// controllers need.
+    /// synced. Default: `true` only in the group `Leader`, so that runnables of the group `Always` can install the CRDs
+    /// that controllers need.
     fn reads_caches(&self) -> bool {
         self.group() == RunnableGroup::Leader
     }
 
-    /// Prepares the runnable before this process becomes the leader. Completes before `run` is called; other runnables
-    /// do not wait until it has completed. Default: does nothing.
+    /// Prepares the runnable before this process becomes the leader. `run` is called after this has completed; other
+    /// runnables do not wait for it. Default: does nothing.
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
         futures::future::ready(Ok(())).boxed()
     }
 
-    /// Runs until `stop` is cancelled, or ends earlier by itself. If it fails, the manager stops.
+    /// Runs until `stop` is cancelled, or completes earlier. If it fails, the manager stops.
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 

@@ -1,4 +1,4 @@
-//! `SelfSigned`: a generated certificate authority with a certificate.
+//! `SelfSigned`: a generated certificate authority, and a certificate signed by it.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,

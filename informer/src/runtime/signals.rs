@@ -8,9 +8,9 @@ use tokio::signal::unix::Signal;
 
 use crate::Error;
 
-/// Returns a future that is ready at the first SIGTERM or SIGINT. The next signal then ends the process with exit code
-/// 1, as in controller-runtime. On Windows, the signals are Ctrl-C, Ctrl-Break, the closing of the console, and a
-/// system shutdown.
+/// Returns a future that completes at the first SIGTERM or SIGINT. The next signal ends the process with exit code 1,
+/// as in controller-runtime. On Windows, the signals are Ctrl-C, Ctrl-Break, the closing of the console, and a system
+/// shutdown.
 ///
 /// Signals are received from the time of the call, not from the first poll. Must be called within a tokio runtime. Do
 /// not use it in tests, because signals do not follow virtual time.

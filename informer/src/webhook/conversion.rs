@@ -17,14 +17,14 @@ use super::partial::{self, StandIn};
 /// Converts between the versions of a custom resource (controller-runtime's `conversion.Hub` and `Convertible`): all
 /// other versions are converted to and from a common hub version.
 ///
-/// The functions may change labels and annotations; all other metadata is kept. Fields with the value `null` are
-/// omitted.
+/// The conversion functions may change labels and annotations; all other metadata is kept. Fields with the value `null`
+/// are omitted from the result.
 ///
-/// For server-side apply, the server converts partial objects, which contain the fields of one manager each. If an
-/// object lacks fields that its type requires, the functions receive zero values for them, as in Go: an empty string,
-/// 0, or the first variant of an enum. They are then called again with different values (`"x"`, 1, or the last
-/// variant), and fields that differ between the two results are removed. If a function fails for the different values,
-/// the result for the zero values is used.
+/// For server-side apply, the server converts partial objects, each of which contains the fields of one field manager.
+/// If an object lacks fields that its type requires, the functions receive zero values for these fields, as in Go: an
+/// empty string, 0, or the first variant of an enum. They are then called again with different values (`"x"`, 1, or the
+/// last variant), and fields that differ between the two results are removed. If a function fails for the different
+/// values, the result for the zero values is used.
 ///
 /// ```
 /// use informer::webhook::Conversion;
@@ -73,7 +73,7 @@ struct Spoke {
 }
 
 impl Conversion {
-    /// Creates a conversion with `H` as the hub version, and without other versions.
+    /// Creates a conversion with the hub version `H` and no other versions.
     pub fn to_hub<H: Resource<DynamicType = ()>>() -> Conversion<H> {
         Conversion {
             group: H::group(&()).into_owned(),
@@ -90,7 +90,7 @@ impl<H> Conversion<H>
 where
     H: Resource<DynamicType = ()> + DeserializeOwned + Serialize + 'static,
 {
-    /// Adds a version, with its conversions to the hub (`ConvertTo`) and from the hub (`ConvertFrom`).
+    /// Adds a version, with functions that convert it to the hub (`ConvertTo`) and from the hub (`ConvertFrom`).
     #[must_use]
     pub fn spoke<S, E1, E2>(
         mut self,
@@ -141,7 +141,7 @@ where
     Arc::new(move |object| {
         let (mut json, is_partial) = with(object, StandIn::Zero)?;
         if is_partial {
-            // The function may refuse these generated values. The result for the zero values is then used, as in Go.
+            // If the function fails for these generated values, the result for the zero values is used, as in Go.
             let other = catch_unwind(AssertUnwindSafe(|| with(object, StandIn::Other)));
             if let Ok(Ok((other, _))) = other {
                 json = partial::common(json, other).unwrap_or_else(|| Value::Object(Map::new()));

@@ -14,7 +14,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 ///
 /// Only the fields that the defaulter changes are patched, so fields that are unknown to the type are kept.
 ///
-/// List items are matched by position. If a defaulter removes an item, or inserts one before other items, the whole
+/// List items are matched by position. If a defaulter removes an item, or inserts an item before other items, the whole
 /// list is replaced, and its items lose fields that are unknown to the Rust type; controller-runtime does the same for
 /// fields that are unknown to the Go type. A webhook that injects sidecars should therefore append its container, or
 /// use a type that keeps unknown fields, such as `DynamicObject`.
@@ -74,8 +74,8 @@ where
     })
 }
 
-/// Applies the changes between `before` and `after` to `raw`. Fields that are unknown to the type, or that the type
-/// adds, remain as the client sent them.
+/// Applies the changes between `before` and `after` to `raw`. Fields that are unknown to the type remain as the client
+/// sent them, and fields that only decoding and encoding adds are not added.
 fn carried(raw: &Value, before: &Value, after: Value) -> Value {
     if *before == after {
         return raw.clone();

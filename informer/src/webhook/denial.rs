@@ -1,4 +1,4 @@
-//! `Denial`: refuses a request to a webhook.
+//! `Denial`: the refusal of a request to a webhook.
 
 use std::fmt;
 
@@ -6,25 +6,26 @@ use kube::core::Status;
 
 use crate::reconcile::BoxError;
 
-/// Refusal of a request. The `?` operator converts any error to a refusal: with the API server's Status if the error
-/// contains one, otherwise with status 403 and the error's message.
+/// Refusal of a request. The `?` operator converts any error to a refusal, with the API server's Status if the error
+/// contains it, otherwise with status 403 and the error's message.
 pub struct Denial {
     status: Box<Status>,
     warnings: Vec<String>,
 }
 
 impl Denial {
-    /// Refuses with status 403 Forbidden and a message (controller-runtime's `admission.Denied`).
+    /// Creates a refusal with status 403 Forbidden and a message (controller-runtime's `admission.Denied`).
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of_status(403, "Forbidden", &message.to_string())
     }
 
-    /// Refuses with status 422 Invalid and a message, because the object is invalid.
+    /// Creates a refusal with status 422 Invalid and a message, for an invalid object.
     pub fn invalid(message: impl fmt::Display) -> Self {
         Self::of_status(422, "Invalid", &message.to_string())
     }
 
-    /// Refuses with status 500 and a message, because the webhook failed (controller-runtime's `admission.Errored`).
+    /// Creates a refusal with status 500 and a message, for a failure of the webhook (controller-runtime's
+    /// `admission.Errored`).
     pub fn errored(message: impl fmt::Display) -> Self {
         Self::of_status(500, "InternalError", &message.to_string())
     }

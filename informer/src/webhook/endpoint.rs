@@ -1,4 +1,5 @@
-//! `Endpoint`: serves a webhook at an HTTP path. Failures are returned in the review, as in controller-runtime.
+//! `Endpoint`: serves a webhook at an HTTP path. Failures are returned in the review's response, as in
+//! controller-runtime.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -40,11 +41,11 @@ pub(super) struct Endpoint {
     pub(super) span: Option<SpanOf>,
 }
 
-/// Kind of webhook at a path.
+/// The webhook at a path.
 #[derive(Clone)]
 pub(super) enum What {
     Admission(Deciding),
-    /// Conversions, and the maximum length of a review in bytes.
+    /// The conversions, and the maximum length of a review in bytes.
     Conversion(Arc<[Conversion]>, usize),
 }
 

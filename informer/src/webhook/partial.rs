@@ -1,9 +1,10 @@
 //! Partial objects: decodes objects that lack required fields, and removes the substituted values afterwards.
 //!
-//! For server-side apply, the server converts the fields of each manager separately. These objects lack fields that
-//! their Rust types require. Go decodes them with zero values, which its conversions copy to the result, so that the
-//! manager then owns them. In this crate, an object is converted twice, with different values for each missing field:
-//! fields that differ between the two results were derived from missing fields, and are removed.
+//! For server-side apply, the server converts the fields of each field manager separately. The resulting objects lack
+//! fields that their Rust types require. Go decodes such fields as zero values, and conversions copy these values to
+//! the result, so that the manager then owns the fields. In this crate, an object is converted twice, with different
+//! values for each missing field: fields that differ between the two results were derived from missing fields, and are
+//! removed.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Map, Value, json};
@@ -20,7 +21,7 @@ pub(super) enum StandIn {
 }
 
 impl StandIn {
-    /// Returns the values to try. The first one that the type accepts is used.
+    /// Returns the values to try. The first value that the type accepts is used.
     fn values(self) -> Vec<Value> {
         let all = match self {
             Self::Zero => json!([null, "", 0, false, [], {}, "1970-01-01T00:00:00Z"]),
@@ -46,7 +47,7 @@ pub(super) fn decode<A: DeserializeOwned>(object: &Value, stand_in: StandIn) -> 
     Err(format!("more than {MISSING_MAX} required fields are missing"))
 }
 
-/// Error that occurs when an object is decoded.
+/// Error from decoding an object.
 struct Fault {
     error: Error,
     /// Name of the missing field, and JSON pointer to the object that lacks it.
@@ -66,7 +67,7 @@ fn read<A: DeserializeOwned>(object: &Value) -> Result<A, Fault> {
     })
 }
 
-/// Returns the text in backticks that follows `prefix`, which ends with the opening backtick.
+/// Returns the string in backticks that follows `prefix`, which ends with the opening backtick.
 fn quoted<'a>(message: &'a str, prefix: &str) -> Option<&'a str> {
     let (_, rest) = message.split_once(prefix)?;
     rest.split('`').next()
@@ -108,7 +109,7 @@ fn filled<A: DeserializeOwned>(object: &Value, fault: &Fault, stand_in: StandIn)
 }
 
 /// Returns the JSON pointer of the object that ends at offset `end`. `at` is the offset at which the text of `value`
-/// begins, and is advanced to its end.
+/// begins; this function advances it to the end of this text.
 fn object_ending_at(value: &Value, at: &mut usize, end: usize, pointer: String) -> Option<String> {
     match value {
         Value::Object(fields) => {

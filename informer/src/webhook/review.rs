@@ -20,7 +20,7 @@ pub enum Operation {
     Update,
     /// An object is deleted.
     Delete,
-    /// A connection is opened, as by `exec` or `proxy`.
+    /// A connection is opened, for example by `exec` or `proxy`.
     Connect,
 }
 
@@ -29,7 +29,7 @@ pub enum Operation {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// Identifier of the request, which the response must repeat.
+    /// Identifier of the request, which the response must contain as well.
     pub uid: String,
     /// Type of the object as the server sends it to the webhook.
     #[serde(default = "no_kind")]
@@ -46,7 +46,7 @@ pub struct AdmissionRequest {
     /// Resource in the client's request. Differs from `resource` if the object was converted for the webhook.
     #[serde(default)]
     pub request_resource: Option<GroupVersionResource>,
-    /// Name of the object; empty if the server generates it.
+    /// Name of the object; empty if the server generates the name.
     #[serde(default)]
     pub name: String,
     /// Namespace of the object; empty for cluster-scoped objects.

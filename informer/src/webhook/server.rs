@@ -1,4 +1,4 @@
-//! `WebhookServer`: serves webhooks over TLS. Run by a manager.
+//! `WebhookServer`: serves webhooks over TLS. A manager runs it.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -41,7 +41,7 @@ impl Stats {
         }
     }
 
-    /// Counts a request as in progress until the result is dropped.
+    /// Counts a request as in progress until the returned guard is dropped.
     pub(super) fn started(self: &Arc<Self>) -> InFlight {
         self.with(|it| it.in_flight += 1);
         InFlight {
@@ -61,7 +61,7 @@ impl Stats {
 }
 
 /// A request in progress. If it is dropped without a response, it is counted with the code [`GIVEN_UP`], for example
-/// because the API server has waited for the webhook's `timeoutSeconds`.
+/// because the webhook's `timeoutSeconds` have expired.
 pub(super) struct InFlight {
     stats: Arc<Stats>,
     began: Instant,

@@ -10,7 +10,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 ///
 /// A validator returns warnings for the client, or a [`Denial`], which refuses the write. Implemented for all
 /// `Fn(Option<&K>, Option<&K>, &AdmissionRequest) -> Result<Vec<String>, Denial>`. The first argument is the old
-/// object, for updates and deletions; the second is the new object, for creations and updates.
+/// object, for updates and deletions. The second argument is the new object, for creations and updates.
 ///
 /// ```
 /// use informer::webhook::{AdmissionRequest, Denial, Validator};
@@ -33,7 +33,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 /// }
 /// ```
 pub trait Validator<K: Sync>: Send + Sync + 'static {
-    /// Validates the creation of an object. Accepts it by default.
+    /// Validates the creation of an object. The default implementation accepts it.
     fn validate_create(
         &self,
         object: &K,
@@ -43,7 +43,7 @@ pub trait Validator<K: Sync>: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Validates an update of an object. Accepts it by default.
+    /// Validates an update of an object. The default implementation accepts it.
     fn validate_update(
         &self,
         old: &K,
@@ -54,7 +54,8 @@ pub trait Validator<K: Sync>: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Validates the deletion of an object. Accepts it by default. Only called if the webhook's rules include DELETE.
+    /// Validates the deletion of an object. The default implementation accepts it. Only called if the webhook's rules
+    /// include DELETE.
     fn validate_delete(
         &self,
         object: &K,

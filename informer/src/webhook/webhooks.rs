@@ -28,7 +28,7 @@ use super::validator::{self, Validator};
 use crate::Error;
 use crate::metrics::{Collect, Metrics};
 
-/// The path for conversions of all types.
+/// Path of the conversions of all types.
 const CONVERT: &str = "/convert";
 
 /// Default maximum length of a conversion review in bytes: sufficient for a page of 500 objects of the maximum size in
@@ -98,7 +98,7 @@ impl Names {
         }
     }
 
-    /// Returns the path that controller-runtime uses for the type: `/validate-apps-v1-deployment`.
+    /// Returns the path that controller-runtime uses for the type, such as `/validate-apps-v1-deployment`.
     fn path(&self, verb: &str) -> String {
         let group = self.group.replace('.', "-");
         format!("/{verb}-{group}-{}-{}", self.version, self.kind.to_lowercase())
@@ -121,7 +121,7 @@ impl Names {
     }
 }
 
-/// Returns a client configuration with only a path. [`Webhooks::configurations`] adds the host.
+/// Returns a client configuration that contains only a path. [`Webhooks::configurations`] adds the host.
 fn at(path: String) -> WebhookClientConfig {
     WebhookClientConfig {
         url: Some(path),
@@ -164,7 +164,7 @@ impl Webhooks {
         self.add_validator(&Names::of::<K>(&()), validator, change)
     }
 
-    /// Adds a validator for a type without a Rust type.
+    /// Adds a validator for a resource without a Rust type.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Webhooks {
         self.add_defaulter(&Names::of::<K>(&()), defaulter, change)
     }
 
-    /// Adds a defaulter for a type without a Rust type.
+    /// Adds a defaulter for a resource without a Rust type.
     ///
     /// # Errors
     ///
@@ -285,10 +285,10 @@ impl Webhooks {
         })
     }
 
-    /// Returns the objects that make an API server call these webhooks at `server`: a `ValidatingWebhookConfiguration`
-    /// and a `MutatingWebhookConfiguration`, both named `name`, and a CustomResourceDefinition with only
-    /// `spec.conversion` for each conversion. The objects are suitable for server-side apply;
-    /// [`install`](Self::install) applies them.
+    /// Returns the objects that register these webhooks at `server` with an API server: a
+    /// `ValidatingWebhookConfiguration` and a `MutatingWebhookConfiguration`, both named `name`, and a
+    /// CustomResourceDefinition with only `spec.conversion` for each conversion. The objects are suitable for
+    /// server-side apply; [`install`](Self::install) applies them.
     ///
     /// `server` contains a service, or a URL without a path, and the `caBundle` for its certificate.
     pub fn configurations(&self, name: &str, server: &WebhookClientConfig) -> Vec<Value> {
@@ -428,7 +428,8 @@ impl Webhooks {
     }
 }
 
-/// Adds the host in `server` to the path in `webhook`. If `webhook` contains a complete address, the address is kept.
+/// Adds the host in `server` to the path in `webhook`. If `webhook` already contains a complete address, returns
+/// `webhook` unchanged.
 fn joined(server: &WebhookClientConfig, webhook: &WebhookClientConfig) -> WebhookClientConfig {
     let path = match &webhook.url {
         Some(path) if path.starts_with('/') => path,

@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) cache_sync_timeout: Duration,
 }
 
-/// Source from which objects of a type are read.
+/// Source from which the objects of a type are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// From the cache; the informer is started if necessary.
@@ -46,7 +46,7 @@ pub(super) enum Reader {
     Server,
 }
 
-/// A request, or the error of building it.
+/// A request, or the error from building it.
 pub(super) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 impl Backend {
@@ -70,7 +70,7 @@ impl Backend {
         self.uncached = self.uncached.iter().copied().chain([TypeId::of::<K>()]).collect();
     }
 
-    /// Returns how objects of type `K` are read.
+    /// Returns the source from which objects of type `K` are read.
     pub(super) fn reader_of<K: 'static>(&self) -> Reader {
         if self.uncached.contains(&TypeId::of::<K>()) {
             Reader::Server

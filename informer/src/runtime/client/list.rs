@@ -1,4 +1,4 @@
-//! `ListRequest` and `DeleteAllOf`: list and delete the selected objects of a type.
+//! `ListRequest` and `DeleteAllOf`: requests that list or delete the selected objects of a type.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -18,7 +18,7 @@ use crate::{CachedObject, Error, ObjectKey};
 /// A request for the objects of a type, ordered by key (controller-runtime's `List` and its options). Returned by
 /// [`CachedClient::list`](super::CachedClient::list), and sent when it is awaited.
 ///
-/// Objects must match all options. Selecting by a [field](Self::field) requires an index, which
+/// Lists objects that match all options. Selecting by a [field](Self::field) requires an index, which
 /// [`Manager::index_field`](crate::runtime::Manager::index_field) adds.
 ///
 /// ```
@@ -91,7 +91,7 @@ impl<K: Cacheable> ListRequest<K> {
         self
     }
 
-    /// Selects objects with this value in an index of the informer. Not supported by reads from the server.
+    /// Selects objects with this value in an index of the informer. Reads from the server do not support this option.
     pub fn index(mut self, index: &str, value: &str) -> Self {
         self.indexes.push((index.to_owned(), value.to_owned()));
         self
@@ -191,7 +191,7 @@ impl<K: Cacheable> ListRequest<K> {
     }
 }
 
-/// A list with undecoded objects.
+/// A list whose objects have not been decoded.
 #[derive(serde::Deserialize)]
 struct Items {
     #[serde(default)]
@@ -207,7 +207,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Returns the selectors as query parameters for the server.
+    /// Returns the selectors as query parameters of a request.
     fn params(&self) -> ListParams {
         let labels: Vec<_> = self.selectors.iter().map(ToString::to_string).collect();
         let fields = self.fields.iter().map(|(path, value)| format!("{path}={value}"));
@@ -237,7 +237,7 @@ impl<K: Cacheable> IntoFuture for ListRequest<K> {
     }
 }
 
-/// A request that deletes several objects of a type at once (controller-runtime's `DeleteAllOf`). Returned by
+/// A request that deletes all selected objects of a type (controller-runtime's `DeleteAllOf`). Returned by
 /// [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of), and sent when it is awaited.
 ///
 /// Namespaced types require [`in_namespace`](Self::in_namespace).

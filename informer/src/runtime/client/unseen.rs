@@ -8,7 +8,7 @@ use crate::reconcile::{CacheState, Write};
 use crate::sync::Mutex;
 
 /// Maximum number of objects of a resource for which writes are tracked. If there are more, the object with the oldest
-/// write is dropped, and reads may return its state from before the write.
+/// write is no longer tracked, and reads may return its state from before the write.
 const REMEMBERED: usize = 4096;
 
 /// The tracked writes of a client, by group and plural of the resource.
@@ -77,7 +77,8 @@ fn keys_of(key: &ObjectKey) -> [ObjectKey; 2] {
 }
 
 impl Unseen {
-    /// Adds writes to the record. The order of the responses to several writes to an object does not matter.
+    /// Adds writes to the record. For several writes to an object, the result does not depend on the order of the
+    /// responses.
     pub(super) fn remember(&self, writes: &[Write]) {
         let mut all = self.lock();
         for write in writes {
@@ -86,8 +87,8 @@ impl Unseen {
         }
     }
 
-    /// Reads the outcomes of writes from the server, if they are unknown: of writes to an object, or to all objects of
-    /// a resource if `key` is `None`. If the server does not answer, the outcomes remain unknown.
+    /// Reads the unknown outcomes of writes from the server, for writes to an object, or to all objects of a resource
+    /// if `key` is `None`. If the server does not respond, the outcomes remain unknown.
     pub(super) async fn learn(&self, resource: &str, key: Option<&ObjectKey>) {
         let unknown: Vec<Write> = {
             let all = self.lock();
@@ -148,7 +149,7 @@ mod tests {
     use crate::interleave::interleave;
     use crate::reconcile::{Collection, Written as Outcome};
 
-    /// A fake cache that contains all changes up to a version, and counts how often it is compared with a write.
+    /// A fake cache that contains all changes up to a version, and counts the comparisons with writes.
     #[derive(Default)]
     struct Cache {
         at: AtomicUsize,
@@ -196,8 +197,8 @@ mod tests {
             let (unseen, cache) = (Unseen::default(), Cache::default());
             let receive = |version: usize| cache.at.store(version, Ordering::Relaxed);
             let holds_back = |key: Option<&ObjectKey>| unseen.first(pods.resource(), key, &cache).is_some();
-            // Each task waits for its own write. The responses arrive in a different order than the server executed the
-            // writes.
+            // Each task waits for its own write. The order of the responses differs from the order in which the server
+            // executed the writes.
             let writer = |versions: [u64; 3]| {
                 for version in versions {
                     unseen.remember(&[write(version)]);

@@ -50,7 +50,7 @@ impl<K: Cacheable> KindClient<K> {
         let key = self.named_key("apply", object)?;
         let params = self.client.options.apply(&key)?;
         let mut body = self.json(&key, object)?;
-        // In server-side apply, the server refuses objects with `managedFields`.
+        // The server refuses server-side apply of objects with `managedFields`.
         if let Some(metadata) = body["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -119,7 +119,7 @@ impl<K: Cacheable> KindClient<K> {
     ///
     /// # Errors
     ///
-    /// Fails if this is not the case.
+    /// Fails if the key has a namespace but the type is cluster-scoped, or vice versa.
     pub(super) fn check_namespace(&self, verb: &str, key: &ObjectKey) -> Result<(), Error> {
         let fault = match (key.namespace(), self.kinds.is_of_cluster) {
             (None, false) => "has no namespace",

@@ -1,4 +1,4 @@
-//! `ShardingConfig`: options of a replica in a group that divides keys among its members.
+//! `ShardingConfig`: options of a replica in a sharding group.
 
 use std::time::Duration;
 
@@ -7,24 +7,26 @@ use crate::Error;
 /// Maximum length of the group's name, which is a label value and a part of the names of Leases.
 const LONGEST_NAME: usize = 40;
 
-/// Minimum time between the end of one replica's permission to work on a key and the start of the next replica's. It
-/// allows for inexact timers and requests in flight.
+/// Minimum time between the end of one replica's permission to work on a key and the start of the next replica's
+/// permission. It allows for inexact timers and requests in flight.
 const LEAST_MARGIN: Duration = Duration::from_secs(1);
 
-/// Options of a [`Sharding`](super::Sharding). The times have the same meanings and defaults as in leader election.
+/// Options of a [`Sharding`](super::Sharding). The time options have the same meanings and defaults as in leader
+/// election.
 #[derive(Clone, Debug)]
 pub struct ShardingConfig {
     /// Namespace of the Leases.
     pub namespace: String,
-    /// Name of the group, which must be the same in all replicas. The names of the Leases begin with it.
+    /// Name of the group, which must be the same in all replicas. It is the prefix of the Leases' names.
     pub name: String,
     /// Identity of this replica, such as the name of its Pod. If several processes have the same identity, only one of
-    /// them participates at a time; the next one joins once the Lease of the first has expired or was released.
+    /// them participates at a time; the next process joins once the Lease of the first process has expired or was
+    /// released.
     pub identity: String,
     /// Time without a renewal after which other replicas take over the keys of this replica. Default: 15 s.
     pub lease_duration: Duration,
-    /// Time for which this replica continues to work after its last successful renewal. Default: 10 s. Each request for
-    /// the Lease may take half of this time, but at least a second.
+    /// Time for which this replica continues to work after its last successful renewal. Default: 10 s. The time limit
+    /// of each request for the Lease is half of this time, but at least a second.
     pub renew_deadline: Duration,
     /// Delay between renewals, and after a failed request. Default: 2 s.
     pub retry_period: Duration,

@@ -1,4 +1,4 @@
-//! `Core`: the keys that a replica is permitted to work on and its work in progress. All of its controllers share it.
+//! `Core`: the keys that a replica may work on, and its work in progress. Shared by all controllers of the replica.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,14 +20,14 @@ use crate::sync::Mutex;
 
 /// A sharded controller.
 pub(super) trait Participant: Send + Sync {
-    /// Handles a change of the permission, which may now include further keys.
+    /// Handles a changed permission, which may include further keys.
     fn widened(&self, before: &Permission, after: &Permission);
 }
 
 /// The permission of a replica, and the keys that it is working on.
 pub(super) struct Core {
     state: Mutex<State>,
-    /// Notified when work ends on a key that is moving to a different replica.
+    /// Notified when work on a key that is moving to another replica ends.
     pub(super) ended: Notify,
     /// Notified when the deadline or the permission changes.
     changed: Notify,
@@ -37,14 +37,14 @@ struct State {
     permission: Arc<Permission>,
     /// Time at which the permission ends; `None` before the first claim and after a missed renewal.
     deadline: Option<Instant>,
-    /// Time at which the replica began to participate without a valid Lease, or at which its Lease expired.
+    /// Time since which the replica participates without a valid Lease.
     without: Option<Instant>,
-    /// Keys in progress, by their places in the hash space.
+    /// Keys in progress, by their positions in the hash space.
     active: HashMap<u64, Active, RandomState>,
-    /// Keys of this replica that other replicas still hold: the other replica, the key, and the time at which the wait
-    /// began.
+    /// Keys of this replica that other replicas still hold: the other replica and the key, with the time at which the
+    /// wait began.
     awaited: BTreeMap<(Arc<str>, Held), Instant>,
-    /// Time for which a reconcile may continue after its key has moved to a different replica.
+    /// Time for which a reconcile may continue after its key has moved to another replica.
     hand_over_timeout: Duration,
     /// Cancelled when the permission ends without a renewal.
     lost: CancellationToken,
@@ -58,16 +58,16 @@ struct Active {
     text: String,
     /// Cancelled when this replica must stop working on the key.
     lost: CancellationToken,
-    /// Time at which the key moved to a different replica.
+    /// Time at which the key moved to another replica.
     moved: Option<Instant>,
 }
 
-/// A key of this replica that a different replica holds.
+/// A key of this replica that another replica holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     /// The other replica is still working on this key.
     Key(String),
-    /// The other replica's view has different members or cannot be parsed, so it may hold any keys.
+    /// The other replica's view has different members or cannot be parsed, so the other replica may hold any key.
     Unknown,
 }
 
@@ -98,12 +98,12 @@ impl Core {
         Arc::clone(&self.state().permission)
     }
 
-    /// Returns `true` if this replica may currently work on the keys of a place in the hash space.
+    /// Returns `true` if this replica may currently work on the keys at a position in the hash space.
     pub(super) fn permits(&self, place: u64) -> bool {
         self.state().permits(place)
     }
 
-    /// Begins work on a key of a place in the hash space. Returns `None` if this is not permitted.
+    /// Begins work on a key at a position in the hash space. Returns `None` if the replica may not work on it.
     pub(super) fn begin(self: &Arc<Self>, place: u64, text: impl FnOnce() -> String) -> Option<Stay> {
         let mut state = self.state();
         if !state.permits(place) {
@@ -125,7 +125,7 @@ impl Core {
         Some(Stay::new(place, hold, active.lost.clone()))
     }
 
-    /// Returns the keys that this replica is working on although a different replica owns them in `view`.
+    /// Returns the keys that this replica is working on although another replica owns them in `view`.
     pub(super) fn held_beyond(&self, view: &View) -> Vec<String> {
         let state = self.state();
         let me = &state.permission.me;
@@ -149,12 +149,12 @@ impl Core {
         self.state().without = is_taking_part.then(Instant::now);
     }
 
-    /// Checks that keys do not take too long to move, and that the replica is not without a Lease for too long.
+    /// Checks that no key takes too long to move, and that the replica has not been without a Lease for too long.
     ///
     /// # Errors
     ///
     /// Fails if a key has been moving, or the replica has been without a valid Lease, for longer than the hand-over
-    /// timeout plus `grace`. The error names the keys and the replicas that hold them.
+    /// timeout plus `grace`. The error lists the keys and the replicas that hold them.
     pub(super) fn check(&self, grace: Duration) -> Result<(), Error> {
         let state = self.state();
         let me = &state.permission.me;
@@ -234,7 +234,7 @@ impl Core {
         }
     }
 
-    /// Returns how often the permission has ended without a renewal.
+    /// Returns the number of times that the permission has ended without a renewal.
     pub(super) fn lapses(&self) -> u64 {
         self.state().lapses
     }
@@ -289,7 +289,7 @@ impl State {
         self.deadline.is_some_and(|it| it > Instant::now()) && self.permission.permits(place)
     }
 
-    /// Records the keys in progress that have moved, and the keys that other replicas still hold.
+    /// Records the keys in progress that have moved to other replicas, and the keys that other replicas still hold.
     fn note_moves(&mut self, permission: &Permission) {
         let (me, now) = (&permission.me, Instant::now());
         for (place, active) in &mut self.active {

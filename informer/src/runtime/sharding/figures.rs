@@ -1,4 +1,4 @@
-//! `Figures`: metrics of a replica in a group that divides keys among its members.
+//! `Figures`: metrics of a replica in a sharding group.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

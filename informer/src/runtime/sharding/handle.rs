@@ -1,4 +1,4 @@
-//! `Sharding`: the public handle of a replica in a group that divides keys among its members.
+//! `Sharding`: the public handle of a replica in a sharding group.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,22 +23,22 @@ const MEMORY: u32 = 4;
 /// leaves, crashes or is disconnected, only its own share of the keys moves. Clones refer to the same replica.
 ///
 /// Replicas find each other by their Leases: they need permissions for all verbs on Leases in the namespace, except
-/// `deletecollection`. The owner of a key is determined by the text of the key and the members, with rendezvous
+/// `deletecollection`. The owner of a key is determined from the string form of the key and the members by rendezvous
 /// hashing, and is the same for all controllers of a `Sharding`. Two replicas never work on the same key at the same
 /// time:
 ///
-/// - A key moves to a different replica once work on it has ended: its old owner then releases it in its Lease, and the
-///   new owner waits for this release. A reconcile that does not end only delays its own key; it is dropped after the
-///   [`hand_over_timeout`](ShardingConfig::hand_over_timeout). The metrics `sharding_handing_over_keys` and
+/// - A key moves to another replica once work on the key has ended: the old owner then releases the key in its Lease,
+///   and the new owner waits for this release. A reconcile that does not end only delays its own key, and is dropped
+///   after the [`hand_over_timeout`](ShardingConfig::hand_over_timeout). The metrics `sharding_handing_over_keys` and
 ///   `sharding_awaited_keys` count such keys, and [`check`](Self::check) lists them.
 /// - The keys of a crashed replica are taken over when its Lease expires, after 15 to 20 s.
 /// - A replica that cannot renew its Lease stops after 10 s: its reconciles are dropped at their next `.await`, and
-///   writes through [`Manager::client`] are refused. As with leader election, a write that was already sent may still
-///   be executed.
+///   writes through [`Manager::client`] are refused. As with leader election, the server may still execute a write that
+///   was already sent.
 ///
-/// A replica immediately reconciles the keys that it takes over, as it does after a start. Its cache may be older than
-/// the last write of the previous owner. As with a change of leaders, write objects with their `resourceVersion`, and
-/// derive the names of created objects from the names of their owners.
+/// A replica immediately reconciles the keys that it takes over, like after a start. Its cache may be older than the
+/// last write of the previous owner. Reconcilers should therefore write objects with their `resourceVersion`, and
+/// derive the names of created objects from the names of their owners, as is required with leader election.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -94,7 +94,8 @@ impl Sharding {
         &self.config.identity
     }
 
-    /// Returns the members of the group, sorted, in the view of this replica. Empty before it has joined.
+    /// Returns the members of the group as this replica observes them, sorted. Returns an empty list before the replica
+    /// has joined.
     pub fn members(&self) -> Vec<String> {
         self.core.permission().target.names()
     }
@@ -104,25 +105,25 @@ impl Sharding {
         self.core.permits(place_of(key))
     }
 
-    /// Returns the member that owns a key, in the view of this replica.
+    /// Returns the member that owns a key, according to the members that this replica observes.
     pub fn owner(&self, key: &(impl fmt::Display + ?Sized)) -> Option<String> {
         self.core.permission().target.owner(place_of(key)).map(str::to_owned)
     }
 
     /// Checks that no key takes longer to move than the [`hand_over_timeout`](ShardingConfig::hand_over_timeout) plus a
     /// lease duration. Possible causes are a reconcile that blocks its thread, or a replica that does not release its
-    /// keys. Also checks that this replica has not been without a valid Lease for that long, because the server refuses
-    /// or does not answer its requests. [`new`](Self::new) adds this check to the manager's `/readyz` as
-    /// `sharding-NAME`.
+    /// keys. Also checks that this replica has not been without a valid Lease for longer than this time, for example
+    /// because the server refuses its requests or does not respond. [`new`](Self::new) adds this check to the manager's
+    /// `/readyz` as `sharding-NAME`.
     ///
     /// # Errors
     ///
-    /// Fails if a check fails; the error names the keys and the replicas that hold them.
+    /// Fails if one of these checks fails. The error lists the keys and the replicas that hold them.
     pub fn check(&self) -> Result<(), Error> {
         self.core.check(self.config.lease_duration)
     }
 
-    /// Returns how often this replica has failed to renew its Lease in time.
+    /// Returns the number of times that this replica has failed to renew its Lease in time.
     pub fn lapses(&self) -> u64 {
         self.core.lapses()
     }

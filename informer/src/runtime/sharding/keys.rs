@@ -16,10 +16,10 @@ use crate::reconcile::{Shard, Stay};
 use crate::runtime::request_key::RequestKey;
 use crate::sync::Mutex;
 
-/// Number of remembered keys at which old keys are removed.
+/// Minimum number of remembered keys at which old keys are removed.
 const SWEEP_AT: usize = 1024;
 
-/// Functions that return the place of a key in the hash space, and its text.
+/// Functions that return the position of a key in the hash space, and its string form.
 pub(crate) struct Places<R> {
     place: fn(&R) -> u64,
     text: fn(&R) -> String,
@@ -42,14 +42,14 @@ impl<R> Clone for Places<R> {
 
 impl<R> Copy for Places<R> {}
 
-/// Function that calls its argument with all current keys of a watch. Returns `false` if the watch has ended.
+/// Function that calls its argument with all keys of a watch. Returns `false` if the watch has ended.
 type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
 
 /// Restricts a controller to the keys that this replica owns.
 ///
-/// When this replica takes over keys, its watches deliver them again, as after a start. In addition, it reconciles keys
-/// that it recently received while a different replica owned them, even if their objects no longer exist: an object may
-/// have been deleted while its key was moving, or just before the owner of the key crashed.
+/// When this replica takes over keys, its watches deliver these keys again, like after a start. In addition, it
+/// reconciles keys that it recently received while another replica owned them, even if their objects no longer exist:
+/// an object may have been deleted while its key was moving, or just before the owner of the key crashed.
 pub(crate) struct ShardKeys<R: RequestKey> {
     core: Arc<Core>,
     places: Places<R>,
@@ -62,7 +62,8 @@ pub(crate) struct ShardKeys<R: RequestKey> {
 }
 
 struct Aside<R> {
-    /// For each key, the number and the time of its last arrival. Only iterated to be sorted or reduced.
+    /// For each key, the number and the time of its last arrival. The map is only iterated if the result is sorted, or
+    /// to remove entries.
     keys: HashMap<R, (u64, Instant), RandomState>,
     sweep_at: usize,
     /// Number of the last arrival. Keys are returned in the order of arrival.
@@ -88,7 +89,7 @@ impl<R: RequestKey> ShardKeys<R> {
         this
     }
 
-    /// Returns `true` if this replica owns a key, so that the key must be queued. Otherwise remembers the key.
+    /// Returns `true` if this replica owns the key and must queue it. Otherwise remembers the key.
     pub(crate) fn takes(&self, key: &R) -> bool {
         let takes = self.core.permission().expects((self.places.place)(key));
         if !takes {

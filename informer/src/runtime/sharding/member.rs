@@ -46,7 +46,8 @@ pub(super) struct Member {
     lease: MemberLease,
     jitter: Jitter,
     peers: Peers,
-    /// The view that the Lease certainly contains, and the views that it may contain; see [`Permission`].
+    /// `claim` is the view that the Lease certainly contains, and `doubts` are the views that it may contain; see
+    /// [`Permission`].
     claim: Option<View>,
     doubts: Vec<View>,
     target: View,
@@ -57,9 +58,9 @@ pub(super) struct Member {
     /// Writes of this replica that the cache has not received yet: the version, and the time at which the request was
     /// sent.
     unseen: VecDeque<(ResourceVersion, Instant)>,
-    /// Time before which all changes are contained in the cache.
+    /// The cache contains all changes before this time.
     known_to: Option<Instant>,
-    /// Time of the next renewal, and the earliest time of the next write.
+    /// Time of the next renewal, and earliest time of the next write.
     renew_at: Instant,
     write_at: Instant,
 }
@@ -159,14 +160,14 @@ impl Member {
         }
     }
 
-    /// Returns `true` if the view to publish differs from the published one, or if the published one is unknown.
+    /// Returns `true` if the view to publish differs from the published view, or if the published view is unknown.
     fn is_changing(&self) -> bool {
         self.published_at.is_none() || self.published != self.next_view()
     }
 
-    /// Returns the view to publish: the target, with the keys that this replica is still working on although other
-    /// replicas own them. The replica does not begin new work on such keys, because the permission already follows the
-    /// target.
+    /// Returns the view to publish: the target, together with the keys that this replica is still working on although
+    /// other replicas own them. The replica does not begin new work on such keys, because its permission is already
+    /// based on the target.
     fn next_view(&self) -> View {
         let held = self.core.held_beyond(&self.target);
         if held.len() > HELD_MAX {
@@ -200,7 +201,7 @@ impl Member {
             self.claim = Some(self.published.clone());
             self.doubts.clear();
         } else if is_confirmed || (own.is_none() && self.claim.is_some()) {
-            // Another process has changed or deleted the Lease. Work in progress may complete, because other replicas
+            // Another process has changed or deleted the Lease. Work in progress may continue, because other replicas
             // wait until the Lease would have expired.
             self.lose_claim();
             self.lease.forget();
@@ -239,7 +240,7 @@ impl Member {
         let view = self.next_view();
         let (sent, is_new) = (Instant::now(), self.published != view || self.published_at.is_none());
         if is_new && !self.doubts.contains(&view) {
-            // From now on, the Lease may contain this view.
+            // After this request is sent, the Lease may contain this view.
             self.doubts.push(view.clone());
             self.permit();
         }
@@ -265,7 +266,7 @@ impl Member {
                 }
                 self.core.renew(sent + self.config.renew_deadline);
                 self.renew_at = self.after(self.config.retry_period);
-                // Limit the rate of writes, so that several members that join at the same time only cause one write.
+                // Limit the rate of writes, so that several members that join at the same time cause only one write.
                 self.write_at = Instant::now() + self.config.retry_period / 8;
             }
             Err(err) => {

@@ -14,7 +14,7 @@ use super::view::{View, place_of};
 use crate::runtime::lease_lock::{Claim, Holder};
 use crate::{Clock, Error, ObjectKey, cache::ApiListWatch};
 
-/// Label by which replicas find the Leases of their group. Its value is the name of the group.
+/// Label with which replicas find the Leases of their group. Its value is the name of the group.
 const LABEL: &str = "informer.drydock.dev/sharding";
 
 /// Annotation that contains a replica's view of the members.
@@ -30,7 +30,7 @@ pub(super) struct MemberLease {
     holder: Holder,
     /// The Lease as it was last written or read.
     held: Option<Lease>,
-    /// The Lease as last observed while it was held by another process with the same identity.
+    /// The last observed state of the Lease while another process with the same identity held it.
     stranger: Option<Stranger>,
 }
 

@@ -30,7 +30,8 @@ struct Peer {
     lasts: Duration,
     /// Time at which this state was first observed, on this process's clock.
     seen: Instant,
-    /// Set if the Lease was deleted, for example manually. Its claim counts until the Lease would have expired.
+    /// Set if the Lease was deleted, for example manually. Its claim remains in effect until the Lease would have
+    /// expired.
     is_gone: bool,
     /// Set once this replica has attempted to delete the Lease.
     is_swept: bool,
@@ -38,7 +39,7 @@ struct Peer {
 
 impl Peer {
     /// Returns `true` if the Lease was not renewed for `times` its duration. Only considers the time before `known_to`,
-    /// in which all renewals were observed.
+    /// because later renewals may not have been observed yet.
     fn has_ended(&self, known_to: Option<Instant>, times: u32) -> bool {
         known_to.is_some_and(|it| self.seen + self.lasts * times <= it)
     }
@@ -122,7 +123,7 @@ impl Peers {
         })
     }
 
-    /// Returns a Lease that was not renewed for twice its duration, to be deleted. Returns each Lease only once.
+    /// Returns a Lease to delete: one that was not renewed for twice its duration. Returns each Lease only once.
     pub(super) fn sweep(&mut self, known_to: Option<Instant>) -> Option<Ended> {
         let is_old = |it: &Peer| !it.is_swept && !it.is_gone && it.has_ended(known_to, 2);
         let (key, peer) = self.peers.iter_mut().find(|(_, it)| is_old(it))?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::view::View;
 
-/// The claims that a replica has observed. The replica may work on a key if all of its own views claim the key and the
-/// views of all other replicas do not.
+/// The claims that a replica has observed. The replica may work on a key if all of its own views claim the key, and no
+/// view of another replica claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permission {
     /// Identity of this replica.
@@ -32,7 +32,7 @@ impl Permission {
         }
     }
 
-    /// Returns `true` if the replica may work on the keys of a place.
+    /// Returns `true` if the replica may work on the keys at a position in the hash space.
     pub(super) fn permits(&self, place: u64) -> bool {
         let is_mine = |view: &View| view.claims(&self.me, place);
         self.claim.as_ref().is_some_and(is_mine)
@@ -41,8 +41,8 @@ impl Permission {
             && !self.others.iter().any(|(other, view)| view.claims(other, place))
     }
 
-    /// Returns `true` if the target view claims the keys of a place. The replica may work on them now, or once the
-    /// target has been published.
+    /// Returns `true` if the target view claims the keys at a position in the hash space. The replica may work on these
+    /// keys now, or will be able to once the target has been published.
     pub(super) fn expects(&self, place: u64) -> bool {
         self.target.claims(&self.me, place)
     }

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 /// Prefix of a list of members in a Lease.
 const VERSION: &str = "v1:";
 
-/// Prefix of a list of members together with held keys. Any prefix other than this one and [`VERSION`] is from a later
-/// version of this crate; a replica that reads such a list assumes that the Lease claims all keys.
+/// Prefix of a list of members together with held keys. Other prefixes than this and [`VERSION`] are from later
+/// versions of this crate; a replica that reads such a list assumes that the Lease claims all keys.
 const VERSION_HOLDING: &str = "v2:";
 
-/// The members of a group by name, which determine the owner of each key. The owner depends only on the text of the key
-/// and the members, so it is the same on every machine and in every version of this crate.
+/// The members of a group by name, which determine the owner of each key. The owner depends only on the string form of
+/// the key and on the members, so it is the same on every machine and in every version of this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     members: Members,
-    /// Keys that the replica is still working on although other members own them, by their places in the hash space.
+    /// Keys that the replica is still working on although other members own them, by their positions in the hash space.
     held: Arc<BTreeMap<u64, String>>,
 }
 
@@ -80,7 +80,7 @@ impl View {
         }
     }
 
-    /// Returns the held keys with their places.
+    /// Returns the held keys with their positions in the hash space.
     pub(super) fn held(&self) -> impl Iterator<Item = (u64, &str)> {
         self.held.iter().map(|(place, text)| (*place, text.as_str()))
     }
@@ -108,7 +108,7 @@ impl View {
         }
     }
 
-    /// Returns the text of the view for a Lease.
+    /// Returns the string form of the view, for a Lease.
     pub(super) fn write(&self) -> String {
         let members = serde_json::Value::from(self.names());
         if self.held.is_empty() {
@@ -132,7 +132,7 @@ impl View {
         }
     }
 
-    /// Returns the owner of the keys of a place: the member with the highest weight.
+    /// Returns the owner of the keys at a position in the hash space: the member with the highest weight.
     pub(super) fn owner(&self, place: u64) -> Option<&str> {
         let weight = |it: &Member| mix(it.hash ^ place);
         // If two members have the same weight, the last one by name is the owner.
@@ -140,16 +140,16 @@ impl View {
         owner.map(|it| &*it.name)
     }
 
-    /// Returns `true` if the replica `name` with this view claims the keys of a place.
+    /// Returns `true` if the replica `name` with this view claims the keys at a position in the hash space.
     pub(super) fn claims(&self, name: &str, place: u64) -> bool {
         self.members == Members::Unreadable || self.owner(place) == Some(name) || self.held.contains_key(&place)
     }
 }
 
-/// Returns the place of a key in the hash space, which is the hash of its text.
+/// Returns the position of a key in the hash space, which is the hash of its string form.
 pub(crate) fn place_of<T: fmt::Display + ?Sized>(key: &T) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    // A `Display` implementation that fails does so after the same bytes in every process.
+    // A `Display` implementation that fails returns its error after the same bytes in every process.
     let _ = write!(hash, "{key}");
     mix(hash.0)
 }
@@ -165,7 +165,7 @@ impl fmt::Write for Fnv {
     }
 }
 
-/// Spreads a number over all bits (the last steps of splitmix64).
+/// Mixes all bits of a number (the last steps of SplitMix64).
 fn mix(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
