@@ -1,8 +1,9 @@
-//! Memory of a server whose objects change for half an hour. Prints lines `minutes TAB bytes`: the memory in use after
-//! this number of minutes. `churn objects` changes 425 objects; `churn workers` repeatedly rolls out 40 Pods.
+//! Measures the memory of a server whose objects change for half an hour. Prints lines of the form `minutes TAB bytes`:
+//! the memory in use after this number of minutes. `churn objects` changes 425 objects; `churn workers` repeatedly
+//! rolls out 40 Pods.
 //!
-//! Bounds are the defaults of the command with `--control`. The minutes are virtual; the memory is the memory of the
-//! process.
+//! The server has the default limits of the command with `--control`. The minutes are virtual; the memory is the memory
+//! of the process.
 
 #![expect(clippy::print_stdout, reason = "the growth program reads it")]
 
@@ -31,7 +32,7 @@ fn main() {
     }
 }
 
-/// Returns a server with the bounds of the command.
+/// Returns a builder for a server with the limits of the command.
 fn bounded() -> ApiServerBuilder {
     ApiServer::builder()
         .history_bytes(16 << 20)

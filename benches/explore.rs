@@ -1,4 +1,4 @@
-//! Cost of an exploration run, for a controller with kube-runtime and for one with `informer`.
+//! Measures the cost of an exploration run, for a controller with kube-runtime and for a controller with `informer`.
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
@@ -6,7 +6,7 @@ use benches::explorations::{disturbed, undisturbed};
 use benches::measure::is_measured;
 use benches::reconciles::Peer;
 
-/// Numbers of objects, with the numbers of requests that they cause: two watches, which kube-runtime starts with two
+/// Numbers of objects, with the numbers of requests that they cause: two watches, before which kube-runtime sends two
 /// lists, and for each object its create, the create of its child, and the reads of the controller. The controller with
 /// `informer` reads from its cache.
 const KUBE_RUNTIME: &[(usize, usize)] = &[(1, 8), (2, 12), (6, 28), (10, 44), (55, 224)];

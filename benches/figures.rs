@@ -1,4 +1,4 @@
-//! Prints all figures in a table: costs, targets, and the costs of kube-fake-client.
+//! Measures all figures, and prints them in a table: costs, targets, and the costs of kube-fake-client.
 //!
 //! `--json FILE` also writes the figures as JSON.
 
@@ -84,7 +84,7 @@ fn measure(json: Option<&str>) -> Result<(), String> {
     )
 }
 
-/// Runs a program, and returns the lines that it prints: a name and a number each.
+/// Runs a program, and returns the lines that it prints, each of which contains a name and a number.
 fn child(command: &mut Command) -> BTreeMap<String, f64> {
     let output = command
         .output()

@@ -1,5 +1,5 @@
-//! Creates plots of cost against size, as SVG: `cargo bench -p benches --bench growth`. `… -- managers crds` creates
-//! only these plots, and `… -- DIRECTORY` writes to a directory other than `benches/plots`.
+//! Creates plots of cost against size, as SVG: `cargo bench -p benches --bench growth`. With `-- managers crds`,
+//! creates only these plots. With `-- DIRECTORY`, writes to this directory instead of `benches/plots`.
 
 #![expect(clippy::print_stdout, reason = "it says what it wrote")]
 

@@ -1,6 +1,7 @@
-//! CPU time and memory of a cache with 100,000 Pods, from the first list to a relist. Prints a line for each phase.
+//! Measures the CPU time and memory of a cache with 100,000 Pods, from the first list to a relist. Prints a line for
+//! each phase.
 //!
-//! Memory is counted in the allocator, which slows down every allocation: only compare times of the same run.
+//! Memory is counted in the allocator, which slows down every allocation, so only times of the same run are comparable.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -21,7 +22,7 @@ static ALLOCATOR: Counting = Counting;
 /// Number of events per second.
 const RATE: usize = 10_000;
 
-/// Ends a watch. The next list is again at version 1, with the original objects.
+/// Event that ends a watch. The next list is at version 1 again, with the original objects.
 const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\
                        \"status\":\"Failure\",\"message\":\"too old\",\"reason\":\"Expired\",\"code\":410}}\n";
 

@@ -17,7 +17,7 @@ fn micros(time: Duration, count: usize) -> f64 {
     time.as_secs_f64() * 1e6 / count as f64
 }
 
-/// Returns the medians of three runs.
+/// Returns the median of each time in three runs.
 fn middle(mut run: impl FnMut() -> Times) -> Times {
     let runs = [(); 3].map(|()| run());
     let middle = |part: fn(&Times) -> Duration| {
@@ -162,7 +162,7 @@ fn beside_readers(mut write: impl FnMut(usize), read: impl Fn() -> usize + Sync)
     )
 }
 
-/// Compares an index lookup of ten objects with a scan for them.
+/// Compares an index lookup of ten objects with a scan for these objects.
 fn index() {
     let pods = Indexer::<Pod>::new();
     for at in 0..10_000 {
@@ -207,14 +207,14 @@ fn index() {
     );
 }
 
-/// Returns objects as they arrive in a list.
+/// Returns the objects of a list, decoded from their JSON text.
 fn list(pods: usize, version: u64) -> Vec<CachedObject<Pod>> {
     let decode = |at| CachedObject::decode(&pod_text(at, version)).expect("the object can be decoded");
     (0..pods).map(decode).collect()
 }
 
-/// Returns the longest time for which a reader waits for an object while a list replaces all objects, in real time. The
-/// index function decodes objects.
+/// Measures the maximum time for which a reader waits for an object while a list replaces all objects, in real time.
+/// The index function decodes objects.
 #[expect(
     clippy::disallowed_methods,
     reason = "threads and the machine's clock are what is measured"

@@ -1,4 +1,4 @@
-//! Memory of informers, counted in the allocator. Prints a line for each.
+//! Measures the memory of informers, counted in the allocator. Prints a line for each informer.
 //!
 //! This is a separate program because counting slows down every allocation.
 

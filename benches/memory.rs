@@ -1,7 +1,8 @@
-//! Memory of objects and servers, counted in the allocator. Prints a line for each: a name and a number of bytes.
+//! Measures the memory of objects and servers, counted in the allocator. Prints lines with a name and a number of
+//! bytes.
 //!
 //! This is a separate program because counting slows down every allocation. With `--bench`, it uses the documented
-//! numbers of objects, otherwise few.
+//! numbers of objects, otherwise a few objects.
 
 #![expect(clippy::print_stdout, reason = "the figures program reads it")]
 
@@ -82,7 +83,7 @@ fn sockets() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let serving = runtime.block_on(server.serve(address)).expect("a port is free");
     let count = scaled(500, 5);
-    // Sockets of the standard library do not use the heap. Each is accepted before the next one connects.
+    // Sockets of the standard library do not use the heap. Each socket is accepted before the next one connects.
     let connect = |_| {
         let stream = TcpStream::connect(serving.addr()).expect("the connect succeeds");
         runtime.block_on(rest());

@@ -1,5 +1,5 @@
-//! Runs the programs that count memory in the allocator, one after the other: informers compared with kube-runtime, and
-//! 100,000 Pods end to end. Without `--bench`, it only checks that they run, with few objects.
+//! Runs the programs that count memory in the allocator, one after the other: `informer_memory` and `hundred_thousand`.
+//! Without `--bench`, only checks that these programs run, with few objects.
 
 use std::process::{Command, ExitCode};
 

@@ -33,7 +33,7 @@ fn noop() {
     let millions = |count: usize, time: Duration| count as f64 / time.as_secs_f64() / 1e6;
     for pending in [scaled(1_000, 100), scaled(100_000, 1_000)] {
         for concurrency in [1, 4, 64] {
-            // A few keys take too little time to be measured, so they are processed repeatedly.
+            // Processing a few keys takes too little time to be measured, so they are processed repeatedly.
             let rounds = u32::try_from(scaled(100_000, 1) / pending).unwrap_or(1).max(1);
             let rate = |peer| {
                 let times = (0..rounds).map(|_| reconciles::queued(peer, pending, concurrency));
@@ -70,7 +70,7 @@ fn latency() {
 }
 
 fn queues(criterion: &mut Criterion<Cpu>) {
-    // The clock of a controller is usually not paused. Reading a paused clock would take a lock.
+    // The clock of a controller is usually not paused. Reading a paused clock acquires a lock.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().build().expect("a runtime can be built");
     let _entered = runtime.enter();
@@ -87,7 +87,7 @@ fn queues(criterion: &mut Criterion<Cpu>) {
         ),
     ] {
         let mut at = 0;
-        // Like a worker, which exchanges a key for the next one.
+        // A worker also exchanges its key for the next one.
         let mut work = None;
         criterion.bench_function(name, |bencher| {
             bencher.iter(|| {

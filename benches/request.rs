@@ -1,11 +1,11 @@
-//! Cost of requests through `kube::Client`.
+//! Measures the cost of requests through `kube::Client`.
 
 use benches::cpu::Cpu;
 use benches::requests::{Bench, start_and_answer};
 use benches::server_writes::WRITES;
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// Repeats a request, and returns the time that this took.
+/// Function that repeats a request, and returns the time that this took.
 type Case = fn(&mut Bench, usize) -> std::time::Duration;
 
 fn requests(criterion: &mut Criterion<Cpu>) {
@@ -38,7 +38,7 @@ fn requests(criterion: &mut Criterion<Cpu>) {
     }
 }
 
-/// Measures writes without a client, and the field manager's part of them.
+/// Measures writes without a client, and the field manager's share of them.
 fn server_writes(criterion: &mut Criterion<Cpu>) {
     let mut group = criterion.benchmark_group("server");
     for (name, write) in WRITES {

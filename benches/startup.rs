@@ -1,8 +1,8 @@
-//! CPU time and memory from the start of a manager with 100,000 Pods to its first reconcile, compared with a controller
-//! of kube-runtime and an informer of client-go with protobuf. `PODS` sets the number.
+//! Measures the CPU time and memory from the start of a manager with 100,000 Pods to its first reconcile, compared with
+//! a controller of kube-runtime and an informer of client-go with protobuf. `PODS` sets the number of Pods.
 //!
-//! Each client is a separate process. It reads over a socket from another process, which has encoded everything before.
-//! If `go` cannot build the clients of client-go, their rows are missing.
+//! Each client is a separate process. It reads over a socket from another process, which has encoded all objects in
+//! advance. If `go` cannot build the clients of client-go, their rows are omitted.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -137,17 +137,17 @@ async fn kube_runtime(client: Client) {
     first.notified().await;
 }
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when this value is dropped.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The process may already have ended.
+        // The process may have ended already.
         let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
-/// Starts a server, and returns it with the address that it prints.
+/// Starts a server, and returns the server with the address that it prints.
 fn started(command: &mut Command) -> Option<(Server, String)> {
     let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
     let output = child.stdout.take()?;

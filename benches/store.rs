@@ -1,4 +1,4 @@
-//! Reads of many objects, snapshots and forks.
+//! Measures reads of many objects, snapshots and forks.
 
 use benches::cpu::Cpu;
 use benches::reads::Many;

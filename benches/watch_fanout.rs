@@ -1,4 +1,4 @@
-//! Delivery of a change to many watchers.
+//! Measures the delivery of a change to many watchers.
 
 use benches::cpu::Cpu;
 use benches::fanout::Watched;

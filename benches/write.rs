@@ -1,9 +1,9 @@
 //! Runs a single path through the server a number of times, for callgrind: `write "apply Pod" 200`. Without a name,
-//! runs all paths and prints the CPU time of each.
+//! runs all paths and prints the CPU time of each path.
 //!
 //! `--instructions` counts the instructions of the most important paths, by running this program under valgrind.
-//! `--json FILE` writes the counts. `--compare FILE` fails if a path needs over 5 % more instructions than in the file.
-//! `benches/instructions.json` contains the counts of the last commit that changed them intentionally.
+//! `--json FILE` writes the counts. `--compare FILE` fails if a path needs over 5 % more instructions than in this
+//! file. `benches/instructions.json` contains the counts of the last commit that changed them intentionally.
 
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 

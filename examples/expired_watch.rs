@@ -1,4 +1,4 @@
-//! A controller with a watch that expires while objects are created and deleted, and the resulting requests.
+//! A controller whose watch expires while objects are created and deleted. Prints the resulting requests.
 //!
 //! `cargo run --example expired_watch`
 

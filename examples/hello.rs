@@ -1,4 +1,4 @@
-//! A server and a client in one process: no cluster, no port.
+//! A server and a client in one process, without a cluster or a port.
 //!
 //! `cargo run --example hello`
 

@@ -1,4 +1,4 @@
-//! A plain informer that prints the events of the ConfigMaps in a cluster. The server runs in the same process.
+//! An informer that prints the events of the ConfigMaps in a cluster. The server runs in the same process.
 //!
 //! `cargo run --example informer`
 
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
 
     cluster.update(config_map("settings").data("color", "blue")).await;
-    cluster.expire_watches(); // the informer must list anew
+    cluster.expire_watches(); // the informer must list again
     cluster.delete(config_map("settings")).await;
     running.await??;
     Ok(())

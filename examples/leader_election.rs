@@ -1,7 +1,8 @@
-//! Two replicas of a controller with leader election: when the leader ends, the other one takes over, with caches that
-//! are already filled.
+//! Two replicas of a controller with leader election: when the leader ends, the other replica takes over, with caches
+//! that are already filled.
 //!
-//! `cargo run --example leader_election`. A minute of waiting takes a moment, because the cluster's clock is virtual.
+//! `cargo run --example leader_election`. The example waits for a minute of virtual time, which takes only a moment of
+//! real time.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! An operator with webhooks, called in process: a mailbox of an older version is converted, defaulted, validated and
-//! reconciled.
+//! An operator with webhooks that are called in process: a mailbox of an older version is converted, defaulted,
+//! validated and reconciled.
 //!
 //! `cargo run --example webhooks`. `examples::mailbox::run` serves the same webhooks over TLS, as in a real program.
 
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = TestCluster::builder().object(serialized(&definition)).start();
     let webhooks = mailbox::webhooks()?;
     let server = WebhookClientConfig {
-        url: Some("https://mailboxes.example.com".into()), // it is never connected to
+        url: Some("https://mailboxes.example.com".into()), // no connection is opened
         ..WebhookClientConfig::default()
     };
     let configurations = webhooks.configurations("mailboxes", &server);

@@ -1,7 +1,8 @@
 //! A work queue used directly, as in client-go's example: an informer fills it, workers empty it, and failed keys are
 //! retried five times and then reported.
 //!
-//! `cargo run --example work_queue`. Most controllers do not need this: see `custom_resource_controller.rs`.
+//! `cargo run --example work_queue`. Most controllers do not use a work queue directly; see
+//! `custom_resource_controller.rs`.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ async fn main() -> Result<(), informer::Error> {
     let handler = enqueue::into::<Pod, _>(enqueue::object(), move |enqueued| sink.add(enqueued.key));
     let registration = pods.add_handler(handler)?;
     factory.start();
-    // Waits for the first list, because an object that is not in the cache yet looks deleted.
+    // Wait for the first list, because an object that is not in the cache yet would be treated as deleted.
     registration.synced().await?;
     for _ in 0..2 {
         cluster.run(work(queue.clone(), pods.lister()));

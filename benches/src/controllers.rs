@@ -1,4 +1,4 @@
-//! Unmodified controllers with kube-runtime, from start to convergence.
+//! Measures unmodified controllers with kube-runtime, from start to convergence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
     (cpu_time() - start, requests)
 }
 
-/// Runs a controller with ten objects and no work for `hours` of virtual time.
+/// Measures a controller with ten objects and without work for `hours` of virtual time.
 pub fn idle_hours(hours: u64) -> Duration {
     let start = cpu_time();
     runtime().block_on(async {

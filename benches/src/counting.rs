@@ -9,14 +9,15 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Must be installed as the global allocator. Only one thread allocates, so relaxed counters are sufficient.
+/// Allocator that counts the bytes in use. Must be installed as the global allocator. Only one thread allocates, so
+/// relaxed counters are sufficient.
 #[derive(Debug)]
 pub struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: all calls are passed to the system allocator unchanged; this only counts in addition.
+// SAFETY: all calls are passed to the system allocator unchanged; this allocator only counts the bytes.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -32,7 +33,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Returns the bytes that `work` leaves in use, and the maximum during `work`, both relative to the beginning.
+/// Returns the number of bytes that `work` leaves in use, and the maximum during `work`, both relative to the
+/// beginning, and the result of `work`.
 pub fn measured<T>(work: impl FnOnce() -> T) -> (usize, usize, T) {
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);

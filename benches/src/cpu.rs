@@ -47,7 +47,7 @@ impl Measurement for Cpu {
     }
 
     fn formatter(&self) -> &dyn ValueFormatter {
-        // It formats nanoseconds, the unit of this measurement.
+        // This formatter expects nanoseconds, the unit of this measurement.
         WallTime.formatter()
     }
 }

@@ -1,4 +1,4 @@
-//! Explorations of controllers with both libraries: the cost of a run with all oracles.
+//! Measures explorations of controllers with both libraries: the cost of a run with all oracles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,14 +59,14 @@ fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explo
     .budget(BUDGET)
 }
 
-/// Makes runs without faults. Each is compared with the reference.
+/// Measures runs without faults. Each run is compared with the reference run.
 pub fn undisturbed(peer: Peer, objects: usize, count: u64) -> Runs {
     let requests = Arc::default();
     let all = (0..count).fold(exploration(peer, objects, &requests), |all, _| all.replay(""));
     measured(all.schedules(count), &requests)
 }
 
-/// Makes runs in the order of the search: first every single fault, and so on.
+/// Measures runs in the order of the search, which begins with every single fault.
 pub fn disturbed(peer: Peer, objects: usize, count: u64) -> Runs {
     let requests = Arc::default();
     measured(exploration(peer, objects, &requests).schedules(count), &requests)

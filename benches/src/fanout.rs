@@ -1,4 +1,4 @@
-//! Delivery of a change to many watchers.
+//! Measures the delivery of a change to many watchers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -102,7 +102,7 @@ impl Watched {
         watched
     }
 
-    /// Runs all tasks until they wait.
+    /// Runs all tasks until they are waiting.
     fn settle(&self) {
         self.runtime.block_on(self.tasks.run_until(async {
             for _ in 0..64 {

@@ -1,5 +1,5 @@
-//! Cost against size: the cost of an operation with a number of objects, watchers, field managers or CRDs, and the
-//! memory of a server after a number of minutes of changes.
+//! Measures cost against size: the cost of an operation with a number of objects, watchers, field managers or CRDs, and
+//! the memory of a server after a number of minutes of changes.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::plot::{Series, Unit};
 use crate::reads::Many;
 use crate::requests::Bench;
 
-/// Number of rounds of a measurement, of which the median is used.
+/// Number of rounds of a measurement. The median is used.
 const ROUNDS: usize = 5;
 
 /// A plot: its file, title, axis and lines.
@@ -57,7 +57,8 @@ pub fn plot(file: &'static str, most: usize, churn: &Path) -> Plot {
     }
 }
 
-/// Each line is measured in a separate process, because memory that was freed earlier would be included.
+/// Measures the memory of servers. Each line is measured in a separate process, because the memory of a process
+/// includes memory that was freed earlier.
 fn memory(churn: &Path) -> Vec<Series> {
     let line = |scenario, name| {
         let mut command = Command::new(churn);

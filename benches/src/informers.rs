@@ -1,4 +1,4 @@
-//! Informers of this crate and of kube-runtime, from the first list to the last of many changes.
+//! Measures informers of this crate and of kube-runtime, from the first list to the last of many changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::requests::runtime;
 pub struct Ours {
     /// Form in which Pods are stored.
     pub storage: Storage,
-    /// Set if managed fields are cut.
+    /// Set if managed fields are removed.
     pub strips: bool,
     /// Number of handlers, which read the key.
     pub handlers: usize,
@@ -29,7 +29,7 @@ pub struct Ours {
     pub decodes: bool,
 }
 
-/// CPU times of syncing and of the changes afterwards, without the time in which the server encodes them.
+/// CPU times of the sync and of the subsequent changes, without the server's time for encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// Time from the start until the cache contains all Pods.

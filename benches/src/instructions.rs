@@ -1,5 +1,6 @@
-//! Instructions of the most important paths, counted by valgrind. The counts do not depend on load, and are nearly the
-//! same on other machines with the same compiler and C library, so that a change can be compared with them.
+//! Counts the instructions of the most important paths with valgrind. The counts do not depend on load, and are nearly
+//! the same on other machines with the same compiler and C library, so they are suitable for comparisons between
+//! commits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,8 +25,8 @@ pub const PATHS: [&str; 12] = [
 /// Numbers of repetitions. Only the difference between them is used, which excludes one-time costs.
 const TIMES: [u64; 2] = [8, 24];
 
-/// Counts the instructions of one pass over a path in `program`, which must be `write`. Returns `None` without
-/// valgrind.
+/// Counts the instructions of one pass over a path in `program`, which must be `write`. Returns `None` if valgrind is
+/// not available.
 pub fn count(program: &Path, path: &str) -> Option<u64> {
     let [few, many] = TIMES.map(|times| collected(program, path, times));
     Some(many?.saturating_sub(few?) / (TIMES[1] - TIMES[0]))
@@ -40,8 +41,8 @@ fn collected(program: &Path, path: &str, times: u64) -> Option<u64> {
     number.trim().parse().ok()
 }
 
-/// Counts the instructions of all [`PATHS`], two at a time, because valgrind uses one processor. Returns `None` without
-/// valgrind.
+/// Counts the instructions of all [`PATHS`], two at a time, because valgrind uses one processor. Returns `None` if
+/// valgrind is not available.
 pub fn count_all(program: &Path) -> Option<BTreeMap<String, u64>> {
     let (first, second) = PATHS.split_at(PATHS.len() / 2);
     let count_paths = |paths: &[&str]| -> Option<Vec<(String, u64)>> {
@@ -87,7 +88,8 @@ pub struct Regression {
     pub now: u64,
 }
 
-/// Returns the paths that need more instructions than before by more than `tolerance` (0.05 is 5 %). Ignores new paths.
+/// Returns the paths whose number of instructions has increased by more than `tolerance` (0.05 is 5 %). Ignores new
+/// paths.
 pub fn regressions(before: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>, tolerance: f64) -> Vec<Regression> {
     let regression = |(path, &now): (&String, &u64)| {
         let before = *before.get(path)?;

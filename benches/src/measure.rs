@@ -1,4 +1,4 @@
-//! CPU time of the current thread or of all threads, which depends least on other load.
+//! Measures the CPU time of the current thread or of all threads, which depends less on other load than real time.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
-/// Returns `true` if figures are requested. Like criterion's, benchmarks run each operation only once with `--test` or
-/// under `cargo test`, to check that it works.
+/// Returns `true` if figures are requested. Like criterion's benchmarks, these benchmarks run each operation only once
+/// with `--test` or under `cargo test`, to check that it works.
 pub fn is_measured() -> bool {
     let has = |flag| std::env::args().any(|it| it == flag);
     has("--bench") && !has("--test")

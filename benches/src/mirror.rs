@@ -1,4 +1,4 @@
-//! A server with a list and a watch that were encoded beforehand, so that benchmarks only measure the client.
+//! A server with a list and a watch that were encoded in advance, so that benchmarks only measure the client.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use kube::Client;
 
 use crate::objects;
 
-/// A server of Pods at version 1, in pages, with a watch that sends pushed events.
+/// A server of Pods at version 1, with lists in pages, and with a watch that sends pushed events.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     pods: Arc<Vec<String>>,
@@ -100,7 +100,7 @@ impl Mirror {
                 .and_then(|it| it.parse::<usize>().ok())
                 .unwrap_or_default()
         };
-        // Like kube-apiserver, which ignores the limit of a list at any version.
+        // Like kube-apiserver, ignore the limit of a list at version "0".
         let limit = match pairs.get("resourceVersion") {
             Some(&"0") => 0,
             _ => number("limit"),
@@ -120,7 +120,7 @@ impl Mirror {
             "{{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"1\"{more}}},\"items\":["
         );
         let pods = Arc::clone(&self.pods);
-        // Chunks of eight objects, as from a network.
+        // Send chunks of eight objects, like a network.
         let frames = (from..until).step_by(8).map(move |at| {
             let piece = pods[at..(at + 8).min(until)].join(",");
             if at == from { piece } else { format!(",{piece}") }

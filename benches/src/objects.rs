@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 /// Number of CEL rules in the CustomResourceDefinition.
 const RULES: usize = 10;
-/// Number of fields in its schema. With four lines each, it has about 300 lines of YAML.
+/// Number of fields in the schema of the CustomResourceDefinition. With four lines per field, the schema has about 300
+/// lines of YAML.
 const FIELDS: usize = 70;
 
 /// Returns a ConfigMap of about 200 bytes.
@@ -177,7 +178,7 @@ pub fn definition(plural: &str, kind: &str) -> Value {
     })
 }
 
-/// Returns an object of kind Widget of that definition, with all fields set.
+/// Returns an object of kind Widget that matches [`definition`], with all fields set.
 pub fn widget(name: &str) -> Value {
     let spec: Map<String, Value> = (0..FIELDS).map(|at| (format!("field{at}"), at.into())).collect();
     json!({

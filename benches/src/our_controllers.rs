@@ -1,4 +1,4 @@
-//! A complete test with a controller of `informer`; `controllers.rs` has the same with kube-runtime.
+//! Measures a complete test with a controller of `informer`; `controllers.rs` contains the same test with kube-runtime.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 pub struct Series {
     /// Name of the line.
     pub name: &'static str,
-    /// Size and cost.
+    /// Pairs of size and cost.
     pub points: Vec<(f64, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Reads of many objects by direct calls of the server, without a client.
+//! Measures reads of many objects by direct calls of the server, without a client.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ impl Many {
         spent
     }
 
-    /// Measures a snapshot of the whole state, and forking a server from it.
+    /// Measures a snapshot of the whole state, and forking the server.
     pub fn snapshot_and_fork(&self, times: usize) -> Duration {
         let _guard = self.runtime.enter();
         let start = cpu_time();

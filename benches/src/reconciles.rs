@@ -1,4 +1,4 @@
-//! Controllers with both libraries, with the same work on the same server.
+//! Measures controllers with both libraries, with the same work on the same server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -123,8 +123,8 @@ async fn queued_ours(count: usize, concurrency: usize) -> Duration {
     cpu_time() - start
 }
 
-/// Same as `queued`, for kube-runtime. Its applier passes objects of its store to the reconciler, so there is an object
-/// for each key.
+/// Same as `queued`, for kube-runtime. kube-runtime's applier passes objects from its store to the reconciler, so the
+/// store contains an object for each key.
 async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
     let (store, mut writer) = reflector::store::<Pod>();
     let mut keys = Vec::with_capacity(count);
@@ -152,13 +152,13 @@ async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
     cpu_time() - start
 }
 
-/// Measures the time from the arrival of an event until the reconcile begins, on the real clock, `times` times.
+/// Measures the time from the arrival of an event until the reconcile begins, with the real clock, `times` times.
 pub fn event_to_reconcile(peer: Peer, times: usize) -> Vec<Duration> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let mirror = Mirror::new(1);
     runtime.expect("the runtime can be built").block_on(async {
         let (sender, mut called) = mpsc::unbounded_channel();
-        // Nobody listens after the last event.
+        // The receiver is dropped after the last event.
         let work = move || {
             let _ = sender.send(Instant::now());
         };

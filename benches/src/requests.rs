@@ -1,4 +1,4 @@
-//! Requests through `kube::Client`, one after the other, on one thread with a paused clock.
+//! Measures requests through `kube::Client`, one after the other, on one thread with a paused clock.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Writes by direct calls of the server, without a client: from the bytes of a request to the last byte of the
+//! Measures writes by direct calls of the server, without a client, from the bytes of a request to the last byte of the
 //! response.
 
 use std::time::Duration;
@@ -25,10 +25,10 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-/// Number of managers of an object with several managers.
+/// Number of field managers of an object with several managers.
 const MANAGERS: usize = 5;
 
-/// Measures `count` writes of one kind.
+/// Function that measures `count` writes of the same type.
 pub type Write = fn(&mut Bench, usize) -> Duration;
 
 /// All measured writes and their baselines, by name.
@@ -67,14 +67,15 @@ fn request(method: &str, path: &str, form: &str, body: &Value) -> Request<Body> 
         .expect("the request is valid")
 }
 
-/// Returns the configuration that a manager applies: a Pod with an annotation of its own.
+/// Returns the configuration that a field manager applies: a Pod with an annotation that only this manager sets.
 fn configuration(name: &str, manager: usize, at: usize) -> Value {
     let mut pod = objects::pod(name);
     pod["metadata"]["annotations"] = json!({format!("of-{manager}"): at.to_string()});
     pod
 }
 
-/// Returns the apply request of one of many managers to a ConfigMap, with a field of its own.
+/// Returns the request with which one of many field managers applies a ConfigMap, with a field that only this manager
+/// sets.
 fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"},
@@ -84,7 +85,7 @@ fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
     request("PATCH", &path, APPLY, &map)
 }
 
-/// Merges applied configurations into the same object again and again.
+/// Repeatedly merges applied configurations into the same object.
 fn merge(live: &Document, name: &str, count: usize) -> Duration {
     let configurations: Vec<_> = (1..=count)
         .map(|at| Document::from(configuration(name, 0, at)))
@@ -144,7 +145,7 @@ impl Bench {
         })
     }
 
-    /// Measures creating ConfigMaps in a namespace with a quota and 500 Pods, which the quota also counts.
+    /// Measures creating ConfigMaps in a namespace with 500 Pods and a quota that counts ConfigMaps and Pods.
     pub fn serve_create_under_quota(&mut self, count: usize) -> Duration {
         let guard = self.runtime.enter();
         self.server = ApiServer::builder().resource_quota_controller().start();
@@ -175,7 +176,8 @@ impl Bench {
         }
     }
 
-    /// Measures server-side apply of that ConfigMap by the first manager.
+    /// Measures server-side apply of the ConfigMap of [`apply_by_managers`](Self::apply_by_managers) by the first
+    /// manager.
     pub fn apply_beside_managers(&mut self, count: usize) -> Duration {
         self.serve_all(count, |at| apply_to_map(0, at + 1))
     }
@@ -341,7 +343,7 @@ impl Bench {
     }
 
     /// Measures creating a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules on a server with
-    /// ten others.
+    /// ten other CustomResourceDefinitions.
     pub fn serve_create_definition(&mut self, count: usize) -> Duration {
         for other in self.fresh_names("other", 10) {
             let plural = other.replace('-', "");

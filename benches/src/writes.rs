@@ -1,4 +1,4 @@
-//! Expensive writes: strategic merge patches, fields with many owners, CustomResourceDefinitions.
+//! Measures expensive writes: strategic merge patches, fields with many owners, CustomResourceDefinitions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::measure::cpu_time;
 use crate::objects;
 use crate::requests::{Bench, typed};
 
-/// Number of managers of an object with several managers.
+/// Number of field managers of an object with several managers.
 const MANAGERS: usize = 5;
 
 impl Bench {

@@ -1,4 +1,4 @@
-//! A controller that writes each of its objects once, on a server that only sends prepared responses.
+//! Measures a controller that writes each of its objects once, on a server that only sends prepared responses.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,11 +24,11 @@ use crate::requests::runtime;
 /// The configuration of the measured controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Keys do not write, so that only cache and queue are measured.
+    /// Reconciles do not write, so that only cache and queue are measured.
     Cache,
-    /// Each key writes once, without read-your-writes.
+    /// Each object is written once, without read-your-writes.
     Writes,
-    /// Each key writes once, with read-your-writes.
+    /// Each object is written once, with read-your-writes.
     Gate,
 }
 
@@ -74,7 +74,8 @@ impl Server {
     }
 }
 
-/// Runs the controller until all keys and all periodic work are done. The returned runtime keeps its memory alive.
+/// Runs the controller until all keys are reconciled and all periodic work is done. The returned runtime keeps the
+/// controller's memory alive.
 pub fn keys(count: usize, part: Part) -> Runtime {
     let runtime = runtime();
     let (lines, watch) = unbounded();

@@ -1,4 +1,5 @@
-//! The controller of `Document`s: publishes each as a ConfigMap, counts it in a register, and updates its status.
+//! The controller of `Document`s: publishes each Document as a ConfigMap, adds it to a register, and updates its
+//! status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +83,8 @@ async fn reconcile(document: Arc<Document>, client: Arc<Client>) -> Result<Actio
     .map_err(|err| Box::new(err).into())
 }
 
-/// Writes the ConfigMap, the entry and the status in this order, so that everything announced exists.
+/// Writes the ConfigMap, the entry and the status in this order, so that entries and statuses only refer to existing
+/// ConfigMaps.
 async fn publish(document: &Document, documents: &Api<Document>, maps: &Api<ConfigMap>) -> Result<Action, Error> {
     let (name, params) = (document.name_any(), PatchParams::apply("publisher").force());
     let map = json!({
@@ -106,7 +108,8 @@ async fn withdraw(document: &Document, maps: &Api<ConfigMap>) -> Result<Action, 
     Ok(Action::await_change())
 }
 
-/// Reads the register, changes one entry, and writes it back: another client may have written in the meantime.
+/// Reads the register, changes one entry, and writes the register back. This fails if another client has changed the
+/// register in the meantime.
 async fn enter(name: &str, title: Option<&str>, maps: &Api<ConfigMap>) -> Result<(), Error> {
     let found = maps.get_opt(REGISTER).await?;
     let is_new = found.is_none();

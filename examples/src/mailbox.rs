@@ -1,5 +1,5 @@
 //! An operator with webhooks: a custom resource in two versions that is defaulted, validated and converted, and a
-//! controller that works on the newer one.
+//! controller that uses the newer version.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub fn definition() -> Result<CustomResourceDefinition, MergeError> {
 ///
 /// # Errors
 ///
-/// Fails if a type has two webhooks of the same kind.
+/// Fails if a type has two validators or two defaulters.
 pub fn webhooks() -> Result<Webhooks, informer::Error> {
     let webhooks = Webhooks::new()
         .mutate::<Mailbox>(with_quota)?
@@ -141,7 +141,7 @@ fn to_v1alpha1(new: Mailbox) -> Result<v1alpha1::Mailbox, String> {
 ///
 /// # Errors
 ///
-/// Fails if the manager already has a controller of this name, or has stopped.
+/// Fails if the manager already has a controller with this name, or has stopped.
 pub fn add_controller(manager: &Manager) -> Result<(), informer::Error> {
     let settings = Settings(manager.dependents());
     let mailboxes = as_reconciler(manager.lister(), settings);

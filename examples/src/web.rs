@@ -1,4 +1,5 @@
-//! A small operator on `informer`: a `Web` becomes a Deployment and a Service, and its status reports their state.
+//! A small operator that uses `informer`: creates a Deployment and a Service for each `Web`, and reports their state in
+//! its status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! The operator of `web.rs` on kube-runtime: the same objects, the same status, for comparison. Both pass the tests in
-//! `tests/web.rs`.
+//! The operator of `web.rs` with kube-runtime instead of `informer`, for comparison. It writes the same objects and the
+//! same status. Both operators pass the tests in `tests/web.rs`.
 //!
-//! | | on `informer` | on kube-runtime |
+//! | | with `informer` | with kube-runtime |
 //! |---|---|---|
 //! | lines of code from `run` on | 57 | 59 |
 //! | how objects get their desired state | compared with the cache, patched | server-side apply each time |
-//! | requests of a reconcile without work | 0 | 2 writes that change nothing |
+//! | requests of a reconcile without changes | 0 | 2 writes without effect |
 //! | children are read from | the cache, never older than the last write | the response to the apply |
-//! | keys at a time | 1, by default | unlimited, by default |
-//! | retry of a key that fails | after 5 ms, then twice as long each time | after 5 s each time |
+//! | concurrent reconciles | 1, by default | unlimited, by default |
+//! | delay before a retry | 5 ms, doubled after each failure | 5 s |
 
 use std::sync::Arc;
 use std::time::Duration;

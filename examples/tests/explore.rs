@@ -1,5 +1,5 @@
-//! The controllers of the examples, explored: under every fault they reach the same end state. `readme.rs` explores the
-//! controller of README.md.
+//! Explores the controllers of the examples: they must reach the same end state with every fault. `readme.rs` explores
+//! the controller of README.md.
 
 use examples::document::{self, Document, REGISTER, document};
 use examples::web::{self, Web, web};
@@ -13,7 +13,7 @@ use testkit::explore::explore;
 use testkit::objects::config_map;
 use testkit::{TestCluster, Worker};
 
-/// Budget of each exploration: a few seconds without optimization.
+/// Number of schedules of each exploration. Takes a few seconds without optimizations.
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 100 } else { 2_000 };
 
 #[derive(Clone, Copy, Debug)]

@@ -47,7 +47,7 @@ async fn lost_answer_and_expired_watch_cause_no_third_patch() {
 }
 // README ends
 
-/// Under every fault, each Pod ends up with its label.
+/// With every fault, each Pod has its label in the end.
 #[test]
 fn controller_of_the_readme_survives_every_fault() {
     explore(async |cluster: &TestCluster| {
@@ -62,7 +62,7 @@ fn controller_of_the_readme_survives_every_fault() {
     .run();
 }
 
-/// README.md shows exactly this test.
+/// Checks that README.md contains exactly this test.
 #[test]
 fn readme_shows_the_test_of_this_file() {
     let (_, from) = include_str!("readme.rs")

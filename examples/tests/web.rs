@@ -1,4 +1,4 @@
-//! The tests of the operator, run for both of its forms: on `informer` and on kube-runtime.
+//! Tests of both implementations of the operator, with `informer` and with kube-runtime.
 
 use examples::web::{self, Web, web};
 use examples::web_on_kube_runtime;

@@ -1,4 +1,4 @@
-//! The operator with webhooks, tested in process: the server calls the webhooks as it would call them over TLS.
+//! In-process tests of the operator with webhooks: the server calls the webhooks with the same requests as over TLS.
 
 use examples::mailbox::{self, Mailbox, MailboxSpec, v1alpha1};
 use informer::errors;

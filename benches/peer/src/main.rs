@@ -1,4 +1,5 @@
-//! The same operations with kube-fake-client, if it supports them. Prints a line for each: a name and nanoseconds.
+//! Measures the same operations with kube-fake-client, if it supports them. Prints lines with a name and a number of
+//! nanoseconds.
 
 #[path = "../../src/measure.rs"]
 mod measure;
@@ -76,7 +77,7 @@ fn start(count: usize) -> Duration {
         let start = cpu_time();
         for _ in 0..count {
             let maps: Api<ConfigMap> = Api::default_namespaced(client(Vec::new()).await);
-            // It does not serve namespaces, so the first response is a 404.
+            // kube-fake-client does not serve namespaces, so the first response is a 404.
             let _ = maps.get_opt("default").await.expect("the server answers");
         }
         cpu_time() - start

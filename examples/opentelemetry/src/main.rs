@@ -2,7 +2,7 @@
 //!
 //! `cargo run --manifest-path examples/opentelemetry/Cargo.toml`. The example keeps the spans in memory and prints
 //! them; a real program uses an exporter of `opentelemetry-otlp`. The example is a separate workspace, so that only its
-//! own lock file contains the crates of OpenTelemetry, which make breaking changes in each release.
+//! own lock file contains the OpenTelemetry crates, which make breaking changes in each release.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ async fn main() -> Result<(), informer::Error> {
     Ok(())
 }
 
-/// Exports each reconcile as a separate trace. Spans that last as long as the process are left out: they would only be
-/// exported at its end, and would keep every event until then.
+/// Exports each reconcile as a separate trace. Excludes spans that last as long as the process: they would only be
+/// exported at its end, and would contain every event until then.
 fn subscriber(exporter: &InMemorySpanExporter) -> impl Subscriber + Send + Sync + use<> {
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
     let exported = Targets::new()

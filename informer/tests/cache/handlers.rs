@@ -59,7 +59,7 @@ fn resync_is_not_a_change() {
     assert!(!predicates::resource_version_changed().passes(&event));
 }
 
-/// kube-runtime's predicates compare with a remembered value, and therefore lose deletions (kube-rs/kube#1768).
+/// kube-runtime's predicates compare an object with a stored value, and therefore lose deletions (kube-rs/kube#1768).
 #[test]
 fn predicates_on_changes_pass_deletions() {
     let object = object(1, &json!({}));
@@ -95,10 +95,10 @@ fn map(name: &str, app: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "shop", "labels": {"app": app}}})
 }
 
-/// A change to make in a source.
+/// A change of a source.
 type Act = Box<dyn Fn(&FakeSource)>;
 
-/// Runs an informer of a source with the handler, and makes the changes, one per millisecond.
+/// Runs an informer of a source with the handler, and makes one change per millisecond.
 async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Act>) {
     let source = FakeSource::new();
     let informer = SharedInformer::<ConfigMap>::new(source.clone());
@@ -110,7 +110,7 @@ async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Act>) 
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    // Everything runs in one task, so the future need not be `Send`.
+    // Everything runs in one task, so the future does not have to be `Send`.
     let run = informer.run(std::future::pending());
     futures::future::select(std::pin::pin!(run), std::pin::pin!(end)).await;
 }

@@ -104,7 +104,7 @@ async fn pages_are_joined_into_one_list() {
         "0.0 list \"0\" limit=500 continue=one",
         "0.0 list \"0\" limit=500 continue=two",
         "0.0 watch \"7\"",
-        // If a server splits a list at version 0 into pages, it has no watch cache, so later lists request pages.
+        // A server that splits a list at version 0 into pages has no watch cache, so later lists request pages.
         "0.8 list \"7\" limit=500",
         "0.8 watch \"9\"",
     ];

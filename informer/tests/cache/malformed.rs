@@ -1,4 +1,4 @@
-//! Malformed responses: the known state is kept, the request is retried, and nothing hangs.
+//! Malformed responses: the informer keeps the known state, retries the request, and does not hang.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use rstest::rstest;
 use crate::script::{Answer, Script, error_line, lines, list, silent};
 use crate::support::{Told, stored};
 
-/// A list at version 9, up to its items.
+/// The text of a list at version 9, up to its items.
 const LIST: &str = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":"#;
 
 const A: &str = r#"{"metadata":{"name":"a","resourceVersion":"8"}}"#;
 
-/// Returns the events except resyncs, and the cached objects, after an informer that contained `a` and `b` received the
-/// responses `second`.
+/// Returns the events without resyncs, and the cached objects, after an informer with the objects `a` and `b` has
+/// received the responses `second`.
 async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let first = [
         list(7, &[("a", 3), ("b", 4)]),

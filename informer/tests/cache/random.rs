@@ -1,8 +1,9 @@
 //! Random writes with faults: interrupted watches, expired histories, failed requests, late and missing bookmarks, and
-//! servers that restart or lag behind. After recovery, the cache equals the cluster, every handler has received the
-//! last states, versions never went back, and every key was reconciled after its last change, by one worker at a time.
+//! servers that restart or lag behind. After recovery, the cache contains the same objects as the cluster, every
+//! handler has received the last states, versions have never decreased, and every key was reconciled after its last
+//! change, by one worker at a time.
 //!
-//! `DRYDOCK_SEEDS=5000 cargo test -p informer --test cache at_rest` tries this number of seeds; `SEED=381` tries only
+//! With `DRYDOCK_SEEDS=5000`, `cargo test -p informer --test cache at_rest` tries 5,000 seeds; with `SEED=381`, only
 //! this seed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 const CLIENT: &str = "cache";
 
 /// Maximum time until recovery after the last fault. The reflector may be in its longest pause of 30 s plus jitter, and
-/// may then pause again because the history became too short for its watch. The other five seconds are for requests in
-/// progress.
+/// may then pause again because the history became too short for its watch. Requests in progress may take another five
+/// seconds.
 const RECOVERY: Duration = Duration::from_secs(2 * 60 + 5);
 
 /// Time after which a silent watch without bookmarks is dropped: its maximum duration plus half a minute.
@@ -47,7 +48,7 @@ impl Dice {
     }
 }
 
-/// State of a handler: the last version of each object, and the errors that were found.
+/// State of a handler: the last version of each object, and the detected errors.
 #[derive(Default)]
 struct Seen {
     objects: BTreeMap<String, u64>,
@@ -160,8 +161,8 @@ async fn reconcile(
     }
 }
 
-/// Runs the scenario with a seed. Returns the requests of the informer with their times, and the time until everything
-/// had recovered.
+/// Runs the scenario with a seed. Returns the requests of the informer with their times, and the time until recovery
+/// was complete.
 async fn run(seed: u64) -> (Vec<String>, Duration) {
     let mut dice = Dice(seed.wrapping_mul(2) + 1);
     let cluster = TestCluster::builder()
@@ -253,7 +254,7 @@ impl Trouble {
             17 => return watches.resume(),
             18 => return watches.duplicate(some),
             19 if some == 0 => return watches.withhold_bookmarks(),
-            // For watches without events, the cluster would send a bookmark with version 0.
+            // Skip watches without events, to which the cluster sends bookmarks with version 0.
             19 => {
                 let has_begun = watches.handles().iter().filter(|it| it.last_revision() > 0);
                 return has_begun.for_each(|it| it.bookmark());
@@ -279,7 +280,7 @@ impl Trouble {
             .push(cluster.inject(fault.on(verb, "configmaps").client(CLIENT)));
     }
 
-    /// Ends all faults. Returns the time within which everything must have recovered.
+    /// Ends all faults. Returns the maximum time until recovery.
     fn end(mut self, cluster: &TestCluster) -> Duration {
         self.faults.clear();
         cluster.replica(CLIENT).catch_up();
@@ -346,7 +347,7 @@ fn check(
     assert_eq!(last, objects, "the last reconcile of each key differs with seed {seed}");
 }
 
-/// Returns the seeds to try: only the one in `SEED`, or the range in `DRYDOCK_SEEDS`, such as `5000` or `2500..5000`.
+/// Returns the seeds to try: only the seed in `SEED`, or the range in `DRYDOCK_SEEDS`, such as `5000` or `2500..5000`.
 fn seeds() -> std::ops::Range<u64> {
     let number = |text: &str| text.parse().ok();
     if let Some(seed) = std::env::var("SEED").ok().as_deref().and_then(number) {

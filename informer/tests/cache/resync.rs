@@ -39,7 +39,7 @@ async fn each_handler_has_its_own_period() {
     informer
         .add_handler_with(told[2].handler(), every(0))
         .expect("the informer has not stopped");
-    // A period of less than a second is raised to a second.
+    // A resync period of less than a second is raised to a second.
     informer
         .add_handler_with(told[3].handler(), every(1))
         .expect("the informer has not stopped");
@@ -75,7 +75,7 @@ async fn update_without_a_change_is_delivered_to_resyncing_handlers() {
     assert_eq!(resyncing.take(), ["same a", "same a", "same a"]);
 }
 
-/// Removes the history after a change without a net effect, so that the source is listed again.
+/// Makes a change without a net effect and removes the history, so that the informer lists again.
 fn relist(source: &FakeSource) {
     source.add_unseen(json!({"metadata": {"name": "z"}}));
     source.delete_unseen("", "z");

@@ -18,17 +18,17 @@ use tokio::time::Instant;
 /// A scripted response.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// A whole document or some lines; then the response ends.
+    /// Sends a whole document or some lines, and ends the response.
     Text(String),
-    /// The same, after a delay.
+    /// Same as `Text`, after a delay.
     Late(Duration, String),
-    /// Some lines; then the connection stays open and silent.
+    /// Sends some lines, and keeps the connection open without sending further data.
     Silent(String),
-    /// The request is accepted but never answered.
+    /// Accepts the request, but never responds.
     Never,
-    /// The same line again and again, with a pause before each.
+    /// Sends the same line repeatedly, with a pause before each line.
     Endless(Duration, String),
-    /// Some lines; then the connection breaks.
+    /// Sends some lines, and breaks the connection.
     Broken(String),
     Status(Box<Status>),
     Refused,
@@ -43,7 +43,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Creates a source that must be listed.
+    /// Creates a source that does not support streaming lists.
     pub(crate) fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self {
             answers: Arc::new(Mutex::new(answers.into_iter().collect())),
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// Runs an informer of the source for some time, without jitter. Returns it with the recorded requests.
+    /// Runs an informer of the source for some time, without jitter. Returns the informer with the recorded requests.
     pub(crate) async fn run_for(&self, seconds: u64) -> (SharedInformer<ConfigMap>, Vec<String>) {
         self.run_with(seconds, options()).await
     }
@@ -164,7 +164,7 @@ pub(crate) fn list(version: u64, objects: &[(&str, u64)]) -> Answer {
     page(version, objects, "")
 }
 
-/// Returns a page that is followed by another.
+/// Returns a page of a list; `more` is the token of the next page.
 pub(crate) fn page(version: u64, objects: &[(&str, u64)], more: &str) -> Answer {
     let items: Vec<_> = objects.iter().map(|(name, version)| object(name, *version)).collect();
     let metadata = json!({"resourceVersion": version.to_string(), "continue": more});
@@ -187,7 +187,7 @@ pub(crate) fn lines(events: &[(&str, &str, u64)]) -> String {
     events.iter().map(line).collect()
 }
 
-/// Returns a watch that sends these events and is then silent.
+/// Returns a watch that sends these events and then stays open without further events.
 pub(crate) fn silent(events: &[(&str, &str, u64)]) -> Answer {
     Answer::Silent(lines(events))
 }

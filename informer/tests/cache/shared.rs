@@ -1,5 +1,5 @@
-//! Shared informers of a cluster: order and timing of events, and three cases in which kube-runtime's shared streams
-//! lose deletions or block.
+//! Shared informers: order and timing of events, and three cases in which kube-runtime's shared streams lose deletions
+//! or block.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -177,7 +177,7 @@ async fn handlers_can_be_added_late_and_removed(cluster: TestCluster) {
     informer
         .add_handler(other.handler())
         .expect("the informer has not stopped");
-    // The initial objects of a new handler include only one of the two objects at this time.
+    // When the handler is added, the cache contains only one of the two objects.
     cluster.create(config_map("b")).await;
     registration.synced().await.expect("the informer has not stopped");
     cluster.settle().await;
@@ -257,7 +257,7 @@ async fn coalescing_queue_skips_states_but_not_deletions(cluster: TestCluster) {
         .add_handler_with(handler, options)
         .expect("the informer has not stopped");
     cluster.settle().await;
-    // The first event is being delivered, another one waits, and later ones are merged.
+    // The first event is being delivered, a second event is queued, and later events are merged.
     cluster.create(config_map("first")).await;
     cluster.settle().await;
     cluster.create(config_map("second")).await;

@@ -1,4 +1,4 @@
-//! Requests that are accepted but never answered: each has a time limit, and the cache recovers.
+//! Requests without a response: each request has a time limit, and the cache recovers.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ async fn a_server_that_cuts_every_stream_is_retried_with_pauses_and_listed_after
     assert_eq!(stored(&informer), ["a@3"]);
 }
 
-/// Ways in which an informer can end before it was started.
+/// Reason for which an informer ends before it was started.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     HandlerRemoved,

@@ -60,7 +60,7 @@ async fn factory_has_one_informer_per_type(cluster: TestCluster) {
         Some("web-0")
     );
 
-    // An informer that is requested later must be started by another call.
+    // An informer that is requested later must be started with another call.
     let nodes = factory.informer::<Node>();
     factory.start();
     factory.wait_for_cache_sync().await.expect("all caches sync");
@@ -95,7 +95,7 @@ async fn several_namespaces_are_one_cache(cluster: TestCluster) {
     assert_eq!(initial, ["initial billing/a", "initial shop/a"]);
     assert_eq!(nodes.lister().len(), 1, "a cluster-scoped type is listed completely");
 
-    // A list of one namespace does not affect the other.
+    // A list of one namespace does not affect the other namespace.
     cluster.delete(config_map("a").namespace("shop")).await;
     cluster.watches().on("configmaps").namespace("shop").expire();
     cluster.settle().await;
@@ -399,7 +399,7 @@ async fn compressed_objects_are_unchanged() {
     );
     let runs = compressed.clone();
     tokio::spawn(async move { runs.run(std::future::pending()).await });
-    // The first text becomes the dictionary. Short, long and dissimilar texts must work as well.
+    // The first text becomes the dictionary. Short, long and dissimilar texts must be supported as well.
     let texts = [
         "",
         "x",
@@ -433,8 +433,8 @@ async fn compressed_objects_are_unchanged() {
     );
 }
 
-/// If a source expects an object that the server does not list, its key is held back. If a source does not expect an
-/// object that the server lists, its key may be reconciled too early.
+/// If a source expects an object that the server does not list, the object's key is held back. If a source does not
+/// expect an object that the server lists, the object's key may be reconciled too early.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_source_reads_selectors_as_the_server_does(

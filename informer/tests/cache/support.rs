@@ -6,7 +6,7 @@ use informer::Cacheable;
 use informer::cache::SharedInformer;
 use informer::handler::{Event, HandlerFn, ResourceEventHandler};
 
-/// Recorded events, in order. Clones share them.
+/// Recorded events, in order. Clones share the events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 

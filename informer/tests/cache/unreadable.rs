@@ -16,7 +16,7 @@ use crate::support::{Told, stored};
 type Maps = SharedInformerBuilder<ConfigMap>;
 type Configure = fn(Maps) -> Maps;
 
-/// Returns `true` for the state that is marked as the last, which a transform then refuses.
+/// Returns `true` for a state that is marked as the last one. The transform refuses this state.
 fn is_last(map: &ConfigMap) -> bool {
     map.data.as_ref().is_some_and(|it| it.contains_key("last"))
 }
@@ -40,7 +40,7 @@ async fn a_deletion_with_an_unreadable_last_state_is_applied(
         let object = serde_json::json!({"metadata": {"name": name, "resourceVersion": version}, "data": data});
         serde_json::json!({"type": "DELETED", "object": object}).to_string() + "\n"
     };
-    // The other object is deleted before it is in the cache.
+    // The object `b` is deleted before the cache contains it.
     let events = deleted("a", "8") + &lines(&[("ADDED", "b", 9)]) + &deleted("b", "10");
     let script = Script::new([
         list(7, &[("a", 3), ("c", 4)]),
@@ -164,7 +164,7 @@ async fn same_version_with_another_uid_is_another_object(#[values(true, false)] 
     );
 }
 
-/// A ConfigMap that cannot be deserialized if its name is `a`, and not serialized if its name is `b`.
+/// A ConfigMap whose deserialization panics if its name is `a`, and whose serialization panics if its name is `b`.
 struct Fragile(ConfigMap);
 
 impl<'de> Deserialize<'de> for Fragile {

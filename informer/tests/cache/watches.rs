@@ -236,8 +236,8 @@ async fn event_with_an_old_version_does_not_lower_the_version() {
     assert_eq!(informer.last_sync_resource_version().to_string(), "60");
 }
 
-/// A server sends an error event if it cannot decode an object. Events after it must not hide that a change is missing
-/// (kubernetes/kubernetes#130898).
+/// A server sends an error event if it cannot decode an object. Events after this event must not hide that a change is
+/// missing (kubernetes/kubernetes#130898).
 #[rstest]
 #[case::throttled(429, "TooManyRequests", &["0.0 watch \"7\"", "0.8 watch \"7\""])]
 #[case::internal(500, "InternalError", &["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"7\""])]

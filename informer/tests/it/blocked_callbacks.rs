@@ -1,8 +1,8 @@
-//! Synchronous user functions that block their threads: other controllers continue, caches can be read, and changes are
-//! not lost.
+//! Synchronous user functions that block their threads: other controllers continue, caches remain readable, and changes
+//! are not lost.
 //!
-//! Only other threads can observe a blocked thread, so these tests use several. They wait only for events, not for
-//! times.
+//! Only other threads can observe a blocked thread, so these tests use several threads. They wait for events, and do
+//! not measure time.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
@@ -277,7 +277,7 @@ async fn function_that_blocks_its_thread_only_delays_its_own_controller(#[case] 
     for source in [&blocked.source, &other.source] {
         source.fail_lists(None);
     }
-    // While the function hangs, another controller works, and the cache of this one can be read.
+    // While the function hangs, another controller works, and the cache of this controller can be read.
     other.create("good");
     other.reconciled(&["good"]).await;
     assert!(blocked.maps.lister().list().len() <= 1);

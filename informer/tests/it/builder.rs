@@ -19,7 +19,7 @@ use testkit::objects::{config_map, pod, secret};
 
 type Calls<R = String> = Arc<Mutex<Vec<R>>>;
 
-/// A manager that runs as soon as a controller was added.
+/// A cluster with a manager, which runs after a controller was added.
 struct Process {
     cluster: TestCluster,
     manager: Manager,

@@ -1,5 +1,5 @@
-//! The client that reads from caches: starting informers, choosing between cache and server, and waiting for own
-//! writes.
+//! The client that reads from caches: starting informers, choosing between cache and server, and waiting for the
+//! client's own writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -471,7 +471,7 @@ where
     Ok(client.get::<K>(&key).await?.into_iter().count())
 }
 
-/// Lists the objects in a namespace. Returns their number.
+/// Lists the objects in a namespace. Returns the number of objects.
 async fn listed<K>(client: &CachedClient, namespace: &str) -> Result<usize, Error>
 where
     K: informer::Cacheable + kube::Resource<DynamicType = ()>,

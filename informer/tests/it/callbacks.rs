@@ -1,4 +1,4 @@
-//! User functions that panic, hang, are slow or are cancelled: changes are not lost, and others continue.
+//! User functions that panic, hang, are slow or are cancelled: changes are not lost, and other functions continue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -319,7 +319,8 @@ async fn panicking_informer_function_only_affects_its_object(#[case] panicking: 
     assert_eq!(names, stored);
 }
 
-/// Function that adds a user function that panics after ten seconds or at the first failure.
+/// Function that adds a user function to a controller. The user function panics after ten seconds or at the first
+/// failure.
 type Ending = fn(ControllerBuilder<Manager>) -> ControllerBuilder<Manager>;
 
 async fn panic_later() {

@@ -19,7 +19,7 @@ use testkit::explore::explore;
 use testkit::objects::{config_map, secret};
 use tokio::time::Instant;
 
-/// During this time, a key must not be reconciled from a cache that lacks its writes. Afterwards it fails.
+/// Time during which a key must not be reconciled from a cache that lacks its writes. After this time, the key fails.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// The last Secret that was created for each key, and the time of the response.
@@ -127,7 +127,7 @@ async fn annotate(clusters: &Clusters, target: &str, calls: &Mutex<u32>) -> Resu
     Ok(Action::requeue(Duration::from_secs(1)))
 }
 
-/// Returns a cluster with the Secret, at a version after this number of earlier versions.
+/// Returns a cluster with the Secret, which is created after this number of other Secrets.
 async fn with_secret(versions: usize) -> TestCluster {
     let cluster = TestCluster::start();
     for number in 0..versions {
@@ -144,7 +144,7 @@ async fn writes_do_not_wait_for_caches_of_other_clusters(#[values(false, true)] 
     let manager = Manager::new(home.client());
     let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
     let calls: Arc<[Mutex<u32>; 2]> = Arc::default();
-    // A controller of several clusters, and one of the manager's own cluster.
+    // A controller of several clusters, and a controller of the manager's own cluster.
     let (all, count) = (clusters.clone(), Arc::clone(&calls));
     let of_clusters = move |request: Request<ClusterKey>| {
         let (all, count) = (all.clone(), Arc::clone(&count));

@@ -435,7 +435,7 @@ fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) 
 async fn key_waits_until_the_cache_has_its_writes(#[case] is_gated: bool) {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
-    // Secrets can be listed but not watched for now, so the cache only changes with each list.
+    // At first, Secrets can be listed but not watched, so the cache only changes with each list.
     let broken = cluster.inject(faults::server_error().on(Verb::Watch, "secrets"));
     let factory = SharedInformerFactory::new(cluster.client());
     let controller = maker(Writes::new().observe(&cluster.client()), &factory, is_gated);

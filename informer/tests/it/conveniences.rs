@@ -29,7 +29,8 @@ async fn key_can_be_requeued_at_an_instant() {
                 seen.push(Instant::now());
                 seen.len()
             };
-            // The duration of the reconcile is not added to the delay, and a time in the past is due immediately.
+            // The duration of the reconcile is not added to the delay. A requeue at a time in the past is due
+            // immediately.
             tokio::time::sleep(Duration::from_secs(10)).await;
             Ok::<_, ReconcileError>(if number < 3 {
                 Action::requeue_at(due)

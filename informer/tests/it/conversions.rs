@@ -35,7 +35,7 @@ fn document(version: &str, spec: Option<Value>) -> Value {
     document
 }
 
-/// For server-side apply, the server converts the fields of each manager separately.
+/// For server-side apply, the server converts the fields of each field manager separately.
 #[rstest]
 #[case::all_fields(Some(json!({"name": "n", "language": "en"})), Some(json!({"title": "n", "language": "en"})))]
 #[case::required_field_is_missing(Some(json!({"language": "en"})), Some(json!({"language": "en"})))]

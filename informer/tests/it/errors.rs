@@ -1,4 +1,4 @@
-//! Errors: the kinds that callers can distinguish, however often they are wrapped.
+//! Errors: predicates identify errors even if they are wrapped several times.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Explorations of controllers: failures are replayed identically, byte by byte.
+//! Explorations of controllers: replays of a failure are identical, byte by byte.
 
 use futures::future::LocalBoxFuture;
 use informer::ObjectKey;
@@ -15,7 +15,7 @@ use testkit::explore::explore;
 use testkit::objects::{config_map, pod};
 use tokio_util::sync::CancellationToken;
 
-/// Number of replays of each failure: `DRYDOCK_REPLAYS`, or a default that is lower without optimizations.
+/// Returns the number of replays of each failure: `DRYDOCK_REPLAYS`, or a default that is lower without optimizations.
 fn replays() -> u64 {
     let few = if cfg!(debug_assertions) { 30 } else { 300 };
     let asked = std::env::var("DRYDOCK_REPLAYS").ok();
@@ -46,7 +46,8 @@ fn field<'a>(parent: &'a ConfigMap, name: &str) -> &'a str {
     data.and_then(|it| it.get(name)).map_or("", String::as_str)
 }
 
-/// Counts objects in a cache that may not contain its own writes yet, and therefore creates too many.
+/// Runs a controller that counts objects in a cache that may not contain its own writes yet, and therefore creates too
+/// many objects.
 async fn over_creation(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let (maps, secrets) = (
@@ -79,7 +80,7 @@ async fn over_creation(client: Client) {
     .await;
 }
 
-/// Writes two objects if the first one differs from its desired state.
+/// Runs a controller that only writes two objects if the first object differs from its desired state.
 async fn dependent_writes(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let (maps, secrets) = (
@@ -121,7 +122,8 @@ async fn dependent_writes(client: Client) {
     .await;
 }
 
-/// Deletes the dependents of a Pod when it observes the deletion. If it misses the deletion, the dependents remain.
+/// Runs a controller that deletes the dependents of a Pod when it observes the deletion of the Pod. If it misses the
+/// deletion, the dependents remain.
 async fn edge_triggered(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let pods = factory.informer::<Pod>().lister();

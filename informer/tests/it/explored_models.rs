@@ -1,9 +1,8 @@
-//! Explores all faults for the components that keep processes apart: leader election, read-your-writes and sharding.
-//! The oracle of each test is a simple model.
+//! Explores all faults of the components that coordinate processes: leader election, read-your-writes and sharding. The
+//! oracle of each test is a simple model.
 //!
-//! By default the explorations are small. `DRYDOCK_EXPLORE=whole` in a release build tries all single faults with more
-//! objects, and then other plans until the processor time of each test is used up: three hours, or
-//! `DRYDOCK_EXPLORE_MINUTES`.
+//! By default, the explorations are small. `DRYDOCK_EXPLORE=whole` in a release build tries all single faults with more
+//! objects, and then other plans until each test has used its CPU time: three hours, or `DRYDOCK_EXPLORE_MINUTES`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -33,7 +32,8 @@ fn is_whole() -> bool {
 
 /// Explores a scenario; `schedules` is the number of schedules in a small exploration.
 fn explored(schedules: u64, scenario: impl AsyncFn(&TestCluster) + Send + Sync + 'static) {
-    // The models check the order of writes. The last writer depends on the fault, and each process writes again.
+    // The models check the order of writes. These oracles do not apply, because the last writer depends on the fault,
+    // and each process writes again.
     let exploration = explore(scenario)
         .ignore("metadata.annotations.number")
         .ignore("data.by")
@@ -51,8 +51,8 @@ fn explored(schedules: u64, scenario: impl AsyncFn(&TestCluster) + Send + Sync +
     }
 }
 
-/// A model shared by all processes of a run, with the failures that it has found. A panic would only appear in the log
-/// of a controller.
+/// A model shared by all processes of a run, with the failures that it has found. The model does not panic, because a
+/// panic would only appear in the log of a controller.
 struct Shared<T> {
     model: Arc<Mutex<T>>,
     faults: Arc<Mutex<Vec<String>>>,
@@ -77,8 +77,8 @@ impl<T: Default> Shared<T> {
 }
 
 impl<T: Default> Shared<T> {
-    /// Returns an empty model with the same list of failures. Needed because a restarted process may read from a server
-    /// that lags behind.
+    /// Returns an empty model with the same list of failures. A restarted process needs it, because the process may
+    /// read from a server that lags behind.
     fn anew(&self) -> Self {
         Self {
             model: Arc::default(),
@@ -106,8 +106,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// Model of leadership: the current leader, and the time since when it leads. No fenced write may be sent after another
-/// process has become the leader.
+/// Model of leadership: the current leaders, and the process that last became the leader. No fenced write may be sent
+/// after another process has become the leader.
 #[derive(Default)]
 struct Leadership {
     leaders: Vec<u64>,
@@ -155,7 +155,7 @@ async fn candidate(client: Client, clock: Clock, identity: &'static str, model: 
                     format!("{identity} sent a fenced write after another process led")
                 });
             }
-            // The scenario ends when no process writes anymore.
+            // The scenario ends when the processes no longer write.
             let pause = if number < 60 { 1_000 } else { 3_600_000 };
             sleep(Duration::from_millis(pause)).await;
         }
@@ -192,8 +192,8 @@ fn no_fault_causes_two_leaders_or_a_fenced_write_of_a_former_leader() {
     });
 }
 
-/// Model of caches: the newest version of each object that a response contained, and its time. Reconciles and reads
-/// must not use older versions.
+/// Model of caches: the newest version of each object in a response, and the time of this response. Reconciles and
+/// reads must not use older versions.
 #[derive(Default)]
 struct Answered(BTreeMap<String, (ResourceVersion, Instant)>);
 
@@ -209,8 +209,8 @@ impl Answered {
         }
     }
 
-    /// Returns the version that a cache must have reached. Keys are no longer held back if the cache has not advanced
-    /// for longer than `patience`.
+    /// Returns the version that a cache must have reached. After `patience`, keys are no longer held back, so older
+    /// versions are permitted.
     fn least(&self, name: &str, patience: Duration) -> ResourceVersion {
         let known = self.0.get(name).filter(|(_, at)| at.elapsed() < patience);
         known.map(|it| it.0.clone()).unwrap_or_default()

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Appends the contents of all files below a folder whose name without extension is `file`.
+/// Appends to `found` the contents of all files below `folder` whose name without extension is `file`.
 fn functions(folder: &Path, file: &str, found: &mut String) {
     let entries = fs::read_dir(folder).expect("the directory exists");
     for entry in entries {
@@ -22,7 +22,7 @@ fn every_test_in_the_table_exists() {
     let table = fs::read_to_string(root.join("docs/client-go.md")).expect("the table exists");
     let last_columns = table
         .lines()
-        // The table of names has only two columns and does not name tests.
+        // Skip the table of names, which has only two columns and does not contain tests.
         .filter(|line| line.starts_with('|') && line.matches('|').count() > 3)
         .filter_map(|line| line.trim_end_matches('|').rsplit('|').next());
     let names = last_columns.flat_map(|column| column.split('`').skip(1).step_by(2));

@@ -1,4 +1,4 @@
-//! Bugs that were reported for client-go, controller-runtime, kube-runtime and kopf, each as a test.
+//! Tests for bugs that were reported for client-go, controller-runtime, kube-runtime and kopf.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Recorded texts, in order. Clones share them.
+/// Recorded messages, in order. Clones share the messages.
 #[derive(Clone, Default)]
 struct Noted(Arc<Mutex<Vec<String>>>);
 
@@ -115,7 +115,8 @@ async fn event_recorded_after_the_shutdown_is_dropped_and_counted() {
     );
 }
 
-/// kubernetes/kubernetes#140448: an event that is dropped because the queue is full hides its series from then on.
+/// kubernetes/kubernetes#140448: after an event is dropped because the queue is full, further events of its series are
+/// not written.
 #[tokio::test(start_paused = true)]
 async fn dropped_event_does_not_hide_its_series() {
     let cluster = TestCluster::start();
@@ -188,8 +189,8 @@ async fn leader_cancelled_during_a_request_releases_its_lease(#[values(0, 700, 1
     assert_eq!(spec.holder_identity.as_deref(), Some(""));
 }
 
-/// kubernetes/kubernetes#23731: a leader that is refused for some time, and then finds another holder, continues to
-/// lead.
+/// kubernetes/kubernetes#23731: a leader whose requests are refused for some time, and that then finds another holder,
+/// continues to lead.
 #[tokio::test(start_paused = true)]
 async fn leader_that_is_refused_ends_before_another_leads() {
     let (cluster, noted, cancel) = (TestCluster::start(), Noted::default(), CancellationToken::new());
@@ -207,7 +208,7 @@ async fn leader_that_is_refused_ends_before_another_leads() {
 const OURS: &str = "example.com/ours";
 const THEIRS: &str = "example.com/theirs";
 
-/// kube-rs/kube#964: if two controllers add their finalizers at the same time, one is duplicated or lost.
+/// kube-rs/kube#964: if two controllers add their finalizers at the same time, one finalizer is duplicated or lost.
 #[tokio::test(start_paused = true)]
 async fn concurrent_finalizers_are_both_added_once() {
     let cluster = TestCluster::start();
@@ -232,7 +233,7 @@ async fn concurrent_finalizers_are_both_added_once() {
     assert_eq!(finalizers, [OURS, THEIRS]);
 }
 
-/// nolar/kopf#798: removing a finalizer restores another one that was removed in the meantime.
+/// nolar/kopf#798: removing a finalizer restores another finalizer that was removed in the meantime.
 #[tokio::test(start_paused = true)]
 async fn removing_a_finalizer_does_not_restore_another_one() {
     let cluster = TestCluster::start();
@@ -269,7 +270,7 @@ async fn event_during_a_back_off_causes_one_more_call() {
     let controller = controller.expect("the controller is complete");
     cluster.run(controller.run(CancellationToken::new()));
     cluster.create(config_map("a")).await;
-    // Calls are made 0, 5, 15, 35, … ms after the creation: the 15th after 82 s, and the next one 82 s later.
+    // Calls are made 0, 5, 15, 35, … ms after the creation: the 15th call after 82 s, and the next call 82 s later.
     cluster.advance(seconds(100)).await;
     let before = calls.lock().expect("the lock is not poisoned").len();
     for _ in 0..2 {
@@ -283,11 +284,11 @@ async fn event_during_a_back_off_causes_one_more_call() {
     let calls = calls.lock().expect("the lock is not poisoned");
     let later = calls.iter().filter(|it| **it > start).count();
     assert_eq!(calls.len() - later, before + 2, "each event causes one call");
-    // The delay has doubled with each call, so earlier delays do not matter.
+    // The delay has doubled with each call, so earlier delays are negligible.
     assert!(later <= 4, "{later} calls in 20 minutes");
 }
 
-/// kubernetes-sigs/controller-runtime#3330: a delayed key with a high priority waits for keys with a lower one.
+/// kubernetes-sigs/controller-runtime#3330: a delayed key with a high priority waits for keys with a lower priority.
 #[tokio::test(start_paused = true)]
 async fn due_key_of_a_high_priority_precedes_ready_keys_of_a_lower_one() {
     let queue = WorkQueue::builder().by_priority().build();

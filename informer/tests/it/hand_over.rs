@@ -1,4 +1,5 @@
-//! Keys that move between replicas: one by one, within a time limit, and never to two processes with the same identity.
+//! Keys that move between replicas: separately for each key, within a time limit, and never to two processes with the
+//! same identity.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::sharding::{Ledger, OBJECTS, manager, maps, seconds, touch};
 
-/// A replica. Its reconciles of the keys selected by `hangs` never end.
+/// A replica with a sharded controller.
 struct Replica {
     manager: Manager,
     sharding: Sharding,
@@ -104,7 +105,7 @@ async fn processes_with_the_same_identity_never_share_a_key() {
     let first = join(&cluster, "first", "web-0", &ledger, never);
     let _other = join(&cluster, "other", "web-1", &ledger, never);
     cluster.advance(seconds(20)).await;
-    // The Pod was force-deleted: the old process still runs when a new one with the same name starts.
+    // The Pod was force-deleted: the old process is still running when a new process with the same name starts.
     let _second = join(&cluster, "second", "web-0", &ledger, never);
     for number in 0..40 {
         touch(&cluster, &number.to_string()).await;

@@ -1,4 +1,4 @@
-//! Leader election: only one of several replicas leads, and another one takes over.
+//! Leader election: only one of several replicas leads, and another replica takes over.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Replica {
     outcome: Arc<Mutex<Option<ElectionOutcome>>>,
 }
 
-/// Starts and ends of leadership of all replicas, in order: `+a` when `a` becomes the leader, `-a` when it stops.
+/// Log of all changes of leadership, in order: `+a` when `a` becomes the leader, and `-a` when `a` stops leading.
 #[derive(Clone, Default)]
 struct Acts(Arc<Mutex<Vec<(Instant, String)>>>);
 
@@ -173,7 +173,8 @@ async fn crashed_leader_is_replaced_after_its_lease_under_any_clock(#[case] skew
     cluster.advance(seconds(40)).await;
     assert_eq!(acts.all(), ["+a", "-a", "+b"]);
     let waited = acts.at("+b") - crashed;
-    // At least a lease duration after the last renewal, and at most one retry (2 s × 2.2) later.
+    // The new leader waits for at least a lease duration after the last renewal, and for at most one retry (2 s × 2.2)
+    // longer.
     assert!(waited > seconds(13) && waited < seconds(20), "{waited:?}");
 }
 
@@ -361,7 +362,7 @@ async fn inconsistent_times_are_refused(#[case] lease: u64, #[case] renew: u64, 
     assert!(err.contains(why), "{err}");
 }
 
-/// Many replicas and many faults: two replicas never lead at the same time, and one of them leads in the end.
+/// Many replicas and many faults: two replicas never lead at the same time, and one replica leads in the end.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn two_replicas_never_lead_at_once(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {

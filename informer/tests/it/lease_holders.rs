@@ -19,7 +19,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A period in which a process led, and its writes.
+/// A period in which a process was the leader, and its last write.
 #[derive(Clone, Debug)]
 struct Term {
     client: String,
@@ -48,7 +48,7 @@ impl Terms {
         self.0.lock().expect("the lock is not poisoned").clone()
     }
 
-    /// Asserts that periods, including their writes, do not overlap.
+    /// Asserts that the periods, including their last writes, do not overlap.
     fn check(&self) {
         for pair in self.all().windows(2) {
             let next = pair[1].began;
@@ -72,7 +72,7 @@ impl Drop for Serving {
     }
 }
 
-/// Runs a candidate. Once it leads, it writes every 50 ms through a fenced client, until the end of the test.
+/// Runs a candidate. Once it is the leader, it writes every 50 ms with a fenced client, until the end of the test.
 fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms: &Terms) -> Running {
     let lock = LeaseLock::new(cluster.client_named(client), "default", "lock");
     let elector = LeaderElector::new(lock, config).expect("the durations are consistent");
@@ -83,7 +83,7 @@ fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms
         let lead = |stop: CancellationToken| async move {
             let serving = Arc::new(terms.begin(&client));
             let writing = Arc::clone(&serving);
-            // A task that does not stop when leadership is lost: only the fence refuses its writes.
+            // This task does not stop when leadership is lost, so only the fence refuses its writes.
             tokio::spawn(async move {
                 let patch = Patch::Merge(json!({"data": {"by": client}}));
                 loop {

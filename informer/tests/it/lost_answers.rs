@@ -30,7 +30,7 @@ fn changed() -> Patch<Value> {
     Patch::Merge(json!({"data": {"a": "new"}}))
 }
 
-/// Returns a cached client with a cache that contains these ConfigMaps and receives no further changes.
+/// Returns a cached client whose cache contains these ConfigMaps and receives no further changes.
 async fn behind(cluster: &TestCluster, names: &[String]) -> CachedClient {
     for name in names {
         cluster.create(config_map(name).data("a", "old")).await;
@@ -105,7 +105,7 @@ async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before
     assert_eq!(cluster.list::<Secret>().len(), 1, "the object was not created again");
 }
 
-/// The server does not answer reads either, at first or forever.
+/// The server does not respond to reads either, at first or forever.
 #[rstest]
 #[case::server_never_answers(u64::MAX, None)]
 #[case::server_answers_later(10, Some("new"))]

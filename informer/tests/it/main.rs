@@ -1,4 +1,4 @@
-//! Tests of the public API. Tests that need an API server use the fake one through `testkit`.
+//! Tests of the public API. Tests that need an API server use the fake API server of `testkit`.
 
 mod work_queue;
 mod work_queue_model;

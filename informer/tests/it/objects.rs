@@ -39,7 +39,7 @@ impl ObjectReconciler<ConfigMap> for Copier {
     }
 }
 
-/// Starts a cluster with the copier, and returns the calls of the copier.
+/// Runs the copier in a cluster, and returns its calls.
 fn copier(cluster: &TestCluster) -> Arc<Mutex<Vec<String>>> {
     let (manager, seen) = (Manager::new(cluster.client_named("copier")), Arc::default());
     let copier = Copier {
@@ -264,7 +264,7 @@ async fn undecodable_object_is_not_retried() {
     assert_eq!(*calls.lock().expect("the lock is not poisoned"), 0);
 }
 
-/// A type with the names of Pods, but with a required field that Pods do not have.
+/// A type with the group, version and kind of Pods, but with a required field that Pods do not have.
 #[derive(Clone, Debug, serde::Deserialize)]
 struct PodLike {
     metadata: kube::api::ObjectMeta,

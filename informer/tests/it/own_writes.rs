@@ -1,4 +1,4 @@
-//! Read-your-writes if a type has several caches: the caches that must receive a controller's writes.
+//! Read-your-writes for types with several caches: selection of the caches that must receive a controller's writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use testkit::objects::{config_map, namespace, secret};
 use testkit::{TestCluster, Verb, faults};
 use tokio_util::sync::CancellationToken;
 
-/// Returns a running informer of some Secrets.
+/// Returns a running informer of the Secrets of a source.
 fn part(cluster: &TestCluster, source: ApiListWatch) -> SharedInformer<Secret> {
     let informer = SharedInformer::new(source);
     let runs = informer.clone();
@@ -137,7 +137,7 @@ async fn key_waits_for_the_cache_of_the_written_namespace() {
 #[tokio::test(start_paused = true)]
 async fn every_cache_that_may_contain_an_object_must_receive_it() {
     let cluster = two_namespaces().await;
-    // The cache of this namespace does not advance, but the other one does.
+    // The cache of this namespace does not advance, but the cache of the other namespace does.
     let broken = cluster.inject(faults::server_error().on(Verb::Watch, "secrets").namespace("billing"));
     let factory = SharedInformerFactory::new(cluster.client());
     let [shop, billing] =

@@ -77,7 +77,7 @@ fn accounts(manager: &Manager) -> Result<(), Error> {
 
 const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// Ensures that each namespace has a ConfigMap with the certificate of the authority.
+/// Ensures that each namespace has a ConfigMap with the certificate of the cluster's certificate authority.
 fn certificates(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     let builder = manager.controller("certificates").for_::<Namespace>();
@@ -117,7 +117,7 @@ fn certificates(manager: &Manager) -> Result<(), Error> {
     })
 }
 
-/// Sets the rules of ClusterRoles with an aggregation rule to the rules of the selected roles.
+/// Sets the rules of each ClusterRole with an aggregation rule to the rules of the selected ClusterRoles.
 fn aggregation(manager: &Manager) -> Result<(), Error> {
     let client = manager.cached_client();
     let client = client
@@ -171,7 +171,7 @@ fn label<'a, K: Resource>(object: &'a K, name: &str) -> Option<&'a str> {
     object.meta().labels.as_ref()?.get(name).map(String::as_str)
 }
 
-/// Returns the topology domain in which the Pods of a leader's Job must run, if it is known.
+/// Returns the topology domain in which the Pods of a leader's Job must run, if the domain is known.
 async fn topology_of(client: &CachedClient, leader: &Pod, key: &str) -> Result<Option<String>, Error> {
     let Some(name) = leader.spec.as_ref().and_then(|it| it.node_name.as_deref()) else {
         return Ok(None);

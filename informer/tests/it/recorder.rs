@@ -82,7 +82,7 @@ async fn events_with_different_notes_are_one_series() {
     assert_eq!(count(&cluster), [Some(5), None]);
     assert_eq!(cluster.requests().writes().count(), writes + 1);
 
-    // The series has ended, so a new one begins.
+    // The series has ended, so a new series begins.
     recorder.record(&web, Note::normal("Pulling", "Pull", "once more"));
     cluster.settle().await;
     assert_eq!(cluster.list::<Event>().len(), 3);
@@ -243,7 +243,7 @@ async fn deleted_event_of_a_series_is_recreated_with_its_name() {
     assert_eq!(told(&cluster), [(Some(2), Some("second".to_owned()))]);
     assert_eq!(name(&cluster), first);
 
-    // Further events are counted in it, even after it was deleted again.
+    // Further events are counted in the recreated Event, even after it was deleted again.
     recorder.record(&web, Note::normal("Reason", "Act", "third"));
     cluster.advance(Duration::from_secs(31 * 60)).await;
     assert_eq!(told(&cluster), [(Some(3), Some("second".to_owned()))]);
@@ -325,7 +325,7 @@ async fn events_above_the_limit_of_two_thousand_are_dropped() {
             recorder.record_about(regarding, Note::normal("Reason", "Act", ""));
         }
     };
-    // The writer takes a thousand events from the queue, and sends eight of them at a time.
+    // The writer takes a thousand events from the queue, and sends eight of them concurrently.
     record(0..1_000);
     cluster.advance(Duration::from_secs(1)).await;
     record(1_000..2_003);

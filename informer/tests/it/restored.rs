@@ -1,5 +1,5 @@
-//! A cluster that was restored from a backup: versions go back, uids and objects may be reused, and lost writes are not
-//! waited for.
+//! A cluster that was restored from a backup: versions decrease, uids and objects may be reused, and keys do not wait
+//! for lost writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 /// Time after which a cache detects that the server was restored: a watch from a future version receives no bookmarks.
 const FOUND_OUT: Duration = Duration::from_secs(200);
 
-/// Makes many changes, so that a restored cluster does not reach this version again.
+/// Makes many changes, so that a restored cluster does not reach the current version again.
 async fn age(cluster: &TestCluster) {
     for number in 0..200 {
         cluster.create(config_map(&format!("old-{number}"))).await;
@@ -90,7 +90,7 @@ async fn reads_do_not_wait_for_versions_before_a_restore() {
     let annotate = Patch::Merge(json!({"metadata": {"annotations": {"new": "yes"}}}));
     let is_new = |secret: Option<Arc<Secret>>| secret.expect("the object exists").metadata.annotations.is_some();
     client.get::<Secret>(&key).await.expect("the read succeeds");
-    // A bookmark has arrived, so that missing ones are noticed.
+    // A bookmark has arrived, so missing bookmarks are detected.
     cluster.advance(Duration::from_secs(70)).await;
     cluster.watches().hold();
     client

@@ -93,7 +93,7 @@ async fn error_names_an_address_that_is_in_use() {
     );
 }
 
-/// Returns a client of a server that never answers.
+/// Returns a client of a server that never responds.
 fn silent_client() -> kube::Client {
     let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()

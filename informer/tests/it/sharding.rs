@@ -1,4 +1,5 @@
-//! Controllers with replicas that share keys: despite faults, a key never has two workers, and keys are not lost.
+//! Controllers with replicas that share keys: despite faults, two workers never process the same key, and keys are not
+//! lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,7 +30,7 @@ pub(crate) fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Work of all replicas, to check that a key never has two workers.
+/// Record of the work of all replicas, which checks that a key never has two workers.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Book>>);
 
@@ -42,7 +43,7 @@ pub(crate) struct Book {
     faults: Vec<String>,
 }
 
-/// A reconcile of a key. It ends when this is dropped.
+/// A reconcile of a key, which ends when this value is dropped.
 pub(crate) struct Working(Ledger, String);
 
 impl Ledger {
@@ -64,7 +65,7 @@ impl Ledger {
         self.book().done.insert(key.to_owned(), (replica.to_owned(), since));
     }
 
-    /// Returns the number of keys that each replica was the last to reconcile.
+    /// Returns, for each replica, the number of keys that it was the last to reconcile.
     pub(crate) fn shares(&self) -> BTreeMap<String, usize> {
         let mut shares = BTreeMap::new();
         for (replica, _) in self.book().done.values() {
@@ -330,7 +331,7 @@ async fn silent_lease_watch_does_not_take_over_keys() {
     maps(&cluster).await;
     let a = join(&cluster, "a", &ledger);
     cluster.advance(seconds(10)).await;
-    // Replica a has an old view of the others, and considers them dead.
+    // Replica a has an outdated view of the other replicas, and considers them dead.
     let watches = cluster.watches().client("a").on("leases");
     watches.hold();
     let _b = join(&cluster, "b", &ledger);

@@ -13,7 +13,8 @@ use crate::sharding::{manager, seconds};
 
 type Ended = Arc<Mutex<Option<String>>>;
 
-/// Runs a manager with a sharded controller. Returns its sharding, and its error once it has ended.
+/// Runs a manager with a sharded controller. Returns the `Sharding`, and the manager's error once the manager has
+/// ended.
 fn replica(cluster: &TestCluster) -> (Sharding, Ended) {
     let manager = manager(cluster, "a");
     let sharding =
@@ -57,7 +58,7 @@ async fn replica_that_cannot_publish_its_lease_is_not_ready() {
     let forbidden = faults::status(403, "Forbidden").client("a");
     let forbidden = cluster.inject(forbidden.on(Verb::Create, "leases"));
     let (sharding, ended) = replica(&cluster);
-    // The lease duration plus the hand-over timeout.
+    // Almost the lease duration plus the hand-over timeout.
     cluster.advance(seconds(70)).await;
     sharding.check().expect("the replica may still join");
     cluster.advance(seconds(10)).await;

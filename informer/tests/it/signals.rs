@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Environment variable that marks the child process, which receives the signals.
 const CHILD: &str = "INFORMER_SIGNALS_CHILD";
 
-/// The child process, as controlled by its parent.
+/// The child process, for its parent.
 struct Process {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -29,7 +29,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Waits until the process prints this line.
+    /// Waits until the process prints a line that ends with `what`.
     fn says(&mut self, what: &str) {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
         assert!(
@@ -54,7 +54,7 @@ fn say(what: &str) {
         .expect("the parent process reads stdout");
 }
 
-/// Runs in the child process: a manager until a signal arrives, with a runnable that ends with `leave`.
+/// Runs a manager in the child process until a signal arrives. When its runnable stops, it awaits `leave`.
 fn child(leave: impl Future<Output = ()> + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("the runtime can be built").block_on(async {

@@ -1,4 +1,4 @@
-//! Spans: log lines of reconciles, webhooks and components of a process name their object.
+//! Spans: log lines of reconciles, webhooks and components of a process contain the name of their object.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
@@ -108,7 +108,7 @@ impl Subscriber for Lines {
 }
 
 /// A dispatcher that is never used. With a single dispatcher, `tracing` caches for all threads whether the first thread
-/// that reaches a log line is interested in it, and this may be the thread of a test without a dispatcher.
+/// that reaches a log line is interested in it, and this thread may belong to a test without a dispatcher.
 static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
 
 impl Lines {

@@ -1,4 +1,4 @@
-//! Starting managers: the caches that they wait for, and for how long.
+//! Start of managers: the caches that they wait for, and the time limits.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -75,7 +75,7 @@ async fn done(_: Request) -> Result<Action, ReconcileError> {
     Ok(Action::await_change())
 }
 
-/// Returns the result of a manager and the time until it ended; `None` if it still runs after five minutes.
+/// Returns the result of a manager and the time until it ended; `None` if it is still running after five minutes.
 async fn ended(cluster: &TestCluster, manager: &Manager) -> Option<(Result<(), String>, u64)> {
     let end = Arc::new(Mutex::new(None));
     let (told, manager, began) = (Arc::clone(&end), manager.clone(), Instant::now());

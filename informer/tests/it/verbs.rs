@@ -1,4 +1,4 @@
-//! Read-your-writes by verb: after each kind of write, a key waits for the cache. After requests that write nothing, it
+//! Read-your-writes by verb: after each type of write, a key waits for the cache. After requests without writes, it
 //! does not wait.
 
 use std::sync::{Arc, Mutex};
@@ -70,8 +70,8 @@ async fn world() -> TestCluster {
     cluster
 }
 
-/// Returns how often a controller is called for a ConfigMap in ten seconds while its caches do not advance, and in ten
-/// seconds afterwards. Its first call runs `act`, and each call requeues after a tenth of a second.
+/// Returns the number of calls of a controller for a ConfigMap in ten seconds while its caches do not advance, and in
+/// the next ten seconds. The first call runs `act`, and each call requeues after a tenth of a second.
 async fn calls(cluster: &TestCluster, act: Act) -> (u32, u32) {
     calls_within(cluster, act, Duration::from_secs(10)).await
 }
@@ -589,7 +589,8 @@ async fn key_waits_for_its_writes_after_lost_answers(#[case] loss: fn() -> Fault
             let losing = loss().client("writer").on_writes(resource).once();
             cluster.inject(losing).forget();
         }
-        // Deletions of unnamed objects are only covered by bookmarks, which are sent every minute.
+        // After a deletion of unnamed objects, a cache only reaches the required version with a bookmark, which is sent
+        // every minute.
         let (held, after) = calls_within(&cluster, *act, Duration::from_secs(80)).await;
         assert!(cluster.server().resource_version() > before, "{name}: the verb writes");
         assert_eq!(held, 1, "{name}: the key waits while the cache lacks the write");

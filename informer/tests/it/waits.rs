@@ -1,4 +1,4 @@
-//! Running processes that wait: for caches that were requested late or receive nothing, and for shutdowns that hang.
+//! Processes that wait for caches that were requested late or receive no data, and for shutdowns that hang.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -101,13 +101,13 @@ async fn fault_of_a_validator_or_defaulter_only_affects_its_request(
     let answer = {
         let mut bad = Box::pin(asked("bad"));
         let at_once = (&mut bad).now_or_never();
-        // Another request is answered in the meantime.
+        // Another request receives its response in the meantime.
         let good = asked("good").now_or_never().expect("the request completes at once");
         assert_eq!(good["response"]["allowed"], true);
         match (at_once, fault) {
             (Some(answer), _) => Some(answer),
             (None, Fault::Cancelled) => None,
-            // A server waits for at most 30 s; its default is 10 s.
+            // A server waits for at most 30 s, and for 10 s by default.
             (None, _) => tokio::time::timeout(Duration::from_secs(10), bad).await.ok(),
         }
     };
@@ -201,7 +201,7 @@ async fn converter_that_blocks_its_thread_only_delays_its_own_request(#[case] is
     let released = std::sync::Mutex::new(released);
     let webhooks = pages(move || {
         entered.send(()).expect("the receiver is open");
-        // The end of the test also unblocks it.
+        // The end of the test also unblocks this call.
         let _ = released.lock().expect("the lock is not poisoned").recv();
     });
     let webhooks = Arc::new(webhooks.metrics(&metrics));

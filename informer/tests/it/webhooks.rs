@@ -1,4 +1,4 @@
-//! Webhooks: their responses, their changes to objects, and their addresses.
+//! Webhooks: responses, changes of objects, and addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -101,7 +101,7 @@ pub(super) fn documents() -> Conversion<Document> {
     )
 }
 
-/// Refuses titles in capitals, and warns about short ones.
+/// Refuses titles in capitals, and warns about short titles.
 struct Titles;
 
 impl Validator<Document> for Titles {
@@ -593,8 +593,8 @@ fn operations_have_kubernetes_names() {
     assert_eq!(read("PATCH"), None);
 }
 
-/// Explores a type with versions, admission webhooks and a controller. The process that serves the webhooks is explored
-/// as well, at each call of the defaulter.
+/// Explores faults for a type with versions, admission webhooks and a controller, including faults of the process that
+/// serves the webhooks, at each call of the defaulter.
 #[test]
 fn no_fault_loses_an_object_with_webhooks() {
     let scenario = async |cluster: &TestCluster| {

@@ -97,7 +97,7 @@ async fn cancelled_waiter_passes_its_wakeup_on() {
         async move { queue.get().await.as_deref().copied() }
     });
     tokio::task::yield_now().await;
-    queue.add("a"); // calls the first
+    queue.add("a"); // wakes the first waiter
     drop(first);
     assert_eq!(other.await.expect("the task does not panic"), Some("a"));
 }
@@ -190,7 +190,7 @@ async fn higher_priority_is_first_and_a_raised_key_is_last_of_its_priority() {
     queue.add_with("raised", at(LOW_PRIORITY));
     queue.add("two");
     queue.add_with("raised", at(0));
-    queue.add_with("one", at(LOW_PRIORITY)); // is not lowered
+    queue.add_with("one", at(LOW_PRIORITY)); // the priority is not lowered
     let work: Vec<_> = std::iter::from_fn(|| queue.try_get()).collect();
     let got: Vec<_> = work.iter().map(|it| (*it.key(), it.priority())).collect();
     assert_eq!(

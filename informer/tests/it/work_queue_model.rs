@@ -92,7 +92,7 @@ impl Fifo {
     }
 }
 
-/// controller-runtime's queue: an item for each key, with a priority, a counter, and an optional time.
+/// Model of controller-runtime's queue: an item for each key, with a priority, a counter, and an optional time.
 #[derive(Default)]
 struct ByPriority {
     items: BTreeMap<u8, Item>,
@@ -263,7 +263,8 @@ proptest! {
         })?;
     }
 
-    /// With any number of workers that may be slow, fail and give up, keys are neither lost nor given to two workers.
+    /// With any number of workers that may be slow, fail and give up, keys are neither lost nor processed by two
+    /// workers at the same time.
     #[test]
     fn keys_are_neither_lost_nor_given_to_two_workers(
         adds in prop::collection::vec((0..8_u8, 0..30_u64, any::<bool>()), 1..60),

@@ -1,5 +1,5 @@
-//! Responses that arrive in a different order than the server executed the writes: the newest version counts, not the
-//! last response.
+//! Responses that arrive in a different order than the writes were executed: caches must contain the newest version,
+//! not the version of the last response.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,7 +61,7 @@ async fn key_is_held_back_for_the_newest_of_two_concurrent_writes() {
     );
     cluster.settle().await;
     cluster.create(config_map("a")).await;
-    // The cache receives the first write, but not the second, which is answered first.
+    // The cache receives the first write, but not the second write, whose response arrives first.
     cluster.advance(Duration::from_millis(50)).await;
     let watches = cluster.watches().client("cache").on("secrets");
     watches.hold();
