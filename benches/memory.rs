@@ -101,7 +101,7 @@ fn sockets() {
     report("socket_watch", (held + more) / count);
 }
 
-/// Lets the tasks of a server complete their work: the runtime polls for I/O every 61 ticks.
+/// Yields until the tasks of a server have completed their work. The runtime polls for I/O every 61 ticks.
 async fn rest() {
     for _ in 0..300 {
         tokio::task::yield_now().await;

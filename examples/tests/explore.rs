@@ -42,7 +42,7 @@ fn nothing_breaks_the_operator(#[values(On::Informer, On::KubeRuntime)] on: On) 
         on.start(cluster);
         cluster.create(web("shop", 2)).await;
         cluster.create(web("blog", 1)).await;
-        // `settle` would not wait for messages that a fault holds back.
+        // `settle` does not wait for messages that a fault holds back.
         cluster.eventually(|c| c.exists::<Deployment>("shop")).await;
         let status = json!({"replicas": 2, "readyReplicas": 2});
         cluster.patch_status::<Deployment>("shop", status).await;

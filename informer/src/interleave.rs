@@ -69,7 +69,7 @@ impl State {
 }
 
 impl Turns {
-    /// Lets a randomly chosen thread run, which may be the current thread.
+    /// Switches to a randomly chosen thread, which may be the current thread.
     fn pass(&self) {
         self.state().choose();
         self.schedule.changed.notify_all();

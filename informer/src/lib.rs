@@ -145,8 +145,8 @@
 //! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` provides a complete
 //!   fake API server.
 //! - The recorder of `core/v1` events, and recorders that only log: servers have had `events.k8s.io/v1` since 1.19.
-//! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by locks other than Leases: servers do
-//!   not enable the former by default, and client-go has removed the latter.
+//! - Coordinated leader election (`LeaseCandidate`, `preferredHolder`), which servers do not enable by default, and
+//!   locks other than Leases, which client-go has removed.
 //! - pprof, which is specific to Go.
 //! - `MutationCache` and expectations in controllers: tracking the versions of writes replaces them
 //!   ([`reconcile::Writes`]); [`runtime::Expectations`] are available separately.

@@ -191,7 +191,7 @@ fn escaped(value: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// A count for each bucket, and one for values above all bounds.
+    /// Number of values in each bucket, followed by the number of values above all bounds.
     counts: Vec<u64>,
     sum: f64,
 }

@@ -557,7 +557,7 @@ impl<K: Cacheable> Shared<K> {
         }
     }
 
-    /// Queues a resync whenever one is due.
+    /// Queues a resync whenever a resync is due.
     async fn resync(&self) {
         loop {
             let next = self.processor().next_resync();

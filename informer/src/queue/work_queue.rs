@@ -613,7 +613,7 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
 
     /// Same as [`next`](Self::next). `ended` is the current time, if the caller has just read it.
     pub(crate) async fn next_at(mut self, ended: Option<Instant>) -> Option<Self> {
-        // Without budget, other tasks run first, and `ended` will no longer be the current time.
+        // If the task has no budget left, other tasks run first, and `ended` is no longer the current time.
         let ended = ended.filter(|_| tokio::task::coop::has_budget_remaining());
         tokio::task::coop::consume_budget().await;
         if self.exchange(ended) {

@@ -111,7 +111,7 @@ struct State<R> {
     keys: HashMap<R, Unseen, RandomState>,
 }
 
-/// Interval at which entries are checked whose keys are not enqueued again.
+/// Interval at which the entries of keys that are not enqueued again are checked.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 struct Unseen {
@@ -137,7 +137,7 @@ pub(super) enum Passage {
     Ask,
     /// The key is held back, and must be checked again after this delay.
     Held(Duration),
-    /// The key was held back for too long, for this reason. The next check lets it pass.
+    /// The key was held back for too long; contains the reason. The next check returns `Open`.
     Stuck(String),
 }
 

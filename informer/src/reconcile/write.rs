@@ -117,8 +117,8 @@ impl Write {
         }
     }
 
-    /// Replaces a write with an unknown outcome by the result of [`learn`](Self::learn). Does nothing if a later write
-    /// has replaced the write in the meantime.
+    /// Replaces a write that has an unknown outcome with the result of [`learn`](Self::learn). Does nothing if a later
+    /// write has replaced the write in the meantime.
     pub(crate) fn settle(writes: &mut Vec<Self>, unknown: &Self, learnt: Option<Self>) {
         let Written::Unknown(asked) = &unknown.what else {
             return;

@@ -18,7 +18,7 @@ use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 /// [`Controller::later_watches`](super::Controller::later_watches). Clones refer to the same controller.
 ///
 /// The controller does not wait until the caches of these watches have synced. Once such a cache has synced, keys are
-/// held back until it has received their writes, like with the caches of other watches.
+/// held back until it has received their writes, as with the caches of other watches.
 ///
 /// ```
 /// use informer::handler::enqueue;

@@ -64,7 +64,7 @@ async fn update_without_a_change_is_delivered_to_resyncing_handlers() {
     assert_eq!(resyncing.take(), ["initial a", "same a"]);
     assert_eq!(fresh.take(), ["initial a"]);
 
-    // Unlike other handlers, a new handler receives an unchanged list until the next resync.
+    // Until its next resync, a new handler receives unchanged lists, which other handlers do not receive.
     relist(&source);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(fresh.take(), ["same a"]);

@@ -127,7 +127,7 @@ async fn annotate(clusters: &Clusters, target: &str, calls: &Mutex<u32>) -> Resu
     Ok(Action::requeue(Duration::from_secs(1)))
 }
 
-/// Returns a cluster with the Secret, which is created after this number of other Secrets.
+/// Returns a cluster with the Secret `s`, which was created after this number of other Secrets.
 async fn with_secret(versions: usize) -> TestCluster {
     let cluster = TestCluster::start();
     for number in 0..versions {

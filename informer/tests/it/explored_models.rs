@@ -2,7 +2,7 @@
 //! oracle of each test is a simple model.
 //!
 //! By default, the explorations are small. `DRYDOCK_EXPLORE=whole` in a release build tries all single faults with more
-//! objects, and then other plans until each test has used its CPU time: three hours, or `DRYDOCK_EXPLORE_MINUTES`.
+//! objects, and then other plans until each test has used up its CPU time: three hours, or `DRYDOCK_EXPLORE_MINUTES`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Appends to `found` the contents of all files below `folder` whose name without extension is `file`.
+/// Searches `folder` for files whose name without extension is `file`, and appends their contents to `found`.
 fn functions(folder: &Path, file: &str, found: &mut String) {
     let entries = fs::read_dir(folder).expect("the directory exists");
     for entry in entries {

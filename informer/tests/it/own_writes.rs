@@ -311,7 +311,7 @@ where
     F: Fn(Api<Namespace>) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<(), kube::Error>> + Send,
 {
-    // Because nothing removes `spec.finalizers`, the Namespace stays Terminating.
+    // The Namespace stays Terminating, because no controller removes `spec.finalizers`.
     let cluster = TestCluster::start();
     cluster.create(namespace("shop")).await;
     let calls: Arc<Mutex<u32>> = Arc::default();

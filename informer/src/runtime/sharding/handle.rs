@@ -36,9 +36,9 @@ const MEMORY: u32 = 4;
 ///   writes through [`Manager::client`] are refused. As with leader election, the server may still execute a write that
 ///   was already sent.
 ///
-/// A replica immediately reconciles the keys that it takes over, like after a start. Its cache may be older than the
-/// last write of the previous owner. Reconcilers should therefore write objects with their `resourceVersion`, and
-/// derive the names of created objects from the names of their owners, as is required with leader election.
+/// A replica immediately reconciles the keys that it takes over, as after a start. Its cache may be older than the last
+/// write of the previous owner. Reconcilers should therefore write objects with their `resourceVersion`, and derive the
+/// names of created objects from the names of their owners, as is required with leader election.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};

@@ -47,7 +47,7 @@ type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
 
 /// Restricts a controller to the keys that this replica owns.
 ///
-/// When this replica takes over keys, its watches deliver these keys again, like after a start. In addition, it
+/// When this replica takes over keys, its watches deliver these keys again, as after a start. In addition, it
 /// reconciles keys that it recently received while another replica owned them, even if their objects no longer exist:
 /// an object may have been deleted while its key was moving, or just before the owner of the key crashed.
 pub(crate) struct ShardKeys<R: RequestKey> {

@@ -30,7 +30,7 @@ struct Peer {
     lasts: Duration,
     /// Time at which this state was first observed, on this process's clock.
     seen: Instant,
-    /// Set if the Lease was deleted, for example manually. Its claim remains in effect until the Lease would have
+    /// Set if the Lease was deleted, for example manually. The claim remains in effect until the Lease would have
     /// expired.
     is_gone: bool,
     /// Set once this replica has attempted to delete the Lease.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Prefix of a list of members in a Lease.
 const VERSION: &str = "v1:";
 
-/// Prefix of a list of members together with held keys. Other prefixes than this and [`VERSION`] are from later
+/// Prefix of a list of members together with held keys. Prefixes other than this one and [`VERSION`] are from later
 /// versions of this crate; a replica that reads such a list assumes that the Lease claims all keys.
 const VERSION_HOLDING: &str = "v2:";
 
