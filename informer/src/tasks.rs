@@ -37,7 +37,7 @@ impl TaskGroup {
         self.finished().await;
     }
 
-    /// Waits until all tasks have ended without being aborted. If a task panicked, resumes its panic.
+    /// Waits until all tasks have ended, without aborting them. If a task panicked, resumes its panic.
     pub(crate) async fn joined(&self) {
         let panic = poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl TaskGroup {
         }
     }
 
-    /// Waits until all tasks have ended without being aborted.
+    /// Waits until all tasks have ended, without aborting them.
     pub(crate) async fn finished(&self) {
         poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 
 /// Computes how long a key is delayed before it is retried. Records the failures of each key until they are reset.
 ///
-/// Controllers call the other methods only for keys for which they have called [`when`](Self::when), not for keys that
-/// never failed.
+/// Controllers call the other methods for a key only after they have called [`when`](Self::when) for this key, not for
+/// keys that never failed.
 pub trait RateLimiter<T>: Debug + Send {
     /// Records a failure of the key, and returns the key's delay.
     fn when(&mut self, key: &T) -> Duration;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-/// A resource in a cluster. A write to it is received by the caches of this resource.
+/// A resource in a cluster. The caches of this resource receive all writes to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Collection {
     /// `None` for the controller's own cluster.

@@ -49,7 +49,7 @@ pub(super) struct Engine {
     preparing: TaskGroup,
     election: TaskGroup,
     end_election: CancellationToken,
-    /// Set if leadership was lost. Running runnables are then dropped instead of stopped.
+    /// Set if leadership was lost. The manager then drops the remaining runnables instead of stopping them.
     pub(super) is_lost: bool,
 }
 

@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Expectations {
-    /// Guards the expectations by the key of the owner. Entries are removed when all of their expectations are met, or
+    /// Guards the expectations, by the key of the owner. Entries are removed when all of their expectations are met, or
     /// by `forget`.
     expected: Arc<Mutex<BTreeMap<ObjectKey, Expected>>>,
 }

@@ -38,7 +38,7 @@ const MEMORY: u32 = 4;
 ///
 /// A replica immediately reconciles the keys that it takes over, as after a start. Its cache may be older than the last
 /// write of the previous owner. Reconcilers should therefore write objects with their `resourceVersion`, and derive the
-/// names of created objects from the names of their owners, as is required with leader election.
+/// names of created objects from the names of their owners, as with leader election.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
