@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 /// A source for the time of day: the system clock, or a clock that follows tokio's clock.
 ///
-/// It is only used for times in objects (Leases, Events, conditions); timers use tokio's clock. Tests can set a clock
-/// that makes these times the same in each run:
+/// A `Clock` is only used for times in objects (Leases, Events, conditions); timers use tokio's clock. Tests can set a
+/// clock that makes these times the same in each run:
 ///
 /// ```
 /// use std::time::Duration;

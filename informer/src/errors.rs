@@ -173,7 +173,8 @@ fn as_status(link: AnyError<'_>) -> Option<&Status> {
     if let Some(kube::Error::Api(status)) = link.downcast_ref() {
         return Some(status);
     }
-    // A kube error may be a transparent wrapper that hides its Status. In that case the Status itself is not hidden.
+    // A transparent wrapper of a kube error hides the kube error from the chain, but not the Status, which is its
+    // source.
     link.downcast_ref()
         .or_else(|| link.downcast_ref::<Box<Status>>().map(|it| &**it))
 }

@@ -120,7 +120,7 @@
 //! |---|---|---|
 //! | keys in a [`queue::WorkQueue`] | one entry for each key | |
 //! | a read of [`runtime::CachedClient`] that waits for the client's own writes | 30 s | it fails |
-//! | writes of a type recorded for such a client | 4,096 | the oldest is dropped |
+//! | objects of a type with recorded writes of such a client | 4,096 | the oldest object is dropped |
 //! | opening a watch | 30 s ([`cache::ReflectorOptions::request_timeout`]) | it fails |
 //! | a page of a list | 60 s without data, 5 minutes in total | it fails |
 //! | a watch of a server that sends bookmarks | 3 minutes without data | it is restarted |
@@ -214,7 +214,8 @@ pub use key::{ObjectKey, ParseKeyError};
 pub use object::{Cacheable, CachedObject, OwnerRef, Storage};
 pub use resource_version::ResourceVersion;
 
-// Types of other crates that occur in signatures, re-exported so that callers need not depend on the same versions.
+// Types of other crates that occur in signatures, re-exported so that callers do not have to depend on the same
+// versions.
 pub use futures::Stream;
 pub use futures::future::BoxFuture;
 pub use tokio_util::sync::CancellationToken;

@@ -1,7 +1,7 @@
 //! Tracing spans for long-lived parts of a process.
 //!
-//! They are root spans with the level ERROR and the target `informer::process`. They end only when the process ends,
-//! so trace exporters should exclude this target.
+//! The spans are root spans with the level ERROR and the target `informer::process`. They usually exist until the
+//! process ends, so trace exporters should exclude this target.
 
 use tracing::{Span, error_span};
 

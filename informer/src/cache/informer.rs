@@ -28,7 +28,8 @@ use crate::{Error, ObjectKey, ResourceVersion, spans};
 /// A cache of the objects of one type, shared by its readers and event handlers (client-go's `SharedIndexInformer`).
 /// Clones refer to the same informer.
 ///
-/// It does nothing until [`run`](Self::run) is called. Handlers and indexes can be added before and afterwards.
+/// An informer does nothing until [`run`](Self::run) is called. Handlers and indexes can be added before and
+/// afterwards.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

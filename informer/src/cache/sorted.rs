@@ -151,7 +151,7 @@ impl<T> Node<T> {
         }
     }
 
-    /// Returns the index of the part that contains `key`, or into which it would be inserted.
+    /// Returns the index of the part that contains `key`, or into which `key` must be inserted.
     fn place_of(&self, key: &ObjectKey) -> usize {
         self.last_where(|first| first <= key)
     }

@@ -35,10 +35,10 @@ const LONGEST_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// workers never process the same key at the same time. The length of the queue is limited only by the number of
 /// distinct keys.
 ///
-/// There are two disciplines. [`WorkQueue::new`] uses client-go's: keys are returned in order of arrival, and remaining
-/// keys are still returned after a shutdown. [`WorkQueueBuilder::by_priority`] uses controller-runtime's: keys with the
-/// highest priority are returned first, adding a delayed key without a delay makes it ready and cancels the delay, and
-/// keys are not returned after a shutdown.
+/// There are two disciplines. [`WorkQueue::new`] uses the discipline of client-go: keys are returned in order of
+/// arrival, and remaining keys are still returned after a shutdown. [`WorkQueueBuilder::by_priority`] uses the
+/// discipline of controller-runtime: keys with the highest priority are returned first, adding a delayed key without a
+/// delay cancels its delay, and keys are not returned after a shutdown.
 ///
 /// ```
 /// use informer::queue::WorkQueue;

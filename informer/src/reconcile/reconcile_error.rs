@@ -85,8 +85,8 @@ impl fmt::Display for ReconcileError {
 
 /// Marks an error that a retry cannot fix (controller-runtime's `reconcile.TerminalError`).
 ///
-/// It implements [`std::error::Error`], so that any function can return it, and may be wrapped: a [`ReconcileError`] is
-/// terminal if its error or one of the sources is a `TerminalError`.
+/// Any function can return a `TerminalError`, because it implements [`std::error::Error`]. It may be wrapped: a
+/// [`ReconcileError`] is terminal if its error or one of the sources is a `TerminalError`.
 ///
 /// ```
 /// use informer::reconcile::{ReconcileError, TerminalError};

@@ -33,7 +33,7 @@ pub(super) struct EngineParts {
     pub(super) elected: CancellationToken,
 }
 
-/// The running components of a manager. If it is dropped, all components end at their next await points.
+/// The running components of a manager. If the engine is dropped, all components end at their next await points.
 pub(super) struct Engine {
     parts: EngineParts,
     adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,

@@ -71,7 +71,7 @@ impl<R: RequestKey> Intake<R> {
         );
     }
 
-    /// Adds the keys of all objects in the watched caches, like a new list.
+    /// Adds the keys of all objects in the watched caches with a low priority.
     pub(super) fn add_all(&self) {
         if let Some(replays) = &self.replays {
             replays.run(|key| self.add(key, true));

@@ -27,7 +27,7 @@ const HEADER_TIME: Duration = Duration::from_secs(90);
 #[cfg(feature = "tls")]
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Shortest and longest pause after a failed accept, as in Go's `net/http`.
+/// Minimum and maximum pause after a failed accept, as in Go's `net/http`.
 const ACCEPT_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// TLS configuration of a server; `None` for plain HTTP.
@@ -90,7 +90,7 @@ where
 }
 
 /// Accepts the next connection. Pauses after a failure: if the process has no file descriptors left, the next attempt
-/// would also fail immediately.
+/// also fails immediately.
 async fn accepted<T, Fut: Future<Output = io::Result<T>>>(accept: impl Fn() -> Fut) -> T {
     let mut pause = ACCEPT_PAUSES.0;
     loop {

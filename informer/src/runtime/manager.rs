@@ -401,8 +401,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Waits until this process is the leader. Without leader election, waits until the manager has started all
-    /// runnables.
+    /// Waits until this process is the leader. Without leader election, waits until the manager is about to start the
+    /// runnables of the group `Leader`.
     pub async fn elected(&self) {
         self.0.elected.cancelled().await;
     }

@@ -10,7 +10,7 @@ use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 /// Reconciles objects (controller-runtime's `ObjectReconciler`). Implemented for all `Fn(Arc<K>) -> Future<Output =
 /// Result<Action, E>>`. [`as_reconciler`] converts it to a [`Reconciler`].
 ///
-/// It is also called for objects that are being deleted: check `deletionTimestamp`, or use
+/// An object reconciler is also called for objects that are being deleted: check `deletionTimestamp`, or use
 /// [`finalize`](super::finalize). It is not called for objects that no longer exist; the garbage collector deletes
 /// their dependents.
 ///

@@ -15,7 +15,8 @@ mod span;
 mod stats;
 mod server;
 
-// The type that `Webhooks::service` returns, re-exported so that callers need not depend on the same version of axum.
+// The type that `Webhooks::service` returns, re-exported so that callers do not have to depend on the same version of
+// axum.
 pub use axum::Router;
 pub use conversion::Conversion;
 pub use defaulter::Defaulter;

@@ -39,9 +39,9 @@ pub(super) struct Shared {
 /// Source from which the objects of a type are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// From the cache; the informer is started if necessary.
+    /// The cache. The informer is started if necessary.
     Cache,
-    /// From the cache; reads fail if the informer has not been started.
+    /// The cache. Reads fail if the informer has not been started.
     StartedCache,
     Server,
 }

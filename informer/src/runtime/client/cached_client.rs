@@ -262,7 +262,7 @@ impl CachedClient {
     ///
     /// # Errors
     ///
-    /// Fails if the request fails; with [`Error::is_not_found`] if the object does not exist.
+    /// Fails if the request fails. If the object does not exist, [`Error::is_not_found`] returns `true` for the error.
     pub async fn delete<K>(&self, key: &ObjectKey) -> Result<(), Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,

@@ -254,8 +254,8 @@ impl Core {
         }
     }
 
-    /// Aborts work on keys that moved longer ago than the hand-over timeout. Returns the time at which the next key is
-    /// due.
+    /// Aborts work on keys whose hand-over timeout has expired. Returns the time at which the next hand-over timeout
+    /// expires.
     fn drop_overdue(&self) -> Option<Instant> {
         let (mut state, mut next) = (self.state(), None);
         let State {

@@ -20,7 +20,7 @@ use crate::runtime::request_key::RequestKey;
 const MEMORY: u32 = 4;
 
 /// Distributes the keys of controllers among replicas: each key is reconciled by one replica. If a replica joins,
-/// leaves, crashes or is disconnected, only its own share of the keys moves. Clones refer to the same replica.
+/// leaves, crashes or is disconnected, only its share of the keys moves. Clones refer to the same replica.
 ///
 /// Replicas find each other by their Leases: they need permissions for all verbs on Leases in the namespace, except
 /// `deletecollection`. The owner of a key is determined from the string form of the key and the members by rendezvous

@@ -6,7 +6,7 @@
 //! their caches are outdated:
 //!
 //! - A claim is valid once the replica's cache of Leases contains it, together with all earlier claims. If two replicas
-//!   claim the same key, the later one observes the claim of the earlier one and waits.
+//!   claim the same key, the later replica observes the claim of the earlier replica and waits.
 //! - A claim to a key is released only after work on the key has ended. While a replica is still working on keys that
 //!   have moved, its Lease lists these keys; all other keys move immediately. Such work is aborted after a time limit.
 //!   A reconcile that does not end therefore blocks only its own key, and only until this limit.
