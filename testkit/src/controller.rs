@@ -286,7 +286,7 @@ impl Running {
     }
 
     /// Stops the controller at its current await point, as if its process were killed: pending work is not completed,
-    /// and answers to open requests are lost. The future is dropped when the test next waits.
+    /// and responses to open requests are lost. The future is dropped when the test next waits.
     pub fn crash(&self) {
         let mut state = lock(&self.shared.state);
         if let Some(task) = lock(&self.shared.task).take() {
@@ -369,8 +369,8 @@ impl Controllers {
         fixed.map(ToString::to_string).collect()
     }
 
-    /// Lists the controllers that have returned, one per line, because the requests do not show why their work is
-    /// missing.
+    /// Lists the controllers that have returned, one per line, for the output of a failing test. The recorded requests
+    /// do not show that a controller has returned.
     pub(crate) fn ended(&self) -> String {
         let has_ended = |running: &&Running| matches!(*lock(&running.shared.state), State::Ended);
         let controllers = lock(&self.0);

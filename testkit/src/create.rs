@@ -121,7 +121,7 @@ impl TestCluster {
         self.patched(target, "", json!(patch))
     }
 
-    /// Changes the status of an object, like a kubelet or a different controller.
+    /// Changes the status of an object, like a kubelet or another controller.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};
@@ -196,19 +196,19 @@ impl TestCluster {
         }
     }
 
-    /// Registers that a step of the test begins at this place.
+    /// Registers that a step of the test begins at this location in the test.
     fn goes_on(&self, place: &Location<'_>) {
         if let Some(hooks) = &self.hooks {
             hooks.test_goes_on(&format!("{}:{}", place.file(), place.line()));
         }
     }
 
-    /// Deletes an object. Fails with a message for the failure of the test.
+    /// Deletes an object. The error is a failure message for the test.
     pub(crate) async fn remove(&self, id: &ObjectId) -> Result<Bytes, String> {
         self.send(Method::DELETE, id, "", None).await
     }
 
-    /// Creates an object, after its namespace if that does not exist, and then writes the object's status.
+    /// Creates an object and writes its status. Creates the object's namespace first if it does not exist.
     pub(crate) async fn put_new(&self, object: Value) -> Result<Bytes, String> {
         let id = ObjectId::of(&object);
         let (_, namespace) = self.path(&id)?;
@@ -254,8 +254,8 @@ impl TestCluster {
         ))
     }
 
-    /// Sends one request as the test's own client and returns the body of the answer. Fails with a message for the
-    /// failure of the test.
+    /// Sends one request as the test's own client and returns the response body. The error is a failure message for the
+    /// test.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -317,7 +317,7 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// Decodes the object that an answer contains.
+/// Decodes the object in a response.
 fn typed<K: DeserializeOwned>(place: &Location<'_>, answer: Result<Bytes, String>) -> Checked<K> {
     let answer = answer.map_err(|reason| Failed::at(place, &reason))?;
     serde_json::from_slice(&answer).map_err(|err| {

@@ -11,10 +11,10 @@ use crate::report::{Failed, at_the_test};
 use crate::test_cluster::TestCluster;
 use crate::text::shortened;
 
-/// First interval and longest interval between evaluations of a condition.
+/// Minimum and maximum interval between evaluations of a condition.
 const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-/// Number of times that `consistently` evaluates its condition, and the minimum interval between evaluations.
+/// Maximum number of evaluations of the condition of `consistently`, in equal intervals.
 const LOOKS: u32 = 1_000;
 
 /// Maximum number of characters of an object in a failure message.
@@ -82,8 +82,8 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the condition does not hold in time; the message contains the reason and the objects read. If a controller
-    /// panicked.
+    /// If the condition does not hold in time; the message contains the reason and the objects that the condition read.
+    /// Also if a controller panicked.
     #[track_caller]
     pub fn eventually<C: Condition>(&self, condition: impl Fn(&Self) -> C) -> impl Future<Output = ()> {
         self.eventually_within(self.bounds.eventually, condition)
@@ -129,8 +129,8 @@ impl TestCluster {
         })
     }
 
-    /// Asserts that a condition holds now and during this virtual time. Evaluates it 1,000 times, but at most once per
-    /// millisecond.
+    /// Asserts that a condition holds now and during this virtual time. The condition is evaluated 1,000 times, but at
+    /// most once per millisecond.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -145,7 +145,8 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If an evaluation fails; the message contains the reason and the objects read. If a controller panicked.
+    /// If an evaluation fails; the message contains the reason and the objects that the condition read. Also if a
+    /// controller panicked.
     #[track_caller]
     pub fn consistently<C: Condition>(
         &self,

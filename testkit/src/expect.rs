@@ -13,7 +13,7 @@ use crate::report::{Failed, at_the_test, fail};
 use crate::target::{ObjectId, Target};
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// An object and all objects that it owns, from [`TestCluster::owner_tree`]. Its `Display` text has one object per
+/// An object and all objects that it owns, from [`TestCluster::owner_tree`]. Its `Display` output has one object per
 /// line, indented by two spaces for each level of ownership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -117,8 +117,8 @@ impl TestCluster {
         tree(&root, &owned, &mut BTreeSet::new())
     }
 
-    /// Asserts that the tree of an object's owned objects equals `expected`, in the text form of [`OwnerTree`]. Common
-    /// indentation is ignored.
+    /// Asserts that the tree of an object's owned objects equals `expected`, in the `Display` format of [`OwnerTree`].
+    /// Common indentation is ignored.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::{config_map, pod}};
@@ -153,8 +153,8 @@ impl TestCluster {
         }
     }
 
-    /// Asserts that at least one owner of every object with owners exists, so that the garbage collector would not
-    /// delete anything.
+    /// Asserts that at least one owner of every object with owners exists, which means that the garbage collector would
+    /// not delete anything.
     ///
     /// # Panics
     ///
@@ -219,7 +219,7 @@ fn counts(request: &RecordedRequest, revision: u64) -> bool {
     let version = answer["metadata"]["resourceVersion"]
         .as_str()
         .and_then(|it| it.parse::<u64>().ok());
-    // A delete is answered with a Status, which does not contain a resourceVersion.
+    // The response to a delete may be a Status without a resourceVersion.
     version.is_none_or(|it| it > revision)
 }
 
@@ -331,7 +331,7 @@ fn owners(object: &Value) -> Vec<String> {
     uids.map(str::to_owned).collect()
 }
 
-/// Builds the tree below an object. An object that owns itself, directly or through others, occurs once.
+/// Builds the tree below an object. An object that owns itself, directly or indirectly, occurs once.
 fn tree(object: &Value, owned: &BTreeMap<String, Vec<Value>>, above: &mut BTreeSet<String>) -> OwnerTree {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut children = Vec::new();

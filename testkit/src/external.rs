@@ -11,7 +11,7 @@ use crate::externals::{Externals, Kept};
 use crate::hooks::{Hooks, Unreachable};
 use crate::test_cluster::TestCluster;
 
-/// A place in a controller at which [`explore`](fn@crate::explore::explore) may crash the controller, delay it, or make
+/// A point in a controller at which [`explore`](fn@crate::explore::explore) may crash the controller, delay it, or make
 /// its next action fail. Created by [`TestCluster::point`].
 #[derive(Clone, Debug)]
 pub struct Point {
@@ -25,7 +25,7 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExternalError {
-    /// The request or its answer was lost, so the call may have been executed or not.
+    /// The request or its response was lost. The call may have been executed.
     Unreachable,
     /// An object with this key exists.
     AlreadyExists(String),
@@ -75,9 +75,9 @@ pub struct External {
 }
 
 impl TestCluster {
-    /// Returns a place in a controller, outside of the API, at which [`explore`](crate::explore) may inject faults.
+    /// Returns a point in a controller, outside of the API, at which [`explore`](crate::explore) may inject faults.
     /// Outside of an exploration it has no effect. Set the controller with [`Point::of`], so that it can be crashed at
-    /// this place.
+    /// this point.
     ///
     /// ```
     /// # use testkit::TestCluster;
@@ -99,7 +99,7 @@ impl TestCluster {
         }
     }
 
-    /// Returns the external system with this name. A cluster has one system per name, which is initially empty.
+    /// Returns the external system with this name. A cluster has one system per name. Each system is initially empty.
     #[must_use]
     pub fn external(&self, name: &str) -> External {
         External {
@@ -163,7 +163,7 @@ impl External {
         done.unwrap_or(Err(ExternalError::Unreachable))
     }
 
-    /// Adds an object under the given key.
+    /// Adds an object with the given key.
     pub async fn create(&self, key: &str, value: Value) -> Result<(), ExternalError> {
         let create = |kept: &mut Kept| match kept.objects.contains_key(key) {
             true => Err(ExternalError::AlreadyExists(key.to_owned())),
@@ -175,8 +175,8 @@ impl External {
         self.call("create", key, create).await
     }
 
-    /// Adds an object under a key that the system generates, as cloud providers do, and returns the key. The key
-    /// depends only on the content and on the number of objects with the same content.
+    /// Adds an object with a key that the system generates, as cloud providers do, and returns the key. The key depends
+    /// only on the content and on the number of objects with the same content.
     pub async fn add(&self, value: Value) -> Result<String, ExternalError> {
         let mut hasher = DefaultHasher::new();
         value.to_string().hash(&mut hasher);

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Requests of the test itself ([`TestCluster::create`] and similar methods) are not affected. A failing test prints
-//! the injected faults and their numbers of hits.
+//! the injected faults and their hit counts.
 
 use std::fmt;
 use std::panic::Location;
@@ -86,7 +86,7 @@ pub fn timeout() -> FaultBuilder {
     )
 }
 
-/// A different failure, given by its HTTP status and one of Kubernetes' reasons.
+/// Any other failure, given by its HTTP status and one of Kubernetes' reasons.
 ///
 /// ```
 /// # use testkit::{Verb, faults};
@@ -105,8 +105,8 @@ pub fn delay(duration: Duration) -> FaultBuilder {
     FaultBuilder::new(Effect::DelayMs(millis(duration)))
 }
 
-/// Handles the request at once and delivers its answer after this virtual time, when the answer may be outdated, as for
-/// a list of many objects. The request does not fail.
+/// Handles the request immediately, but delivers the response after this virtual time. The response may be outdated by
+/// then, as with a list of many objects. The request does not fail.
 pub fn slow_answer(duration: Duration) -> FaultBuilder {
     FaultBuilder::new(Effect::DelayAnswerMs(millis(duration)))
 }
@@ -116,19 +116,19 @@ pub fn refused() -> FaultBuilder {
     FaultBuilder::new(Effect::Refuse)
 }
 
-/// Connection reset: a server, a load balancer or a machine in between failed. The request is not executed. With
+/// Connection reset: the server, a load balancer or an intermediate machine failed. The request is not executed. With
 /// [`but_applied`](FaultBuilder::but_applied) it is executed, and the client cannot distinguish the two cases.
 pub fn reset() -> FaultBuilder {
     FaultBuilder::new(Effect::Reset(When::Before))
 }
 
-/// No answer, while the connection stays open because packets are dropped. The client waits until its timeout; kube
-/// does not set one by default. With [`but_applied`](FaultBuilder::but_applied) the request is executed.
+/// No response, although the connection stays open: packets are dropped. The client waits until its timeout; kube does
+/// not set one by default. With [`but_applied`](FaultBuilder::but_applied) the request is executed.
 pub fn no_answer() -> FaultBuilder {
     FaultBuilder::new(Effect::Hang(When::Before))
 }
 
-/// The request is executed, and the connection breaks after this many bytes of the answer. For a watch, the bytes of
+/// The request is executed, and the connection breaks after this many bytes of the response. For a watch, the bytes of
 /// all its events count.
 pub fn truncated(bytes: usize) -> FaultBuilder {
     FaultBuilder::new(Effect::Truncate(bytes))
@@ -149,8 +149,7 @@ impl FaultBuilder {
     }
 
     /// Restricts the fault to this verb and resource: the plural (`pods`), optionally with a group (`deployments.apps`)
-    /// and a subresource (`pods/status`). Without a subresource, requests for all of the resource's subresources match,
-    /// too.
+    /// and a subresource (`pods/status`). Without a subresource, requests for any subresource match as well.
     pub fn on(mut self, verb: Verb, resource: &str) -> Self {
         self.0.on.verbs = vec![verb];
         self.0.on.resource = Some(resource.to_owned());
@@ -218,8 +217,8 @@ impl FaultBuilder {
         self
     }
 
-    /// Executes the request and replaces only its answer, so that the client does not learn whether its write
-    /// succeeded. Controllers receive such answers if a connection breaks or a server restarts at the wrong moment.
+    /// Executes the request and replaces only its response, so the client cannot determine whether its write succeeded.
+    /// Controllers receive such responses if a connection breaks or a server restarts at the wrong moment.
     ///
     /// ```
     /// # use testkit::{Verb, faults};
@@ -231,7 +230,7 @@ impl FaultBuilder {
             Effect::Reset(when) | Effect::Hang(when) => *when = When::After,
             Effect::Conflict => self.0.effect = applied(409),
             Effect::NotFound => self.0.effect = applied(404),
-            // Requests with delayed or truncated answers are always executed, and those with refused connections never.
+            // Requests with delayed or truncated responses are always executed, and refused requests never are.
             _ => {}
         }
         self
@@ -266,7 +265,7 @@ impl fmt::Display for FaultBuilder {
     }
 }
 
-/// An active fault. It ends when this is dropped.
+/// Guard of an active fault. The fault ends when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "the fault ends when this is dropped; call `forget` to keep it"]
 pub struct Injected {
@@ -348,7 +347,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the fault is impossible: a failure with a code below 400, a reason that does not exist in Kubernetes, a
+    /// If the fault is invalid: a failure with a code below 400, a reason that does not exist in Kubernetes, a
     /// probability above 1, a resource that is not served, or a verb that the resource does not support. A name that is
     /// not similar to a served resource may belong to a custom resource that the controller will define; in that case
     /// the test fails at its end if the resource was never served.

@@ -16,7 +16,7 @@ pub struct Requests {
 }
 
 impl TestCluster {
-    /// Returns the requests that were answered so far, except for requests of the test itself and of the server's
+    /// Returns the completed requests so far, except for requests of the test itself and of the server's
     /// [workers](crate::TestClusterBuilder::workers).
     ///
     /// ```
@@ -60,7 +60,7 @@ impl Requests {
     ///
     /// # Panics
     ///
-    /// If no request matches and none ever can, because the resource is not served or does not support the verb.
+    /// If no request can ever match, because the resource is not served or does not support the verb.
     #[must_use]
     #[track_caller]
     pub fn on(self, verb: Verb, resource: &str) -> Self {
@@ -99,7 +99,7 @@ impl Requests {
         self.filtered(|it| *it.client == *client)
     }
 
-    /// Keeps requests that were answered with this HTTP status.
+    /// Keeps requests with this HTTP response status.
     #[must_use]
     pub fn answered(self, code: u16) -> Self {
         self.filtered(|it| it.code == code)
@@ -121,7 +121,7 @@ impl Requests {
     }
 }
 
-/// Fails the test if a filter can never match. Otherwise a typing error would result in a count of 0.
+/// Fails the test if a filter can never match. Otherwise a typo would result in a count of 0.
 #[track_caller]
 pub(crate) fn check_served(server: &ApiServer, verbs: &[Verb], resource: &str) {
     let filter = RequestFilter {

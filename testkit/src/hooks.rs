@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use tower::BoxError;
 use tower::util::BoxCloneSyncService;
 
-/// Service that answers the requests of one client.
+/// Service that handles the requests of one client.
 pub(crate) type Passage = BoxCloneSyncService<http::Request<Full<Bytes>>, http::Response<AnswerBody>, io::Error>;
 
-/// Body of an answer. For a watch, each event is a frame.
+/// Body of a response. For a watch, each event is a frame.
 pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Error of a [`Point`](crate::explore::Point): the action failed, or it was executed and its answer was lost.
+/// Error of a [`Point`](crate::explore::Point): the action failed, or it was executed and its response was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable;
 
@@ -44,7 +44,7 @@ pub(crate) trait Restart: Send + Sync {
 
     fn thaw(&self) {}
 
-    /// Returns `false` from a start until the controller is ready.
+    /// Returns `false` while a started controller is not ready yet.
     fn is_ready(&self) -> bool {
         true
     }
@@ -67,8 +67,8 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Builds the service for clients of any version of kube, for a new run of the controller `name`.
     fn service(self: Arc<Self>, name: &str) -> Passage;
 
-    /// Registers that the controller `name` can be crashed. Returns the delay of its start; `None` if it starts at
-    /// once.
+    /// Registers that the controller `name` can be crashed. Returns the delay of its start; `None` if it starts
+    /// immediately.
     fn controller_starts(&self, name: &str, controller: Arc<dyn Restart>) -> Option<Duration>;
 
     /// Records a line of the output of the controller `name`.
@@ -91,7 +91,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Registers that the test itself has injected a fault, which has precedence over the faults of the exploration.
     fn test_injected(self: Arc<Self>);
 
-    /// Registers that a step of the test begins at this place in the source.
+    /// Registers that a step of the test begins at this source location.
     fn test_goes_on(&self, place: &str);
 
     /// Registers that the test begins to wait for a condition.
@@ -115,8 +115,8 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Records a note about the test.
     fn test_notes(&self, note: String);
 
-    /// Registers the start of a named step of the scenario, and its place unless it is empty. Returns `false` if the
-    /// step must be skipped.
+    /// Registers the start of a named step of the scenario. `place` is the step's source location, or empty. Returns
+    /// `false` if the step must be skipped.
     fn step_begins(&self, name: &str, place: &str) -> bool;
 
     /// Returns the end of the last fault that has begun.
@@ -133,10 +133,10 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// or request is in progress.
     fn is_as_expected(&self) -> bool;
 
-    /// Registers that the test has settled at this place.
+    /// Registers that the test has settled at this source location.
     fn settled<'a>(&'a self, place: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Begins a call of the controller `client` to a system outside of the API, which succeeds, fails, or never
+    /// Begins a call of the controller `client` to a system outside of the API. The call succeeds, fails, or never
     /// returns.
     fn call<'a>(
         self: Arc<Self>,
@@ -145,7 +145,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
         object: &'a str,
     ) -> BoxFuture<'a, Result<AfterCall<'a>, Unreachable>>;
 
-    /// Lets the server's call to a webhook of the controller `client` succeed, or fail with an error message.
+    /// Makes the server's call to a webhook of the controller `client`, or fails it with an error message.
     #[cfg(all(feature = "processes", unix))]
     fn webhook<'a>(
         self: Arc<Self>,

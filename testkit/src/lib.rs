@@ -43,7 +43,7 @@
 //!
 //! # Overview
 //!
-//! `use testkit::prelude::*;` imports the usual names. Methods that write or let time pass are async (`create`,
+//! `use testkit::prelude::*;` imports the commonly used names. Methods that write or let time pass are async (`create`,
 //! `update`, `edit`, `patch`, `delete`, `webhooks`, `settle`, `eventually`, `consistently`, `advance`, `assert_idle`);
 //! all other methods are synchronous (`get`, `list`, `assert_has`, `requests`, `inject`, `watches`, `controller`).
 //!
@@ -55,11 +55,11 @@
 //! | a controller with a different version of kube | [`TestCluster::controller_over`]; see [`service`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | checks | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
-//! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
+//! | permissions | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
 //! | webhooks | [`TestCluster::webhooks`] |
 //! | faults | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`replica`][7], [`Running::crash`] |
 //! | exhaustive: single faults, pairs, orderings | [`explore`](mod@explore) |
-//! | worlds | [`TestCluster::snapshot`], [`fork`](TestCluster::fork), [`diff`](TestCluster::diff), [`Recording`] |
+//! | snapshots | [`TestCluster::snapshot`], [`fork`](TestCluster::fork), [`diff`](TestCluster::diff), [`Recording`] |
 //! | a trace of a failing test | [`traces`]: a page with every step, by `DRYDOCK_TRACE=1` |
 //! | a real API server | [`TestCluster::connect`] |
 //!
@@ -71,7 +71,7 @@
 //! [6]: TestCluster::assert_idle
 //! [7]: TestCluster::replica
 //!
-//! The [`guide`] covers all of it, with the real-world cause of every fault. [`operators`] explains how to test
+//! The [`guide`] covers all of these, with the real-world cause of every fault. [`operators`] explains how to test
 //! existing operators, and [`migration`] helps with moving from mocks or from envtest.
 //!
 //! # Virtual time
@@ -86,9 +86,8 @@
 //! - The server has the limitations that [`fake_apiserver`] lists. Other parts of a cluster run on request: workers
 //!   with `TestCluster::builder().workers(Worker::ALL)`, RBAC with [`TestClusterBuilder::rbac`].
 //! - Controllers in a different runtime, on separate threads or behind sockets do not use virtual time.
-//! - The time of day that a controller reads from the system is the real one. The cluster's time of day starts at the
-//!   same time and then follows virtual time: `cluster.server().now()`. Pass it to a controller with a configurable
-//!   clock.
+//! - A controller that reads the system clock gets the real time. The cluster's clock, `cluster.server().now()`, starts
+//!   at the same time and then follows virtual time. Pass it to a controller with a configurable clock.
 //! - Exploration only crashes controllers started by [`TestCluster::controller`], and only skews the clocks of clients
 //!   that write Leases.
 //!

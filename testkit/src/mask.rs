@@ -9,16 +9,16 @@ use serde_json::Value;
 use crate::lock::lock;
 use crate::templates::Templates;
 
-/// Fields and names that are excluded from comparisons, by resource; `*` stands for every resource.
+/// Fields and names that are excluded from comparisons, by resource; `*` matches every resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mask {
-    /// Resource and path of a field, with `*` for positions in lists.
+    /// Resource and path of a field, with `*` for list indexes.
     pub(crate) paths: BTreeSet<(String, String)>,
     /// Resources with names that differ between runs.
     pub(crate) names: BTreeSet<String>,
     /// Names with generated parts, which differ between runs.
     pub(crate) templates: Templates,
-    /// Further fields, which were found later, when comparisons were already using the mask. Shared by all copies.
+    /// Fields that were added after comparisons had begun to use the mask. Shared by all copies.
     learnt: Arc<Learnt>,
 }
 
@@ -101,7 +101,7 @@ impl Mask {
     }
 }
 
-/// Replaces positions in lists by `*`: `spec.containers.0.image` → `spec.containers.*.image`.
+/// Replaces list indexes by `*`: `spec.containers.0.image` → `spec.containers.*.image`.
 pub(crate) fn general(path: &str) -> String {
     let steps = path.split('.').map(|it| {
         if it.bytes().all(|it| it.is_ascii_digit()) {

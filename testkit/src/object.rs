@@ -23,22 +23,22 @@ use serde_json::Value;
 pub struct Object(pub(crate) Value);
 
 impl Object {
-    /// `metadata.name`
+    /// Returns `metadata.name`.
     pub fn name(&self) -> &str {
         self.text("metadata.name")
     }
 
-    /// `metadata.namespace`; empty for cluster-scoped objects.
+    /// Returns `metadata.namespace`; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.text("metadata.namespace")
     }
 
-    /// `metadata.uid`
+    /// Returns `metadata.uid`.
     pub fn uid(&self) -> &str {
         self.text("metadata.uid")
     }
 
-    /// `metadata.resourceVersion`
+    /// Returns `metadata.resourceVersion`.
     pub fn resource_version(&self) -> &str {
         self.text("metadata.resourceVersion")
     }
@@ -76,7 +76,7 @@ impl Object {
         conditions.iter().find(|it| it["type"] == kind)?["status"].as_str()
     }
 
-    /// Returns a field by its path: names separated by dots, numbers for list items.
+    /// Returns a field by its path: names separated by dots, indexes for list items.
     pub fn get(&self, path: &str) -> Option<&Value> {
         path.split('.').try_fold(&self.0, |value, step| match value {
             Value::Array(items) => items.get(step.parse::<usize>().ok()?),
@@ -84,7 +84,7 @@ impl Object {
         })
     }
 
-    /// Decodes the object as a type, for example from a different version of kube.
+    /// Decodes the object as a type, such as a type of a different version of kube.
     ///
     /// # Panics
     ///

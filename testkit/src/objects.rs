@@ -1,7 +1,7 @@
 //! Builders of test objects: `pod("web-0").namespace("shop").label("app", "web")`.
 //!
-//! Each function returns an [`ObjectBuilder`] with only the fields that the server requires. Other fields are set by
-//! methods. Objects of your own types need no builder: [`TestCluster::create`](crate::TestCluster::create) takes them
+//! Each function returns an [`ObjectBuilder`] with only the fields that the server requires. Its methods set other
+//! fields. Objects of your own types need no builder: [`TestCluster::create`](crate::TestCluster::create) takes them
 //! directly.
 //!
 //! ```
@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 #[must_use = "an object is only described until it is created"]
 pub struct ObjectBuilder(Value);
 
-/// An object of any kind.
+/// Builds an object of any kind with only `apiVersion`, `kind` and a name.
 pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
     ObjectBuilder(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
 }
@@ -52,37 +52,37 @@ pub fn serialized(object: &impl Serialize) -> ObjectBuilder {
     ObjectBuilder(object)
 }
 
-/// A Pod with one container.
+/// Builds a Pod with one container.
 pub fn pod(name: &str) -> ObjectBuilder {
     object("v1", "Pod", name).set("spec", json!({"containers": [container()]}))
 }
 
-/// A ConfigMap; see [`ObjectBuilder::data`].
+/// Builds a ConfigMap; see [`ObjectBuilder::data`].
 pub fn config_map(name: &str) -> ObjectBuilder {
     object("v1", "ConfigMap", name)
 }
 
-/// An opaque Secret. [`ObjectBuilder::data`] takes plain text, which the server encodes.
+/// Builds an opaque Secret. [`ObjectBuilder::data`] takes plain text, which the server encodes.
 pub fn secret(name: &str) -> ObjectBuilder {
     object("v1", "Secret", name)
 }
 
-/// A Namespace.
+/// Builds a Namespace.
 pub fn namespace(name: &str) -> ObjectBuilder {
     object("v1", "Namespace", name)
 }
 
-/// A Node.
+/// Builds a Node.
 pub fn node(name: &str) -> ObjectBuilder {
     object("v1", "Node", name)
 }
 
-/// A Service on port 80 for Pods with the label `app` set to the Service's name.
+/// Builds a Service on port 80 for Pods with the label `app` set to the Service's name.
 pub fn service(name: &str) -> ObjectBuilder {
     object("v1", "Service", name).set("spec", json!({"selector": {"app": name}, "ports": [{"port": 80}]}))
 }
 
-/// A Deployment of one Pod, with the label `app` set to the Deployment's name.
+/// Builds a Deployment of one Pod, with the label `app` set to the Deployment's name.
 pub fn deployment(name: &str) -> ObjectBuilder {
     let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [container()]}});
     object("apps/v1", "Deployment", name).set(
@@ -91,7 +91,7 @@ pub fn deployment(name: &str) -> ObjectBuilder {
     )
 }
 
-/// A Job of one Pod with a container that runs `true`.
+/// Builds a Job of one Pod with a container that runs `true`.
 pub fn job(name: &str) -> ObjectBuilder {
     let mut container = container();
     container["command"] = json!(["true"]);
@@ -164,7 +164,7 @@ impl ObjectBuilder {
         self
     }
 
-    /// Sets any field by its path: names separated by dots, numbers for list items. Missing parents are created.
+    /// Sets any field by its path: names separated by dots, indexes for list items. Missing parents are created.
     ///
     /// # Panics
     ///
@@ -210,7 +210,7 @@ impl From<Value> for ObjectBuilder {
     }
 }
 
-/// Returns the list item at the position `step`, or appends a new item.
+/// Returns the list item at the index `step`, or appends a new item.
 fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, String> {
     let length = items.len();
     let index: usize = step.parse().map_err(|_| format!("{step:?} is not an index"))?;

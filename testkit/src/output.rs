@@ -147,7 +147,7 @@ impl State {
         self.stack.last().and_then(|it| self.spans.get(it)?.reconcile)
     }
 
-    /// Records which reconcile is active from `place` on.
+    /// Records which reconcile is active from the step with the index `place` on.
     fn mark(&mut self, place: usize) {
         let reconcile = self.reconcile();
         let marks = &mut self.marks.marks;

@@ -15,7 +15,7 @@ thread_local! {
     static LAST_PANIC: RefCell<Option<Panicked>> = const { RefCell::new(None) };
 }
 
-/// Guard: panics of this thread are not printed until it is dropped.
+/// Guard that suppresses the printing of this thread's panics.
 #[derive(Debug)]
 pub(crate) struct Hushed(bool);
 
@@ -86,8 +86,8 @@ pub(crate) fn quietly<T>(condition: impl FnOnce() -> T) -> Result<T, String> {
     result.map_err(|payload| with_place(PANICKED_AT.take(), &message(payload.as_ref())))
 }
 
-/// Returns the text of a panic with its location, unless it is a failure of the testkit, which begins with the location
-/// of the call.
+/// Prefixes a panic message with its location. Does not change a message that already begins with a location in the
+/// same file, such as a failure of the testkit.
 pub(crate) fn with_place(place: Option<String>, text: &str) -> String {
     let file = |place: &str| place.rsplit_once(':').map(|(file, _)| format!("{file}:"));
     match place {
@@ -96,7 +96,7 @@ pub(crate) fn with_place(place: Option<String>, text: &str) -> String {
     }
 }
 
-/// Returns the text of a panic.
+/// Returns the message of a panic.
 pub(crate) fn message(payload: &dyn Any) -> String {
     let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())

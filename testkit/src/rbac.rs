@@ -1,7 +1,7 @@
-//! RBAC: clients with the rights of a user, and the smallest role for a controller, derived from its requests.
+//! RBAC: clients with the permissions of a user, and the smallest role for a controller, derived from its requests.
 //!
-//! A test runs the controller as the user of its deployment, and then compares the shipped role with the rights that
-//! the controller used:
+//! A test runs the controller as the user of its deployment, and then compares the shipped role with the permissions
+//! that the controller used:
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -48,7 +48,7 @@ use serde_json::{Value, json};
 use crate::filter::Requests;
 use crate::test_cluster::TestCluster;
 
-/// The verbs in their usual order.
+/// The verbs in conventional order.
 const VERBS: [&str; 8] = [
     "get",
     "list",
@@ -62,14 +62,14 @@ const VERBS: [&str; 8] = [
 
 impl TestCluster {
     /// Returns a client that acts as a user, such as the ServiceAccount of the controller's deployment. For `name`, see
-    /// [`client_named`](Self::client_named). The user's rights are only enforced if
+    /// [`client_named`](Self::client_named). The user's permissions are only enforced if
     /// [`rbac`](crate::TestClusterBuilder::rbac) is enabled.
     #[must_use]
     pub fn client_as(&self, name: &str, user: UserInfo) -> kube::Client {
         self.server.client_as(name, user)
     }
 
-    /// Returns the rights that all requests except for the test's own have used. For a single controller, see
+    /// Returns the permissions that all requests except for the test's own have used. For a single controller, see
     /// [`Requests::observed_rbac`].
     pub fn observed_rbac(&self) -> ObservedRbac {
         self.requests().observed_rbac()
@@ -83,22 +83,22 @@ impl Requests {
         self.filtered(|it| it.user.name == name)
     }
 
-    /// Returns the rights that these requests require, including refused requests. Rights that every user has, such as
-    /// discovery, are excluded.
+    /// Returns the permissions that these requests require, including refused requests. Permissions that every user
+    /// has, such as discovery, are excluded.
     pub fn observed_rbac(&self) -> ObservedRbac {
         let needs = self.iter().filter_map(Need::of).flat_map(Need::with_create).collect();
         ObservedRbac { needs }
     }
 }
 
-/// The rights that requests require, from [`TestCluster::observed_rbac`]. Its `Display` text is the smallest
+/// The permissions that requests require, from [`TestCluster::observed_rbac`]. Its `Display` output is the smallest
 /// ClusterRole, in YAML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedRbac {
     needs: BTreeSet<Need>,
 }
 
-/// A right that a request requires.
+/// A permission that a request requires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Need {
     namespace: String,
@@ -107,7 +107,7 @@ struct Need {
     subresource: String,
     verb: &'static str,
     name: String,
-    /// Set if a PATCH or PUT created the object, which requires the right to create as well.
+    /// Set if a PATCH or PUT created the object, which requires the permission to create as well.
     creates: bool,
 }
 
@@ -162,7 +162,7 @@ impl Need {
 }
 
 impl ObservedRbac {
-    /// Returns `true` if no rights were used.
+    /// Returns `true` if no permissions were used.
     pub fn is_empty(&self) -> bool {
         self.needs.is_empty()
     }
@@ -181,7 +181,7 @@ impl ObservedRbac {
         })
     }
 
-    /// Returns the smallest Role for a namespace. It excludes rights that were used in other namespaces or
+    /// Returns the smallest Role for a namespace. It excludes permissions that were used in other namespaces or
     /// cluster-wide.
     pub fn role(&self, namespace: &str, name: &str) -> Value {
         let here = self.needs.iter().filter(|need| need.namespace == namespace);
@@ -191,13 +191,13 @@ impl ObservedRbac {
         })
     }
 
-    /// Compares the used rights with the roles in a manifest. The bindings in the manifest determine the scope of a
-    /// role. Without a binding, a ClusterRole applies everywhere, and a Role in its namespace, or in every namespace if
-    /// it does not have one. Other objects are ignored.
+    /// Compares the used permissions with the roles in a manifest. The bindings in the manifest determine the scope of
+    /// a role. Without a binding, a ClusterRole applies everywhere, and a Role in its namespace, or in every namespace
+    /// if it does not have one. Other objects are ignored.
     ///
     /// # Panics
     ///
-    /// If the text cannot be parsed, or does not contain a role.
+    /// If the manifest cannot be parsed, or does not contain a role.
     #[track_caller]
     pub fn compare(&self, manifest: &str) -> RbacComparison {
         let grants = Grant::read(manifest);
@@ -228,11 +228,11 @@ impl ObservedRbac {
         }
     }
 
-    /// Asserts that the roles in a manifest grant all rights that were used.
+    /// Asserts that the roles in a manifest grant all permissions that were used.
     ///
     /// # Panics
     ///
-    /// If rights are missing; the message lists the missing rules. Also panics like [`compare`](Self::compare).
+    /// If permissions are missing; the message lists the missing rules. Also panics like [`compare`](Self::compare).
     #[track_caller]
     pub fn assert_granted_by(&self, manifest: &str) {
         let mut comparison = self.compare(manifest);
@@ -240,11 +240,11 @@ impl ObservedRbac {
         assert!(comparison.is_exact(), "{comparison}");
     }
 
-    /// Asserts that the roles in a manifest grant exactly the rights that were used. A `*` always grants too much.
+    /// Asserts that the roles in a manifest grant exactly the permissions that were used. A `*` always grants too much.
     ///
     /// # Panics
     ///
-    /// If the rights differ; the message lists missing and superfluous rules. Also panics like
+    /// If the permissions differ; the message lists missing and superfluous rules. Also panics like
     /// [`compare`](Self::compare):
     ///
     /// ```text
@@ -280,27 +280,27 @@ impl fmt::Display for ObservedRbac {
     }
 }
 
-/// Result of [`ObservedRbac::compare`]. Its `Display` text is the message of a failing test.
+/// Result of [`ObservedRbac::compare`]. Its `Display` output is the message of a failing test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RbacComparison {
     missing: Vec<PolicyRule>,
     unused: Vec<PolicyRule>,
-    /// Rules with a `*`, each with the rights of the rule that were used.
+    /// Rules with a `*`, each with the permissions of the rule that were used.
     too_wide: Vec<(PolicyRule, Vec<PolicyRule>)>,
 }
 
 impl RbacComparison {
-    /// Returns the rights that were used but not granted.
+    /// Returns the permissions that were used but not granted.
     pub fn missing(&self) -> &[PolicyRule] {
         &self.missing
     }
 
-    /// Returns the rights that were granted but not used.
+    /// Returns the permissions that were granted but not used.
     pub fn unused(&self) -> &[PolicyRule] {
         &self.unused
     }
 
-    /// Returns `true` if the roles grant exactly the rights that were used.
+    /// Returns `true` if the roles grant exactly the permissions that were used.
     pub fn is_exact(&self) -> bool {
         self.missing.is_empty() && self.unused.is_empty() && self.too_wide.is_empty()
     }
@@ -413,7 +413,7 @@ fn is_wide(rule: &PolicyRule) -> bool {
     lists.iter().any(|list| list.iter().any(|it| it.contains('*')))
 }
 
-/// Returns the smallest set of rules for these rights.
+/// Returns the smallest set of rules for these permissions.
 fn smallest<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<PolicyRule> {
     let rules = needs.map(Need::rule).collect::<BTreeSet<_>>().into_iter().collect();
     let mut together: BTreeMap<(Vec<String>, Vec<String>), Vec<String>> = BTreeMap::new();

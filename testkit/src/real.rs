@@ -1,4 +1,4 @@
-//! A real API server behind a [`TestCluster`], for tests that only use features of real servers.
+//! A real API server behind a [`TestCluster`], for tests that use only features of real servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -50,8 +50,8 @@ struct Known {
 }
 
 impl TestCluster {
-    /// Connects to a real API server: envtest, kind, or a `fake-apiserver` in another process. Use a cluster that is
-    /// only for tests, because they create and delete objects.
+    /// Connects to a real API server: envtest, kind, or a `fake-apiserver` in another process. Use a dedicated test
+    /// cluster, because tests create and delete objects.
     ///
     /// Time is real time, and `settle` waits for one second without a change. The state is read after each step of the
     /// test by listing every resource that both the server and this crate support, except for Leases, so the cluster
@@ -74,7 +74,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the server does not answer, or outside of a `current_thread` tokio runtime.
+    /// If the server does not respond, or outside of a `current_thread` tokio runtime.
     pub async fn connect(client: Client) -> Self {
         let bounds = Bounds {
             quiet: QUIET,

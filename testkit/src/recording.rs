@@ -60,7 +60,7 @@ pub enum Pace {
     Every(Duration),
 }
 
-/// Error for a stream that cannot be parsed. Its message contains the position and the reason.
+/// Error for a stream that cannot be parsed. Its message contains the location in the stream and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordingError(String);
 
@@ -117,7 +117,7 @@ impl Recording {
     }
 
     /// Parses an audit log of an API server with one event per line and the level `RequestResponse`. The recording
-    /// contains the successful writes, with the objects in their answers.
+    /// contains the successful writes, with the objects in their responses.
     pub fn from_audit_log(text: &str) -> Result<Self, RecordingError> {
         let mut timed = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -148,8 +148,8 @@ impl Recording {
         Ok(Self::timed(timed))
     }
 
-    /// Collects the changes that watchers of a cluster received, once each, for a replay in a different cluster.
-    /// Bookmarks, errors and injected events are omitted.
+    /// Collects the changes that watchers of a cluster received, once each, for a replay in another cluster. Bookmarks,
+    /// errors and injected events are omitted.
     pub fn from_journal(journal: &Journal) -> Self {
         let (mut seen, mut events) = (BTreeSet::new(), Vec::new());
         let mut first = None;
@@ -214,7 +214,7 @@ fn changed_at(object: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Builds the object that an audit event refers to but does not contain. The replay looks its kind up.
+/// Builds the object that an audit event refers to but does not contain. Its kind is looked up during the replay.
 fn referred(reference: &Value) -> Value {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let api_version = match text("apiGroup") {

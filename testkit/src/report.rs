@@ -155,7 +155,7 @@ fn last_requests(cluster: &TestCluster) -> String {
     text
 }
 
-/// Returns the kind of a message that is omitted because it is rarely related to a failure.
+/// Returns the category of a message that is omitted because it is rarely related to a failure.
 fn beside(entry: &Entry, step: &Step) -> Option<&'static str> {
     let resource = match entry {
         Entry::Request(it) if it.worker.is_some() => return Some("of workers"),
@@ -172,10 +172,10 @@ fn beside(entry: &Entry, step: &Step) -> Option<&'static str> {
     }
 }
 
-/// A line for a message.
+/// A line for a request or an event.
 struct Line {
     time: String,
-    /// The text without changes, by which repeated lines are recognised.
+    /// The line without changes, by which repeated lines are recognised.
     what: String,
     /// The fields that a write changed, which differ between rounds.
     changes: String,
@@ -263,7 +263,7 @@ pub(crate) fn most_frequent(entries: &[Entry]) -> String {
     text
 }
 
-/// Returns the message in an answer that refuses a request.
+/// Returns the message in a response that refuses a request.
 fn refusal(request: &RecordedRequest) -> Option<String> {
     #[derive(Deserialize)]
     struct Refused {

@@ -20,12 +20,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
 use std::sync::Once;
 
-/// Advice for programs in which the keys of the standard library's maps are random in each run; `None` if they are
-/// seeded.
+/// Advice for programs in which the keys of the standard library's maps are random; `None` if the keys are seeded.
 pub(crate) const REMEDY: Option<&str> = system::REMEDY;
 
 thread_local! {
-    /// Seed of the run on this thread, plus the count of numbers drawn; `None` outside of runs.
+    /// Seed of the run on this thread plus the number of draws so far; `None` outside of runs.
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 

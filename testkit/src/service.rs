@@ -1,4 +1,4 @@
-//! Controllers with a different major version of kube: a service for the `kube::Client::new` of that version.
+//! Controllers with a different major version of kube: a service for `kube::Client::new` of that version.
 //!
 //! The testkit is built with kube 5. In a controller that is built with a different major version, `kube::Client` is a
 //! different type. Since version 0.90, a client of kube can be built from a tower service for requests of the crate
@@ -36,7 +36,7 @@ use crate::controller::Running;
 use crate::hooks::{AnswerBody, Passage};
 use crate::test_cluster::TestCluster;
 
-/// A tower service that answers the requests of one client, from [`TestCluster::service`].
+/// A tower service that handles the requests of one client, from [`TestCluster::service`].
 #[derive(Clone)]
 pub struct ClientService(Kind);
 
@@ -47,7 +47,7 @@ enum Kind {
     Remote(kube::Client),
 }
 
-/// Body of an answer. For a watch, each event is a frame.
+/// Body of a response. For a watch, each event is a frame.
 pub struct ResponseBody(AnswerBody);
 
 impl TestCluster {

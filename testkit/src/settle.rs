@@ -63,8 +63,8 @@ impl TestCluster {
     /// changed, no watcher has received anything except for bookmarks, and no request has failed, except for reads of
     /// missing objects. It waits for retries within that time, but not for long timers, such as a requeue after five
     /// minutes or the end of a watch. Polling is permitted: reads, writes that change nothing, Leases, Events and
-    /// [ignored fields](crate::TestClusterBuilder::ignore) do not count as work. Events count if the test [enables
-    /// this](crate::TestClusterBuilder::count_events).
+    /// [ignored fields](crate::TestClusterBuilder::ignore) do not count as work. Events count as work if the test
+    /// [enables this](crate::TestClusterBuilder::count_events).
     ///
     /// It also waits for a controller that [restarts](crate::Running::restarts), and in an
     /// [exploration](crate::explore) for held watches, delays and crashed controllers.
@@ -105,7 +105,7 @@ impl TestCluster {
         }
     }
 
-    /// Same as `settle`, at a place given as a text, such as a line of a file.
+    /// Same as `settle`, at a location given as a string, such as a line of a file.
     ///
     /// # Panics
     ///
@@ -116,7 +116,7 @@ impl TestCluster {
             let what = message.split_once("the cluster does not settle").map(|(_, it)| it);
             let cause = self.cause_of(&message).unwrap_or(Cause::Restless);
             let message = match what {
-                // Places are only given as texts if time is real.
+                // Locations are strings only if time is real.
                 Some(what) => format!(
                     "{place}: the cluster does not settle{}",
                     what.replace(" of virtual time", "")
@@ -324,7 +324,7 @@ impl TestCluster {
         request.is_write() && !request.info.as_ref().is_some_and(is_beside)
     }
 
-    /// Returns the failure of a test whose controllers do not settle.
+    /// Returns the failure for controllers that do not settle.
     fn restless(&self, cause: Cause, place: &Location<'_>, what: &str, first: u64, fields: &str) -> Failed {
         let entries = self.server.journal().since(first);
         let what = format!(

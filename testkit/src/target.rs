@@ -24,7 +24,7 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// Reads the identity from an object.
+    /// Extracts the identity from an object.
     pub(crate) fn of(object: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];

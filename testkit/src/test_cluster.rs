@@ -28,8 +28,8 @@ use crate::target::ToObject;
 use crate::virtual_clock;
 use crate::work::Work;
 
-/// `User-Agent` of the test's own requests. Only faults that name this client affect it, and [`TestCluster::requests`]
-/// excludes it.
+/// `User-Agent` of the test's own requests. Only faults restricted to this client affect it, and
+/// [`TestCluster::requests`] excludes it.
 pub(crate) const TEST_CLIENT: &str = "testkit";
 
 /// A cluster for one test. See the [crate](crate) for a complete test.
@@ -157,14 +157,14 @@ impl TestClusterBuilder {
     }
 
     /// Sets the number of changes that the server keeps for each resource. A watch that starts before the oldest kept
-    /// change gets 410 Gone. Default: 16,384.
+    /// change receives 410 Gone. Default: 16,384.
     pub fn history(mut self, changes: usize) -> Self {
         self.history = Some(changes);
         self
     }
 
-    /// Enables RBAC: Roles determine the rights of a client that acts as [a user](TestCluster::client_as). The test
-    /// itself and other clients remain administrators. See [`rbac`](crate::rbac).
+    /// Enables RBAC: Roles determine the permissions of a client that acts as [a user](TestCluster::client_as). The
+    /// test itself and other clients remain administrators. See [`rbac`](crate::rbac).
     pub fn rbac(mut self) -> Self {
         self.has_rbac = true;
         self
@@ -173,8 +173,8 @@ impl TestClusterBuilder {
     /// Runs these workers, which are parts of a real cluster: the garbage collector, the namespace controller and
     /// others. Default: none.
     ///
-    /// [`TestCluster::settle`] waits for them as for controllers. Faults do not affect them unless they name the worker
-    /// as the client, and [`TestCluster::requests`] excludes their requests.
+    /// [`TestCluster::settle`] waits for them as for controllers. A fault affects a worker only if it is restricted to
+    /// the worker's client name, and [`TestCluster::requests`] excludes their requests.
     ///
     /// ```
     /// use testkit::{TestCluster, Worker, objects::pod};
@@ -218,7 +218,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Configures other options of the server, such as admission: closures, webhooks answered in the process, plugins.
+    /// Configures other options of the server, such as admission: closures, in-process webhooks, plugins.
     ///
     /// ```
     /// use testkit::{TestCluster, objects::pod};
@@ -316,13 +316,13 @@ impl TestClusterBuilder {
         self.step(Step::Create(object.to_object()))
     }
 
-    /// Adds the objects in a text: YAML or JSON, multiple documents, lists. Objects with a uid, as in a dump by
+    /// Adds the objects in a string: YAML or JSON, multiple documents, lists. Objects with a uid, as in a dump by
     /// `kubectl get -o yaml`, are stored unchanged, with status and times. Other objects are created as by
     /// [`TestCluster::create`].
     ///
     /// # Panics
     ///
-    /// If the text cannot be parsed.
+    /// If the string cannot be parsed.
     #[track_caller]
     pub fn yaml(self, text: &str) -> Self {
         match load::from_text(text) {
@@ -499,7 +499,7 @@ impl TestCluster {
         &self.server
     }
 
-    /// Returns the journal of every request, answer and watch event, including the test's own; see
+    /// Returns the journal of every request, response and watch event, including the test's own; see
     /// [`requests`](Self::requests) for the requests of controllers.
     pub fn journal(&self) -> &Journal {
         self.server.journal()
@@ -554,7 +554,7 @@ impl TestCluster {
     #[track_caller]
     fn take(&self, step: Step) {
         match step {
-            // The future is ready at once, because faults do not affect the test's own client.
+            // The future is ready immediately, because faults do not affect the test's own client.
             Step::Create(object) => match self.put_new(object).now_or_never() {
                 Some(Ok(_)) => {}
                 Some(Err(reason)) => self.fail(&reason),

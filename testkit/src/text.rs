@@ -1,4 +1,4 @@
-//! Texts for messages: shortened values, and the fields that a write changed.
+//! Strings for messages: shortened values, and the fields that a write changed.
 
 use fake_apiserver::trace::Step;
 
@@ -18,7 +18,7 @@ pub(crate) fn fields(step: &Step) -> String {
     }
 }
 
-/// Shortens a text to a number of characters.
+/// Shortens a string to a number of characters.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -26,7 +26,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Returns the error text for a kind that the server does not serve.
+/// Returns the error message for a kind that the server does not serve.
 pub(crate) fn not_served(api_version: &str, kind: &str) -> String {
     let hint = format!("if it is a custom resource, call `cluster.crd::<{kind}>()` first");
     format!("no kind {kind} is served in {api_version}; {hint}")

@@ -1,6 +1,6 @@
 //! Makes the machine's clocks return virtual time to controllers in a run.
 //!
-//! The standard library reads the time by the C library's function `clock_gettime`. This file defines a function with
+//! The standard library reads the time with the C library's function `clock_gettime`. This file defines a function with
 //! the same name, which replaces it. On the thread of a run, it returns the time of the run's server; on all other
 //! threads, it calls the C library's function. As a result, caches expire in virtual time, and `Utc::now()` agrees with
 //! the server. This works on Linux, for Rust code that is linked into the test.
@@ -29,7 +29,7 @@ struct Clocks {
     monotonic: Duration,
 }
 
-/// Guard: the clocks of the thread are virtual until it is dropped.
+/// Guard that keeps the clocks of the thread virtual until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Virtual;
 
@@ -67,7 +67,7 @@ pub(crate) fn of_the_machine<T>(read: impl FnOnce() -> T) -> T {
 /// Returns the start times of the run's clocks and the virtual time since then; `None` outside of runs.
 #[cfg(target_os = "linux")]
 fn clocks() -> Option<(Clocks, Duration)> {
-    // The cell is empty meanwhile, because reading tokio's clock may call this function again.
+    // The cell is temporarily empty, because reading tokio's clock may call this function again.
     let clocks = CLOCKS.try_with(Cell::take).ok()??;
     let elapsed = clocks.began.elapsed();
     CLOCKS.set(Some(clocks));

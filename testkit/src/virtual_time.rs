@@ -1,4 +1,4 @@
-//! The cluster's virtual time as text, for log lines.
+//! The cluster's virtual time as a string, for log lines.
 
 use std::fmt;
 

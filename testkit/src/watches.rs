@@ -120,9 +120,9 @@ impl Watches {
         self.handles.iter().for_each(|it| it.cut_inside(bytes));
     }
 
-    /// Holds all events until the watches are released or resumed, as with a slow network or a lagging server. If
-    /// watches of several resources are held and then resumed in a different order, their changes arrive in a different
-    /// order, too.
+    /// Holds all events until the watches are released or resumed, as with a slow network or a lagging server. Holding
+    /// watches of several resources and resuming them in a different order also changes the order in which their
+    /// changes arrive.
     pub fn hold(&self) {
         self.handles.iter().for_each(WatchHandle::hold);
     }
@@ -132,7 +132,7 @@ impl Watches {
         self.handles.iter().for_each(|it| it.release(events));
     }
 
-    /// Delivers all held events at once, and further events as usual.
+    /// Delivers all held events immediately, and further events as usual.
     pub fn resume(&self) {
         self.handles.iter().for_each(WatchHandle::resume);
     }

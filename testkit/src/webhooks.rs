@@ -1,4 +1,4 @@
-//! `webhooks`: admission and conversion webhooks that a service in the test answers.
+//! `webhooks`: admission and conversion webhooks that a service in the test handles.
 
 use std::convert::Infallible;
 use std::panic::Location;
@@ -13,8 +13,8 @@ use crate::target::ObjectId;
 use crate::test_cluster::TestCluster;
 
 impl TestCluster {
-    /// Installs webhooks: writes the `configurations` to the server, and lets `service`, such as an axum router, answer
-    /// calls to all hosts in them, within this process.
+    /// Installs webhooks: writes the `configurations` to the server, and routes calls to all hosts in them to
+    /// `service`, such as an axum router, within this process.
     ///
     /// Configurations are `ValidatingWebhookConfiguration`s, `MutatingWebhookConfiguration`s, and
     /// `CustomResourceDefinition`s; for an existing definition, `spec.conversion` is sufficient. Existing objects are

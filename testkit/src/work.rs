@@ -133,7 +133,7 @@ impl Work {
     }
 
     /// Describes the fields that keep changing after a revision, if these are always the same few fields; otherwise
-    /// returns an empty text.
+    /// returns an empty string.
     pub(crate) fn restless_fields(&self, server: &ApiServer, after: u64) -> String {
         let changes: Vec<StoredChange> = server.changes_after(after);
         let newest: Vec<&StoredChange> = changes
@@ -183,7 +183,7 @@ fn bare(mut object: Value) -> Value {
     object
 }
 
-/// Collects the fields in which two values differ, with their later values; `*` replaces positions in lists.
+/// Collects the fields in which two values differ, with their later values; `*` replaces list indexes.
 fn differing(path: &str, before: &Value, after: &Value, found: &mut Vec<(String, Value)>) {
     let step = |name: &str| match path {
         "" => name.to_owned(),

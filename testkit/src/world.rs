@@ -113,8 +113,8 @@ impl TestCluster {
         }
     }
 
-    /// Returns the replica of the API server that serves the client with this name, and that can lag behind etcd. See
-    /// [`Replica`].
+    /// Returns the replica of the API server that serves the client with this name. The replica can lag behind etcd.
+    /// See [`Replica`].
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};

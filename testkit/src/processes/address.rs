@@ -19,7 +19,7 @@ use crate::lock::lock;
 /// Maximum size of a request body, as in the server. A larger request closes its connection.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// The encoding that the gate cannot read, and the encoding that replaces it.
+/// The encoding that the gate cannot parse, and the encoding that replaces it.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 
@@ -95,10 +95,10 @@ impl Address {
     }
 }
 
-/// Answers a request.
+/// Handles a request.
 async fn answer(shared: Arc<Shared>, request: Request<Body>) -> io::Result<Response<Body>> {
     if request.headers().contains_key(header::UPGRADE) {
-        // Streams of `exec` bypass the gate, because they are not messages about objects.
+        // Streams of `exec` bypass the gate, because they do not contain objects.
         let answer = shared.server.service().oneshot(request).await;
         return Ok(answer.unwrap_or_else(|never| match never {}));
     }
@@ -121,7 +121,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Body>) -> io::Result<Respo
     Ok(answer.map(Body::new))
 }
 
-/// Requests uncompressed JSON instead of protobuf, because the gate reads the answers.
+/// Requests uncompressed JSON instead of protobuf, because the gate parses the responses.
 fn as_json(headers: &mut http::HeaderMap) {
     headers.remove(header::ACCEPT_ENCODING);
     let accepted = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());

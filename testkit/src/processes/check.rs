@@ -12,9 +12,9 @@ use crate::explore::parts::MustHold;
 /// A condition that is checked in every run: one of `always`, `eventually` and `sometimes`. If it is violated, the run
 /// fails, as with an oracle.
 ///
-/// A CEL rule can access the objects that `object`, `objects` and `variables` name, as in a ValidatingAdmissionPolicy.
-/// `always` and `sometimes` are evaluated after every write. A command succeeds if it exits with code 0; for `always`
-/// and `sometimes`, it runs each time the cluster has settled.
+/// A CEL rule can access the objects that `object`, `objects` and `variables` select, with the syntax of a
+/// ValidatingAdmissionPolicy. `always` and `sometimes` are evaluated after every write. A command succeeds if it exits
+/// with code 0; for `always` and `sometimes`, it runs each time the cluster has settled.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Check {
@@ -51,7 +51,7 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Command {
-    /// A command line for `sh`. `KUBECONFIG` in its environment grants the rights of an administrator.
+    /// A command line for `sh`. `KUBECONFIG` in its environment grants the permissions of an administrator.
     pub(crate) run: String,
 }
 

@@ -16,7 +16,7 @@ use super::steps;
 use crate::explore::parts::{self, Inquiry, MustHold};
 use crate::test_cluster::TestCluster;
 
-/// Maximum number of objects that a message names.
+/// Maximum number of objects that a message lists.
 const NAMED: usize = 8;
 
 /// The checks of a scenario in the form that explorations evaluate.
@@ -54,7 +54,7 @@ fn value(variable: &Variable, cluster: &TestCluster) -> Result<Value, String> {
     Ok(list.into_iter().filter(is_selected).collect())
 }
 
-/// Evaluates a rule. The error names the objects for which the rule is false.
+/// Evaluates a rule. The error lists the objects for which the rule is false.
 fn evaluate(expression: &str, rule: &ObjectRule, variables: &[Variable], cluster: &TestCluster) -> Result<(), String> {
     let mut values = Vec::new();
     for variable in variables {
@@ -73,7 +73,7 @@ fn evaluate(expression: &str, rule: &ObjectRule, variables: &[Variable], cluster
     }
 }
 
-/// Lists the names of objects.
+/// Formats the names of objects as a list.
 fn names(value: &Value) -> String {
     let name = |object: &Value| {
         let metadata = &object["metadata"];
@@ -101,7 +101,7 @@ impl Scenario {
         for check in self.checks.iter().map(|it| &it.value) {
             // The check was validated when the scenario was read.
             let Some((must, rule)) = check.rule() else { continue };
-            // Names of oracles are static. Only one per check is leaked.
+            // Names of oracles are static. One name per check is leaked.
             let oracle: &'static str = Box::leak(format!("{} {:?}", word(must), check.name).into_boxed_str());
             match rule {
                 Rule::Command(Command { run }) => checks.inquiries.push(Inquiry {

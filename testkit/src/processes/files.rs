@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::address::Address;
 
-/// The directory that contains the files of all runs. It is removed when this is dropped, unless it is kept.
+/// The directory that contains the files of all runs. Dropping this removes the directory, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,

@@ -23,7 +23,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Replaces the placeholders in a text. The error names a placeholder without a value.
+    /// Replaces the placeholders in a string. The error contains the first placeholder without a value.
     pub(crate) fn fill(&mut self, text: &str) -> Result<String, String> {
         let mut filled = String::new();
         let mut rest = text;
@@ -73,7 +73,7 @@ fn free_port() -> io::Result<u16> {
         let port = listener.local_addr()?.port();
         let mut taken = lock(&TAKEN);
         if !taken.contains(&port) {
-            // Forget the ports of earlier runs, which have ended: the system only has some ten thousand ports.
+            // Forget the ports of earlier runs, which have ended: the system only has tens of thousands of ports.
             if taken.len() > 4_000 {
                 taken.clear();
             }

@@ -196,7 +196,7 @@ fn list(text: &mut String, field: &str, items: impl Iterator<Item = String>) {
     }
 }
 
-/// Formats a text as a YAML scalar, quoted if YAML would parse it as a different value.
+/// Formats a string as a YAML scalar, quoted if YAML would parse it as a different value.
 fn quoted(text: &str) -> String {
     let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '/' | '_' | '-' | '=');
     let is_word = text.starts_with(|it: char| it.is_ascii_alphabetic() || matches!(it, '.' | '/'));

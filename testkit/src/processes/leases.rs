@@ -9,7 +9,7 @@ use crate::test_cluster::TEST_CLIENT;
 /// Annotation that contains the leader election record, in ConfigMaps and Endpoints.
 pub(crate) const RECORD: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// Removes the holder from the locks at these paths.
+/// Removes the holder from the locks with these API paths.
 pub(crate) async fn release(server: &ApiServer, paths: &[String]) {
     for path in paths {
         let request = |method: Method, body: String| {

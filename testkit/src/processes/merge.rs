@@ -18,7 +18,7 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// Reads the reports. The error names a report that is missing or does not belong to the same search.
+    /// Reads the reports. The error identifies a report that is missing or belongs to a different search.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, String> {
         let mut reports: Vec<(Shard, String, Value)> = Vec::new();
         for path in paths {
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes the reports to files that are numbered in their order, and reads these files.
+    /// Writes the reports to numbered files, and reads these files.
     fn read(name: &str, reports: &[Value]) -> Result<Shards, String> {
         let folder = std::env::temp_dir().join(format!("drydock-merge-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).expect("the directory can be created");

@@ -83,7 +83,7 @@ echo
 read -r end
 ";
 
-    /// The networks of a run. They are removed when nothing uses them any more.
+    /// The networks of a run. They are removed when no process or socket uses them any more.
     #[derive(Debug)]
     pub(super) struct Namespaces {
         pods: File,

@@ -1,4 +1,4 @@
-//! Objects that a scenario names by `RESOURCE/NAME`, and requests about them.
+//! Objects that a scenario refers to by `RESOURCE/NAME`, and requests about them.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 const MANAGER: &str = "kubectl";
 pub(crate) const PATCHES: &str = "kubectl-patch";
 
-/// Time for which a request is retried if the server cannot handle it at the moment, and the pause before each retry.
+/// Time for which a request is retried if the server is temporarily unable to handle it, and the pause before each
+/// retry.
 const TRY_AGAIN: [Duration; 2] = [Duration::from_secs(30), Duration::from_millis(250)];
 
-/// An object that a scenario names.
+/// An object that a scenario refers to.
 pub(crate) struct Named {
     pub(crate) info: ResourceInfo,
     namespace: String,
@@ -37,7 +38,7 @@ pub(crate) struct Access<'a> {
     pub(crate) trust: &'a Trust,
 }
 
-/// The error answer to a request.
+/// The error response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) code: u16,
@@ -160,8 +161,8 @@ impl Access<'_> {
         sent.await.map(drop)
     }
 
-    /// Sends a request of the test, and retries it if the server cannot handle it at the moment. The error contains the
-    /// reason and the message of the server's answer.
+    /// Sends a request of the test, and retries it if the server is temporarily unable to handle it. The error contains
+    /// the reason and the message of the server's response.
     pub(crate) async fn send(
         self,
         method: Method,

@@ -13,7 +13,7 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
 
-/// Fields that v1beta1 has once per definition, and v1 in each version.
+/// Fields that occur once per definition in v1beta1, and in each version in v1.
 const PER_VERSION: [&str; 2] = ["subresources", "additionalPrinterColumns"];
 
 /// Converts a definition from v1beta1; does not change other objects. In v1beta1, unknown fields are kept unless the

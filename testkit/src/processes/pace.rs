@@ -28,9 +28,9 @@ const SHARE_PERCENT: u32 = 50;
 #[derive(Debug)]
 pub(crate) struct Pace {
     usage: Arc<Usage>,
-    /// Number that the scenario sets, if any.
+    /// Number of concurrent runs that the scenario sets, if any.
     fixed: Option<usize>,
-    /// Estimated number that is used until enough runs have completed.
+    /// Estimated number of concurrent runs, used until enough runs have completed.
     first: usize,
     /// Usage by the references. It is subtracted, because references wait longer than other runs.
     before: Used,
@@ -75,7 +75,7 @@ impl Pace {
         }
     }
 
-    /// Returns the number of runs to make concurrently from now on.
+    /// Returns the number of runs to execute concurrently from now on.
     pub(crate) fn at_once(&self) -> usize {
         if let Some(fixed) = self.fixed {
             return fixed.max(1);

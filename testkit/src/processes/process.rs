@@ -78,7 +78,7 @@ pub(crate) struct Launch {
     pub(crate) address: Address,
     pub(crate) reaper: Reaper,
     pub(crate) usage: Arc<Usage>,
-    /// Set if the locks of a killed leader are released, so that the next one need not wait.
+    /// Set if the locks of a killed leader are released, so that the next leader does not have to wait.
     pub(crate) releases: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The programs of simulated Pods: HTTP answers, or a command.
+//! The programs of simulated Pods: HTTP responses, or a command.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Starts a server for the HTTP answers of a stub.
+    /// Starts a server for the HTTP responses of a stub.
     async fn start_http(self: &Arc<Self>, stub: &Stub, pod: &Pod) -> Result<Listening, String> {
         let options = match &stub.tls {
             None => ServeOptions::http(),
@@ -137,7 +137,7 @@ impl Host {
         Ok([read("tls.crt")?, read("tls.key")?])
     }
 
-    /// Answers a request to a Pod.
+    /// Handles a request to a Pod.
     async fn answer(&self, stub: &Stub, pod: &Pod, request: Request<Body>) -> io::Result<Response<Body>> {
         let (parts, body) = request.into_parts();
         let body = Limited::new(body, BODY_BYTES_MAX).collect().await;

@@ -9,10 +9,10 @@ use tokio::time::timeout;
 /// Time limit of one request.
 const BOUND: Duration = Duration::from_secs(2);
 
-/// Maximum number of bytes of an answer that are read.
+/// Maximum number of response bytes that are read.
 const HEAD: u64 = 64;
 
-/// Returns `true` if an `http://` URL answers with a status below 400.
+/// Returns `true` if the response of an `http://` URL has a status below 400.
 pub(crate) async fn is_answering(url: &str) -> bool {
     timeout(BOUND, status(url))
         .await
@@ -21,7 +21,7 @@ pub(crate) async fn is_answering(url: &str) -> bool {
         .is_some_and(|it| it < 400)
 }
 
-/// Sends a GET request and returns the status of the answer.
+/// Sends a GET request and returns the status of the response.
 async fn status(url: &str) -> Option<u16> {
     let rest = url.strip_prefix("http://")?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));

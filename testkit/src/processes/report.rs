@@ -174,7 +174,8 @@ impl Report {
         &self.coverage
     }
 
-    /// Describes plans that failed only in some of their runs. These are not failures, because they do not recur.
+    /// Describes plans that failed only in some of their runs. They do not count as failures, because they are not
+    /// reproducible.
     pub fn unsure(&self) -> impl Iterator<Item = &str> {
         self.unsure.iter().map(|(_, what)| what.as_str())
     }
@@ -341,7 +342,7 @@ impl Report {
     }
 }
 
-/// Escapes a text for XML, and drops characters that XML does not allow.
+/// Escapes a string for XML, and drops characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

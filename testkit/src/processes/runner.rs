@@ -63,7 +63,7 @@ impl Runner {
         };
         let ending = match self.start(cluster, hooks).await {
             Ok(ending) => ending,
-            // The report contains the reason.
+            // The report shows the panic message.
             Err(why) => resume_unwind(Box::new(why)),
         };
         // The controllers outlive the steps, because the run waits for the end state.
@@ -251,8 +251,8 @@ impl Runner {
         Ok(Some(file))
     }
 
-    /// Serves the API with the rights of an administrator if a step runs a command or the run is kept alive. Returns
-    /// the kubeconfig.
+    /// Serves the API with the permissions of an administrator if a step runs a command or the run is kept alive.
+    /// Returns the kubeconfig.
     async fn admin(&self, cluster: &TestCluster, ending: &mut Ending) -> std::io::Result<Option<PathBuf>> {
         let is_needed = self.scenario.steps.iter().any(|it| it.value.run.is_some());
         if !is_needed && !self.folder.is_kept() {

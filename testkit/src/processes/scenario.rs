@@ -31,7 +31,7 @@ pub struct Scenario {
     #[serde(default)]
     #[schemars(with = "Vec<Check>")]
     pub(crate) checks: Vec<Spanned<Check>>,
-    /// Fields that are not compared, such as `status.conditions.*.message`; `*` matches any position in a list.
+    /// Fields that are not compared, such as `status.conditions.*.message`; `*` matches any list index.
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
     /// Names of disabled oracles, such as `end state` or `creates and deletes`.
@@ -41,8 +41,8 @@ pub struct Scenario {
     /// Default: all of them.
     #[serde(default)]
     pub(crate) faults: Vec<String>,
-    /// Time after the last fault and the last step within which the end state must be right. Default 20s. An end state
-    /// that becomes right within 1.5 times this time counts as slow, not as wrong.
+    /// Time after the last fault and the last step within which the end state must be correct. Default 20s. An end
+    /// state that becomes correct within 1.5 times this time counts as slow, not as wrong.
     #[serde(default = "default_within")]
     pub(crate) within: Time,
     /// Network of the processes: `host` (default) or `private`.
@@ -75,7 +75,7 @@ pub(crate) struct Controller {
     /// The name in reports and replay strings.
     pub(crate) name: String,
     /// The program and its arguments. `${KUBECONFIG}`, `${SERVER}`, `${TOKEN}`, `${CA}`, `${NAME}`, `${SCENARIO}` (the
-    /// directory of this file) and `${PORT}` are placeholders; so are names for further free ports, such as
+    /// directory of this file) and `${PORT}` are placeholders; so are names of further free ports, such as
     /// `${PORT_METRICS}`, and environment variables, such as `${env.HOME}`. A process that serves webhooks has
     /// `${PORT_WEBHOOK}` in its command or environment; `${CERT_DIR}` is a directory with `tls.crt`, `tls.key` and
     /// `ca.crt` for them.
@@ -115,7 +115,7 @@ pub(crate) struct Controller {
     /// exit fails the run.
     #[serde(default = "default_true")]
     pub(crate) restarts: bool,
-    /// Releases the Leases of a killed process, as if they had expired, so that the next process need not wait.
+    /// Releases the Leases of a killed process, as if they had expired, so that the next process does not have to wait.
     /// Default: `true` for one replica; `false` for several replicas, because another one takes over.
     pub(crate) release_leases: Option<bool>,
     /// Serves HTTP instead of HTTPS to the controller. Default `false`.
@@ -127,9 +127,9 @@ pub(crate) struct Controller {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Ready {
-    /// An `http://` URL that answers with a status below 400.
+    /// An `http://` URL. The process counts as started when the response has a status below 400.
     pub(crate) url: Option<String>,
-    /// A text that must occur in a line of the process's output.
+    /// A string that must occur in a line of the process's output.
     pub(crate) log: Option<String>,
 }
 

@@ -30,7 +30,7 @@ use crate::lock::lock;
 use crate::test_cluster::TestCluster;
 use crate::work::Work;
 
-/// Expected duration of a wait in a run without faults, when all work has been done.
+/// Expected duration of a wait in a run without faults after all work has been done.
 const SHORT_WAIT: Duration = Duration::from_millis(250);
 
 /// Time after which a Pod starts, in real time. The server's default would make up most of a run.
@@ -196,7 +196,7 @@ impl Scenario {
         }
         let mut builder = builder.quiet(self.quiet.0).patience(SETTLE_BOUND, SETTLE_BOUND);
         builder.work = self.work();
-        // A refused object causes a panic with a message.
+        // If an object is refused, this panics with a message.
         crate::panics::quietly(|| builder.world(None))
     }
 
@@ -391,7 +391,8 @@ impl Exploration<'_> {
         self.options.stop.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Returns the expected duration of a run after the references. Most of its waits are shorter than theirs.
+    /// Returns the expected duration of a run after the references. Most of its waits are shorter than the waits of the
+    /// references.
     fn expected(&self, reference: &Reference, quiet: Duration) -> Duration {
         let waits = u32::try_from(reference.milestones.len()).unwrap_or(u32::MAX);
         let idle = self.runner.scenario.quiet.0.saturating_mul(waits.saturating_add(1));

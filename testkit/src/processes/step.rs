@@ -11,7 +11,7 @@ use super::time::Time;
 
 /// A step: one action, then a wait. Without `wait`, the cluster settles after the action.
 ///
-/// If the server cannot handle an action at the moment (429, or 500 and above, for example while a webhook is
+/// If the server is temporarily unable to handle an action (429, or 500 and above, for example while a webhook is
 /// unavailable), the action is retried for 30s.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -30,7 +30,7 @@ pub(crate) struct Step {
     pub(crate) scale: Option<Scale>,
     /// Objects to delete: `RESOURCE/NAME`, such as `statefulsets/web`. Missing objects are ignored.
     pub(crate) delete: Option<OneOrMany>,
-    /// A command line for `sh`. `KUBECONFIG` in its environment grants the rights of an administrator.
+    /// A command line for `sh`. `KUBECONFIG` in its environment grants the permissions of an administrator.
     pub(crate) run: Option<String>,
     /// A pause.
     pub(crate) pause: Option<Time>,
@@ -38,7 +38,7 @@ pub(crate) struct Step {
     /// Default: an administrator.
     #[serde(rename = "as")]
     pub(crate) user: Option<String>,
-    /// The action must be refused with an error that contains this text, such as `denied the request`.
+    /// The action must be refused with an error that contains this string, such as `denied the request`.
     pub(crate) refused: Option<String>,
     /// Namespace of the objects of this step. Default `default`.
     pub(crate) namespace: Option<String>,
@@ -72,8 +72,8 @@ pub(crate) struct Patch {
 pub(crate) struct Edit {
     /// The object, as `RESOURCE/NAME`.
     pub(crate) object: String,
-    /// A command line for `sh` that reads the object as JSON from standard input and writes the changed one, in JSON or
-    /// YAML: `jq '.spec.replicas += 1'`.
+    /// A command line for `sh` that reads the object as JSON from standard input and writes the changed object, in JSON
+    /// or YAML: `jq '.spec.replicas += 1'`.
     pub(crate) run: Option<String>,
     /// Operations of a JSON patch.
     pub(crate) json: Option<Vec<Value>>,
@@ -124,7 +124,7 @@ pub(crate) enum Awaited {
     Absent,
     /// The type and the status of a condition.
     Condition(String, String),
-    /// A field (its path, parsed and as text), and its value as text. Without a value, the field must exist.
+    /// A field (its path, parsed and as a string), and its value as a string. Without a value, the field must exist.
     Field(FieldPath, String, Option<String>),
 }
 

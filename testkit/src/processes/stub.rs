@@ -16,7 +16,7 @@ const POD: [&str; 4] = ["POD_NAME", "POD_NAMESPACE", "POD_IP", "POD_UID"];
 /// Prefix of placeholders for state values of a Pod.
 const STATE: &str = "state.";
 
-/// A program at a port of simulated Pods: either HTTP answers or a command. Controllers reach it at the addresses and
+/// A program at a port of simulated Pods: either HTTP responses or a command. Controllers reach it at the addresses and
 /// names of the Pods and of their Services. Only with `network: private`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -25,7 +25,7 @@ pub(crate) struct Stub {
     pub(crate) pods: Value,
     /// The TCP port of the Pods. The port of a Service may differ; its `targetPort` is this port.
     pub(crate) port: u16,
-    /// Answers to HTTP requests. The first one that matches applies; if none does, the answer is 404.
+    /// Responses to HTTP requests. The first matching response is returned, or 404 if none matches.
     #[serde(default)]
     pub(crate) http: Vec<Answer>,
     /// Name of a Secret with `tls.crt` and `tls.key`, in the namespace of the Pod, for serving TLS. Connections are
@@ -42,7 +42,7 @@ pub(crate) struct Stub {
     pub(crate) env: BTreeMap<String, String>,
 }
 
-/// An answer to HTTP requests.
+/// A response to HTTP requests.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Answer {
@@ -50,23 +50,23 @@ pub(crate) struct Answer {
     pub(crate) method: Option<String>,
     /// Path of the requests, without the query; a `*` at the end matches any suffix. Default: any.
     pub(crate) path: Option<String>,
-    /// A text that the body of the requests must contain.
+    /// A string that the body of the requests must contain.
     pub(crate) containing: Option<String>,
-    /// State values of the Pod for which this answer applies; an empty text means a missing value.
+    /// State values of the Pod for which this response applies; an empty string means a missing value.
     #[serde(default)]
     pub(crate) when: BTreeMap<String, String>,
-    /// Status of the answer. Default 200.
+    /// Status of the response. Default 200.
     #[serde(default = "ok")]
     pub(crate) status: u16,
-    /// Headers of the answer.
+    /// Headers of the response.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Body of the answer as JSON. May contain the placeholders `${POD_NAME}`, `${POD_NAMESPACE}`, `${POD_IP}`,
+    /// Body of the response as JSON. May contain the placeholders `${POD_NAME}`, `${POD_NAMESPACE}`, `${POD_IP}`,
     /// `${POD_UID}` and `${state.NAME}`.
     pub(crate) json: Option<Value>,
-    /// Body of the answer as text, with the same placeholders.
+    /// Body of the response as a string, with the same placeholders.
     pub(crate) body: Option<String>,
-    /// State values of the Pod that the request sets before it is answered. A Pod begins without values.
+    /// State values of the Pod that the request sets before the response is sent. A Pod begins without values.
     #[serde(default)]
     pub(crate) set: BTreeMap<String, String>,
     /// Behaviour of this Pod from now on, in the format of the scripts in `cluster.pods`: `{readyAfterMs: 100}`. It
@@ -167,7 +167,7 @@ impl Answer {
             .map(|err| format!("body: {err}"))
     }
 
-    /// Returns `true` if the answer applies to a request with this method, path and body to a Pod in this state.
+    /// Returns `true` if the response applies to a request with this method, path and body to a Pod in this state.
     pub(crate) fn applies(&self, method: &str, path: &str, body: &[u8], state: &BTreeMap<String, String>) -> bool {
         let is_method = self.method.as_ref().is_none_or(|it| it.eq_ignore_ascii_case(method));
         let is_path = self.path.as_ref().is_none_or(|wanted| match wanted.strip_suffix('*') {

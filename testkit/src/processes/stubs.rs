@@ -111,7 +111,7 @@ impl Stubs {
         state.programs.clear();
     }
 
-    /// Returns the text of `resolv.conf` in the Pods of a namespace.
+    /// Returns the content of `resolv.conf` in the Pods of a namespace.
     pub(crate) fn resolver(namespace: &str) -> String {
         format!(
             "search {namespace}.svc.cluster.local svc.cluster.local cluster.local\nnameserver {DNS}\noptions ndots:5\n"
@@ -147,7 +147,7 @@ impl Shared {
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut program).await;
             }
             None => {
-                // Resets the client's connection, as if nothing listened on the port.
+                // Resets the client's connection, as if nothing were listening on the port.
                 let _ = client.set_zero_linger();
             }
         }
