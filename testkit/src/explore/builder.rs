@@ -33,7 +33,7 @@ pub struct Explore {
     world: TestClusterBuilder,
     faults: Faults,
     limits: Limits,
-    /// Replay strings of the runs to make instead of a search.
+    /// Replay strings of the runs to execute instead of a search.
     replays: Vec<String>,
     /// Number of times each replay is run.
     times: u64,
@@ -159,10 +159,10 @@ impl Explore {
         self
     }
 
-    /// Sets the virtual time within which the end state must be right, counted from the last fault and from the end of
-    /// the scenario. An end state that becomes right later, but within an hour, is slow: it does not fail the run, but
-    /// adds a note to the report. Default: 15 minutes, which is enough for three reconciles of a controller that
-    /// requeues after 300 s.
+    /// Sets the virtual time within which the end state must be correct, counted from the last fault and from the end
+    /// of the scenario. An end state that becomes correct later, but within an hour, is slow: it does not fail the run,
+    /// but adds a note to the report. Default: 15 minutes, which is sufficient for three reconciles of a controller
+    /// that requeues after 300 s.
     pub fn within(mut self, time: Duration) -> Self {
         self.config.within = time;
         self
@@ -170,7 +170,8 @@ impl Explore {
 
     /// Ignores a field of the end state in all resources, such as `status.attempts` or `status.conditions.*.message`.
     /// The field may also return to an earlier value. A controller that keeps changing the field still prevents the
-    /// cluster from settling, unless the [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field, too.
+    /// cluster from settling, unless the [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field as
+    /// well.
     pub fn ignore(mut self, field: &str) -> Self {
         self.config.ignored.push(field.to_owned());
         self
@@ -183,7 +184,7 @@ impl Explore {
     }
 
     /// Sets the processor time of the exploration, as the sum over all threads, so that other load on the machine does
-    /// not change how much is searched. Default: ten seconds. See [`schedules`](Self::schedules).
+    /// not affect the extent of the search. Default: ten seconds. See [`schedules`](Self::schedules).
     pub fn budget(mut self, time: Duration) -> Self {
         self.limits.time = time;
         self
@@ -197,20 +198,20 @@ impl Explore {
         self
     }
 
-    /// Sets the maximum number of runs. Two explorations that make the same number of runs make the same runs. Default:
+    /// Sets the maximum number of runs. Two explorations with the same number of runs execute the same runs. Default:
     /// 2,000.
     pub fn schedules(mut self, runs: u64) -> Self {
         self.limits.schedules = runs;
         self
     }
 
-    /// Makes this run first. Use it to keep a fixed failure as a regression test. May be called several times.
+    /// Executes this run first. Use it to keep a fixed failure as a regression test. May be called several times.
     pub fn replay(mut self, replay: &str) -> Self {
         self.replays.push(replay.to_owned());
         self
     }
 
-    /// Makes each replay `times` times and compares the runs byte by byte: requests, events, times, answers, the
+    /// Executes each replay `times` times and compares the runs byte by byte: requests, events, times, responses, the
     /// observations of each client, and the final state. [`Report::nondeterminism`] returns the differences from the
     /// first run. Default: 1.
     pub fn times(mut self, times: u64) -> Self {
@@ -219,18 +220,18 @@ impl Explore {
         self
     }
 
-    /// Lets controllers read the machine's clocks. By default, `Instant::now()` and `SystemTime::now()` of the standard
-    /// library, and everything based on them, return virtual time in a run. This works on Linux, on the thread of the
-    /// run, in code that is linked into the test. On other systems, and with this option, [`Report::notes`] lists
-    /// controllers that read the machine's clock and write its time.
+    /// Allows controllers to read the machine's clocks. By default, `Instant::now()` and `SystemTime::now()` of the
+    /// standard library, and everything based on them, return virtual time in a run. This works on Linux, on the thread
+    /// of the run, in code that is linked into the test. On other systems, and with this option, [`Report::notes`]
+    /// lists controllers that read the machine's clock and write its time.
     pub fn machine_clock(mut self) -> Self {
         self.config.has_machine_clock = true;
         self
     }
 
-    /// Sets the number of runs made at the same time. Results do not depend on it, because runs are evaluated in the
-    /// order of their plans. Default: [`available_parallelism`](std::thread::available_parallelism). Controllers that
-    /// share state through the process, such as a `static`, require 1.
+    /// Sets the number of concurrent runs. Results do not depend on it, because runs are evaluated in the order of
+    /// their plans. Default: [`available_parallelism`](std::thread::available_parallelism). Controllers that share
+    /// state through the process, such as a `static`, require 1.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
@@ -248,8 +249,8 @@ impl Explore {
         self
     }
 
-    /// Searches with uniformly random faults from this seed instead of the default order. It finds less, and is meant
-    /// for comparisons.
+    /// Searches with uniformly random faults from this seed instead of the default order. It finds fewer failures, and
+    /// is intended for comparisons.
     pub fn at_random(mut self, seed: u64) -> Self {
         self.at_random = Some(seed);
         self
@@ -259,10 +260,10 @@ impl Explore {
     ///
     /// # Panics
     ///
-    /// If a run violates an oracle or a check; the message describes the smallest plan that does. If the scenario fails
-    /// without any fault. If a `sometimes` check never held. If single faults remain untried although they [are
-    /// required](Self::require_all_singles). If a run is stuck: after half a minute of real time in which the process
-    /// is idle, or after five minutes.
+    /// If a run violates an oracle or a check; the message describes the smallest plan that causes the violation. If
+    /// the scenario fails without any fault. If a `sometimes` check never held. If single faults remain untried
+    /// although they [are required](Self::require_all_singles). If a run is stuck: after half a minute of real time in
+    /// which the process is idle, or after five minutes.
     #[track_caller]
     pub fn run(self) -> Report {
         let report = self.report();
@@ -386,7 +387,7 @@ impl Explore {
         let mut findings = std::mem::take(&mut search.failures).into_sorted();
         findings.extend(stop.err().and_then(Stop::failure).map(|it| *it));
         report.untried_kinds = search.untried_kinds();
-        // Failures of shards are only replayed, so the coverage is the merged one.
+        // Failures of shards are only replayed, so report the merged coverage.
         report.coverage = merged_coverage
             .or(search.coverage_at_failure)
             .unwrap_or(search.coverage);
@@ -423,7 +424,7 @@ impl Explore {
     }
 }
 
-/// Returns the reason why the exploration has nothing to try.
+/// Returns a violation if there is nothing to explore.
 fn is_in_vain(faults: Faults, reference: &Reference) -> Option<Violation> {
     let outcome = &reference.outcome;
     if outcome.messages == 0 {

@@ -17,15 +17,15 @@ use crate::panics::message;
 use crate::target::{ObjectId, ToObject};
 use crate::test_cluster::{Cause, TestCluster};
 
-/// Explores the changes that users may make to an object of this kind, without and with faults.
+/// Explores the changes that users may make to an object of this kind, with and without faults.
 ///
 /// The changes are derived from the custom resource's schema and the spec of a valid object. Numbers are set to the
 /// ends of their range and to neighbouring values, enums to each of their values, and strings to other strings. Lists
-/// are tried with one more item, with one item less, empty, and in reverse order. Optional fields are removed and
-/// added. Each change is first made on its own, then reverted, then followed by a different change. `start` starts the
-/// controllers, and the cluster settles after each step. Changes that the server refuses are ignored. If the spec
-/// contains the name of an existing object, such as a Secret, an additional change creates that object after the custom
-/// resource instead of before it. Each run is checked for:
+/// get one item more or less, are emptied, and are reversed. Optional fields are removed and added. Each change is
+/// first made by itself, then reverted, then followed by a different change. `start` starts the controllers, and the
+/// cluster settles after each step. Changes that the server refuses are ignored. If the spec contains the name of an
+/// existing object, such as a Secret, an additional change creates that object after the custom resource instead of
+/// before it. Each run is checked for:
 ///
 /// - **path independence**: changing an object leads to the same state as creating an object with the final spec,
 ///   unless the server refuses the writes of controllers for the new object;
@@ -90,8 +90,7 @@ pub fn explore_spec<K: CustomResourceExt>(
     explore_spec_of(&K::crd(), object, start)
 }
 
-/// Same as [`explore_spec`], for a CustomResourceDefinition from a different version of kube, or one that was read from
-/// a file.
+/// Same as [`explore_spec`], for a CustomResourceDefinition from a different version of kube or from a file.
 ///
 /// # Panics
 ///

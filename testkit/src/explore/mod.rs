@@ -16,7 +16,7 @@ mod reports;
 mod machine;
 mod files;
 
-/// Internals of explorations in virtual time that explorations of processes use, too.
+/// Internals of explorations in virtual time that explorations of processes also use.
 #[cfg(all(feature = "processes", unix))]
 pub(crate) mod parts {
     pub(crate) use super::gate::name_in;

@@ -24,7 +24,7 @@ pub(crate) struct Step {
     pub(crate) point: String,
 }
 
-/// Kind of a step.
+/// Type of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Request(Request),
@@ -71,7 +71,7 @@ pub(crate) struct Request {
     pub(crate) resource: String,
     /// `namespace/name` from the path; without the name of a created object.
     pub(crate) object: String,
-    /// Name of a created object: from the answer if it contains one, or else from the body.
+    /// Name of a created object: from the response if it contains a name, or else from the request body.
     pub(crate) creates: Option<String>,
     /// `metadata.generateName` of a created object.
     pub(crate) made_from: Option<String>,
@@ -81,15 +81,15 @@ pub(crate) struct Request {
     pub(crate) saw: Option<String>,
     /// Set if the server's object has a different uid than in the client's view.
     pub(crate) is_of_another: bool,
-    /// Set if the request contains the expected version of the object, so that the server may always answer 409.
+    /// Set if the request contains the expected version of the object, so that the server may always respond with 409.
     pub(crate) may_conflict: bool,
-    /// Set if a lagging replica may answer the request.
+    /// Set if a lagging replica may handle the request.
     pub(crate) may_be_stale: bool,
     /// Set for a continued list, or a list of an exact revision, which fails if the history has been compacted.
     pub(crate) may_expire: bool,
     /// Set for a watch that begins with the initial state.
     pub(crate) streams_list: bool,
-    /// The `resourceVersion` in the answer of a successful write, whether its client received the answer or not.
+    /// The `resourceVersion` in the response to a successful write, whether or not the client received the response.
     pub(crate) wrote: Option<u64>,
     pub(crate) outcome: Outcome,
 }
@@ -97,12 +97,12 @@ pub(crate) struct Request {
 /// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The request is not answered yet.
+    /// The request has not completed yet.
     Open,
     Answered(u16),
-    /// The client received no answer; the request may or may not have been executed.
+    /// The client received no response; the request may or may not have been executed.
     Broken,
-    /// A request of one of the server's own workers, whose answers are not recorded.
+    /// A request of one of the server's own workers. Responses to workers are not recorded.
     Unseen,
 }
 
@@ -197,7 +197,7 @@ impl Step {
         matches!(&self.what, What::Request(request) if request.verb == verb)
     }
 
-    /// Returns a text for comparing steps, without parts that differ between otherwise equal runs.
+    /// Returns a string for comparing steps, without parts that differ between otherwise equal runs.
     pub(crate) fn signature(&self) -> String {
         let what = match &self.what {
             What::Request(request) => match request.outcome {

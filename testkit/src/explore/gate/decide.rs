@@ -1,6 +1,6 @@
 //! `Gate`: decides which faults affect each message of a run, according to its plan, and records the messages.
 //!
-//! Its input is requests, answers and events as data. It neither sends anything nor waits.
+//! Its input is requests, responses and events as data. It neither sends messages nor waits.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ use crate::test_cluster::TEST_CLIENT;
 /// Number of requests and events at one instant of virtual time at which a run counts as a loop that stops the clock.
 const AT_ONE_INSTANT: u64 = 2_000;
 
-/// Waiting for this long raises the limit on messages by the number permitted for a whole run.
+/// Waiting for this time raises the limit on messages by the number permitted for a whole run.
 const RATE: Duration = Duration::from_secs(120);
 
 /// Maximum number of messages that the report of a hot loop lists.
@@ -67,7 +67,7 @@ pub(crate) struct State {
     pub(crate) violations: Vec<Violation>,
     /// End of the last fault that has begun.
     pub(crate) windows_end: Option<Instant>,
-    /// Delay of the latest step after which the state became right only later than `within`.
+    /// Delay of the latest step after which the state became correct, but later than `within`.
     pub(crate) late_step: Option<std::time::Duration>,
     pub(crate) messages: u64,
     /// Number of messages by which the limit for hot loops is raised: for requests of workers, waits, and additional
@@ -103,13 +103,13 @@ pub(crate) struct State {
     pub(crate) faults_begin: Option<Duration>,
     /// Number of times the scenario waited for the cluster.
     pub(crate) waited: usize,
-    /// Set if the scenario failed early because the plan did not let it wait for the cluster.
+    /// Set if the scenario failed early because the plan did not allow it to wait for the cluster.
     pub(crate) is_void: bool,
     /// Set if the end state cannot be judged, because the reference lacks the state to compare it with.
     pub(crate) is_unjudged: bool,
-    /// Set if a state was judged as wrong before the usual time.
+    /// Set if a state was judged as wrong before the usual time limit.
     pub(crate) is_hasty: bool,
-    /// Number of steps after which the cluster had settled before the step with a wrong state.
+    /// Number of settled steps before the step with a wrong state.
     pub(crate) wrong_step: Option<usize>,
     /// Time of the test's last request, if it must pause between requests.
     pub(crate) sent_at: Option<Instant>,
@@ -127,7 +127,7 @@ pub(crate) struct State {
     pub(crate) checked_at: u64,
     /// Output of controllers, oldest line first.
     pub(crate) output: VecDeque<Wrote>,
-    /// The bodies of requests and answers by the index of the request in the trace, in runs that are recorded.
+    /// The bodies of requests and responses by the index of the request in the trace, in runs that are recorded.
     pub(crate) bodies: Option<BTreeMap<usize, Bodies>>,
 }
 
@@ -177,7 +177,7 @@ impl Gate {
         self.plan.skipped.iter().any(|it| it == step)
     }
 
-    /// Keeps the body of a request, and later the body of its answer, in runs that are recorded.
+    /// Keeps the body of a request, and later the body of its response, in runs that are recorded.
     pub(crate) fn keep(&self, index: usize, body: &Bytes, which: impl FnOnce(&mut Bodies) -> &mut Bytes) {
         if let Some(bodies) = &mut self.state().bodies {
             *which(bodies.entry(index).or_default()) = body.clone();
@@ -204,7 +204,7 @@ impl Gate {
         });
     }
 
-    /// Starts a new life of a client: the time from a start to a crash.
+    /// Begins a new run of a client, which lasts from its start to its crash.
     pub(crate) fn life(&self, client: &str) -> Arc<Life> {
         let client: Arc<str> = escaped(client).into();
         let number = {
@@ -244,8 +244,8 @@ impl Gate {
         is_too_many
     }
 
-    /// Records a comparison with the reference. Returns the differences, one per line; empty if only numbers differ
-    /// that count the failures of the plan.
+    /// Records a comparison with the reference. Returns the differences, one per line; empty if only counters of the
+    /// plan's failures differ.
     pub(crate) fn compared(&self, mut judged: Judged) -> Vec<String> {
         let is_counted = |it: &Count| self.plan.counted.contains(&it.text());
         if !judged.counts.is_empty() && judged.counts.iter().all(is_counted) {
@@ -423,7 +423,7 @@ impl Gate {
         });
     }
 
-    /// Registers that a step of the test begins at this place in the source.
+    /// Registers that a step of the test begins at this source location.
     pub(crate) fn goes_on(&self, place: &str) {
         let (now, mut state) = (Instant::now(), self.state());
         let is_first = state.went_on.is_none();
@@ -505,7 +505,7 @@ impl Gate {
             .filter(|until| *until > Instant::now())
     }
 
-    /// Returns the number of the current life of the controller `name`.
+    /// Returns the ordinal of the current run of the controller `name`.
     pub(crate) fn life_of(&self, name: &str) -> u32 {
         self.state().lives.get(&*escaped(name)).copied().unwrap_or_default()
     }
@@ -552,7 +552,7 @@ impl Gate {
     }
 }
 
-/// Collects the effects of actions at one place, such as before a request: `at` selects them.
+/// Collects the effects of actions at one stage, such as before a request. `at` selects them.
 pub(super) fn effects<E>(actions: &[Action], at: impl Fn(&Action) -> Option<E>) -> Vec<E> {
     actions.iter().filter_map(at).collect()
 }

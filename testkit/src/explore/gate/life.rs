@@ -1,4 +1,4 @@
-//! `Life`: a controller from its start to its crash, and its observations in that time.
+//! `Life`: one run of a controller, from its start to its crash, and its observations in that time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 
-/// A controller's life, from its start to its crash.
+/// One run of a controller, from its start to its crash.
 #[derive(Debug)]
 pub(crate) struct Life {
     /// The client's name as it appears in points.
     pub(crate) client: Arc<str>,
     pub(crate) number: u32,
     is_dead: AtomicBool,
-    /// The client's observations in this life.
+    /// The client's observations in this run.
     told: Mutex<Told>,
 }
 
@@ -26,7 +26,7 @@ struct Told {
     uids: BTreeMap<String, String>,
 }
 
-/// The data of an object in an answer or event that the gate uses.
+/// The data of an object in a response or event that the gate uses.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) namespace: String,
@@ -46,7 +46,7 @@ impl Life {
         }
     }
 
-    /// Ends the life: events are no longer delivered, and requests are ignored.
+    /// Ends the run of the controller: events are no longer delivered, and requests are ignored.
     pub(crate) fn end(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl Life {
         lock(&self.told).uids.get(&key).cloned()
     }
 
-    /// Records an object in the answer to a request. The client's view of the whole resource does not change.
+    /// Records an object in the response to a request. The client's view of the whole resource does not change.
     pub(crate) fn told_of_object(&self, resource: &str, shown: &Shown) {
         self.tell(resource, shown, 0);
     }

@@ -1,4 +1,4 @@
-//! Parses requests, answers and events for the gate.
+//! Parses requests, responses and events for the gate.
 
 use bytes::Bytes;
 use fake_apiserver::Verb;
@@ -18,7 +18,7 @@ use crate::explore::trace::{DISCOVERY, Request, timeless};
 /// Query parameter for the revision of a read.
 pub(crate) const REVISION: &str = "resourceVersion";
 
-/// First bytes of a body in protobuf, which the gate does not read.
+/// First bytes of a body in protobuf, which the gate does not parse.
 const PROTOBUF: &[u8] = b"k8s\0";
 
 /// Parses the verb, the resource and the object of a request from its path. Other paths are discovery if the method is
@@ -59,7 +59,7 @@ pub(crate) fn read(method: &Method, uri: &Uri) -> Option<Request> {
     })
 }
 
-/// Returns a discovery or version request. Its path is stored in place of an object's name.
+/// Returns a discovery or version request. Its path is stored instead of an object's name.
 fn of_discovery(path: &str) -> Request {
     Request {
         object: format!("/{}", escaped(path.trim_start_matches('/'))),
@@ -92,7 +92,7 @@ pub(crate) fn look_inside(about: &mut Request, life: &Life, body: &Bytes) {
     }
 }
 
-/// An answer of the server, with the request that it belongs to.
+/// A response of the server, with its request.
 pub(crate) struct Answer<'a> {
     pub(crate) about: &'a Request,
     /// Index of the request in the trace.
@@ -104,8 +104,8 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Gate {
-    /// Records the objects in an answer as the client's observations. If `page` is `None`, the client does not receive
-    /// the answer.
+    /// Records the objects in a response as the client's observations. If `page` is `None`, the client does not receive
+    /// the response.
     pub(crate) fn answered(&self, life: &Life, answer: Answer<'_>, page: Option<Page>) {
         let Answer {
             about, index, deletion, ..
@@ -138,7 +138,7 @@ impl Gate {
     }
 }
 
-/// The fields of an answer that the gate reads.
+/// The fields of a response that the gate reads.
 #[derive(Deserialize)]
 struct Answered<'a> {
     #[serde(borrow, default)]
@@ -155,7 +155,7 @@ struct Item<'a> {
     metadata: Metadata<'a>,
 }
 
-/// Metadata of an object. Owners are only read for answers to creates.
+/// Metadata of an object. Owners are only read from responses to creates.
 #[derive(Default, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -173,7 +173,7 @@ struct Metadata<'a, O = IgnoredAny> {
     owner_references: O,
 }
 
-/// The details in the Status that answers a delete.
+/// The details in the Status that is the response to a delete.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Details<'a> {

@@ -11,7 +11,7 @@ use super::decide::Gate;
 use crate::explore::outcomes::generate_name;
 use crate::explore::trace::Request;
 
-/// Data of an object before its deletion. The server answers most deletes with a Status, which does not contain it.
+/// Data of an object before its deletion. The response to most deletes is a Status, which does not contain this data.
 #[derive(Debug, Default)]
 pub(crate) struct Deletion {
     /// Set if the request has a uid as a precondition.
@@ -35,7 +35,7 @@ impl Deletion {
 }
 
 impl Gate {
-    /// Returns the stored object that a request names.
+    /// Returns the stored object that a request refers to.
     pub(crate) fn stored(&self, about: &Request) -> Option<StoredObject> {
         let resource = about.resource.split('/').next().unwrap_or_default();
         let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
@@ -45,7 +45,7 @@ impl Gate {
 }
 
 /// Returns `true` if a created object has owners but none of them exists. A client with an outdated cache repeatedly
-/// creates such an object, and the garbage collector deletes it at once. Such creations are not counted.
+/// creates such an object, and the garbage collector deletes it immediately. Such creations are not counted.
 pub(crate) fn is_garbage(gate: &Gate, namespace: &str, owners: &[Owner<'_>]) -> bool {
     let is_gone = |owner: &Owner<'_>| {
         let found = gate

@@ -16,7 +16,7 @@ const CONTINUE: &str = "continue";
 /// Paging parameters of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// Maximum number of objects in the answer; 0 for all.
+    /// Maximum number of objects in the response; 0 for all.
     limit: u32,
     /// The `continue` token of the request.
     go_on: String,

@@ -32,7 +32,7 @@ impl Gate {
         let struck = self.plan.faults.iter().filter(|it| it.point == point);
         let actions: Vec<Action> = struck.map(|it| it.action).collect();
         if !actions.is_empty() {
-            // A fault without a duration ends at once.
+            // A fault without a duration ends immediately.
             state.windows_end = state.windows_end.max(Some(Instant::now()));
             state.faults_begin.get_or_insert(self.started.elapsed());
         }

@@ -128,7 +128,7 @@ fn with_own_content(versions: Vec<StoredObject>) -> Vec<StoredObject> {
     kept
 }
 
-/// Returns the texts of an object's fields except for `metadata` and `status`. The text of a stored object begins
+/// Returns the bytes of each field of an object except for `metadata` and `status`. The bytes of a stored object begin
 /// within its metadata.
 fn content(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut at, mut depth) = (0, 2_u32);

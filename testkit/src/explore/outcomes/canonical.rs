@@ -1,4 +1,4 @@
-//! The state of a cluster as text that is the same in every run, for snapshot tests.
+//! The state of a cluster as a string that is the same in every run, for snapshot tests.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ impl TestCluster {
     /// Returns the objects written by the test and its controllers as YAML that is the same in each run. Generated
     /// values are replaced by a description of the object that they refer to (`uid of deployments.apps default/web`),
     /// times by `a time`, and the time of creation in a name by `*`; objects are sorted by resource, namespace and
-    /// name. The text does not contain Events, Leases, revisions, generations, managed fields, objects created by the
+    /// name. The output does not contain Events, Leases, revisions, generations, managed fields, objects created by the
     /// server's workers, unchanged objects of the cluster's initial state, CustomResourceDefinitions, or objects that
-    /// exist on every server, such as the Namespace `default`, even if they were changed; use
-    /// [`canonical_yaml_of`](Self::canonical_yaml_of) for those. Meant for snapshot tests, for example with `insta`.
+    /// exist on every server, such as the Namespace `default`, even if they were changed. To include such objects, use
+    /// [`canonical_yaml_of`](Self::canonical_yaml_of). Intended for snapshot tests, for example with `insta`.
     ///
     /// ```
     /// use testkit::{TestCluster, objects::config_map};
@@ -61,9 +61,9 @@ impl TestCluster {
         })
     }
 
-    /// Returns all objects of some resources in the form of [`canonical_yaml`](Self::canonical_yaml), regardless of who
-    /// created them and whether they have changed. A resource is given by its plural name, followed by its group if it
-    /// has one: `deployments.apps`.
+    /// Returns all objects of some resources in the form of [`canonical_yaml`](Self::canonical_yaml), regardless of
+    /// which client created them and whether they have changed. A resource is given by its plural name, followed by its
+    /// group if it has one: `deployments.apps`.
     ///
     /// ```
     /// use testkit::{TestCluster, objects::config_map};

@@ -52,7 +52,7 @@ impl Deciders {
     }
 }
 
-/// Splits a path into names and list positions. Names may contain dots: `metadata.annotations.example.com/size`.
+/// Splits a path into names and list indexes. Names may contain dots: `metadata.annotations.example.com/size`.
 fn steps<'a>(object: &Value, path: &'a str) -> Vec<&'a str> {
     let (mut steps, mut value, mut rest) = (Vec::new(), object, path);
     while !rest.is_empty() {
@@ -62,7 +62,7 @@ fn steps<'a>(object: &Value, path: &'a str) -> Vec<&'a str> {
         };
         let names = value.as_object().into_iter().flat_map(|it| it.keys());
         let known = names.filter(is_next).map(String::len).max();
-        // If the object does not have the field, the rest of the path is a single name, except for list positions.
+        // If the object does not have the field, the rest of the path is a single name, except for list indexes.
         let end = known
             .or_else(|| value.is_array().then(|| rest.find('.')).flatten())
             .unwrap_or(rest.len());

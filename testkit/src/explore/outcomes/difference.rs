@@ -12,7 +12,7 @@ pub(crate) struct Difference {
     pub(crate) text: String,
     /// Both values, if the difference is in a field of a single object.
     pub(crate) values: Option<(Value, Value)>,
-    /// Set if the reference's object contains the expected value in another field, too, which does not differ.
+    /// Set if the reference's object also contains the expected value in another field, which does not differ.
     pub(crate) is_copied: bool,
     /// Set if the server's workers derived the value from the writes of controllers.
     pub(crate) is_derived: bool,

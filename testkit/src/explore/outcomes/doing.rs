@@ -16,9 +16,9 @@ pub(crate) struct Doing {
     pub(crate) subresource: String,
     /// `namespace/name`, or the name.
     pub(crate) object: String,
-    /// Status code of the answer.
+    /// Status code of the response.
     pub(crate) code: u16,
-    /// `resourceVersion` in the answer.
+    /// `resourceVersion` in the response.
     pub(crate) wrote: Option<u64>,
 }
 

@@ -68,7 +68,7 @@ impl Kept {
     }
 }
 
-/// The differences between an end state and the end state of the reference.
+/// The result of comparing an end state with the end state of the reference.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     /// Descriptions of the differences, one line per field.
@@ -380,7 +380,7 @@ impl EndState {
     }
 
     /// Returns the objects of one key without garbage. Garbage of one run is kept if the other run does not have the
-    /// object, so that an object in use that has lost its owner is reported as an orphan.
+    /// object, so that an object that is in use but has lost its owner is reported as an orphan.
     fn without_garbage(&self, found: &Self, left: Vec<Kept>, right: Vec<Kept>) -> (Vec<Kept>, Vec<Kept>) {
         let (gone_left, mut left): (Vec<Kept>, Vec<Kept>) = left.into_iter().partition(|it| self.is_garbage(it));
         let (gone_right, mut right): (Vec<Kept>, Vec<Kept>) = right.into_iter().partition(|it| found.is_garbage(it));

@@ -1,8 +1,8 @@
 //! `Generated`: the values that controllers generate, such as passwords, cookies and ports, and their copies.
 //!
 //! Each run without faults draws different random numbers. A value that differs between these runs, and that several
-//! objects contain in each of them, is one generated value with copies. A copy contains the value as text, in base64,
-//! or as a SHA-256 hash.
+//! objects contain in each of them, is one generated value with copies. A copy contains the value itself, in base64, or
+//! as a SHA-256 hash.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,7 +25,7 @@ use crate::text::shortened;
 /// Minimum length in bytes of a generated value. Shorter values may be equal by chance.
 const LEAST: usize = 5;
 
-/// Minimum length of a base64 text, and minimum number of hexadecimal digits of a hash.
+/// Minimum length of a base64 string, and minimum number of hexadecimal digits of a hash.
 const ENCODED: usize = 8;
 
 /// Fields that the server sets, or that identify objects.
@@ -47,7 +47,7 @@ const VALUE_CHARS: usize = 40;
 /// A field: the key of its object, and its path.
 type Place = (Arc<str>, String);
 
-/// Texts of fields, by place.
+/// The values of fields as strings.
 type Texts = BTreeMap<Place, String>;
 
 /// The values that controllers generated, with their copies.
@@ -64,7 +64,7 @@ struct Copy {
     form: Form,
 }
 
-/// The form in which the text of a copy contains the value of its source.
+/// The form in which a copy contains the value of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
     /// The value itself, possibly in base64.
@@ -135,14 +135,14 @@ impl Generated {
         ))
     }
 
-    /// Returns the places of all sources and copies that are not equal in an end state, in pairs.
+    /// Returns pairs of fields (a source and its copy) with unequal values in an end state.
     pub(crate) fn disagreeing(&self, end: &EndState) -> BTreeSet<[Place; 2]> {
         let texts = self.texts(end);
         let unequal = self.unequal(&texts);
         unequal.map(|(it, _)| [it.source.clone(), it.copy.clone()]).collect()
     }
 
-    /// Returns the texts in an end state at the places of sources and copies.
+    /// Returns the values of sources and copies in an end state.
     fn texts(&self, end: &EndState) -> Texts {
         if self.copies.is_empty() {
             return Texts::new();
@@ -151,7 +151,7 @@ impl Generated {
         texts(end, &Mask::default(), |key| keys.contains(key))
     }
 
-    /// Returns the copies that are not equal to their sources in these texts, each with both values.
+    /// Returns the copies with values that differ from their sources, each with both values.
     fn unequal<'a>(&'a self, texts: &'a Texts) -> impl Iterator<Item = (&'a Copy, [&'a str; 2])> {
         self.copies.iter().filter_map(|of| {
             let (value, found) = (texts.get(&of.source)?, texts.get(&of.copy)?);
@@ -164,13 +164,13 @@ impl Generated {
     }
 }
 
-/// Returns the place that all other places of a value are compared with.
+/// Returns the field with which the other fields of a value are compared.
 fn source<'a>(places: &[&'a Place]) -> &'a Place {
     let content = places.iter().find(|it| is_content(&it.1));
     content.unwrap_or(&places[0])
 }
 
-/// Index of the generated values of one run, which finds them in a text in time proportional to its length.
+/// Index of the generated values of one run, which finds these values in a string in time proportional to its length.
 struct Index<'a> {
     values: Vec<&'a str>,
     /// Values and offsets, by the bytes of the value from this offset on: the first bytes that differ between the two
@@ -202,7 +202,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// Returns the indexes of the values that a text contains, each with its form.
+    /// Returns the indexes of the values that a string contains, each with its form.
     fn found_in(&self, text: &str) -> BTreeSet<(usize, Form)> {
         let (mut found, all) = (BTreeSet::new(), decoded(text));
         for (at, part) in all.as_bytes().windows(LEAST).enumerate() {
@@ -230,13 +230,13 @@ fn hash(value: &str) -> String {
     })
 }
 
-/// Returns the words in a text that may be hashes.
+/// Returns the words in a string that may be hashes.
 fn hashes(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|sign: char| !sign.is_ascii_alphanumeric());
     words.filter(|it| it.len() >= ENCODED && it.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-/// Returns a text, followed by the decoded base64 texts that it contains.
+/// Returns a string, followed by the decoded base64 strings that it contains.
 fn decoded(text: &str) -> Cow<'_, str> {
     let is_encoded = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '+' | '/' | '-' | '_');
     let words = text
@@ -262,7 +262,7 @@ fn is_content(path: &str) -> bool {
     !path.starts_with("metadata.") && !path.starts_with("status.")
 }
 
-/// Returns `true` if a text may be a generated value: it is not a time, and does not identify an object or a version.
+/// Returns `true` if a string may be a generated value: it is not a time, and does not identify an object or a version.
 fn is_generated(state: &EndState, text: &str) -> bool {
     let has_time = || is_time(text) || timed(text, Timestamp::MIN, Timestamp::MAX).is_some();
     let is_version = || text.parse().is_ok_and(|it| state.versions().key(it).is_some());
@@ -314,7 +314,7 @@ fn is_secret(object: &StoredObject) -> bool {
     object.resource() == "secrets" && object.group().is_empty()
 }
 
-/// Decodes a base64 value, unless the result is not text.
+/// Decodes a base64 value, unless the result is not valid UTF-8.
 fn decode(value: &mut Value) {
     let decoded = value
         .as_str()

@@ -1,4 +1,4 @@
-//! Groups of related objects. If several controllers compete, a different one may have been the first in each group.
+//! Groups of related objects. If several controllers compete, a different controller may have been first in each group.
 
 use std::collections::BTreeSet;
 

@@ -152,7 +152,7 @@ fn is_word(text: &str, start: usize, end: usize) -> bool {
     !is_part(start.checked_sub(1).and_then(|it| bytes.get(it))) && !is_part(bytes.get(end))
 }
 
-/// Returns `true` if a text contains a uid.
+/// Returns `true` if a string contains a uid.
 fn has_uid(text: &str) -> bool {
     let is_uid = |it: &[u8]| {
         it.iter().enumerate().all(|(at, byte)| match at {
@@ -174,7 +174,7 @@ fn hash_in_name(object: &StoredObject) -> Option<String> {
 
 /// Returns the `generateName` of an object; `None` if its name was given, or if it is a numbered Pod of a StatefulSet.
 pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
-    // The JSON text is searched first, since decoding is expensive.
+    // Search the JSON bytes first, because decoding is expensive.
     static FIELD: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\"generateName\":"));
     FIELD.find(object.stored_bytes())?;
     let prefix = object.value()["metadata"]["generateName"].as_str()?.to_owned();
@@ -268,7 +268,7 @@ impl Identities {
         self.tokens.get(token)
     }
 
-    /// Returns the longest token that begins at this position of a text and is a whole word.
+    /// Returns the longest token that begins at this byte offset of a string and is a whole word.
     fn at<'t>(&self, text: &'t str, start: usize) -> Option<(&'t str, &Referent)> {
         let mut end = text.len();
         loop {
@@ -288,7 +288,7 @@ impl Identities {
         }
     }
 
-    /// Finds the tokens in a text and their positions.
+    /// Finds the tokens in a string and their byte offsets.
     pub(crate) fn in_text<'t>(&self, text: &'t str) -> Vec<(usize, &'t str, &Referent)> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -309,7 +309,7 @@ impl Identities {
     }
 }
 
-/// Replaces the tokens in a value by labels. Then sorts lists whose items contain tokens, because the order of
+/// Replaces the tokens in a value by labels. Then sorts lists with items that contain tokens, because the order of
 /// generated names is irrelevant. Returns `true` if there were any tokens.
 pub(crate) fn replace(value: &mut Value, identities: &Identities, label: &dyn Fn(&Referent) -> String) -> bool {
     match value {
@@ -348,7 +348,7 @@ pub(crate) fn replace(value: &mut Value, identities: &Identities, label: &dyn Fn
     }
 }
 
-/// Replaces the tokens in a text; `None` if there are no tokens.
+/// Replaces the tokens in a string; `None` if there are no tokens.
 pub(crate) fn replaced(text: &str, identities: &Identities, label: &dyn Fn(&Referent) -> String) -> Option<String> {
     let tokens = identities.in_text(text);
     match tokens.as_slice() {

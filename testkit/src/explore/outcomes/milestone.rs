@@ -11,11 +11,11 @@ pub(crate) struct Milestone {
     pub(crate) state: Option<EndState>,
     /// Fields that differ between references.
     pub(crate) mask: Mask,
-    /// Numbers of messages since the previous milestone; the minimum over several references.
+    /// Message counts since the previous milestone; the minimum over several references.
     pub(crate) passed: Passed,
 }
 
-/// Numbers of messages.
+/// Message counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
     /// Changes of objects that count as work.

@@ -16,7 +16,7 @@ use crate::mask::Mask;
 #[derive(PartialEq, Eq)]
 struct Objects {
     keys: BTreeSet<String>,
-    /// Paths of fields, each with its value as text.
+    /// Paths of fields, each with its value as a string.
     values: BTreeSet<(String, String)>,
 }
 
@@ -40,7 +40,7 @@ impl EndState {
     /// Returns `true` if `found` differs from this state only in histories, that is, in objects that do not follow from
     /// the last input. `last` is the state of a run in which controllers have only observed the last input. Values that
     /// are equal in this state and in `last` follow from the last input, so `found` must have them. If the history has
-    /// the same objects in this state and in `last`, `found` must have these objects, too. Objects with numbered names
+    /// the same objects in this state and in `last`, `found` must also have these objects. Objects with numbered names
     /// form one history.
     pub(crate) fn differs_in_histories(&self, found: &Self, last: &Self, mask: &Mask) -> bool {
         let differences = self.differences(found, mask);
@@ -56,9 +56,9 @@ impl EndState {
         })
     }
 
-    /// Like `differs_in_histories`, for a `found` that comes from a run in which controllers have observed more
-    /// changes. This state may then equal `last`. Objects that exist only in `found` must not be in `given`, and of the
-    /// required values only numbers that have increased may differ.
+    /// Same as `differs_in_histories`, for a `found` from a run in which controllers have observed more changes. This
+    /// state may then equal `last`. Objects that exist only in `found` must not be in `given`, and of the required
+    /// values only numbers that have increased may differ.
     pub(crate) fn has_longer_histories(&self, found: &Self, last: &Self, mask: &Mask, given: &[String]) -> bool {
         let differences = self.differences(found, mask);
         let is_whole = |it: &&Difference| it.path.is_empty();
@@ -132,7 +132,7 @@ fn is_greater(found: &Difference) -> bool {
     matches!(numbers, Some([Some(expected), Some(found)]) if found > expected)
 }
 
-/// Parses an integer, or a text that contains one.
+/// Parses an integer, or a string that contains an integer.
 fn whole(value: &Value) -> Option<i64> {
     match value {
         Value::String(text) => text.parse().ok(),

@@ -62,9 +62,10 @@ pub(crate) struct Outcome {
     pub(crate) settled_times: Vec<Duration>,
     /// Set if the end could not be judged, because the reference lacked the state to compare it with.
     pub(crate) is_unjudged: bool,
-    /// Set if a state was judged as wrong before the usual time.
+    /// Set if a state was judged as wrong before the usual time limit.
     pub(crate) is_hasty: bool,
-    /// Number of waits before an assertion of the scenario failed that had not waited for the end of the faults.
+    /// Number of waits before a failed assertion of the scenario, if the scenario had not waited for the end of the
+    /// faults.
     pub(crate) void_at: Option<usize>,
     /// Ordinal of the wait from which the scenario waited for the end of the faults, because a failed assertion was
     /// evaluated again.
@@ -75,7 +76,7 @@ pub(crate) struct Outcome {
     pub(crate) unlike: BTreeSet<(String, String)>,
     /// The differences in the last comparison, if all of them may be counts of failures.
     pub(crate) failure_counts: Vec<Count>,
-    /// Number of steps after which the scenario had settled before the step with a wrong state, if the run ended there.
+    /// Number of settled steps before the step with a wrong state, if the run ended at that step.
     pub(crate) wrong_step: Option<usize>,
     /// Set if the scenario executed all of its steps.
     pub(crate) is_complete: bool,
@@ -94,10 +95,10 @@ pub(crate) struct Outcome {
     pub(crate) controllers: Vec<Arc<str>>,
     /// Writes that the test itself made.
     pub(crate) doings: Vec<Doing>,
-    /// Notes for the author of the test: places where the scenario tests less than it appears to. Only set for
+    /// Notes for the author of the test: parts of the scenario that test less than they appear to. Only set for
     /// references.
     pub(crate) notes: Vec<String>,
-    /// Places in the test that start controllers that cannot be restarted.
+    /// Locations in the test that start controllers that cannot be restarted.
     pub(crate) fixed: Vec<String>,
     /// Time from the last fault to the correct end state, if it exceeded `within`.
     pub(crate) late: Option<Duration>,

@@ -21,8 +21,8 @@ const VALUE_CHARS: usize = 200;
 pub(super) const UNEXPECTED: &str = "unexpected";
 
 /// Prefix of the keys of ControllerRevisions. As in Kubernetes, a worker copies their annotations from the owner only
-/// when it creates them. The object does not show when this happened. Other kinds are not affected: the annotations of
-/// ReplicaSets are copied at each sync, and the annotations of Pods and Jobs are part of a template.
+/// when it creates them. The revision does not show when its annotations were copied. Other kinds are not affected: the
+/// annotations of ReplicaSets are copied at each sync, and the annotations of Pods and Jobs are part of a template.
 const REVISIONS: &str = "controllerrevisions.apps ";
 
 /// Metadata fields that always differ between runs, or that only count writes.
@@ -176,7 +176,7 @@ impl<'a> Pair<'a> {
         object
     }
 
-    /// Describes the object that a token refers to, with the same words on both sides if the object is the same.
+    /// Describes the object that a token refers to, with the same description on both sides if the object is the same.
     pub(crate) fn words(&self, side: usize, referent: &Referent) -> String {
         let Which::Existing(place) = referent.which else {
             return referent.words(None);
@@ -260,7 +260,7 @@ impl Field {
     }
 }
 
-/// Returns `true` if an object contains a value in a field other than those in `places`.
+/// Returns `true` if an object contains a value in a field other than the fields in `places`.
 fn stands_elsewhere(object: &Value, path: &str, value: &Value, places: &BTreeSet<String>) -> bool {
     let step = |name: &str| match path {
         "" => name.to_owned(),
@@ -305,7 +305,7 @@ fn have_other_keys(expected: &[Value], found: &[Value]) -> bool {
     matches!((sorted(expected), sorted(found)), (Some(expected), Some(found)) if expected != found)
 }
 
-/// Compares items that have the same key. Positions in paths refer to the expected list, followed by unexpected items.
+/// Compares items that have the same key. Indexes in paths refer to the expected list, followed by unexpected items.
 fn by_keys(path: &str, expected: &[Value], found: &[Value], out: &mut Vec<Field>) {
     let (Some(keys_expected), Some(keys_found)) = (keys(expected), keys(found)) else {
         return;

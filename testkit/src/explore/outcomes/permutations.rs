@@ -1,5 +1,5 @@
 //! Values that a controller assigns in the order in which objects arrive, such as numbers and addresses. Two runs may
-//! assign them to different objects, and both are right.
+//! assign them to different objects, and both are correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,14 +10,14 @@ use fake_apiserver::trace::Marks;
 pub(crate) struct Recorded {
     /// The bodies of each request, by its index in the trace.
     pub(crate) bodies: BTreeMap<usize, Bodies>,
-    /// The tracing output. Its places are indexes of steps in the trace of the run.
+    /// The tracing output. Positions in it are indexes of steps in the trace of the run.
     pub(crate) marks: Marks,
 }
 
-/// The bodies of a request and its answer.
+/// The bodies of a request and its response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bodies {
     pub(crate) request: Bytes,
-    /// Body of the answer; empty without an answer.
+    /// Body of the response; empty without a response.
     pub(crate) answer: Bytes,
 }

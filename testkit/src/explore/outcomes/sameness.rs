@@ -39,20 +39,20 @@ pub(crate) fn owners(object: &StoredObject) -> Vec<String> {
     parts.filter_map(owner).collect()
 }
 
-/// A token of an object's text.
+/// A token of an object's JSON.
 #[derive(Clone, Copy)]
 enum Part<'a> {
-    /// A string with its quotes, or the text between two strings.
+    /// A string with its quotes, or the bytes between two strings.
     Text(&'a [u8]),
     /// The name of a field that always differs between runs, such as `uid` or `creationTimestamp`.
     Own(&'a [u8]),
     /// The uid of an owner.
     Owner(&'a str),
-    /// Text in a form that stored objects do not have.
+    /// Input in a form that stored objects do not have.
     Unclear,
 }
 
-/// JSON text that is read string by string.
+/// JSON that is read string by string.
 struct Text<'a> {
     rest: &'a [u8],
     depth: u32,
@@ -61,7 +61,7 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn of(object: &'a StoredObject) -> Self {
-        // The text of a stored object begins within its metadata.
+        // The bytes of a stored object begin within its metadata.
         Self {
             rest: object.stored_bytes(),
             depth: 1,
@@ -123,7 +123,7 @@ impl<'a> Text<'a> {
         taken
     }
 
-    /// Reads a string with its quotes; returns `None` if the text does not begin with a string.
+    /// Reads a string with its quotes; returns `None` if the rest does not begin with a string.
     fn string(&mut self) -> Option<&'a [u8]> {
         if self.rest.first() != Some(&b'"') {
             return None;

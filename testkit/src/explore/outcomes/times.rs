@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::explore::machine::time_of_day;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Text of notes about controllers that read another clock.
+/// Wording of notes about controllers that read another clock.
 pub(crate) const OTHER_CLOCK: &str = "it reads a clock other than the server's";
 
 /// Minimum difference between two clocks at which they are distinguished.
@@ -130,7 +130,7 @@ pub(crate) fn hide_times(value: &mut Value) {
     }
 }
 
-/// Returns `true` if a text is a time in the format of RFC 3339, as Kubernetes writes it.
+/// Returns `true` if a string is a time in the format of RFC 3339, as Kubernetes writes it.
 pub(crate) fn is_time(text: &str) -> bool {
     text.len() >= "2000-01-01T00:00:00Z".len() && text.as_bytes()[4] == b'-' && text.parse::<Timestamp>().is_ok()
 }
@@ -170,7 +170,7 @@ pub(crate) fn timed(name: &str, from: Timestamp, to: Timestamp) -> Option<String
     None
 }
 
-/// Returns `true` if a letter or a digit precedes a position.
+/// Returns `true` if a letter or a digit precedes an offset.
 fn ends_word(name: &str, at: usize) -> bool {
     name[..at].ends_with(|it: char| it.is_ascii_alphanumeric())
 }
@@ -181,7 +181,7 @@ const TIME_CHARS: usize = 29;
 /// Number of digits of the minutes since 1970, which is the shortest format of a time.
 const MINUTES: usize = 8;
 
-/// Returns `true` if a text is a time between `from` and `to`: a date in UTC, with or without a time of day, or a
+/// Returns `true` if a string is a time between `from` and `to`: a date in UTC, with or without a time of day, or a
 /// number of minutes, seconds, or parts of a second since 1970.
 fn is_within(text: &str, from: Timestamp, to: Timestamp) -> bool {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();

@@ -12,8 +12,8 @@ pub(crate) const ENDS: &str = "the scenario ends";
 pub(crate) const SETTLES: &str = "it settles";
 pub(crate) const EXPLORABLE: &str = "something to explore";
 pub(crate) const CRASHABLE: &str = "something to crash";
-/// Name of the failure of a replay string that cannot be executed. It is a failure and not a note, because nobody reads
-/// the notes of a passing test, and the bug would appear to be fixed.
+/// Name of the failure of a replay string that cannot be executed. It is a failure instead of a note, because the notes
+/// of a passing test are easily overlooked and the bug would appear to be fixed.
 pub(crate) const PLAYABLE: &str = "the replay can be played";
 
 /// Name of the oracle for the number of messages. The gate checks it.

@@ -16,9 +16,9 @@ pub const fn crashes() -> Faults {
 }
 
 /// Fails requests: with 409 if the request contains a version of the object, as after a concurrent write; with 410 for
-/// watches, for continued lists and for lists of an exact revision; with 429 and 500; by losing the answer to a
-/// completed request; and by leaving the request without an answer for 30 s, whether or not it completed. Also fails
-/// calls to systems outside of the API, once or for 12 s.
+/// watches, for continued lists and for lists of an exact revision; with 429 and 500; by losing the response to a
+/// completed request; and by not responding for 30 s, whether or not the request completed. Also fails calls to systems
+/// outside of the API, once or for 12 s.
 pub const fn errors() -> Faults {
     Faults(2)
 }
@@ -38,7 +38,7 @@ pub const fn delays() -> Faults {
 }
 
 /// Disconnects a running controller for 12 or 40 s, as in a network partition. With two replicas, the former leader
-/// meets the new one when it reconnects.
+/// reconnects while the new leader is active.
 pub const fn pauses() -> Faults {
     Faults(16)
 }

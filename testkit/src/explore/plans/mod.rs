@@ -1,4 +1,4 @@
-//! Plans: the faults of a run. Their text form is the replay string.
+//! Plans: the faults of a run. Their string form is the replay string.
 
 mod plan;
 mod action;

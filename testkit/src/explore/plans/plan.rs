@@ -1,4 +1,4 @@
-//! A plan is a list of faults at points. Its text form is the replay string.
+//! A plan is a list of faults at points. Its string form is the replay string.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -37,7 +37,7 @@ impl Perturbation {
     }
 }
 
-/// The faults of a run and changes to its scenario. Its text form is the replay string.
+/// The faults of a run and changes to its scenario. Its string form is the replay string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Plan {
     pub(crate) faults: Vec<Perturbation>,
@@ -47,14 +47,14 @@ pub(crate) struct Plan {
     pub(crate) changes: Vec<String>,
     /// Object to create instead of the explored one, as JSON. Only set for references.
     pub(crate) fresh: Option<String>,
-    /// Fields that are not compared, because they were found to count the failures of this plan, as texts such as
+    /// Fields that are not compared, because they were found to count the failures of this plan, as strings such as
     /// `tasks.example.com default/web status.failedAttempts`.
     pub(crate) counted: BTreeSet<String>,
     /// Controller that starts late, and its delay. Only set for the runs without faults that failures are compared
     /// with.
     pub(crate) late_start: Option<(String, Duration)>,
-    /// Controller that is disconnected between two times since the start of the run, so that it receives the changes of
-    /// that period at once. Only set for the runs without faults that failures are compared with.
+    /// Controller that is disconnected between two times since the start of the run, so that it receives all changes of
+    /// that period together. Only set for the runs without faults that failures are compared with.
     pub(crate) cut_off: Option<(String, [Duration; 2])>,
     /// Set if the test pauses between changes that it usually makes at the same time, so that controllers observe each
     /// of them. Only set for the runs without faults that failures are compared with.
@@ -102,7 +102,8 @@ impl Plan {
         self.faults.iter().any(|it| it.action.is_failure())
     }
 
-    /// Returns the plan with failures that look the same to clients, but without executing the failing requests.
+    /// Returns the plan with failures that look the same to clients, but with which the failing requests are not
+    /// executed.
     pub(crate) fn unexecuted(&self) -> Self {
         let mut plan = self.clone();
         for fault in &mut plan.faults {

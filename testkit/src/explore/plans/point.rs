@@ -1,4 +1,4 @@
-//! Points: the places at which faults take effect, in text form.
+//! `Point`: identifies the message at which a fault takes effect, as a string.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,10 +25,9 @@ pub(crate) fn given(name: &str) -> Cow<'_, str> {
     percent_decode_str(name).decode_utf8_lossy()
 }
 
-/// A place between a client and the server at which a fault may take effect: the n-th message of a kind about an
-/// object.
+/// The message at which a fault may take effect: the n-th message of a type about an object.
 ///
-/// Its text is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`. A point refers to an
+/// Its format is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`. A point refers to an
 /// object and not to a position in the run, so it stays valid if messages arrive in a different order.
 pub(crate) type Point = String;
 
@@ -47,11 +46,11 @@ pub(crate) fn next(point: &str) -> Option<Point> {
     Some(format!("{stem}#{}", number + 1))
 }
 
-/// The parts of a point as words.
+/// The parts of a point for descriptions.
 pub(crate) struct Words<'a> {
     pub(crate) client: Cow<'a, str>,
     pub(crate) verb: &'a str,
-    /// The message in words: `patch configmaps default/volume (number 2)`.
+    /// Description of the message: `patch configmaps default/volume (number 2)`.
     pub(crate) what: String,
 }
 

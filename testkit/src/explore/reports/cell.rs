@@ -34,7 +34,7 @@ pub(crate) struct Cell {
     what: String,
     /// Set for steps of little interest: a bookmark, the start of a watch, or a discovery request.
     pub(crate) is_quiet: bool,
-    /// Text that equals the key of the same step in another run.
+    /// String that equals the key of the same step in another run.
     pub(crate) key: String,
     pub(crate) step: Shown,
 }
@@ -85,7 +85,7 @@ fn add_writes(cells: &mut [Cell], writes: &Writes, base: u64) {
             let found = match step.revision {
                 revision if writes.has(revision) && !taken.contains(&revision) => Some(revision),
                 _ if is_delete => writes.deletions(&step.object, truth + 1).find(is_free),
-                // Answers to workers are not recorded.
+                // Responses to workers are not recorded.
                 _ if step.is_worker => writes.of(&step.object, truth + 1).find(is_free),
                 _ => None,
             };

@@ -12,13 +12,13 @@ use crate::explore::outcomes::{Finding, Nondeterminism, OTHER_CLOCK};
 use crate::explore::search::{Coverage, Shard, counted};
 use crate::seeded_hash;
 
-/// The findings of an exploration. Its `Display` text is the message of a failed test.
+/// The findings of an exploration. Its `Display` output is the message of a failed test.
 #[derive(Debug)]
 pub struct Report {
     name: String,
     pub(crate) coverage: Coverage,
     pub(crate) nondeterminism: Vec<Nondeterminism>,
-    /// Places where the scenario tests less than it appears to.
+    /// Parts of the scenario that test less than they appear to.
     pub(crate) notes: Vec<String>,
     /// The `sometimes` checks that never held.
     pub(crate) never: Vec<String>,
@@ -125,7 +125,7 @@ impl Report {
         self.nondeterminism.iter().map(|it| it.what.clone()).collect()
     }
 
-    /// Lists places where the scenario tests less than it appears to: controllers that cannot be crashed because they
+    /// Lists parts of the scenario that test less than they appear to: controllers that cannot be crashed because they
     /// were started by [`TestCluster::run`](crate::TestCluster::run), and injected faults that did not match any
     /// request.
     pub fn notes(&self) -> &[String] {
@@ -219,7 +219,7 @@ impl Report {
     }
 }
 
-/// Returns `true` for notes that explain many failures, which are listed first.
+/// Returns `true` for notes about clocks. They are listed first, because they explain many failures.
 fn is_about_clocks(note: &str) -> bool {
     note.contains(OTHER_CLOCK)
 }

@@ -26,7 +26,8 @@ const ROUND_ROWS: usize = 12;
 /// Width of a column in characters.
 const COLUMN: usize = 88;
 
-/// Maximum number of messages of each run that are aligned at once, in a table with four bytes per pair of messages.
+/// Maximum number of messages of each run that are aligned in one pass, in a table with four bytes per pair of
+/// messages.
 const STRETCH: usize = 2_000;
 
 /// Maximum number of pairs compared for one timeline. Later steps get separate rows, except for the common end.
@@ -170,7 +171,7 @@ fn numbers(left: &[Arc<Cell>], right: &[Arc<Cell>]) -> (Vec<usize>, Vec<usize>) 
 /// Returns the indexes of the longest common subsequence.
 fn longest_common(left: &[usize], right: &[usize]) -> Vec<(usize, usize)> {
     let width = right.len() + 1;
-    // Length of the longest common subsequence of the rest of both lists, by the positions at which the rests begin.
+    // Length of the longest common subsequence of the remainders of both lists, by the indexes at which they begin.
     let mut lengths = vec![0_u32; (left.len() + 1) * width];
     for l in (0..left.len()).rev() {
         for r in (0..right.len()).rev() {
@@ -246,7 +247,7 @@ impl Timeline {
         shown
     }
 
-    /// Finds ranges of rows that repeat the rounds before them, and the number of repetitions. Quiet rows may occur
+    /// Finds ranges of rows that repeat the preceding round, and the number of repetitions. Quiet rows may occur
     /// anywhere in between; rows that are the same in both runs are ignored.
     fn again(&self) -> Vec<(Range<usize>, usize)> {
         let is_told = |at: &usize| !self.rows[*at].is_quiet() && !self.rows[*at].is_same();

@@ -1,4 +1,4 @@
-//! Answers of the server on their way to a client.
+//! Responses of the server in transit to a client.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::harness::Harness;
 use crate::explore::gate::{Answer, Deletion, Life, Page};
 use crate::explore::trace::Request;
 
-/// Records an answer at the gate and returns it. If `page` is `None`, the client does not receive the answer.
+/// Records a response at the gate and returns it. If `page` is `None`, the client does not receive the response.
 pub(crate) async fn look(
     harness: &Harness,
     page: Option<Page>,

@@ -164,8 +164,9 @@ struct Passing<'a> {
     body: &'a Bytes,
 }
 
-/// Applies faults to a request before it reaches the server. Returns `Err` with the client's answer if the request must
-/// not reach the server. Otherwise returns the guard of a lagging replica if the read must return an older state.
+/// Applies faults to a request before it reaches the server. Returns `Err` with the response for the client if the
+/// request must not reach the server. Otherwise returns the guard of a lagging replica if the read must return an older
+/// state.
 async fn before(
     harness: &Arc<Harness>,
     life: &Arc<Life>,
@@ -284,7 +285,7 @@ where
     server.oneshot(request).await
 }
 
-/// Body of an answer that is delivered through the gate.
+/// Body of a response that is delivered through the gate.
 pub(crate) enum GatedBody {
     Whole(Option<Bytes>),
     Watch(Box<GatedWatch>),

@@ -22,7 +22,7 @@ use crate::work::Work;
 /// The type-erased scenario. It also receives the plan of the run, on which its input may depend.
 pub(crate) type Scenario = Box<dyn for<'a> Fn(&'a TestCluster, &'a Plan) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
-/// Called at the end of a run. Keeps the run alive, so that a person can inspect its cluster.
+/// Called at the end of a run. Keeps the run alive, so that its cluster can be inspected.
 pub(crate) type Linger = Box<dyn for<'a> Fn(&'a TestCluster) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
 /// The runs in progress by the names of their threads, with their start times.
@@ -49,7 +49,7 @@ pub(crate) struct Config {
     pub(crate) is_patient: AtomicBool,
     /// Called at the end of each run, while its cluster still exists.
     pub(crate) linger: Option<Linger>,
-    /// Time from the last fault within which the end state must be right.
+    /// Time from the last fault within which the end state must be correct.
     pub(crate) within: Duration,
     /// Fields that are ignored in comparisons.
     pub(crate) ignored: Vec<String>,
@@ -132,7 +132,7 @@ pub(crate) enum MustHold {
 }
 
 impl Config {
-    /// Lists the `sometimes` conditions that never held. `held` contains indices of checks, followed by indices of
+    /// Lists the `sometimes` conditions that never held. `held` contains indexes of checks, followed by indexes of
     /// inquiries.
     pub(crate) fn never(&self, held: &BTreeSet<usize>) -> Vec<String> {
         let checks = self.checks.iter().map(|it| (&it.name, !it.must_always));
@@ -148,8 +148,9 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Usual,
-    /// A run that tries a plan. It may judge a wrong state early: in virtual time after `within`, in real time when the
-    /// state no longer changes. In real time it also ends when the search ends. A failure is confirmed by usual runs.
+    /// A run that tries a plan. It may judge a wrong state early: after `within` in virtual time, or when the state no
+    /// longer changes in real time. In real time it also ends when the search ends. A failure is confirmed by usual
+    /// runs.
     Tried,
     /// A usual run that also records bodies and tracing output.
     Shown,
@@ -162,8 +163,8 @@ pub(crate) enum Role {
     OtherResting,
 }
 
-/// Makes an attempt with runs that may end early, which are sufficient for most failures, and then with usual runs. In
-/// real time, only makes the latter. Returns the first result.
+/// Attempts something with runs that may end early, which are sufficient for most failures, and then with usual runs.
+/// In real time, only uses usual runs. Returns the first result.
 pub(crate) fn early_then_usual<T>(is_real: bool, mut attempt: impl FnMut(Role) -> Option<T>) -> Option<T> {
     let early = (!is_real).then(|| attempt(Role::Tried)).flatten();
     early.or_else(|| attempt(Role::Usual))

@@ -40,7 +40,7 @@ fn doing(request: &RecordedRequest) -> Option<Doing> {
     })
 }
 
-/// The fields of an answer that are read.
+/// The fields of a response that are read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {

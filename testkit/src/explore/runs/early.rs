@@ -15,7 +15,7 @@ use crate::hooks::Hooks;
 /// Time without a message after which a wait may end early.
 pub(super) const SOON: Duration = Duration::from_millis(200);
 
-/// Interval at which this is checked.
+/// Interval at which a wait checks whether it may end early.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// State of a cluster that has not changed since the previous wait of the scenario.
@@ -23,7 +23,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 pub(super) enum Quiet {
     /// No fault has affected the run, so it equals the reference, which has settled.
     Over,
-    /// Nothing has changed since this time or an earlier one.
+    /// Nothing has changed since this time or longer.
     Since(Instant),
 }
 

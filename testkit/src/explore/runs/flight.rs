@@ -29,7 +29,7 @@ struct FlightFile {
     path: PathBuf,
     /// The open file; `None` if it cannot be created.
     file: Option<File>,
-    /// Length of the text in the file, in bytes.
+    /// Length of the file in bytes.
     length: usize,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Harness {
     pub(crate) is_hasty: bool,
     /// Set if the state after each step is compared with the reference.
     pub(crate) compares: bool,
-    /// Time within which the state after a step must become right.
+    /// Time within which the state after a step must become correct.
     pub(crate) within: Duration,
     pub(crate) timing: Timing,
     checks: Arc<[Check]>,
@@ -42,7 +42,7 @@ pub(crate) struct Harness {
     pub(crate) milestones: Arc<[Milestone]>,
     cluster: OnceLock<Weak<TestCluster>>,
     pub(crate) controllers: Mutex<BTreeMap<Arc<str>, Arc<dyn Restart>>>,
-    /// Holds the fault that slows down the server's workers.
+    /// Guard of the fault that slows down the server's workers.
     pub(crate) workers: Mutex<Option<FaultGuard>>,
     wait: Mutex<Wait>,
 }
@@ -89,7 +89,7 @@ impl Harness {
         lock(&self.controllers).keys().cloned().collect()
     }
 
-    /// Kills a controller, and restarts it after the time `down`. Answers to its open requests are never delivered.
+    /// Kills a controller, and restarts it after the time `down`. Responses to its open requests are never delivered.
     pub(crate) fn crash(&self, life: &Life, down: Duration) {
         life.end();
         self.gate.note(&life.client, life.number, "crash".to_owned());
@@ -118,7 +118,7 @@ impl Harness {
         });
     }
 
-    /// Kills a controller and restarts it at once.
+    /// Kills a controller and restarts it immediately.
     pub(crate) fn restart(&self, client: &str) {
         let controller = lock(&self.controllers).get(client).cloned();
         if let Some(controller) = controller {

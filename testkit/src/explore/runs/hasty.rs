@@ -16,7 +16,7 @@ const HOPELESS: Duration = Duration::from_secs(8);
 pub(super) struct Still(Option<(u64, Instant)>);
 
 impl Harness {
-    /// Returns the time after `within` for which a state may still become right in this run. Such a state counts as
+    /// Returns the time after `within` for which a state may still become correct in this run. Such a state counts as
     /// slow, not as wrong.
     pub(super) const fn slow(&self) -> Duration {
         match self.is_hasty && !self.timing.is_real {
@@ -25,7 +25,7 @@ impl Harness {
         }
     }
 
-    /// Returns `true` if a run that tries a plan need not wait any longer for the correct state.
+    /// Returns `true` if a run that tries a plan does not have to wait any longer for the correct state.
     pub(super) fn is_hopeless(&self, still: &mut Still) -> bool {
         if !self.is_hasty || !self.timing.is_real {
             return false;

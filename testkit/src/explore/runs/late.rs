@@ -14,7 +14,7 @@ use super::harness::Harness;
 use crate::explore::gate::{Deletion, Life};
 use crate::explore::trace::Request;
 
-/// Forwards a request to the server after a delay. The answer is not delivered.
+/// Forwards a request to the server after a delay. The response is not delivered.
 pub(crate) fn arrive_late(
     harness: &Arc<Harness>,
     life: &Arc<Life>,

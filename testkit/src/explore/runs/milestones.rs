@@ -39,7 +39,7 @@ impl Harness {
         (self.gate.server.resource_version(), changes)
     }
 
-    /// Records that the scenario has settled at this place, and compares the state with the reference.
+    /// Records that the scenario has settled at this source location, and compares the state with the reference.
     pub(crate) async fn compare_step(&self, place: &str) {
         let nth = {
             let mut state = self.gate.state();

@@ -1,4 +1,4 @@
-//! Notes about a reference: places where the scenario tests less than it appears to, and controllers that read a
+//! Notes about a reference: parts of the scenario that test less than they appear to, and controllers that read a
 //! different clock.
 
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::explore::outcomes::{ForeignTime, OTHER_CLOCK, foreign_times};
 use crate::test_cluster::TestCluster;
 
-/// Lists places where the scenario tests less than it appears to.
+/// Lists parts of the scenario that test less than they appear to.
 pub(crate) fn of_the_scenario(cluster: &TestCluster) -> Vec<String> {
     let cannot = |place| {
         format!(
@@ -18,7 +18,7 @@ pub(crate) fn of_the_scenario(cluster: &TestCluster) -> Vec<String> {
     fixed.chain(cluster.injections.idle()).collect()
 }
 
-/// Lists times that controllers wrote, and that they read from the machine's clock instead of the server's.
+/// Lists times that controllers read from the machine's clock instead of the server's, and wrote into objects.
 pub(crate) fn of_clocks(cluster: &TestCluster, began: Timestamp) -> Vec<String> {
     let note = |it: ForeignTime| {
         format!(

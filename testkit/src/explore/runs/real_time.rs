@@ -23,7 +23,7 @@ const SHORTENS: u32 = 3;
 const QUIET: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(10)];
 
 impl Timing {
-    /// Timing of runs in real time. A scenario is aborted after `scenario`. An end state that becomes right up to
+    /// Timing of runs in real time. A scenario is aborted after `scenario`. An end state that becomes correct up to
     /// `slow` after `within` counts as slow, not as wrong.
     pub(crate) const fn real(scenario: Duration, slow: Duration) -> Self {
         Self {

@@ -260,8 +260,8 @@ impl Run<'_> {
         self.gate.is_early(waited)
     }
 
-    /// Waits until the cluster has settled. The quiet time before the call counts from `quiet_since` on. Returns
-    /// `false` if the cluster does not settle and this fails the run.
+    /// Waits until the cluster has settled. The quiet time begins at `quiet_since`, which may be before the call.
+    /// Returns `false` if the cluster does not settle and this fails the run.
     async fn settle_since(&self, quiet_since: Instant) -> bool {
         let settled = self.cluster.settle_since(quiet_since);
         let settled = AssertUnwindSafe(settled).catch_unwind().await;
@@ -283,7 +283,7 @@ impl Run<'_> {
     }
 
     /// Waits for the end of all faults and then for the correct end state, for a limited time. An end state that
-    /// becomes right after `within` is slow but does not fail the run.
+    /// becomes correct after `within` is slow but does not fail the run.
     async fn converge(&self) -> (EndState, Option<Duration>) {
         let (mut quiet_since, mut worked, mut wrong) = (None, None, None);
         let (mut looked_at, mut known): (Option<((u64, u64), EndState)>, _) = (None, None);

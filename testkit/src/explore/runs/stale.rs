@@ -12,7 +12,7 @@ use crate::explore::trace::Request;
 /// Time by which the replica lags behind.
 pub(super) const LAG: Duration = Duration::from_secs(12);
 
-/// Guard: while it exists, a client reads an older state.
+/// Guard of a lagging replica. While the guard exists, a client reads an older state.
 #[derive(Debug)]
 pub(crate) struct Lagging(Replica);
 
@@ -24,7 +24,7 @@ impl Drop for Lagging {
 
 /// Makes a read return a state between the beginning of the run and the current one. A list is rewritten to request an
 /// exact revision, and the client's next watch is silent for a while. A read of a single object cannot request a
-/// revision, so a lagging replica answers it.
+/// revision, so a lagging replica handles it.
 pub(crate) fn stale(gate: &Gate, life: &Life, about: &Request, uri: &mut http::Uri, percent: u8) -> Option<Lagging> {
     let newest = gate.server.resource_version();
     let revision = gate.base + (newest - gate.base) * u64::from(percent) / 100;

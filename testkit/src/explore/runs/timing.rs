@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Virtual time after which a scenario is aborted.
 pub(crate) const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
 
-/// Time after `within` up to which an end state that becomes right counts as slow, not as wrong.
+/// Time after `within` up to which an end state that becomes correct counts as slow, not as wrong.
 pub(crate) const SLOW: Duration = Duration::from_secs(3600);
 
 /// Maximum duration of faults that are not shortened in real time, such as a restart or a retry.
@@ -21,7 +21,8 @@ pub(crate) struct Timing {
     pub(crate) is_real: bool,
     /// Time after which the scenario is aborted.
     pub(crate) scenario: Duration,
-    /// Time after `within` up to which an end state that becomes right counts as slow; after that, it counts as wrong.
+    /// Time after `within` up to which an end state that becomes correct counts as slow; after that, it counts as
+    /// wrong.
     pub(crate) slow: Duration,
     /// Intervals between comparisons while the end state is wrong: until `within`, and after that.
     pub(crate) look_again: [Duration; 2],

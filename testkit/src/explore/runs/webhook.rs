@@ -18,8 +18,8 @@ const REFUSED: &str = "connect: connection refused";
 const LOST: &str = "EOF";
 
 impl Harness {
-    /// Sends the server's call to a webhook of the controller `client`, with the faults of the plan. Unlike calls that
-    /// a controller makes, the call fails if the controller is killed.
+    /// Sends the server's call to a webhook of the controller `client`, with the faults of the plan. Unlike a call made
+    /// by a controller, the call fails if the controller is killed.
     pub(super) async fn call_webhook(
         self: Arc<Self>,
         client: String,

@@ -41,8 +41,8 @@ pub(crate) enum Variant {
 }
 
 impl TestClusterBuilder {
-    /// Builds the state from which clusters are started. Their time of day is `start`; by default the configured one,
-    /// or else the machine's.
+    /// Builds the state from which clusters are started. Their time of day is `start`. Default: the configured start
+    /// time, or else the machine's time.
     pub(crate) fn world(mut self, start: Option<Timestamp>) -> World {
         let set = self.server_to_be().configured_start_time();
         if let Some(start) = start {

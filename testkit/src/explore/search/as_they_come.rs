@@ -1,6 +1,6 @@
-//! Makes runs in real time. Their durations differ, so results are handled in the order of arrival, and each result
-//! lets the next run begin at once. Failures are confirmed in the order of their plans, so that the report depends only
-//! on the outcomes.
+//! Executes runs in real time. Their durations differ, so results are handled in the order of arrival, and the next run
+//! begins as soon as a result has arrived. Failures are confirmed in the order of their plans, so that the report
+//! depends only on the outcomes.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -39,7 +39,7 @@ struct Doubtful {
 
 /// Functions that run plans and confirm failures, and the state of the search.
 pub(super) struct Jobs<'a> {
-    /// Returns the number of runs to make at once.
+    /// Returns the number of runs to execute concurrently.
     pub(super) at_once: &'a dyn Fn() -> usize,
     pub(super) is_stopped: &'a dyn Fn() -> bool,
     /// Set when the search is over, which ends the runs in progress.
@@ -71,13 +71,13 @@ fn start<'scope>(
 ) {
     let done = done.clone();
     scope.spawn(move || {
-        // The receiver lives as long as the scope, unless another thread has panicked.
+        // The receiver exists as long as the scope, unless another thread has panicked.
         let _ = done.send(catch_unwind(AssertUnwindSafe(job)));
     });
 }
 
 /// Runs all plans of a source. At the end of the search, waits for the runs in progress and confirms their failures
-/// until the time is over; then ends the runs, and waits for the confirmation in progress.
+/// until the time limit is reached; then ends the runs, and waits for the confirmation in progress.
 fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
     let Jobs { run, confirm, .. } = *jobs;
     let (done, arrivals) = channel::<thread::Result<Arrived>>();
@@ -265,8 +265,8 @@ mod tests {
         }
     }
 
-    /// Runs the plans `0` to `3`, two at once; `1` and `2` fail. The run of `0` ends when the result of the plan `last`
-    /// has been handled, or when the search is over.
+    /// Runs the plans `0` to `3`, two concurrently; `1` and `2` fail. The run of `0` ends when the result of the plan
+    /// `last` has been handled, or when the search is over.
     fn explored(last: &str, most: u64, time: Duration) -> Numbered {
         let action = Action {
             fault: Fault::CrashAfter,

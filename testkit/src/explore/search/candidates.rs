@@ -19,7 +19,7 @@ const SLOWEST: Duration = Duration::from_secs(60);
 /// Rank of faults that delay a read until after a change of the test.
 const ACROSS_CHANGE: u8 = 2;
 
-/// A fault to try. Faults of a kind that has not been tried yet are first, then faults with a lower rank.
+/// A fault to try. Faults of a kind that has not been tried yet are tried first, then faults with a lower rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
     /// Set if the fault was possible earlier in the trace, at another message with the same client, verb and resource.
@@ -36,7 +36,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the kind of the fault; overlaps are a separate kind.
+    /// Returns the kind of the fault; overlaps count as a separate kind.
     pub(crate) fn kind(&self) -> Kind {
         match self.is_early {
             true => Kind::Overlap,
@@ -321,7 +321,7 @@ fn moment(trace: &[Step], at: usize, action: Action, timing: Timing) -> (Duratio
 }
 
 /// Determines the requests for which a late arrival is tried. A client that watches the object can notice the change,
-/// and a client that holds a Lease expects other writers. Other clients cannot protect themselves.
+/// and a client that holds a Lease expects other writers. Other clients cannot detect a late arrival.
 struct Late<'t> {
     /// Objects that clients watch: client, resource and `namespace/name`.
     watched: HashSet<(&'t str, &'t str, &'t str)>,

@@ -33,13 +33,13 @@ pub(crate) enum Confirmed {
     FirstCome(String),
     /// The failure does not recur. The fields that differed from the reference are excluded from comparisons.
     Unsure(Nondeterminism, BTreeSet<(String, String)>),
-    /// The state became right later. Further runs wait longer.
+    /// The state became correct later. Further runs wait longer.
     Slow,
     /// The search has been stopped.
     Stopped,
 }
 
-/// The result of confirming a failure, and the processor time of the runs that this took.
+/// The result of confirming a failure, and the processor time of the runs for the confirmation.
 pub(crate) struct Confirmation {
     pub(crate) result: Confirmed,
     pub(crate) took: Duration,

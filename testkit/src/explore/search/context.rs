@@ -20,7 +20,7 @@ pub(crate) struct Runs<'a> {
     pub(crate) config: &'a Config,
     pub(crate) world: &'a World,
     pub(crate) reference: Arc<Reference>,
-    /// Returns the number of runs to make concurrently. In real time it may change during the search.
+    /// Returns the number of runs to execute concurrently. In real time it may change during the search.
     pub(crate) at_once: &'a (dyn Fn() -> usize + Sync),
     /// Runs without faults with which failures have been compared, by plan.
     pub(crate) faultless: Mutex<BTreeMap<Plan, Arc<Outcome>>>,
@@ -77,7 +77,7 @@ impl Runs<'_> {
         run(self.config, self.world, plan, Role::Tried, Some(&self.reference))
     }
 
-    /// Makes several runs of one plan concurrently.
+    /// Executes several runs of one plan concurrently.
     pub(crate) fn at_the_same_time(&self, plan: &Plan, count: u32) -> Vec<Outcome> {
         thread::scope(|scope| {
             let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| self.one(plan))).collect();

@@ -30,7 +30,7 @@ pub struct Coverage {
     /// Number of runs that could not be judged, because an assertion of the scenario failed while the test did not
     /// wait, and the reference does not contain a state of that step.
     pub unjudged: u64,
-    /// Number of different combinations of client, object, lag of the client's view, and outcome that requests had.
+    /// Number of different combinations of client, object, lag of the client's view, and outcome among the requests.
     pub states: u64,
     /// Number of requests and events in all runs.
     pub messages: u64,

@@ -1,4 +1,4 @@
-//! Makes runs in virtual time on all cores, and handles results in the order of the plans, so that findings do not
+//! Executes runs in virtual time on all cores, and handles results in the order of the plans, so that findings do not
 //! depend on the number of cores.
 
 use std::collections::{BTreeMap, VecDeque};

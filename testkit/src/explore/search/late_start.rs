@@ -1,7 +1,7 @@
 //! Compares a failing run with runs without faults in which a controller starts late, or receives several changes of
-//! the test at once or one by one. If such a run has the same violations, they depend on the order of arrival or on the
-//! observed changes, and the failure is dropped. With several controllers, each group of related objects is compared
-//! separately.
+//! the test together or one by one. If such a run has the same violations, they depend on the order of arrival or on
+//! the observed changes, and the failure is dropped. With several controllers, each group of related objects is
+//! compared separately.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +22,12 @@ const SOON: Duration = Duration::from_secs(1);
 /// Time between the disconnection of a controller and the first change that it misses.
 const BEFORE: Duration = Duration::from_millis(1);
 
-/// Maximum number of runs in which a controller receives several changes at once.
+/// Maximum number of runs in which a controller receives several changes together.
 const MOST: usize = 8;
 
 /// Returns a note if one of these runs without faults has the violations of a failing run: the test pauses between
 /// changes that it makes at the same time; the affected controller starts late, or receives the changes made during the
-/// fault at once; or, with several controllers, a different one is the first to do some of the work. Runs that delay
+/// fault together; or, with several controllers, a different controller does some of the work first. Runs that delay
 /// the affected controller are only made if the test continued during a fault, or advanced the clock to its next change
 /// after a fault without waiting for the cluster.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
@@ -62,7 +62,7 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
     dependence.map(|it| format!("the end state depends on {it} (to replay: EXPLORE_REPLAY='{plan}')"))
 }
 
-/// Returns `true` if the test makes changes at the same time, which controllers may observe at once.
+/// Returns `true` if the test makes changes at the same time, which controllers may observe together.
 fn makes_changes_at_once(reference: &Outcome) -> bool {
     reference.doings.windows(2).any(|it| it[0].at == it[1].at)
 }
@@ -88,8 +88,8 @@ impl Suspect<'_> {
         self.runs.faultless(&plan)
     }
 
-    /// Returns `true` if a run without faults has the violations of the failing run. An equal end state is not enough:
-    /// a field that returned to an earlier value may have been repaired since.
+    /// Returns `true` if a run without faults has the violations of the failing run. An equal end state is not
+    /// sufficient: a field that returned to an earlier value may have been repaired since.
     fn is_same(&self, made: &Outcome) -> bool {
         if self.is_asserted {
             return made.violations.iter().any(|it| it.oracle == ASSERTIONS);
@@ -133,7 +133,7 @@ impl Suspect<'_> {
         })
     }
 
-    /// Compares the failing run with runs in which the controller receives several changes at once.
+    /// Compares the failing run with runs in which the controller receives several changes together.
     fn merges(&self) -> Option<String> {
         let last = self.made(Faultless::Late(LAST));
         let Reference { outcome, mask, .. } = &*self.runs.reference;

@@ -1,4 +1,4 @@
-//! Replays: makes the runs of replay strings, once or several times.
+//! Replays: executes the runs of replay strings, once or several times.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

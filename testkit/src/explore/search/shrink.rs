@@ -1,5 +1,5 @@
 //! Minimises a failure: fewer faults, shorter durations, and fewer steps of the scenario. A smaller plan only counts if
-//! it fails, too.
+//! it fails as well.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

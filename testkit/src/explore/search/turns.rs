@@ -1,5 +1,5 @@
-//! The order of likely faults in real time, in which only few runs are possible: kinds of faults alternate, and so do
-//! kinds of messages.
+//! The order of likely faults in real time, in which only few runs are possible: types of faults alternate, and so do
+//! types of messages.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::candidates::Candidate;
 use crate::explore::plans::{Action, Fault};
 use crate::explore::trace::{Request, Step, What};
 
-/// Kinds of messages. Faults at messages of the first kinds are the most likely to find a failure.
+/// Types of messages. Faults at messages of the first types are the most likely to find a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Topic {
     Delete,
@@ -49,7 +49,7 @@ fn lets_go(trace: &[Step], update: &Request) -> bool {
     }) == Some(true)
 }
 
-/// Returns the cost of each turn of a fault. Cheap faults have more turns and earlier ones. Most published bugs of
+/// Returns the cost of trying a fault. Faults with a low cost are tried earlier and more often. Most published bugs of
 /// operators are found by a crash after a write, a restart with an old state, or a change that is not observed in time.
 fn cost(candidate: &Candidate) -> usize {
     match (candidate.action.fault, candidate.rank) {
@@ -62,9 +62,9 @@ fn cost(candidate: &Candidate) -> usize {
     }
 }
 
-/// Orders likely faults. Faults take turns according to their cost. Within the turns of a fault, kinds of messages
-/// alternate, and messages of the same kind cover each resource before any resource is repeated. The faults in each
-/// list of `given` keep their order.
+/// Orders likely faults, which alternate according to their cost. For each fault, types of messages alternate, and
+/// messages of the same type cover each resource before any resource is repeated. The faults in each list of `given`
+/// keep their order.
 pub(super) fn in_turns(likely: Vec<Candidate>, given: [Vec<Candidate>; 2], trace: &[Step]) -> Vec<Candidate> {
     let mut rounds: BTreeMap<(Action, Topic, &str), usize> = BTreeMap::new();
     let mut by_topic: BTreeMap<(Action, Topic), Vec<_>> = BTreeMap::new();

@@ -31,7 +31,8 @@ pub(crate) trait Work {
     fn judge(&mut self) -> &mut dyn Judge;
 }
 
-/// Decides about failures. In virtual time, a failure is confirmed as soon as its result is handled.
+/// Decides which failures must be confirmed, and handles the results. In virtual time, a failure is confirmed as soon
+/// as its result is handled.
 pub(crate) trait Judge {
     /// Returns the number of results so far, and the number of results at which the search ends.
     fn made(&self) -> (u64, u64);

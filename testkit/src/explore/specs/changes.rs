@@ -18,7 +18,7 @@ const DEPTH: usize = 12;
 pub(crate) struct Change {
     /// Description of the change, used as its name in replay strings: `spec.replicas: 2 → 3`.
     pub(crate) name: String,
-    /// The path to the field: names and list positions.
+    /// The path to the field: names and list indexes.
     path: Vec<String>,
     /// The new value; `None` removes the field.
     value: Option<Value>,

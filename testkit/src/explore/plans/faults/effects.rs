@@ -1,13 +1,13 @@
-//! `Effects`: the effects of faults as data, by the place at which they are applied.
+//! `Effects`: the effects of faults as data, by the stage at which they are applied.
 
 use std::time::Duration;
 
-/// The effects of a fault, by the place that applies them.
+/// The effects of a fault, by the stage at which they are applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effects {
     /// Effect before a request reaches the server.
     pub(crate) request: Option<OnRequest>,
-    /// Effect after a request or a call has completed and before the client receives the answer.
+    /// Effect after a request or a call has completed and before the client receives the response.
     pub(crate) answer: Option<OnAnswer>,
     /// Effect before an event is delivered.
     pub(crate) event: Option<OnEvent>,
@@ -32,7 +32,7 @@ impl Effects {
 pub(crate) enum OnRequest {
     /// The process is killed, and restarted after this time.
     Crash(Duration),
-    /// The server answers with this status and does not execute the request.
+    /// The server responds with this status and does not execute the request.
     Refuse(u16),
     /// The request is lost; the connection breaks after this time.
     Lose(Duration),
@@ -45,12 +45,12 @@ pub(crate) enum OnRequest {
     Freeze(Duration),
     /// The server restarts, and is down for this time.
     RestartServer(Duration),
-    /// The server answers from an older state: the state at this percentage of the run's revisions.
+    /// The server responds from an older state: the state at this percentage of the run's revisions.
     ReadOld(u8),
-    /// The server answers a list with the objects as they were before this many creations, deletions and changes of
+    /// The server responds to a list with the objects as they were before this many creations, deletions and changes of
     /// specs.
     Rewind(u8),
-    /// The request reaches the server after this time, when its client no longer waits for the answer, because the
+    /// The request reaches the server after this time, when its client no longer waits for the response, because the
     /// connection broke or the process was killed immediately.
     ArriveLate {
         after: Duration,
@@ -58,14 +58,14 @@ pub(crate) enum OnRequest {
     },
 }
 
-/// Effect on an answer that has not reached the client.
+/// Effect on a response that has not reached the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnAnswer {
     /// The process is killed, and restarted after this time.
     Crash(Duration),
     /// The connection breaks after this time.
     Break(Duration),
-    /// The answer is delivered after this time.
+    /// The response is delivered after this time.
     Wait(Duration),
 }
 

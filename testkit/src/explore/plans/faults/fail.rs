@@ -1,4 +1,4 @@
-//! `fail`: the server answers with an error and does not execute the request.
+//! `fail`: the server responds with an error and does not execute the request.
 
 use super::effects::{Effects, OnCall, OnRequest};
 use super::row::{FaultRow, Kind, Names};

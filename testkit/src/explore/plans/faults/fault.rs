@@ -27,20 +27,20 @@ macro_rules! faults {
 }
 
 faults! {
-/// Kind of fault.
+/// Type of a fault.
 pub(crate) enum Fault {
     /// The controller is killed before the request reaches the server, or before the event is delivered. It is
     /// restarted with empty caches after a time.
     CrashBefore => crash::BEFORE,
-    /// The controller is killed after the request has completed and before the answer is delivered.
+    /// The controller is killed after the request has completed and before the response is delivered.
     CrashAfter => crash::AFTER,
-    /// The server answers with an HTTP status and does not execute the request.
+    /// The server responds with an HTTP status and does not execute the request.
     Fail => fail::ROW,
     /// The external system is unreachable for a time.
     Outage => outage::ROW,
     /// Another client first writes the object, so the server refuses a request that contains the earlier version (409).
     Conflict => conflict::ROW,
-    /// The request completes, and the connection breaks before the answer.
+    /// The request completes, and the connection breaks before the response.
     Lose => lose::ROW,
     /// The request does not reach the server; the connection breaks after a time.
     Silence => silence::BEFORE,
@@ -48,7 +48,7 @@ pub(crate) enum Fault {
     SilenceAfter => silence::AFTER,
     /// The message is delayed for a time.
     Delay => delay::ROW,
-    /// The connection breaks at once, but the request still reaches the server after a time.
+    /// The connection breaks immediately, but the request still reaches the server after a time.
     Late => late::ROW,
     /// The controller is killed and restarted a second later; the request that it had sent reaches the server after a
     /// time.
@@ -75,7 +75,7 @@ pub(crate) enum Fault {
     Drop => drop_bookmark::ROW,
     /// The clock of the client is ahead for the whole run.
     Skew => skew::ROW,
-    /// The server answers lists that have a limit with smaller pages.
+    /// The server responds with smaller pages to lists that have a limit.
     SmallPages => small_pages::ROW,
     /// The revisions of the server start at a large number.
     LargeVersions => large_versions::ROW,
@@ -85,7 +85,7 @@ pub(crate) enum Fault {
     Freeze => freeze::ROW,
     /// The list returns the objects as they were before the last changes of their specs.
     Rewind => rewind::ROW,
-    /// The request completes, and its answer arrives after a time.
+    /// The request completes, and its response arrives after a time.
     SlowAnswer => delay::ANSWER,
     /// The API server restarts before the request and is down for a time.
     ServerRestart => server_restart::ROW,

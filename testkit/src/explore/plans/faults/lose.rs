@@ -1,4 +1,4 @@
-//! `lose`: the request completes, and its answer is lost.
+//! `lose`: the request completes, and its response is lost.
 
 use std::time::Duration;
 

@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     Process,
 }
 
-/// Kind of subject to which the point of a fault refers.
+/// The subject to which the point of a fault refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     /// A message. It may no longer be sent once a bug is fixed.

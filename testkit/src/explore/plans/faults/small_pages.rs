@@ -1,4 +1,4 @@
-//! `small-pages`: the server answers lists that have a limit with smaller pages.
+//! `small-pages`: the server responds with smaller pages to lists that have a limit.
 
 use fake_apiserver::Verb;
 

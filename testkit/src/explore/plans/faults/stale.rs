@@ -1,4 +1,4 @@
-//! `stale`: a read is answered from a lagging replica.
+//! `stale`: a read is served by a lagging replica.
 
 use super::effects::{Effects, OnRequest};
 use super::row::{FaultRow, Kind, Names};

@@ -17,7 +17,7 @@ pub(crate) const INSTANT: Value = Value::Time(Duration::from_millis(1));
 /// Time until a silent connection breaks.
 pub(crate) const SILENCE: Value = Value::Time(Duration::from_secs(30));
 
-/// The messages at which a fault is tried, by the kind of message.
+/// The messages at which a fault is tried, by message type.
 #[derive(Clone, Copy)]
 pub(crate) struct Tried {
     pub(crate) writes: &'static [Try],
@@ -96,7 +96,7 @@ impl Try {
 /// A fault that applies from the beginning of a run.
 pub(crate) struct Whole {
     pub(crate) rank: u8,
-    /// Index of a step in the trace, which determines the position among the tried faults.
+    /// Index of a step in the trace, which determines the order among the tried faults.
     pub(crate) at: usize,
     pub(crate) value: Value,
     /// The client or controller concerned, or the server.
