@@ -51,8 +51,8 @@ fn bounded(explore: Explore, most: u64) -> Explore {
     explore.budget(Duration::from_secs(600)).schedules(runs)
 }
 
-/// While its watch is held, the controller repeatedly recreates the object that the collector deletes; this is an
-/// effect of the fault.
+/// While its watch is held, the controller repeatedly recreates the object that the collector deletes. This is an
+/// effect of the fault, not a bug.
 #[test]
 fn correct_controller_with_garbage_collector_passes() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
@@ -65,7 +65,7 @@ fn garbage_is_not_part_of_the_end_state() {
     bounded(explore(owners_come_and_go), 120).run();
 }
 
-/// Requests of the garbage collector may be late, like all others.
+/// Requests of the garbage collector may be late, like other requests.
 #[test]
 fn workers_are_delayed_too() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);

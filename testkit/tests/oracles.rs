@@ -36,8 +36,8 @@ async fn mark(client: Client) {
     }
 }
 
-/// Increments a counter in each new ConfigMap. After a lost answer it does so for each event, including its own, after
-/// a pause.
+/// Increments a counter in each new ConfigMap. After a lost response, increments the counter for each event, including
+/// events of its own writes, after a pause.
 async fn count(client: Client, reads: usize, pause: Duration) {
     let maps = maps(client);
     for _ in 0..reads {
@@ -133,7 +133,7 @@ fn deletes_by_name_oracle_can_be_disabled(#[case] without: Option<Oracle>, #[cas
     assert_eq!(report.failure().map(|it| it.oracle()), oracle, "{report}");
 }
 
-/// A workload of two steps; the second depends on the first.
+/// A workload of two steps; the later step depends on the earlier one.
 async fn stepwise(cluster: &TestCluster) {
     cluster.controller("operator", mark);
     let make = async { drop(cluster.create(config_map("a")).await) };
@@ -206,7 +206,7 @@ fn failures_replay_with_any_controller_and_step_names() {
     let restarted = format!("restart {ODD_NAME} when all work is done");
     let left_out = format!("skip the step {ODD_NAME:?}");
     assert_eq!(failure.plan(), [restarted, left_out]);
-    // A shell has the string in single quotes.
+    // In a shell, the replay string is in single quotes.
     assert!(!failure.replay().contains('\''), "{report}");
     let again = explored().replay(&failure.replay()).schedules(1).report();
     let found = again.failure().unwrap_or_else(|| panic!("the replay is run: {again}"));
@@ -222,8 +222,8 @@ async fn mark_at_last(client: Client) {
     }
 }
 
-/// The first attempt fails at once. Nothing happens until the second, which gets no answer for half a minute; the
-/// third, at 70 s, is twenty seconds after the last fault.
+/// The first attempt fails immediately. The next attempt gets no response for half a minute. The third attempt, at 70
+/// s, is twenty seconds after the last fault.
 #[test]
 fn within_is_counted_from_the_last_fault() {
     let report = explore(async |cluster: &TestCluster| {
@@ -282,7 +282,7 @@ fn always_checks_run_after_every_worker_write() {
     assert_eq!((failure.oracle(), failure.plan()), ("always", Vec::new()), "{report}");
 }
 
-/// The test below runs this one; on its own it explores only a little.
+/// The next test runs this test with environment variables. By itself, it only explores two schedules.
 #[test]
 #[expect(clippy::print_stdout, reason = "the other test reads it")]
 fn a_requested_run() {
@@ -305,7 +305,7 @@ fn replay_is_never_exhaustive() {
     );
 }
 
-/// Random runs continue until the budget is spent.
+/// Random runs continue until the budget is used up.
 #[test]
 fn search_is_exhaustive_if_only_random_plans_remain() {
     let report = explore(stepwise).faults(crashes()).schedules(22).run();
@@ -318,7 +318,7 @@ fn search_is_exhaustive_if_only_random_plans_remain() {
     assert!(coverage.is_whole, "{report}");
 }
 
-/// Copies the result of its own read, which the server's cache may answer.
+/// Copies the result of its own read, which the server's cache may serve.
 async fn copy(client: Client) {
     let maps = maps(client);
     let mut applied = applied(&maps);
@@ -353,7 +353,7 @@ fn read_of_one_object_may_be_answered_by_a_lagging_replica() {
 }
 
 /// Generates a token for each ConfigMap: the Secret `token` contains it, and the ConfigMap gets a copy. If `copies` is
-/// set, the copy is the token of the Secret, and not the one that was just generated.
+/// set, the copy is the token of the Secret instead of the token that was just generated.
 async fn make_token(client: Client, copies: bool) {
     let (maps, secrets) = (maps(client.clone()), Api::<Secret>::default_namespaced(client));
     let mut applied = applied(&maps);

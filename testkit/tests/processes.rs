@@ -1,6 +1,6 @@
 //! The command `drydock explore`: controllers as processes, in real time.
 //!
-//! The controllers under test are this program itself, with an environment variable that names the controller.
+//! The controllers under test are this program itself, with an environment variable that selects the controller.
 
 #![cfg(unix)]
 
@@ -30,7 +30,7 @@ use serde_json::Value;
 /// Environment variable that turns the test `controller` into a controller.
 const CONTROLLER: &str = "DRYDOCK_TEST_CONTROLLER";
 
-/// A directory that is removed at the end.
+/// A directory that is removed when this is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -94,8 +94,8 @@ budget: {{failures: 1, time: 120s}}
     directory.write(&format!("{controller}.yaml"), &yaml)
 }
 
-/// Creates `web-first` and `web-second` for a ConfigMap `web`. Unless `fixed`, it creates `web-second` only directly
-/// after `web-first`.
+/// Creates `web-first` and `web-second` for a ConfigMap `web`. Unless `fixed` is set, it creates `web-second` only
+/// directly after `web-first`.
 async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<Action, kube::Error> {
     let (client, is_fixed) = &*context;
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -130,7 +130,7 @@ fn is(controller: &str) -> bool {
     std::env::var(CONTROLLER).is_ok_and(|it| it == controller)
 }
 
-/// Uses a processor for this time, as a controller that decodes large answers does.
+/// Uses a processor for this time, like a controller that decodes large responses.
 #[expect(clippy::disallowed_methods, reason = "the controller is a process in real time")]
 fn compute(time: Duration) {
     let until = std::time::Instant::now() + time;
@@ -139,12 +139,13 @@ fn compute(time: Duration) {
     }
 }
 
-/// Deletes the object created for a source that no longer exists, and creates one for each existing source. Both are
-/// correct only if the list of sources is: after a restart, a stale list makes it delete an object that is in use.
+/// Deletes the object of a source that no longer exists, and creates one for each existing source. Both are correct
+/// only if the list of sources is up to date: after a restart, a stale list causes the deletion of an object that is in
+/// use.
 async fn follow(client: Client) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let mut sources = watcher::Config::default().labels("role=source").any_semantic();
-    // Any state may be listed only without pages.
+    // With pages, kube requests the newest state instead of any state.
     sources.page_size = None;
     let mut events = std::pin::pin!(watcher(maps.clone(), sources));
     let mut made = ConfigMap::default();
@@ -165,7 +166,7 @@ async fn follow(client: Client) {
             Ok(watcher::Event::Delete(_)) => false,
             Err(_) => continue,
         };
-        // A retry is not needed: the next event follows.
+        // A retry is not necessary, because another event follows.
         let _ = match is_listed {
             true => maps.create(&PostParams::default(), &made).await.map(drop),
             false => maps.delete("made", &DeleteParams::default()).await.map(drop),
@@ -173,7 +174,7 @@ async fn follow(client: Client) {
     }
 }
 
-/// Runs the controller that the environment names, in a separate process; without one, the test does nothing.
+/// Runs the controller in the environment variable, in a separate process. Without the variable, the test does nothing.
 #[test]
 fn controller() {
     let Ok(name) = std::env::var(CONTROLLER) else {
@@ -286,7 +287,7 @@ fn objects_with_random_names_are_counted_together() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
-/// A run of the search fails after 8 s without a change, and the runs that confirm it wait longer.
+/// A run of the search fails after 8 s without a change, and the runs that confirm the failure wait longer.
 #[test]
 fn fields_that_become_right_late_are_still_compared() {
     let directory = Directory::new();
@@ -335,7 +336,7 @@ fn stale_list_after_a_crash_is_found_after_few_plans() {
       kind: ConfigMap
       metadata: {name: web, labels: {role: source}}
 ";
-    // All runs that have begun count as plans: on an idle machine 32 begin at once.
+    // All runs that have begun count as plans. Without this limit, 32 runs begin immediately on an idle machine.
     let yaml = format!("{head}{again}faults: [crashes, processes]\nparallel: 8\n{tail}");
     let path = directory.write("following.yaml", &yaml).display().to_string();
     let json = directory.0.join("report.json");
@@ -359,7 +360,8 @@ fn stale_list_after_a_crash_is_found_after_few_plans() {
     assert!(plans <= 30, "{plans} plans\n{report}");
 }
 
-/// With private networks, concurrent runs listen on the same port. If that is not permitted, the reason is reported.
+/// With private networks, concurrent runs listen on the same port. If private networks are not permitted, the reason is
+/// reported.
 #[cfg(target_os = "linux")]
 #[test]
 fn runs_with_private_networks_do_not_share_ports() {
@@ -538,7 +540,7 @@ fn missing_program_is_named_in_the_error() {
     assert!(report.contains("no-such-program"), "{report}");
 }
 
-/// Creates a named pipe. Its reader receives the end when the last writing process has ended.
+/// Creates a named pipe. The reader receives end-of-file when the last writing process has ended.
 fn pipe(directory: &Directory) -> PathBuf {
     let path = directory.0.join("pipe");
     let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo exists");
@@ -566,7 +568,7 @@ fn no_process_outlives_the_command(#[case] signal: &str) {
         .stderr(Stdio::null())
         .spawn()
         .expect("the command starts");
-    // Opening it completes when a controller has opened the other end.
+    // Opening the pipe completes when a controller has opened the other end.
     let mut writers = fs::File::open(&pipe).expect("the pipe exists");
     let killed = Command::new("kill").args([signal, &command.id().to_string()]).status();
     assert!(killed.expect("the program kill exists").success());

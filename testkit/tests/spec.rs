@@ -1,4 +1,5 @@
-//! Changes derived from the schema of a custom resource: each oracle finds its bug, and reports nothing for the twin.
+//! Changes derived from the schema of a custom resource: each oracle finds its bug, and reports nothing for the healthy
+//! twin.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,14 +66,14 @@ struct PageStatus {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
-    /// A footer that is omitted is kept.
+    /// A removed footer is kept.
     Merges,
     /// A page that was disabled once stays disabled.
     StaysOff,
     DividesByNothing,
     /// The status contains the first generation forever.
     ObservesOnce,
-    /// It reports completion before it has cleaned up.
+    /// The controller reports completion before it has cleaned up.
     CleansUpLast,
 }
 
@@ -207,7 +208,7 @@ fn fixed_variant_passes_explore_spec() {
     assert!(tried == all && all > 10, "{report}");
 }
 
-/// Copies the ConfigMap that a page names.
+/// Copies the ConfigMap that a page refers to.
 async fn copy(page: Arc<Page>, context: Arc<(Client, bool)>) -> Result<Action, kube::Error> {
     let (client, retries) = &*context;
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
@@ -287,7 +288,7 @@ fn replay_fails_for_an_unknown_change() {
     );
 }
 
-/// Each field is changed once before one is changed twice, so that a short search reaches all of them.
+/// Each field is changed once before any field is changed twice, so that a short search covers all fields.
 #[test]
 fn each_field_is_changed_once_before_any_is_changed_again() {
     const FIELDS: [&str; 6] = ["title", "footer", "mode", "parts", "target", "suffix"];
@@ -337,7 +338,7 @@ enum Doors {
     Refuses,
 }
 
-/// Applies a Service with the ports of a door; with the bug, in addition to its existing ports.
+/// Applies a Service with the ports of a door. The bug keeps the existing ports as well.
 async fn open_door(door: Arc<Door>, context: Arc<(Client, Doors, bool)>) -> Result<Action, kube::Error> {
     let (client, doors, keeps_ports) = &*context;
     let services = Api::<Service>::default_namespaced(client.clone());
@@ -381,7 +382,7 @@ fn doors(doors: Doors, keeps_ports: bool) -> Explore {
     .schedules(60)
 }
 
-/// The server answers 500 to duplicate keys of an applied list, and then the earlier Service stays.
+/// The server responds with 500 to duplicate keys in an applied list, and the earlier Service remains.
 #[rstest]
 #[case::by_the_server(Doors::Sends)]
 #[case::by_the_controller(Doors::Refuses)]

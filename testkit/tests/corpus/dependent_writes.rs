@@ -40,7 +40,7 @@ async fn reconcile(parent: std::sync::Arc<ConfigMap>, client: Client, is_fixed: 
         }
     } else if is_other(sets.get(&name).await?.annotations()) {
         resize(&sets, &name, size).await?;
-        resize(&claims, &name, size).await?; // not reached again once the set has its size
+        resize(&claims, &name, size).await?; // not called again once the set has its size
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! instaclustr/cassandra-operator#398: the volume of a Pod is deleted when the Pod's deletion is observed. A missed
-//! deletion leaves the volume behind.
+//! instaclustr/cassandra-operator#398: the volume of a Pod is deleted when the Pod's deletion is observed. If the
+//! deletion is missed, the volume is never deleted.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use testkit::objects::pod;
 
 use crate::support::{api, ensure, events, names, remove, volume};
 
-/// Each Pod has a volume with its name; the volume is deleted with the Pod.
+/// Each Pod has a volume with the same name, which is deleted with the Pod.
 async fn volumes(client: Client, is_fixed: bool) {
     let volumes = api::<Secret>(&client);
     let pods = api::<Pod>(&client);

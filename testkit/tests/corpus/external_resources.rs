@@ -1,6 +1,6 @@
 //! Duplicate resources outside of the cluster. aws-controllers-k8s/community#2062: the controller ends between the
-//! creation and the write that records it. openshift/machine-api-operator#1011: the write is done, but the controller's
-//! cache does not contain it yet.
+//! creation of a resource and the write that records it. openshift/machine-api-operator#1011: the resource has been
+//! recorded, but the controller's cache does not contain the record yet.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn failed(err: ExternalError) -> kube::Error {
     kube::Error::Service(Box::new(err))
 }
 
-/// Creates a network. With the fix it is tagged with the uid of its object, and found by this tag.
+/// Creates a network. With the fix, the network is tagged with the uid of its object, and found by this tag.
 async fn network(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
     if annotation(&parent, ID).is_some() {
         return Ok(());
@@ -48,7 +48,8 @@ pub(crate) async fn interrupted(cluster: &TestCluster, is_fixed: bool) {
     cluster.settle().await;
 }
 
-/// Creates a Pod and an instance for a machine. With the fix the instance has the machine's name, so there is only one.
+/// Creates a Pod and an instance for a machine. With the fix, the instance has the machine's name, so it is created
+/// only once.
 async fn machine(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
     let name = parent.name_any();
     ensure(&api::<Pod>(&client), &pod_of(&parent, json!({"name": name.as_str()}))).await?;
@@ -60,7 +61,7 @@ async fn machine(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fix
             Ok(()) | Err(ExternalError::AlreadyExists(_)) => name,
             Err(err) => return Err(failed(err)),
         },
-        // An instance without a machine was created before a crash, and is used.
+        // An instance without a machine was created before a crash, so use it.
         false => match orphan(&client, &cloud).await? {
             Some(id) => id,
             None => cloud.add(json!({})).await.map_err(failed)?,

@@ -1,6 +1,6 @@
 //! Measurements of exploration, printed by `cargo test --release -p drydock-testkit --test corpus -- figures
-//! --nocapture --test-threads 1`. Without optimisation only a few runs are made, to check that the measurements work,
-//! unless `DRYDOCK_FIGURES` is set.
+//! --nocapture --test-threads 1`. Without optimisation, only a few runs are executed, to check that the measurements
+//! work, unless `DRYDOCK_FIGURES` is set.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ fn search_order_is_compared_with_random_order() {
         let all: Vec<String> = at_random.iter().copied().map(shown).collect();
         at_random.sort_by_key(|(schedules, is_open)| (*is_open, *schedules));
         println!("{}: {in_order}; {}; {}", bug.name, all.join(" "), shown(at_random[2]));
-        // Searches without a finding have used their whole budget.
+        // Searches without a finding have used all of their budget.
         assert!(
             at_random
                 .iter()
@@ -80,8 +80,8 @@ fn search_order_is_compared_with_random_order() {
     }
 }
 
-/// Repeats the failures of the corpus; `DRYDOCK_REPLAYS` sets the total number of runs. All requests, events, answers,
-/// times and the final state must be equal byte for byte.
+/// Repeats the failures of the corpus; `DRYDOCK_REPLAYS` sets the total number of runs. All requests, events,
+/// responses, times and the final state must be equal byte for byte.
 #[test]
 fn replays_are_measured() {
     let few = if is_measured() { 500 } else { 40 };

@@ -1,5 +1,5 @@
-//! crossplane/crossplane#1910 and reddit/achilles-sdk#71: an object gets a generated name, which is written down
-//! afterwards. If that fails, nothing refers to the object, and the next attempt creates another one.
+//! crossplane/crossplane#1910 and reddit/achilles-sdk#71: an object gets a generated name, which is recorded
+//! afterwards. If recording it fails, nothing refers to the object, and the next attempt creates another one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::support::{Reconciled, api, custom, ensure, operator, volume};
 
 const REFERENCE: &str = "example.com/resource-ref";
 
-/// Records the name of the composed resource, with a PUT that meets conflicts.
+/// Records the name of the composed resource, with a PUT that may fail with a conflict.
 async fn refer(mut parent: ConfigMap, client: &Client, name: String) -> Reconciled {
     parent.annotations_mut().insert(REFERENCE.to_owned(), name);
     let parents = api::<ConfigMap>(client);
@@ -51,7 +51,7 @@ async fn compose(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reco
     refer(ConfigMap::clone(&parent), &client, composed.name_any()).await
 }
 
-/// Like crossplane: others may write to the composite in the meantime.
+/// Like crossplane: other clients may write to the composite in the meantime.
 pub(crate) async fn contended(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("composite", move |client| {
         operator(client, move |parent, client| compose(parent, client, is_fixed))
@@ -77,7 +77,7 @@ async fn apply(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconc
     refer(ConfigMap::clone(&parent), &client, read.name_any()).await
 }
 
-/// Like the SDK, reads the created object again, from a cache.
+/// Reads the created object again from a cache, like the SDK.
 pub(crate) async fn read_back(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("applicator", move |client| {
         operator(client, move |parent, client| apply(parent, client, is_fixed))

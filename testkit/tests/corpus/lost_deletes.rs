@@ -1,5 +1,5 @@
 //! kube-rs/kube#1590 and #1768: after a list, a cache built from a watcher's events must remove objects that the list
-//! lacks. A cache that only adds keeps deleted objects forever.
+//! lacks. A cache that only adds objects keeps deleted objects forever.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn index(client: Client, is_fixed: bool) {
             Event::InitApply(pod) => drop(listed.insert(pod.name_any())),
             Event::InitDone if is_fixed => (known, is_ready) = (std::mem::take(&mut listed), true),
             Event::InitDone => {
-                known.append(&mut listed); // what is not listed any more stays
+                known.append(&mut listed); // objects that are no longer listed stay
                 is_ready = true;
             }
             Event::Apply(pod) => drop(known.insert(pod.name_any())),

@@ -30,7 +30,8 @@ use rstest::rstest;
 use testkit::TestCluster;
 use testkit::explore::{Explore, explore};
 
-/// Number of runs that a fixed twin must pass: all likely faults, and with figures many more than all single ones.
+/// Number of runs that a fixed twin must pass: all likely faults, and many more than all single faults if figures are
+/// requested.
 fn twin_schedules() -> u64 {
     if is_measured() { 3_000 } else { 120 }
 }
@@ -142,7 +143,7 @@ const BUGS: [Bug; 20] = [
     bug!("events before the lead", "hadron-project/hadron#71", standby::scenario),
 ];
 
-/// Returns `true` if figures are requested; by default only in builds with optimisation.
+/// Returns `true` if figures are requested. Default: only in builds with optimisation.
 fn is_measured() -> bool {
     !cfg!(debug_assertions) || std::env::var_os("DRYDOCK_FIGURES").is_some()
 }
@@ -169,7 +170,7 @@ fn each_bug_is_found(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 
         "the scenario fails without any fault: {report}"
     );
     assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
-    // The replay string finds the same failure again, and in the same way each time.
+    // The replay string reproduces the same failure, without differences between the runs.
     let again = exploration(bug, false).replay(&failure.replay()).times(2).report();
     assert_eq!(again.failure().map(|it| it.what()), Some(failure.what()));
     assert_eq!(again.nondeterminism(), Vec::<String>::new(), "{again}");

@@ -1,5 +1,5 @@
 //! Work that is marked but not completed. eclipse-theia/theia-cloud#221: an object is marked before it is handled, and
-//! a marked object is not handled again, even if the operator has ended in between. nuclio/nuclio#1642: an object that
+//! a marked object is not handled again, even if the operator crashed in between. nuclio/nuclio#1642: an object that
 //! already exists is treated as a failure, and the parent is marked as failed forever.
 
 use std::sync::Arc;

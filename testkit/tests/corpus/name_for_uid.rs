@@ -27,7 +27,7 @@ async fn collect(pods: &Api<Pod>, pod: &Pod, is_fixed: bool) -> Reconciled {
         });
     }
     match pods.delete(&pod.name_any(), &params).await {
-        // The object no longer exists, or is another one.
+        // The object no longer exists, or the name belongs to another object.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         deleted => deleted.map(drop),
     }

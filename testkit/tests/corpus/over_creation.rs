@@ -1,6 +1,6 @@
-//! kubernetes#129795: the ReplicaSet controller counts Pods in a cache that lags behind its own writes, and creates
-//! more than it should. ray-project/kuberay#715: the same, and then one Pod is deleted to correct the number, even if
-//! the Pod is in use.
+//! kubernetes#129795: the ReplicaSet controller counts Pods in a cache that lags behind its own writes, and creates too
+//! many. ray-project/kuberay#715: the same bug, and then one Pod is deleted to correct the number, even if the Pod is
+//! in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Context {
 async fn reconcile(parent: &ConfigMap, context: &Context) -> Reconciled {
     let pods = api::<Pod>(&context.client);
     let mut found: Vec<String> = match context.is_fixed {
-        // An object that the controller has just created may be missing in the cache.
+        // An object that the controller has just created may be missing from the cache.
         false => context.cache.state().iter().map(|it| it.name_any()).collect(),
         true => names(&pods).await?,
     };

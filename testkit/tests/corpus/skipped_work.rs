@@ -1,5 +1,5 @@
 //! openkruise/agents#776: an operation is skipped while another operation is in progress, and is not retried when the
-//! other one has ended.
+//! other operation has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn update(operation: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
     }
     let all = api::<ConfigMap>(&client).list(&ListParams::default()).await?;
     let mut others = all.iter().filter(|it| it.name_any() != operation.name_any());
-    // Work in progress continues, or two interrupted operations would wait for each other.
+    // Work in progress continues. Otherwise two interrupted operations would wait for each other.
     let has_begun = phase(&operation) == Some("Updating");
     if !has_begun && others.any(|it| phase(it) == Some("Updating")) {
         return Ok(match is_fixed {

@@ -66,7 +66,7 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
 /// Begins with a list from the API server's cache, as client-go's informers do.
 async fn zookeeper(client: Client, is_fixed: bool) {
     let mut config = watcher::Config::default().any_semantic();
-    config.page_size = None; // with pages, kube asks for the newest state all the same
+    config.page_size = None; // with pages, kube requests the newest state anyway
     Controller::new(api::<ConfigMap>(&client), config)
         .run(
             move |parent, client: Arc<Client>| {
@@ -79,7 +79,7 @@ async fn zookeeper(client: Client, is_fixed: bool) {
         .await;
 }
 
-/// #312: deleted, and created again with the same name.
+/// #312: the resource is deleted, and created again with the same name.
 pub(crate) async fn recreated(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("operator", move |client| zookeeper(client, is_fixed));
     cluster.create(custom("zk").data("replicas", "1")).await;
@@ -92,7 +92,7 @@ pub(crate) async fn recreated(cluster: &TestCluster, is_fixed: bool) {
     cluster.settle().await;
 }
 
-/// #314: scaled down, and up again.
+/// #314: the resource is scaled down, and up again.
 pub(crate) async fn rescaled(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("operator", move |client| zookeeper(client, is_fixed));
     cluster.create(custom("zk").data("replicas", "2")).await;

@@ -1,5 +1,5 @@
-//! kubernetes#56261: the scheduler's cache holds a Node that is deleted, because the event has not arrived yet, and
-//! Pods are bound to it.
+//! kubernetes#56261: the scheduler's cache contains a deleted Node, because the event has not arrived yet, and Pods are
+//! bound to it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! hadron-project/hadron#71: a replica that does not lead drops its events, and does not list again when it becomes the
-//! leader. Work that arose without a leader is never done.
+//! hadron-project/hadron#71: a replica that is not the leader drops its events, and does not list again when it becomes
+//! the leader. Work that arose without a leader is never done.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The time of day: initially the server's equals the machine's, and a replay starts at the same time.
+//! The time of day: the server's clock initially equals the machine's, and a replay starts at the same time of day.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -93,7 +93,7 @@ fn machine_clock_follows_the_server_in_a_run() {
     assert_eq!(report.notes(), [""; 0]);
 }
 
-/// A clock with whole seconds returns the same time in the first runs, and another in later ones.
+/// A clock with whole seconds returns the same time in the first runs, and a different time in later runs.
 #[test]
 fn times_of_the_machine_are_ignored_in_the_end_state() {
     static FIRST: OnceLock<Timestamp> = OnceLock::new();

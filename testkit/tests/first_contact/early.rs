@@ -1,4 +1,4 @@
-//! Assertions of a scenario that fail because the test continues during a fault: they are evaluated once more when all
+//! Assertions of a scenario that fail because the test continues during a fault: they are evaluated again when all
 //! faults are over.
 
 use futures::{FutureExt, StreamExt};

@@ -85,7 +85,7 @@ fn several_replays_give_several_failures() {
     assert_eq!(report.failures().len(), found.failures().len(), "{report}");
 }
 
-/// Has many named steps, each of which can be skipped.
+/// The scenario has many named steps, each of which can be skipped.
 #[test]
 fn budget_includes_the_minimisation_of_a_failure() {
     let budget = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The first exploration of an existing controller: correct behaviour that must pass, and the texts of reports.
+//! The first exploration of an existing controller: correct behaviour that must pass, and the wording of reports.
 
 mod canonical;
 mod clocks;

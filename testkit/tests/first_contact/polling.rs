@@ -199,7 +199,7 @@ fn changing_time_is_reported_by_the_reference_and_can_be_ignored() {
         .run();
 }
 
-/// The names and times of its Events come from the machine's clock, and differ in each run.
+/// The names and times of the Events are derived from the machine's clock, and differ in each run.
 #[test]
 fn a_replay_of_a_poll_with_events_is_the_same_each_time() {
     let report = explored(Poll::PublishAndSameStatus)
@@ -214,7 +214,7 @@ fn a_replay_of_a_poll_with_events_is_the_same_each_time() {
     assert!(report.is_success(), "{report}");
 }
 
-/// Sets a label to its own name, a second after any change of it.
+/// Sets a label to the name of the controller, one second after any change of the label.
 async fn claim(client: Client, name: &'static str) {
     let pods = Api::<Pod>::default_namespaced(client);
     let mut seen = watcher(pods.clone(), watcher::Config::default())

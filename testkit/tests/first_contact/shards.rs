@@ -1,4 +1,4 @@
-//! A search that is divided over machines, and the report of all of them.
+//! A search that is divided among machines, and their combined report.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -28,7 +28,7 @@ fn name(number: u32) -> String {
 }
 
 /// Keys of maps are drawn one after the other, so a map that is only created in the first run changes the order of
-/// others.
+/// other maps.
 #[cfg(target_os = "linux")]
 #[test]
 fn lazily_initialised_static_is_not_reported_as_nondeterminism() {

@@ -1,4 +1,4 @@
-//! Versions of objects that occur in other objects are compared by their objects.
+//! Versions of objects that occur in other objects are compared by the objects that they refer to.
 
 use std::time::Duration;
 

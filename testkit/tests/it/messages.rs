@@ -151,7 +151,7 @@ fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     }
 }
 
-/// A test that fails in the way selected by an environment variable, started by the next test.
+/// A test with a failure that an environment variable selects. The next test runs it.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn failure_has_the_line_of_the_call(cluster: TestCluster) {

@@ -1,5 +1,6 @@
 //! The tests of kube-rs's example controller, rewritten, with the counts in `testkit/docs/migration.md`. The controller
-//! is our own and does the same: a finalizer, a status, an Event when a document is hidden, an error for one name.
+//! was rewritten with the same behaviour: a finalizer, a status, an Event when a document is hidden, an error for one
+//! name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +102,7 @@ async fn run(client: Client) {
         .await;
 }
 
-// The following code is a user's; the migration page counts its lines.
+// The following code represents a user's test; the migration page counts its lines.
 use rstest::{fixture, rstest};
 use testkit::{TestCluster, Verb};
 

@@ -1,4 +1,4 @@
-//! The same test on its own server, and on a server behind sockets in the role of the real one.
+//! The same test on its own server, and on a server behind sockets that represents a real server.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! The rules of style that a test can check: dependencies between layers, sizes, and unwanted words.
+//! The style rules that a test can check: dependencies between layers, sizes, and unwanted words.
 //!
-//! A failure names the file, the line and the rule. CONTRIBUTING.md gives the reasons for the rules.
+//! A failure contains the file, the line and the rule. CONTRIBUTING.md explains the reasons for the rules.
 
 mod bounds;
 mod circles;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The layers that each layer of `fake-apiserver/src` may name. A new layer is a new row.
+/// The layers on which each layer of `fake-apiserver/src` may depend. A new layer needs a new row.
 const SERVER_ARROWS: &[(&str, &[&str])] = &[
     // the path of a request, downwards
     (
@@ -109,8 +109,8 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["api", "registry", "server", "watch"]),
 ];
 
-/// The rooms on which each room of `fake-apiserver/src/registry` may depend, from the bottom up. The files next to the
-/// rooms are the verbs, which may depend on all rooms; rooms may depend on `request`.
+/// The modules on which each module of `fake-apiserver/src/registry` may depend, lowest first. The files next to these
+/// modules implement the verbs and may depend on all of them; the modules may depend on `request`.
 const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("cel", &["types"]),
@@ -174,7 +174,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
     ("thread::spawn", &[]),
     ("thread::sleep", &[]),
     ("SystemTime::now", &["entropy", "main"]),
-    // use tokio's clock: the standard library's does not stop with a paused runtime
+    // use tokio's clock: the standard library's clock does not stop with a paused runtime
     ("std::time::Instant", &[]),
     (
         "tokio::",
@@ -207,7 +207,7 @@ const CRATE_WORDS: &[(&str, &[&str])] = &[
 /// Calls that stop the program, which a library must not contain.
 const STOPS: &[&str] = &[".unwrap()", ".unwrap_err()", "todo!(", "unimplemented!(", "dbg!("];
 
-/// Words that turn a description into a question; no block of documentation or comments begins with one.
+/// Question words. No block of documentation or comments may begin with one of them.
 const QUESTIONS: &[&str] = &["What", "Who", "Whose", "Whom", "Whether", "How"];
 
 /// Maximum length of a file, in lines of code without tests; generated files may be longer.
@@ -292,7 +292,7 @@ fn crates_do_not_depend_on_each_other_in_circles() {
 fn informer_only_uses_the_clock_of_tokio() {
     let mut faults = Faults::default();
     for source in sources("informer/src") {
-        // This file reads the time of day that is only written into objects.
+        // This file reads the time of day, which is only written into objects.
         if source.layer() == "clock" {
             continue;
         }
@@ -443,7 +443,7 @@ fn is_rule(word: &str) -> bool {
 
 #[test]
 fn files_do_not_contain_names_of_machines() {
-    // Written in two halves, so that this file does not name them itself.
+    // Split into two halves, so that this file does not contain the words itself.
     let words = [
         ["/ho", "me/"],
         ["/ro", "ot/"],
@@ -467,7 +467,7 @@ fn files_do_not_contain_names_of_machines() {
     faults.assert_none();
 }
 
-/// Violations, reported all at once.
+/// Violations, reported together.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
@@ -476,7 +476,7 @@ impl Faults {
         self.0.push(format!("{}:{line}: {what}", source.path));
     }
 
-    /// Adds a fault for each line of code that contains `word` at the start of a word.
+    /// Adds a violation for each line of code that contains `word` at the start of a word.
     fn add_lines(&mut self, source: &Source, word: &str, what: &str) {
         for (index, line) in source.code.iter().enumerate() {
             if contains_word(line, word) {
@@ -536,7 +536,8 @@ impl Source {
         self.text.lines().take(5).any(|line| line.contains(GENERATED))
     }
 
-    /// Returns each layer that code of this file names by `crate::layer` or by enough `super::`, with the line.
+    /// Returns each layer that the code of this file refers to by `crate::layer` or by a sequence of `super::`, with
+    /// the line.
     fn named_layers(&self) -> Vec<(usize, String)> {
         self.named_below(&[])
     }
@@ -588,7 +589,7 @@ fn first_names(code: &str) -> Vec<String> {
     names
 }
 
-/// Returns the same text with every comment, string and character literal blanked; lines keep their positions.
+/// Returns the source with every comment, string and character literal blanked. Line numbers do not change.
 fn without_comments_and_strings(text: &str) -> String {
     let mut rest = text;
     let mut code = String::with_capacity(text.len());
@@ -666,7 +667,7 @@ fn character_length(text: &str) -> usize {
     }
 }
 
-/// Returns the lines, with everything below `#[cfg(test)]` blanked to the end of that item.
+/// Returns the lines, with each item after `#[cfg(test)]` blanked.
 fn without_tests(code: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut depth = 0_i32;

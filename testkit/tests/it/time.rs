@@ -193,7 +193,7 @@ async fn writes_without_effect_next_to_a_change_of_another_object_do_not_count(c
     assert_eq!(began.elapsed(), Duration::from_millis(6_100));
 }
 
-/// The controller reads its own write at once and writes again, forever.
+/// The controller immediately reacts to its own write by writing again, forever.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_hot_loop_ends_settle_after_2000_messages(cluster: TestCluster) {

@@ -123,7 +123,7 @@ async fn journal_contains_the_client_and_the_fault(cluster: TestCluster) {
     );
 }
 
-/// Holds every request and every watch, and returns the decisions.
+/// Holds every request and every watch, and records the decisions.
 #[derive(Clone, Default)]
 struct Chooser(Arc<Mutex<Chosen>>);
 

@@ -1,4 +1,4 @@
-//! Controllers and the server's own ones on each minor version of Kubernetes.
+//! Controllers under test and the server's own controllers on each minor version of Kubernetes.
 
 use fake_apiserver::KubernetesVersion;
 use k8s_openapi::api::apps::v1::Deployment;

@@ -1,4 +1,5 @@
-//! kube-runtime's `watcher` and `reflector` against the server, through pages, ends, gaps and quiet hours.
+//! kube-runtime's `watcher` and `reflector` against the server, with pages, ended watches, gaps and hours without
+//! changes.
 
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ async fn expired_watch_causes_one_list() {
     cluster.delete(pod("web-0")).await;
     cluster.expire_watches();
     cluster.settle().await;
-    // The deletion was ready for delivery, but an expired watch delivers nothing more.
+    // The deletion was ready for delivery, but an expired watch does not deliver further events.
     assert_eq!(told.take().join(", "), "error, init, init web-1, init done");
     assert_eq!(cluster.requests().on(Verb::List, "pods").count(), 2);
 }

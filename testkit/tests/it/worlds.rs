@@ -1,4 +1,4 @@
-//! Worlds: dumps, recordings, differences, restarts; and the assertions on the results of controllers.
+//! States of clusters: dumps, recordings, differences, restarts; and the assertions on the results of controllers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -180,13 +180,14 @@ async fn restart_breaks_watches_and_requires_a_list_if_the_log_is_lost(
     cluster.run(label_pods(cluster.client_named("operator")));
     cluster.create(pod("a")).await;
     cluster.settle().await;
-    // Other clients write, too, so the last event of the watch is not the newest revision.
+    // Other clients write as well, so the last event of the watch is not the newest revision.
     cluster.create(config_map("a")).await;
     cluster.restart(log, Duration::from_secs(3));
     cluster.create(pod("b")).await;
     let refused = Api::<Pod>::all(cluster.client()).list(&ListParams::default()).await;
     assert!(matches!(refused, Err(kube::Error::Service(_))), "{refused:?}");
-    // kube-runtime's time between attempts is random in each run, and may be longer than the quiet time of `settle`.
+    // The time between attempts of kube-runtime is random in each run, and may be longer than the quiet time of
+    // `settle`.
     cluster
         .eventually(|c| c.get(pod("b")).label("seen") == Some("true"))
         .await;

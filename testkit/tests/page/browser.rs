@@ -1,4 +1,4 @@
-//! Chromium without a window, driven over the DevTools protocol: messages end with a zero byte, on two pipes.
+//! Headless Chromium, controlled by the DevTools protocol over two pipes. Each message ends with a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) struct Tab {
 }
 
 impl Tab {
-    /// Opens a page of these bytes, from a file. The folder must be empty; it is removed at the end.
+    /// Writes a page to a file and opens it. The folder must be empty; it is removed at the end.
     pub(crate) fn open(program: &Path, folder: PathBuf, page: &str) -> Self {
         let file = folder.join("report.html");
         std::fs::write(&file, page).expect("the file is writable");
@@ -108,7 +108,7 @@ impl Tab {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression is true. It is evaluated in each frame, for 20 seconds.
+    /// Waits until an expression is true, for up to 20 seconds. It is evaluated in each animation frame.
     pub(crate) fn until(&mut self, condition: &str) {
         let wait = format!(
             "new Promise((resolve) => {{ const end = performance.now() + 20000; const look = () => {{ \
@@ -154,7 +154,7 @@ impl Tab {
         self.command("Input.insertText", json!({"text": text}));
     }
 
-    /// Writes a picture of the page to the folder that `DRYDOCK_SCREENSHOTS` names.
+    /// Writes a screenshot of the page to the folder in `DRYDOCK_SCREENSHOTS`.
     pub(crate) fn picture(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("DRYDOCK_SCREENSHOTS") else {
             return;
@@ -169,7 +169,7 @@ impl Tab {
 
 impl Drop for Tab {
     fn drop(&mut self) {
-        // The browser may have ended by itself.
+        // The browser may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);

@@ -1,6 +1,6 @@
 //! The page of a failing exploration, in a real browser.
 //!
-//! Opt-in like the other browser tests: `DRYDOCK_BROWSER` is the path of a Chromium.
+//! Opt-in like the other browser tests: `DRYDOCK_BROWSER` is the path of a Chromium executable.
 
 mod browser;
 

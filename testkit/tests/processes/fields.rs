@@ -97,7 +97,8 @@ checks:
     assert!(found.junit.contains(kind), "{}", found.junit);
 }
 
-/// A command of a check if the environment names one: it fails if there is no ConfigMap of this name.
+/// The command of a check: fails if the ConfigMap in the environment variable does not exist. Does nothing without the
+/// variable.
 #[test]
 fn command() {
     let Ok(name) = std::env::var("DRYDOCK_TEST_COMMAND") else {
@@ -319,7 +320,7 @@ fn converted(review: &Value) -> Value {
 }
 
 /// Serves a webhook that denies ConfigMaps with the name `forbidden`, and one that converts widgets, at the port in the
-/// last argument, with the certificate in the directory before it.
+/// last argument, with the certificate in the directory in the second last argument.
 pub(super) async fn serve_webhooks() {
     let arguments: Vec<String> = std::env::args().collect();
     let [.., directory, port] = arguments.as_slice() else {
@@ -443,7 +444,7 @@ checks:
     assert!(!found.report.contains("has no effect"), "{}", found.report);
 }
 
-/// Concurrent runs serve webhooks at the same port, each in a network of its own.
+/// Concurrent runs serve webhooks at the same port, each in a separate network.
 #[cfg(target_os = "linux")]
 #[test]
 fn webhook_at_a_fixed_port_is_called_in_a_private_network() {

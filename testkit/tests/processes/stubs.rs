@@ -16,8 +16,8 @@ use super::{CONTROLLER, Directory, drydock, text};
 /// Environment variable with the requests of the controller, such as `GET http://db:8080/status`, separated by commas.
 const CALLS: &str = "DRYDOCK_TEST_CALLS";
 
-/// Sends the requests in order, repeats those that fail, and then creates the ConfigMap `answers` with the answers by
-/// their numbers.
+/// Sends the requests in order, retries failed requests, and then creates the ConfigMap `answers` with the responses by
+/// their indexes.
 pub(super) async fn call(client: Client) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let listed = maps.list(&ListParams::default()).await;
@@ -39,12 +39,12 @@ pub(super) async fn call(client: Client) {
         ..ConfigMap::default()
     };
     made.metadata.name = Some("answers".to_owned());
-    // An earlier life may have created it.
+    // An earlier run may have created the ConfigMap.
     let _ = maps.create(&PostParams::default(), &made).await;
     std::future::pending().await
 }
 
-/// Returns the status and the body of an answer, such as `200 ready`.
+/// Returns the status and the body of a response, such as `200 ready`.
 async fn request(call: &str) -> std::io::Result<String> {
     let (method, url) = call.split_once(' ').unwrap_or(("GET", call));
     let rest = url.trim_start_matches("http://");
@@ -59,7 +59,7 @@ async fn request(call: &str) -> std::io::Result<String> {
     Ok(format!("{status} {body}"))
 }
 
-/// Answers each connection with the name of the Pod, as a program of a stub.
+/// Serves as the program of a stub: responds to each connection with the name of the Pod.
 pub(super) async fn serve() {
     let variable = |name: &str| std::env::var(name).expect("the stub sets the variable");
     let listener = TcpListener::bind(format!("127.0.0.1:{}", variable("DRYDOCK_TEST_PORT"))).await;
@@ -76,7 +76,7 @@ pub(super) async fn serve() {
     }
 }
 
-/// A Pod `db-0` with a headless Service `db` and a Service `front` whose port 80 leads to port 8080.
+/// A Pod `db-0` with a headless Service `db` and a Service `front` with port 80, which forwards to port 8080.
 const OBJECTS: &str = "
 - apiVersion: v1
   kind: Service
@@ -169,7 +169,7 @@ fn controller_reaches_the_programs_of_pods(#[case] calls: &str, #[case] stub: &s
     }
 }
 
-/// The output of a program that cannot start is in the report.
+/// The report contains the output of a program that does not start.
 #[test]
 fn command_that_does_not_listen_is_named_in_the_report() {
     let stub = "command: [sh, -c, echo no database; exit 3]";

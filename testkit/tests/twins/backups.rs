@@ -90,7 +90,7 @@ async fn each_request_gets_one_backup(cluster: &TestCluster, is_healthy: bool) {
 async fn run_slot(cx: &Context, parent: &ConfigMap, slot: i64, is_healthy: bool) -> Result<(), Error> {
     let minute = match is_healthy {
         true => slot / 60,
-        // Another minute if an earlier attempt has failed.
+        // The minute differs if an earlier attempt has failed.
         false => now().as_second() / 60,
     };
     let name = format!("{}-{minute}", parent.name_any());
@@ -123,8 +123,8 @@ async fn each_slot_runs_once(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Takes a snapshot of each size, and names the newest one in the parent. The bug deletes the snapshot that the parent
-/// names, and then creates another one.
+/// Takes a snapshot of each size, and records the newest one in the parent. The bug deletes the recorded snapshot, and
+/// then creates another one.
 async fn newest_snapshot_is_named_in_the_parent(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let size = field(&parent, "size");

@@ -42,7 +42,8 @@ async fn all_objects_of_a_batch_are_checked(cluster: &TestCluster, is_healthy: b
     made(cluster).await;
 }
 
-/// Creates a Secret with a generated name and records the name; the bug does not search for a Secret with a lost name.
+/// Creates a Secret with a generated name and records the name; the bug does not search for a Secret with a name that
+/// was not recorded.
 async fn generated_child_is_found_again(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "child").is_empty() {
@@ -160,7 +161,7 @@ async fn rename_moves_all_parts(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Generates a password once. The bug generates another one if the first cannot be read.
+/// Generates a password once. The bug generates another password if the first one cannot be read.
 async fn failed_read_is_not_absence(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let known = match cx.get::<Secret>("web").await {
@@ -180,7 +181,7 @@ async fn failed_read_is_not_absence(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Deletes the Secrets of a parent that requests none; the bug ends the batch at the first missing one.
+/// Deletes the Secrets of a parent that requests none; the bug ends the batch at the first missing Secret.
 async fn deletion_of_many_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "wants") == "none" {

@@ -1,4 +1,4 @@
-//! Two kinds of custom resources that refer to each other.
+//! Custom resources of two kinds that refer to each other.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -53,7 +53,7 @@ async fn failed_discovery_is_retried(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Requests the version of the server. The bug does nothing more if this fails.
+/// Requests the version of the server. The bug does nothing more if this request fails.
 async fn failed_version_request_is_retried(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         while client.apiserver_version().await.is_err() {
@@ -103,7 +103,7 @@ async fn controller_waits_until_its_kind_is_installed(cluster: &TestCluster, is_
     cluster.create(object("example.com/v1", "Page", "home")).await;
 }
 
-/// Requests the resources of a group at each reconciliation; the bug caches the first answer, even a failed one.
+/// Requests the resources of a group at each reconciliation; the bug caches the first response, even if it is an error.
 async fn failed_discovery_of_a_group_is_not_cached(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let is_known = memory.lock().unwrap().contains("asked");
@@ -171,7 +171,7 @@ async fn ended_stream_is_reopened(cluster: &TestCluster, is_healthy: bool) {
     two_maps(cluster).await;
 }
 
-/// Deletes Secrets without a ConfigMap, every half minute. The bug reads its cache before it is filled.
+/// Deletes Secrets without a ConfigMap, every half minute. The bug reads its cache before the cache has synced.
 async fn controller_waits_until_its_cache_has_synced(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let (store, writer) = reflector::store();

@@ -59,7 +59,7 @@ async fn disk_is_created_by_a_retry(cluster: &TestCluster, is_healthy: bool) {
     made(cluster).await;
 }
 
-/// Creates three disks; the bug gives up the batch at the first error and reports success.
+/// Creates three disks; the bug abandons the batch at the first error and reports success.
 async fn error_does_not_end_the_batch(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |_, cx| async move {
         let mut failed = None;
@@ -114,7 +114,7 @@ async fn finalizer_is_added_before_the_disk_is_created(cluster: &TestCluster, is
     made_and_deleted(cluster).await;
 }
 
-/// The bug treats a missing disk as an error, so that a lost answer keeps the object forever.
+/// The bug treats a missing disk as an error, so that a lost response keeps the object forever.
 async fn deleted_disk_counts_as_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -139,7 +139,7 @@ async fn deleted_disk_counts_as_deleted(cluster: &TestCluster, is_healthy: bool)
     made_and_deleted(cluster).await;
 }
 
-/// The key of the disk has the uid of the object, so that a new object gets a new disk.
+/// The key of the disk contains the uid of the object, so that a new object gets a new disk.
 async fn disk_is_named_by_uid(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let key = format!("disk-{}", parent.uid().unwrap_or_default());
@@ -212,8 +212,8 @@ async fn id_of_the_cloud_is_kept_in_the_object(cluster: &TestCluster, is_healthy
     cluster.settle().await;
 }
 
-/// The record has the version of the object from which it was written, and older versions do not replace it. The bug
-/// reads versions as floating-point numbers.
+/// The record contains the resourceVersion of the object from which it was written, and older versions do not replace
+/// it. The bug reads versions as floating-point numbers.
 async fn token_orders_writes(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -299,7 +299,7 @@ async fn two_controllers_share_a_cloud(cluster: &TestCluster, is_healthy: bool) 
     made(cluster).await;
 }
 
-/// Reads back a change after a lost answer.
+/// Reads the object after a lost response to a change.
 async fn lost_answer_is_checked_by_a_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();

@@ -51,8 +51,8 @@ async fn old_content_is_not_written_at_the_newest_version(cluster: &TestCluster,
     made_and_changed(cluster).await;
 }
 
-/// Removes its finalizer; the bug removes all finalizers, including one of another controller that has not cleaned up
-/// yet.
+/// Removes its finalizer; the bug removes all finalizers, including the finalizer of another controller that has not
+/// cleaned up yet.
 async fn finalizers_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.named("audit").start(cluster, move |parent, cx| async move {
         let own = "example.com/audit".to_owned();
@@ -85,7 +85,7 @@ async fn finalizers_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) 
     cluster.settle().await;
 }
 
-/// Counts the parents in a Secret, with its version; the bug ignores a conflict.
+/// Counts the parents in a Secret, in an update with its resourceVersion. The bug ignores a conflict.
 async fn conflict_is_retried(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let mut shared = cx.get::<Secret>("shared").await?.ok_or(Error::NotYet("no secret"))?;
@@ -161,8 +161,8 @@ async fn count_is_derived_from_the_state(cluster: &TestCluster, is_healthy: bool
     }
 }
 
-/// Sets a default in the parent. The bug writes the whole object without its version, which overwrites concurrent
-/// changes of the user.
+/// Sets a default in the parent. The bug writes the complete object without its resourceVersion, which overwrites
+/// concurrent changes of the user.
 async fn change_of_the_user_is_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "default").is_empty() {

@@ -30,8 +30,8 @@ twins! {
     unfinished_batch_is_completed: "end state", "secrets default/web-";
 }
 
-/// Copies a ConfigMap into each namespace of a team, and deletes the copies with it. The bug deletes only the copies
-/// that it has made since its start.
+/// Copies a ConfigMap into each namespace of a team, and deletes the copies when the ConfigMap is deleted. The bug
+/// deletes only the copies that it has made since its start.
 async fn copies_follow_the_namespaces(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let teams = Api::<Namespace>::all(cx.client.clone());
@@ -76,13 +76,14 @@ async fn copies_follow_the_namespaces(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Adopts a Secret that permits it, found by its name. The bug does not name the object that it has read.
+/// Adopts a Secret that permits it, found by its name. The bug does not send the uid and resourceVersion of the object
+/// that it has read.
 async fn adoption_names_the_object_that_was_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "adopt") != "yes" {
             return done();
         }
-        // The cache of the server may answer.
+        // The server's cache may serve this read.
         let cached = GetParams {
             resource_version: Some("0".to_owned()),
         };
@@ -116,7 +117,7 @@ async fn adoption_names_the_object_that_was_read(cluster: &TestCluster, is_healt
     cluster.settle().await;
 }
 
-/// Deletes a message when its time is over. The bug deletes it in a task without retries.
+/// Deletes a message when it has expired. The bug deletes it in a task without retries.
 async fn message_expires_by_its_age(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let ttl: i64 = field(&parent, "ttl").parse().unwrap_or(0);
@@ -265,7 +266,8 @@ async fn charge(orders: &Api<ConfigMap>, billing: &External, is_healthy: bool) -
     Ok(())
 }
 
-/// Creates five Secrets in chunks of two, with a cursor in the parent. The bug moves the cursor before the chunk.
+/// Creates five Secrets in chunks of two, with a cursor in the parent. The bug advances the cursor before it creates
+/// the chunk.
 async fn unfinished_batch_is_completed(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let cursor: u32 = annotation(&parent, "cursor").parse().unwrap_or(0);

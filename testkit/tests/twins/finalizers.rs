@@ -1,4 +1,4 @@
-//! Cleaning up: finalizers, owners and intentionally kept objects.
+//! Cleanup: finalizers, owners and intentionally kept objects.
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service};
 use kube::{Resource, ResourceExt};
@@ -44,7 +44,7 @@ async fn made_and_deleted(cluster: &TestCluster) {
 }
 
 /// Creates a Secret and a Service that the parent owns, and a claim that outlives it, like a StatefulSet. The bug omits
-/// the owner of the Service.
+/// the ownerReference of the Service.
 async fn only_the_claim_outlives_its_parent(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();

@@ -36,7 +36,7 @@ fn password() -> String {
     std::iter::repeat_with(fastrand::alphanumeric).take(24).collect()
 }
 
-/// Returns a field of a Secret as text.
+/// Returns a field of a Secret as a string.
 fn secret_field(secret: &Secret, name: &str) -> String {
     let data = secret.data.as_ref().and_then(|it| it.get(name));
     let ByteString(bytes) = data.cloned().unwrap_or_default();
@@ -86,7 +86,8 @@ async fn consumer_gets_the_stored_password(cluster: &TestCluster, is_healthy: bo
     made(cluster).await;
 }
 
-/// Creates a user of a database with a generated password. The bug applies a new password until all is done.
+/// Creates a user of a database with a generated password. The bug applies a new password at each attempt until all
+/// steps are done.
 async fn password_of_the_database_is_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "ready").is_empty() {
@@ -119,7 +120,8 @@ async fn password_of_the_database_is_kept(cluster: &TestCluster, is_healthy: boo
     made(cluster).await;
 }
 
-/// Generates a new password for each rotation. The bug configures the consumer only after it has generated one.
+/// Generates a new password for each rotation. The bug configures the consumer only if it has just generated a
+/// password.
 async fn rotation_reaches_the_consumer(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -153,7 +155,7 @@ fn annotation_of<'a>(secret: &'a Secret, name: &str) -> &'a str {
     secret.annotations().get(name).map_or("", String::as_str)
 }
 
-/// Creates two Secrets with one cookie. The bug gives each the cookie that it has just generated.
+/// Creates two Secrets with one cookie. The bug gives each Secret the cookie that it has just generated.
 async fn two_secrets_share_a_cookie(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let mut cookie = password();
@@ -169,7 +171,7 @@ async fn two_secrets_share_a_cookie(cluster: &TestCluster, is_healthy: bool) {
     made(cluster).await;
 }
 
-/// Chooses a free port, and opens it in the firewall. The bug chooses another one when it starts again.
+/// Chooses a free port, and opens it in the firewall. The bug chooses another port when it restarts.
 async fn port_is_chosen_once(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let known = annotation(&parent, "port").parse::<u16>().ok().filter(|_| is_healthy);
@@ -191,8 +193,8 @@ async fn port_is_chosen_once(cluster: &TestCluster, is_healthy: bool) {
     made(cluster).await;
 }
 
-/// The configuration of the consumer contains the password within an address. The bug keeps the address if the Secret
-/// is created again.
+/// The configuration of the consumer contains the password within a URL. The bug keeps the URL if the Secret is
+/// recreated.
 async fn url_contains_the_stored_password(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -248,7 +250,7 @@ async fn runner_has_a_random_name(cluster: &TestCluster, is_healthy: bool) {
 /// Holds a lock with a random name while it works. The bug never looks for a lock that it already holds.
 async fn lock_with_a_random_name_is_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
-        // The cache may be older than the last write.
+        // The cache may not contain the last write yet.
         let Some(parent) = cx.get::<ConfigMap>(&parent.name_any()).await? else {
             return done();
         };

@@ -1,4 +1,4 @@
-//! Correct controllers as kube's examples and users write them: nothing is reported.
+//! Correct controllers in the style of kube's examples and users: nothing is reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{field, now, plain, silent};
 
-/// Generates a test for each scenario, for which nothing is reported.
+/// Generates a test for each scenario, which asserts that nothing is reported.
 macro_rules! idioms {
     ($($name:ident),+ $(,)?) => {
         mod idiom_is_not_reported {
@@ -264,7 +264,7 @@ async fn recorder_reports_each_step(cluster: &TestCluster) {
     made_and_changed(cluster).await;
 }
 
-/// Takes or renews the Lease, as the crate kube-leader-election does; returns `true` if it is held.
+/// Takes or renews the Lease, as the crate kube-leader-election does. Returns `true` if this instance holds the Lease.
 async fn lead(leases: &Api<Lease>, name: &str) -> kube::Result<bool> {
     let now = now();
     let Some(known) = leases.get_opt("operator").await? else {
@@ -308,7 +308,7 @@ async fn only_the_elected_leader_writes(cluster: &TestCluster) {
             let leases = Api::<Lease>::default_namespaced(client.clone());
             loop {
                 if lead(&leases, name).await.unwrap_or(false) {
-                    // The Lease lasts for 15 seconds, and the work must end before it is lost.
+                    // The Lease lasts for 15 seconds, and the work must end before the Lease expires.
                     let _ = timeout(Duration::from_secs(10), apply_all(&client)).await;
                 }
                 sleep(Duration::from_secs(5)).await;
@@ -345,7 +345,7 @@ async fn every_slot_has_its_backup(cluster: &TestCluster) {
     cluster.advance(Duration::from_secs(1900)).await;
 }
 
-/// Applies the children in the order of the events, and keeps a store of the parents for others.
+/// Applies the children in the order of the events, and keeps a store of the parents for other tasks.
 async fn reflector_feeds_a_stream(cluster: &TestCluster) {
     cluster.controller("operator", |client: Client| async move {
         let (_reader, writer) = reflector::store::<ConfigMap>();
@@ -366,7 +366,7 @@ fn random_text() -> String {
     std::iter::repeat_with(fastrand::alphanumeric).take(20).collect()
 }
 
-/// Rotates a password every ten minutes. The consumer is configured with the stored password a moment later.
+/// Rotates a password every ten minutes. The consumer is configured with the stored password afterwards.
 async fn password_is_rotated_by_a_timer(cluster: &TestCluster) {
     cluster.controller("rotation", |client: Client| async move {
         let secrets = Api::<Secret>::default_namespaced(client);

@@ -1,5 +1,5 @@
-//! Writes that arrive after their sender has died or given up. A sender with the object in its watch repairs it; a
-//! sender with a watch that does not select the object cannot.
+//! Writes that arrive after their sender has died or given up. A sender that watches the object repairs it; a sender
+//! with a watch that does not select the object cannot.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ async fn failed_write_of_a_summary_of_one_object_is_retried(cluster: &TestCluste
     resized(cluster, "default").await;
 }
 
-/// The watch selects the summary: the healthy controller compares it at each of its events.
+/// The watch selects the summary: the healthy controller compares the summary at each event of it.
 async fn watched_summary_is_corrected(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client);

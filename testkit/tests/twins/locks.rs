@@ -1,4 +1,4 @@
-//! Two replicas with their own lock in a ConfigMap: only the holder works.
+//! Two replicas with a custom lock in a ConfigMap: only the holder works.
 
 use std::time::Duration;
 
@@ -30,10 +30,10 @@ fn world() -> TestClusterBuilder {
         .object(config_map("work").data("todo", "1"))
 }
 
-/// Flaws of a replica. Writes of a flawed replica do not name the version on which they are based.
+/// Flaws of a replica. Writes of a flawed replica do not contain the resourceVersion on which they are based.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
-    /// Its writes name the version of the object, and its calls the term of the lock.
+    /// Its writes contain the resourceVersion of the object, and its calls contain the term of the lock.
     None,
     /// It reads the holder of the lock once per round, before it works.
     ChecksOnce,
@@ -41,7 +41,7 @@ enum Flaw {
     IgnoresRenewal,
 }
 
-/// Takes the lock if it is free or its own; returns the term, or `None` if another replica has it.
+/// Takes or renews the lock. Returns the term, or `None` if another replica holds the lock.
 async fn taken(maps: &Api<ConfigMap>, name: &str, now: i64) -> kube::Result<Option<u64>> {
     let mut lock = maps.get("lock").await?;
     let (holder, until) = (

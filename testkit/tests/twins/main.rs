@@ -1,8 +1,8 @@
 //! Small controllers, each in a healthy variant and a variant with a bug: exploration with the defaults finds the bug
 //! for the right reason, and reports nothing for the healthy variant.
 //!
-//! Each file has the controllers of one topic. A scenario is an async function of a cluster and of whether the
-//! controller is healthy; `twins!` makes two tests of it.
+//! Each file has the controllers of one topic. A scenario is an async function with two arguments: a cluster, and
+//! whether the controller is healthy. `twins!` generates two tests from it.
 
 #![expect(clippy::print_stdout, reason = "a table of all twins is for reading")]
 

@@ -1,4 +1,4 @@
-//! Moves, releases and reservations: what is taken from one place before it is given to another.
+//! Moves, releases and reservations: something is removed from one place before it is added to another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -143,7 +143,7 @@ async fn parked_message_is_sent_later(cluster: &TestCluster, is_healthy: bool) {
     }
 }
 
-/// Adopts Secrets with its label, and releases those that lose it. The bug releases only those that it remembers.
+/// Adopts Secrets with its label, and releases Secrets that lose it. The bug releases only Secrets that it remembers.
 async fn released_member_loses_its_owner(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("pools");
     cluster.controller("pools", move |client: Client| {
@@ -208,7 +208,7 @@ async fn adopt(pool: &ConfigMap, cx: &Context, memory: &Memory, is_healthy: bool
     done()
 }
 
-/// Asks for a certificate of a key that it generates, and stores both. The bug stores the key with the certificate.
+/// Requests a certificate for a key that it generates, and stores both. The bug stores the key with the certificate.
 async fn request_has_the_key_of_the_secret(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -282,7 +282,8 @@ async fn volume_leaves_its_old_node(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Serves a request in an annotation and removes it. The bug removes it without naming the version that it has read.
+/// Serves a request in an annotation and removes it. The bug removes it without sending the resourceVersion that it has
+/// read.
 async fn request_in_an_annotation_is_served(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let (name, request) = (parent.name_any(), annotation(&parent, "sync"));

@@ -20,7 +20,7 @@ twins! {
 }
 
 /// Two controllers request the only address, each for its own parents. A controller without the address retries. The
-/// bug never returns the address if its deletion fails.
+/// bug never releases the address if the deletion fails.
 async fn single_address_is_assigned_to_the_first_parent(cluster: &TestCluster, is_healthy: bool) {
     for (name, selector) in [("east", "side=east"), ("west", "side=west")] {
         OPERATOR
@@ -103,7 +103,7 @@ async fn each_parent_gets_the_next_number(cluster: &TestCluster, is_healthy: boo
     }
 }
 
-/// Assigns the ports of a pool in one ConfigMap. The bug does not name the version that it has read.
+/// Assigns the ports of a pool in one ConfigMap. The bug does not send the resourceVersion that it has read.
 async fn ports_are_assigned_in_one_map(cluster: &TestCluster, is_healthy: bool) {
     for (name, selector) in [("east", "side=east"), ("west", "side=west")] {
         OPERATOR

@@ -25,7 +25,7 @@ twins! {
     secret_in_use_is_kept: "end state", "secrets default/login metadata.annotations.users: expected \"1\", found \"2\"";
 }
 
-/// Deletes credentials without a Site, once a minute. The bug lists the Sites first.
+/// Deletes credentials that do not belong to a Site, once a minute. The bug lists the Sites first.
 async fn credentials_without_a_site_are_deleted(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("sweeper", move |client: Client| async move {
         let sites = Api::<Site>::default_namespaced(client.clone());
@@ -218,8 +218,8 @@ async fn missed_heartbeat_is_tolerated(cluster: &TestCluster, is_healthy: bool) 
     cluster.advance(Duration::from_secs(120)).await;
 }
 
-/// Creates a record of a domain and another one that names its owner; it never changes the record of a stranger. The
-/// bug creates the record first, and treats it as a stranger's after a crash.
+/// Creates the record of a domain and another record with its owner; it never changes a record of a different owner.
+/// The bug creates the domain's record first, and after a crash treats it as the record of a different owner.
 async fn record_has_an_owner(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,

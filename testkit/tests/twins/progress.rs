@@ -1,5 +1,5 @@
 //! Progress in the status of a custom resource: failed attempts, pending work, a list of the last changes, the observed
-//! generation, the time of the end, and Pods that are ready.
+//! generation, the completion time, and ready Pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ async fn made_and_resized(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Counts failed calls in the status, and waits after each. The bug does not try again after the first of them.
+/// Counts failed calls in the status, and waits after each. The bug does not retry after the first failure.
 async fn failed_attempts_are_counted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
@@ -188,8 +188,8 @@ async fn failed_attempts_are_counted(cluster: &TestCluster, is_healthy: bool) {
     made_and_resized(cluster).await;
 }
 
-/// Resizes the disk of each generation, and counts the failures of all of them. The bug leaves a task that is ready as
-/// it is if it has ever failed.
+/// Resizes the disk of each generation, and counts the failures of all of them. The bug ignores further changes of a
+/// ready task that has ever failed.
 async fn each_generation_may_fail(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
@@ -217,7 +217,7 @@ async fn each_generation_may_fail(cluster: &TestCluster, is_healthy: bool) {
     made_and_resized(cluster).await;
 }
 
-/// The test waits for the end of all faults, so the count differs at the first step and the size at the second one.
+/// The test waits for the end of all faults, so the count differs at the first step, and the size at the next one.
 #[test]
 fn step_after_an_accepted_count_is_judged() {
     let explored = |is_healthy| {
@@ -238,7 +238,7 @@ fn step_after_an_accepted_count_is_judged() {
     assert!(report.is_success(), "{report}");
 }
 
-/// Reports that work is pending until it is done. The bug leaves the report of an earlier process.
+/// Reports that work is pending until it is done. The bug does not remove the report of an earlier process.
 async fn pending_work_is_reported(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
@@ -254,7 +254,8 @@ async fn pending_work_is_reported(cluster: &TestCluster, is_healthy: bool) {
     made_and_resized(cluster).await;
 }
 
-/// Counts the calls that a disk of a stranger refuses. The bug counts a disk that a lost call of its own has created.
+/// Counts the calls that fail because of another owner's disk. The bug also counts a disk that was created by its own
+/// call, if the response was lost.
 async fn only_failures_caused_by_foreign_disks_are_counted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
@@ -313,7 +314,8 @@ async fn status_lists_the_last_changes(cluster: &TestCluster, is_healthy: bool) 
     }
 }
 
-/// Reports the generation that was reconciled. The bug reports the newest one, for which no work is done.
+/// Reports the generation that was reconciled. The bug reports the newest generation, which may not have been
+/// reconciled.
 async fn generation_of_the_work_is_observed(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         if status(&task).observed_generation == task.metadata.generation {
@@ -337,7 +339,7 @@ async fn generation_of_the_work_is_observed(cluster: &TestCluster, is_healthy: b
     made_and_resized(cluster).await;
 }
 
-/// Deletes a Task five minutes after its end. The bug deletes its successor of the same name.
+/// Deletes a Task five minutes after its end. The bug may delete a newer Task with the same name.
 async fn finished_task_expires(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let name = task.name_any();
@@ -384,7 +386,7 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.is_some_and(|it| it.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
 }
 
-/// Counts the Pods of a Task that are ready. The bug adds the changes that it observes to the last count.
+/// Counts the Pods of a Task that are ready. The bug adds observed changes to the last count.
 async fn ready_pods_are_counted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let name = task.name_any();

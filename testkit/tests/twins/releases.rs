@@ -19,7 +19,7 @@ twins! {
     release_before_the_last_is_found: "end state", ": unexpected";
 }
 
-/// Returns the hash of a size, as the end of a name.
+/// Returns the hash of a size, for use as the end of a name.
 fn hash(size: &str) -> String {
     let mut hasher = DefaultHasher::new();
     size.hash(&mut hasher);
@@ -99,7 +99,7 @@ async fn old_configurations_are_deleted(cluster: &TestCluster, is_healthy: bool)
 }
 
 /// Writes the hash of the configuration into the template of the Pods. The bug ends its reconciliation if the
-/// configuration is already there.
+/// configuration already exists.
 async fn pods_restart_for_a_new_configuration(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")

@@ -1,4 +1,4 @@
-//! Several tasks at once, with errors that are repaired later, and heartbeats of several clients.
+//! Concurrent tasks, with errors that are repaired later, and heartbeats of several clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,11 +23,11 @@ twins! {
     heartbeat_is_of_one_client: "idempotence", "metadata.annotations";
 }
 
-/// The version of each object that was observed last.
+/// The last observed version of each object.
 type Versions = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// Copies texts with a task for each event, and once more each minute. A task asks the cloud for permission, and tries
-/// again a few seconds later. The bug does not end a task when there is one for a newer version.
+/// Copies data with a task for each event, and again each minute. A task first calls the cloud, and retries after a few
+/// seconds. The bug does not end a task when there is a task for a newer version.
 async fn retry_does_not_restore_an_old_text(cluster: &TestCluster, is_healthy: bool) {
     copied(cluster, is_healthy, false).await;
 }
@@ -126,15 +126,15 @@ async fn copy_once(
         cx.api::<Secret>()
             .delete(&name, &DeleteParams::default().preconditions(newest))
             .await?;
-        // The next attempt makes it.
+        // The next attempt creates the new copy.
         return Err(Error::NotYet("the old copy is deleted"));
     }
     known.string_data = Some([("text".to_owned(), text.to_owned())].into());
     cx.replace(&known).await
 }
 
-/// An agent writes the time each five minutes, and an operator once. The bug of the operator writes it after each
-/// start.
+/// An agent writes the time every five minutes, and an operator writes it once. The bug makes the operator write it
+/// after each start.
 async fn heartbeat_is_of_one_client(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.named("agent").start(cluster, move |parent, cx| async move {
         let last = annotation(&parent, "seen").parse::<jiff::Timestamp>();

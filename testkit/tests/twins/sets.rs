@@ -70,7 +70,7 @@ async fn made(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Adds its own finalizer; the bug does not name the version that it has read.
+/// Adds its own finalizer; the bug does not send the resourceVersion that it has read.
 async fn each_controller_adds_its_finalizer(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |parent, cx, name| async move {
         let own = format!("example.com/{name}");
@@ -138,7 +138,7 @@ async fn each_controller_adds_its_zone(cluster: &TestCluster, is_healthy: bool) 
     site(cluster).await;
 }
 
-/// Applies its own port to a Service with a keyed list of ports; the bug writes the whole list.
+/// Applies its own port to a Service with a keyed list of ports; the bug writes the complete list.
 async fn each_controller_adds_its_port(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |_, cx, name| async move {
         let port = if name == "east" { 8001 } else { 8002 };
@@ -161,7 +161,7 @@ async fn each_controller_adds_its_port(cluster: &TestCluster, is_healthy: bool) 
     made(cluster).await;
 }
 
-/// Both parents own a Secret; the bug lets the last one replace the owners.
+/// Both parents own a Secret. The bug replaces the owners instead of adding one.
 async fn each_parent_owns_the_shared_child(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let own = parent.owner_ref(&()).expect("the object has a uid");

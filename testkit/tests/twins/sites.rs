@@ -91,7 +91,8 @@ pub(crate) async fn patch_status(cx: &Context, name: &str, status: Value) -> Res
     Ok(cx.api::<Site>().patch_status(name, &params, &patch).await.map(drop)?)
 }
 
-/// Returns the conditions with `wanted`, whose time only changes with its status; `None` if nothing changes.
+/// Returns the conditions including `wanted`. The time of a condition only changes with its status. Returns `None` if
+/// nothing changes.
 pub(crate) fn with_condition(site: &Site, mut wanted: Condition) -> Option<Vec<Condition>> {
     let mut all = status(site).conditions;
     wanted.observed_generation = site.metadata.generation;

@@ -60,7 +60,7 @@ fn apps() -> TestClusterBuilder {
     TestCluster::builder().object(serialized(&App::crd()))
 }
 
-/// Starts a controller of Apps, as kube's examples do.
+/// Starts a controller of Apps, as in kube's examples.
 fn start<F>(
     cluster: &TestCluster,
     name: &'static str,
@@ -129,7 +129,7 @@ async fn make_parts(app: &App, client: &Client) -> kube::Result<u32> {
     Ok(created)
 }
 
-/// Writes a condition with the time of its last change. The bug writes the current time once in each process.
+/// Writes a condition with the time of its last change. The bug writes the current time once per process.
 async fn transition_time_changes_with_the_status(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client: Client| async move {
         let mut generation = None;
@@ -199,7 +199,7 @@ async fn generation_is_observed_after_the_work(cluster: &TestCluster, is_healthy
     made(cluster).await;
 }
 
-/// Two controllers write their own fields of one ConfigMap. The bug replaces the whole object that it has read.
+/// Two controllers write their own fields of one ConfigMap. The bug replaces the complete object that it has read.
 async fn each_manager_applies_its_own_fields(cluster: &TestCluster, is_healthy: bool) {
     for name in ["east", "west"] {
         start(cluster, name, move |app, client| async move {

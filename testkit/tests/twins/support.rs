@@ -19,9 +19,9 @@ use testkit::{TestCluster, TestClusterBuilder};
 
 /// Generates two tests for each scenario: the bug is found, and the healthy twin causes no report.
 ///
-/// `name: oracle, text;` names the oracle that reports the bug and a text of its report.
+/// `name: oracle, text;` specifies the oracle that reports the bug, and a string that its report must contain.
 ///
-/// The healthy twin must pass 150 schedules, or a number after the world.
+/// The healthy twin must pass 150 schedules. A number after the world replaces this default.
 macro_rules! twins {
     ($world:expr; $($rest:tt)+) => {
         twins! { $world, crate::support::STOOD; $($rest)+ }
@@ -342,7 +342,7 @@ impl Context {
             .map(drop)?)
     }
 
-    /// Replaces an object; its version must be the newest.
+    /// Replaces an object, which must have the newest resourceVersion.
     pub(crate) async fn replace<K: Namespaced>(&self, object: &K) -> Result<(), Error> {
         let (api, params) = (self.api::<K>(), PostParams::default());
         Ok(api.replace(&object.name_any(), &params, object).await.map(drop)?)
@@ -354,7 +354,7 @@ impl Context {
         self.merge::<ConfigMap>(&parent.name_any(), patch).await.map(drop)
     }
 
-    /// Sets the finalizers of the parent, if it has not changed since it was read.
+    /// Sets the finalizers of the parent, if the parent has not changed since it was read.
     pub(crate) async fn set_finalizers(&self, parent: &ConfigMap, finalizers: &[String]) -> Result<(), Error> {
         let patch = json!({"metadata": {
             "finalizers": finalizers, "resourceVersion": parent.resource_version(),
@@ -387,7 +387,7 @@ pub(crate) fn is_deleted(parent: &ConfigMap) -> bool {
     parent.metadata.deletion_timestamp.is_some()
 }
 
-/// Returns a field of the parent's data, or an empty text.
+/// Returns a field of the parent's data, or an empty string.
 pub(crate) fn field<'a>(parent: &'a ConfigMap, name: &str) -> &'a str {
     let data = parent.data.as_ref();
     data.and_then(|it| it.get(name)).map_or("", String::as_str)
@@ -397,7 +397,7 @@ pub(crate) fn annotation<'a>(parent: &'a ConfigMap, name: &str) -> &'a str {
     parent.annotations().get(name).map_or("", String::as_str)
 }
 
-/// Builds a cluster without workers of the server.
+/// Builds a cluster without the server's workers.
 pub(crate) fn plain() -> TestClusterBuilder {
     TestCluster::builder()
 }

@@ -30,7 +30,8 @@ twins! {
     each_generation_gets_a_job: "end state", "jobs.batch default/web-2: missing";
 }
 
-/// Fills in the size from a policy, if the user has left it open. The bug does not name the version that it has read.
+/// Fills in the size from a policy, if the user has not set it. The bug does not send the resourceVersion that it has
+/// read.
 async fn default_leaves_the_users_value(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -61,7 +62,7 @@ async fn default_leaves_the_users_value(cluster: &TestCluster, is_healthy: bool)
     cluster.settle().await;
 }
 
-/// Issues a certificate, and renews it at two thirds of its lifetime of three hours. The bug decides by its status,
+/// Issues a certificate, and renews it at two thirds of its lifetime of three hours. The bug relies on the status,
 /// which it writes before the Secret.
 async fn certificate_follows_the_host(cluster: &TestCluster, is_healthy: bool) {
     start(
@@ -124,7 +125,7 @@ async fn certificate_follows_the_host(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Gives each Namespace of a tenant a RoleBinding and a NetworkPolicy, and deletes both if the label is removed. The
-/// bug does not delete the second one if the first one is missing.
+/// bug does not delete the NetworkPolicy if the RoleBinding is missing.
 async fn tenant_leaves_its_namespace(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("tenants", move |client: Client| async move {
         let managed = watcher::Config::default().labels("managed-by=tenants");
@@ -272,7 +273,7 @@ async fn admit(
     done()
 }
 
-/// Starts a Job for each generation. The bug counts the Jobs in the status, and accepts an existing Job of the next
+/// Starts a Job for each generation. The bug counts the Jobs in the status, and accepts an existing Job with the next
 /// number.
 async fn each_generation_gets_a_job(cluster: &TestCluster, is_healthy: bool) {
     start(

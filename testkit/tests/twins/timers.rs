@@ -21,7 +21,8 @@ twins! {
     failed_refresh_of_a_cached_login_is_retried: "end state", "cloud";
 }
 
-/// Renews a Secret an hour after its creation, by any process. The bug only sets the timer when it creates the Secret.
+/// Renews a Secret an hour after its creation, even after a restart of the process. The bug only sets the timer when it
+/// creates the Secret.
 async fn certificate_is_renewed_after_a_restart(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start(cluster, move |parent, cx| {
@@ -63,7 +64,7 @@ async fn certificate_is_renewed_after_a_restart(cluster: &TestCluster, is_health
     cluster.settle().await;
 }
 
-/// Copies a Secret that the user creates; the bug waits for a change of the parent if it cannot be read.
+/// Copies a Secret that the user creates; the bug waits for a change of the parent if the Secret cannot be read.
 async fn controller_waits_for_a_secret_created_later(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let login = match cx.get::<Secret>("login").await {
@@ -123,7 +124,7 @@ async fn object_expires_after_its_time(cluster: &TestCluster, is_healthy: bool) 
             let left = (made + 600 - now).max(0);
             match (is_healthy, is_known) {
                 (true, _) if left > 0 => Ok(Action::requeue(Duration::from_secs(left as u64))),
-                // The first reconciliation finds it new.
+                // The object is new at the first reconciliation.
                 (false, false) if left > 590 => again(600),
                 (false, false) => done(),
                 (_, _) => {

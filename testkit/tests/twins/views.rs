@@ -1,4 +1,4 @@
-//! Joins of two views, hand-written watches and writers, and results of other controllers.
+//! Joins of two caches, hand-written watches and writers, and results of other controllers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -41,8 +41,8 @@ async fn put(cloud: &External, key: &str, value: serde_json::Value) -> Result<()
     }
 }
 
-/// Records the token of a Secret that the object names. Events of Secrets start a reconciliation. The bug reads the
-/// Secret from a second view, which has its own watch.
+/// Records the token of a Secret that the object refers to. Events of Secrets start a reconciliation. The bug reads the
+/// Secret from another cache, which has its own watch.
 async fn join_reads_the_server(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("joins");
     cluster.controller("joins", move |client: Client| {
@@ -98,8 +98,8 @@ async fn join(map: &ConfigMap, cx: &Context, view: &Store<Secret>, is_healthy: b
     done()
 }
 
-/// Copies a text with its hash, and writes only if the hash differs. The bug has the hash of the newest object with the
-/// text of the cached one.
+/// Copies a string with its hash, and writes only if the hash differs. The bug combines the hash of the newest object
+/// with the string of the cached object.
 async fn hash_and_content_come_from_one_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -122,14 +122,15 @@ async fn hash_and_content_come_from_one_read(cluster: &TestCluster, is_healthy: 
     cluster.settle().await;
 }
 
-/// The texts of all objects, and whether they have to be written.
+/// The strings of all objects, and whether they must be written.
 #[derive(Default)]
 struct Texts {
     all: BTreeMap<String, String>,
     is_dirty: bool,
 }
 
-/// A writer looks each second whether the texts have changed. The bug resets the mark after the write.
+/// A writer checks every second whether the strings have changed. The bug clears the flag after the write instead of
+/// before it.
 async fn change_during_the_write_is_not_lost(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("writer");
     cluster.controller("writer", move |client: Client| {

@@ -1,4 +1,4 @@
-//! Texts of reports: the wrong run of two, observations that are only notes, and the untried part of a search.
+//! Wording of reports: the run that is at fault, observations that are only notes, and the untried part of a search.
 
 use std::time::Duration;
 

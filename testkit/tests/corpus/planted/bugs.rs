@@ -192,7 +192,7 @@ fn small_limit(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// The first page is treated as the whole list, which is wrong once the server sends smaller pages.
+/// Treats the first page as the complete list, which is wrong if the server sends smaller pages.
 fn large_limit(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("operator", move |client| {
         operator(client, move |parent, client| {
@@ -201,7 +201,7 @@ fn large_limit(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// One of two children does not get an ownerReference.
+/// Creates two children, one of them without an ownerReference.
 async fn forget_the_owner(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     let secrets = api::<Secret>(&client);
     for (suffix, is_owned) in [("data", true), ("logs", is_fixed)] {
@@ -220,7 +220,7 @@ fn forgotten_owner(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Creates an existing object again after a lost answer.
+/// Creates an existing object again after a lost response.
 async fn make_twice(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     let secrets = api::<Secret>(&client);
     let prefix = format!("{}-", parent.name_any());

@@ -82,7 +82,7 @@ fn leaked_names(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Reports the object's current generation as observed, not the generation on which it has acted.
+/// Reports the object's current generation as observed instead of the generation that it has reconciled.
 async fn observe_too_much(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());
@@ -111,7 +111,7 @@ async fn count(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconc
     if is_fixed {
         annotations["counted"] = "true".into();
     }
-    // Refused if there is a newer version.
+    // The patch is refused if there is a newer version.
     let metadata = json!({"resourceVersion": newest.resource_version(), "annotations": annotations});
     let patch = Patch::Merge(json!({"metadata": metadata}));
     parents
@@ -161,7 +161,7 @@ fn lost_timer(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Writes the whole object from the cache, which overwrites changes of others.
+/// Writes the whole object from the cache, which overwrites changes of other clients.
 async fn replace(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());

@@ -14,8 +14,8 @@ use testkit::explore::errors;
 use super::{exploration, is_silent};
 use crate::support::{Reconciled, api, custom, operator, replicas};
 
-/// Records the number of replicas in an annotation, by an update that names the version. A conflict is not an error,
-/// because the watch delivers the other writer's object.
+/// Records the number of replicas in an annotation, by an update that contains the resourceVersion. A conflict is not
+/// an error, because the watch delivers the other writer's object.
 async fn annotate(parent: Arc<ConfigMap>, client: Client) -> Reconciled {
     let mut parent = ConfigMap::clone(&parent);
     let (name, count) = (parent.name_any(), replicas(&parent).to_string());
@@ -55,7 +55,7 @@ fn conflict_fault_changes_the_version_of_the_object() {
                 .client("operator")
                 .on(testkit::Verb::Update, "configmaps");
             let refused = updates.iter().filter(|it| it.code == 409).count();
-            // One event of the test's create, and one of the other writer's change.
+            // One event for the test's create, and one for the other writer's change.
             refused == 0 || cluster.server().resource_version() > 102
         })
         .schedules(1)
@@ -87,7 +87,7 @@ async fn keep_secrets(parent: Arc<ConfigMap>, client: Client) -> Reconciled {
     Ok(())
 }
 
-/// The answer to a delete of a Secret is a Status, which does not contain the generate name.
+/// The response to the delete of a Secret is a Status, which does not contain the `generateName`.
 #[test]
 fn objects_with_generated_names_are_interchangeable() {
     is_silent(async |cluster: &TestCluster| {

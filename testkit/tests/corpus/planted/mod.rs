@@ -1,5 +1,5 @@
-//! Planted bugs, each with a fixed twin, and idioms of correct controllers that must pass. All with the defaults of
-//! exploration.
+//! Planted bugs, each with a fixed twin, and idioms of correct controllers that must pass. All tests use the defaults
+//! of exploration.
 
 mod bugs;
 mod habits;
@@ -9,7 +9,8 @@ mod threads;
 use testkit::TestCluster;
 use testkit::explore::{Explore, Report, explore};
 
-/// Returns the number of runs that a correct controller must pass, which is more than all single faults of each.
+/// Returns the number of runs that a correct controller must pass, which exceeds the number of single faults of each
+/// controller.
 fn most() -> u64 {
     if crate::is_measured() { 3_000 } else { 150 }
 }

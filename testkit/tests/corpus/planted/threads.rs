@@ -1,4 +1,4 @@
-//! Exploration on one core and on several.
+//! Exploration on one core and on several cores.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The table of bounds in ARCHITECTURE.md, compared with the constants that it names.
+//! The table of bounds in ARCHITECTURE.md, compared with the constants that it refers to.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn table_of_bounds_agrees_with_the_constants() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// Returns the faults of a row.
+/// Returns the errors in a row.
 fn check(row: &str) -> Vec<String> {
     let columns: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
     let [bound, place, limit, _] = columns[..] else {
@@ -138,7 +138,7 @@ fn grouped(number: f64) -> String {
     grouped + rest
 }
 
-/// Returns the values of a constant, several for a tuple.
+/// Returns the values of a constant; several if the constant is a tuple.
 fn values(source: &str, name: &str) -> Option<Vec<Value>> {
     // Constants of JavaScript do not have a type.
     let definition = [format!("const {name}:"), format!("const {name} =")];

@@ -1,18 +1,18 @@
-//! No circles: the dependencies between the files of each crate have one direction.
+//! No circular dependencies: the dependencies between the files of each crate have one direction.
 //!
 //! A file depends on another through a path, as `crate::storage::Key` refers to `storage/key.rs` through the `pub use`
-//! of `storage/mod.rs`. A file may also depend on the `mod.rs` of a folder that it is in, which depends on it in turn.
+//! of `storage/mod.rs`. A file and the `mod.rs` of a folder that contains it may depend on each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Faults, Source, sources};
 
-/// The largest circle that may be listed.
+/// Maximum number of files in a listed circle.
 const LARGEST: usize = 6;
 
 /// The circles of `fake-apiserver`: files that are parts of one unit.
 const SERVER: &[&[&str]] = &[
-    // A schema holds its rules, which are compiled by it and evaluated where values are validated.
+    // A schema contains and compiles its rules, which are evaluated when values are validated.
     &[
         "registry/custom/engine/evaluate.rs",
         "registry/custom/number.rs",
@@ -42,13 +42,13 @@ const INFORMER: &[&[&str]] = &[
     &["runtime/event_sink.rs", "runtime/recorder.rs"],
     // The elector returns fenced clients, and the fence checks the elector.
     &["runtime/fence.rs", "runtime/leader_election.rs"],
-    // A replica's Lease lists the replicas that have ended, which are read from the Leases of the others.
+    // A replica's Lease lists the replicas that have ended, which are read from the Leases of the other replicas.
     &["runtime/sharding/member_lease.rs", "runtime/sharding/peers.rs"],
 ];
 
 /// The circles of `testkit`.
 const TESTKIT: &[&[&str]] = &[
-    // A cluster holds its controllers, faults, reads and mirror, and its methods use them.
+    // A cluster contains its controllers, faults, reads and mirror, and its methods use them.
     &[
         "controller.rs",
         "faults.rs",
@@ -57,7 +57,7 @@ const TESTKIT: &[&[&str]] = &[
         "report.rs",
         "test_cluster.rs",
     ],
-    // States are compared in pairs, and the objects of a pair by the objects that they refer to in their states.
+    // A pair compares the objects of two states, and looks up the objects that they refer to in these states.
     &["explore/outcomes/end_state.rs", "explore/outcomes/pair.rs"],
 ];
 
@@ -108,9 +108,9 @@ fn check(name: &str, listed: &[&[&str]]) {
 /// A path of modules, from the root of the crate.
 type Path = Vec<String>;
 
-/// The files of a crate, and the files that each of them names.
+/// The files of a crate, and the files that each of them refers to.
 struct Names<'a> {
-    /// Each file within `src`, and the files that it names.
+    /// The files within `src`, each with the files that it refers to.
     named: BTreeMap<&'a str, BTreeSet<&'a str>>,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Names<'a> {
             }
             let files = paths.iter().filter(|it| !it.is_exported).filter_map(|path| {
                 let full = absolute(&path.steps, &module, &modules, &imports)?;
-                // An imported module counts as named if an item in it is named.
+                // A reference to an item in an imported module counts as a reference to the module.
                 let full = Some(full).filter(|it| !modules.contains_key(it))?;
                 let head = home(full, &modules, &exports)?;
                 (!module.starts_with(&head)).then(|| modules[&head])
@@ -156,7 +156,7 @@ impl<'a> Names<'a> {
         Self { named }
     }
 
-    /// Returns groups of files in which each file reaches every other one.
+    /// Returns groups of files in which each file depends on every other file, directly or indirectly.
     fn circles(&self) -> Vec<Vec<&'a str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> = self.named.keys().map(|it| (*it, self.reached(it))).collect();
         let mut circles: BTreeSet<Vec<&str>> = BTreeSet::new();
@@ -198,7 +198,7 @@ fn module_of(file: &str) -> Path {
     module
 }
 
-/// Returns the module that an item is defined in, behind the exports of other modules; `None` outside of the crate.
+/// Returns the module that defines an item, following the exports of other modules; `None` outside of the crate.
 fn home(path: Path, modules: &BTreeMap<Path, &str>, exports: &BTreeMap<Path, Path>) -> Option<Path> {
     let mut path = path;
     // Further exports of one item would themselves form a circle.
@@ -240,7 +240,7 @@ fn absolute(
     Some([base.as_slice(), rest].concat())
 }
 
-/// A path that a file names.
+/// A path in a file.
 #[derive(Debug, PartialEq)]
 struct Named {
     steps: Path,
@@ -248,7 +248,8 @@ struct Named {
     is_exported: bool,
 }
 
-/// Returns all paths of a text without comments and strings: those with `::`, each path of a group on its own.
+/// Returns all paths with `::` in source code without comments and strings. The paths of a group are returned
+/// separately.
 fn paths(code: &str) -> Vec<Named> {
     let mut found = Vec::new();
     let mut at = 0;

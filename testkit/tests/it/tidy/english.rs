@@ -1,7 +1,7 @@
-//! Words and phrases that make texts hard to read, counted in doc comments and guides. The counts may not rise.
+//! Counts words and phrases that make doc comments and guides hard to read. The counts must not increase.
 //!
-//! `english.txt` has the permitted numbers, per 1,000 words, with the same words: crate, pattern, number. After texts
-//! have been improved, `DRYDOCK_ENGLISH=write cargo test -p drydock-testkit --test it english` lowers them.
+//! Each line of `english.txt` consists of a crate, a pattern and the permitted number per 1,000 words. After texts have
+//! been improved, `DRYDOCK_ENGLISH=write cargo test -p drydock-testkit --test it english` lowers the numbers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ const SHOWN: usize = 30;
 /// Margin above the counts, per 1,000 words, so that the deletion of another line does not fail the test.
 const ROOM: f64 = 0.1;
 
-/// A pattern: its name in the file, the remedy, and its recognition at the start of a list of words.
+/// A pattern: its name in the file, the remedy, and the function that recognises it at the start of a list of words.
 struct Pattern {
     name: &'static str,
     remedy: &'static str,
@@ -133,7 +133,7 @@ fn patterns_of_foreign_syntax_do_not_become_more_frequent() {
     assert!(failures.is_empty(), "\n{failures}");
 }
 
-/// Occurrences of each pattern in a number of words.
+/// The number of words, and the occurrences of each pattern in them.
 struct Counts {
     words: usize,
     found: BTreeMap<&'static str, Vec<String>>,
@@ -265,7 +265,7 @@ fn words(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Returns the texts of three words; empty ones at the end.
+/// Returns the first three words, padded with empty strings.
 fn texts<'a>(words: &[Word<'a>]) -> [&'a str; 3] {
     std::array::from_fn(|at| words.get(at).map_or("", |it| it.text))
 }

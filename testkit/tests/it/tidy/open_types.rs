@@ -2,7 +2,7 @@
 
 use super::{Source, library_sources};
 
-/// Types that users may construct or match exhaustively, and the reasons why they may stay so. All other public types
+/// Types that users may construct or match exhaustively, and the reasons why this is permitted. All other public types
 /// have `#[non_exhaustive]`, a private field, or the field `_more`.
 const OPEN: &[(&str, &[&str])] = &[
     (
@@ -84,7 +84,7 @@ fn public_types_can_grow_or_have_a_reason() {
     );
 }
 
-/// Returns the names of public types without a part that users cannot name, with their lines.
+/// Returns the names of public types without a private part, with their lines.
 fn open_types(source: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, line) in source.code.iter().enumerate() {
@@ -102,7 +102,7 @@ fn open_types(source: &Source) -> Vec<(usize, String)> {
         if attributes.any(|it| it.contains("non_exhaustive")) || (!is_enum && has_closed_part(&source.code[at..])) {
             continue;
         }
-        // The pattern of a macro that generates the type has its attributes.
+        // If a macro generates the type, the pattern of the macro contains the attributes.
         if source
             .code
             .iter()
