@@ -1,4 +1,4 @@
-//! Access control at the HTTP boundary: tokens, impersonation, RBAC, reviews and the tokens of ServiceAccounts.
+//! Access control at the HTTP boundary: tokens, impersonation, RBAC, reviews and ServiceAccount tokens.
 
 use std::time::Duration;
 

@@ -26,12 +26,12 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("the path is UTF-8")
 }
 
-/// Returns the body of the answer to a GET.
+/// Returns the response body of a GET.
 fn get(server: &Server, path: &str) -> String {
     get_as(server, path, "").1
 }
 
-/// Returns status and body of the answer to a GET with this token.
+/// Returns the status and the body of the response to a GET with this token.
 fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
     let mut stream =
         TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
@@ -283,7 +283,7 @@ fn only_kubeconfigs_written_by_the_command_are_replaced() {
 #[cfg(unix)]
 const LEFT: &str = "DRYDOCK_LEFT";
 
-/// Starts a server and ends when the server answers. The test below runs this test in another process.
+/// Starts a server and ends when the server responds. The next test runs this test in another process.
 #[cfg(unix)]
 #[expect(clippy::zombie_processes, reason = "it is to be left")]
 #[test]

@@ -20,7 +20,7 @@ struct Client {
 }
 
 impl Client {
-    /// Requests SPDY. The error is the answer of the server.
+    /// Requests SPDY. The error is the response of the server.
     async fn connect(serving: &Serving, path: &str, protocols: &[&str]) -> Result<(Self, String), String> {
         let host = serving.addr();
         let mut stream = TcpStream::connect(host).await.expect("the server accepts connections");

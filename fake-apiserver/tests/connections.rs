@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_tungstenite::tungstenite::{Error, handshake::client::generate_key};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// Returns a server with a running Pod `db`. Its script answers commands and connections to ports.
+/// Returns a server with a running Pod `db`. Its script handles commands and connections to ports.
 fn scripted() -> ApiServer {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
     let script = PodScript::default()
@@ -83,7 +83,7 @@ async fn connect(serving: &Serving, path: &str, protocols: &str) -> Result<(Sock
     Ok((socket, protocol))
 }
 
-/// Returns the status and the text of a refused connection.
+/// Returns the status and the body of a refused connection.
 async fn refusal(serving: &Serving, path: &str, protocols: &str) -> (u16, String) {
     match connect(serving, path, protocols).await {
         Err(Error::Http(response)) => {
@@ -357,14 +357,14 @@ async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] 
     assert!(String::from_utf8_lossy(answer.body()).contains(why));
 }
 
-/// The bytes that kubectl sends for GET `/` on port 8080: the streams of a connection, and data.
+/// Returns the bytes that kubectl sends for GET `/` on port 8080: the streams of a connection, and data.
 fn port_forward() -> Vec<u8> {
     let digits = include_str!("data/port_forward.hex").lines().collect::<String>();
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("the text consists of digits");
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// The end of the answer: the data, and the end of both streams.
+/// The end of the response: the data, and the end of both streams.
 const FORWARDED: &[u8] = b"\0\0\0\x03\0\0\0\x05hello\0\0\0\x03\x01\0\0\0\0\0\0\x01\x01\0\0\0";
 
 const FORWARD: &str = "/api/v1/namespaces/default/pods/db/portforward";

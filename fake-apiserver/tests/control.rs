@@ -10,10 +10,10 @@ use common::{Server, fits};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// Answer to a request over a socket.
+/// Response to a request over a socket.
 #[derive(Debug)]
 struct Answer {
-    /// Status line and headers; empty if the connection broke before them.
+    /// Status line and headers; empty if the connection broke before they arrived.
     head: String,
     body: String,
 }
@@ -174,14 +174,14 @@ impl Lines {
         Self(reader)
     }
 
-    /// Returns type and name of the next event; `None` at the end or if the connection breaks.
+    /// Returns the type and the name of the next event; `None` at the end or if the connection breaks.
     fn next(&mut self) -> Option<(String, String)> {
         loop {
             let mut line = String::new();
             if self.0.read_line(&mut line).ok()? == 0 {
                 return None;
             }
-            // Skips lines with the sizes of chunks.
+            // Skip lines with the sizes of chunks.
             if let Ok(event @ Value::Object(_)) = serde_json::from_str::<Value>(&line) {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 return Some((text(&event["type"]), text(&event["object"]["metadata"]["name"])));
@@ -341,7 +341,7 @@ fn invalid_control_requests_are_refused(
     assert!(answer.head.starts_with(head) && answer.body.contains(why), "{answer:?}");
 }
 
-/// Each operation of the document has the documented answer, and undocumented input is refused.
+/// Each operation of the document returns the documented response, and undocumented input is refused.
 #[rstest]
 #[case("get", "/_fake/openapi.json", Value::Null)]
 #[case("post", "/_fake/faults", json!({"effect": {"status": {"code": 503, "applied": true}}, "on": {"verbs": ["list"]}, "times": 1}))]

@@ -1,5 +1,5 @@
 //! CustomResourceDefinitions that are changed or deleted while they have objects: the behaviour that a controller of
-//! those objects observes.
+//! these objects observes.
 
 #[path = "hostile/ask.rs"]
 #[allow(dead_code, reason = "the tests of hostile clients use the rest")]
@@ -105,7 +105,7 @@ async fn deleting_a_definition_deletes_thousands_of_objects() {
     assert!(server.stored_objects().iter().all(|it| it.resource() != "widgets"));
 }
 
-/// There is a single object, which is readable in every version.
+/// There is a single object, which can be read in every version.
 #[rstest]
 #[case::unchanged_definition(definition(&[("v1", true, true)]), None)]
 #[case::changed_definition(definition(&[("v1", true, true)]),
@@ -194,7 +194,7 @@ async fn default_status_is_returned_before_the_first_write(#[case] written: &str
         let listed = done(&server, "GET", &WIDGETS.replace("v1", read), &Value::Null).await;
         assert_eq!(listed["items"][0]["status"], json!({"phase": "Pending"}), "{read}");
     }
-    // The default was not written by a manager, so nobody owns it.
+    // The default was not written by a manager, so no manager owns it.
     assert!(!created["metadata"]["managedFields"].to_string().contains("f:status"));
     widget["metadata"]["name"] = json!("b");
     widget["apiVersion"] = json!("example.com/v1");
@@ -238,7 +238,8 @@ async fn the_server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
     assert_eq!(made["spec"]["groupPriorityMinimum"], 1000);
     assert_eq!(made["status"]["conditions"][0]["reason"], "Local");
 
-    // If a client changes or deletes APIServices, the server restores them, as long as they are labelled as its own.
+    // If a client changes or deletes APIServices, the server restores them, as long as a label marks them as managed by
+    // the server.
     ask(
         &server,
         "PATCH",

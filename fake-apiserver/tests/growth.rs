@@ -1,6 +1,6 @@
 //! The cost of a request grows in proportion to the number of its parts: a request with four times as many parts
 //! allocates at most five times as many bytes. Allocations are measured because, unlike time, they only depend on the
-//! request. A start with a snapshot costs the same for CRDs of any size.
+//! request. The cost of a start with a snapshot does not depend on the size of its CRDs.
 
 #![allow(
     unsafe_code,
@@ -22,17 +22,17 @@ thread_local! {
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is passed to the system's allocator unchanged; the additional work is only counting.
+// SAFETY: every call is passed to the system's allocator unchanged; the only addition is that bytes are counted.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending has no counter.
+        // A thread that is being destroyed has no counter.
         let _ = ALLOCATED.try_with(|it| it.set(it.get() + layout.size() as u64));
-        // SAFETY: the caller's promises are the system's.
+        // SAFETY: the caller upholds the contract, which is the same for the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system's.
+        // SAFETY: the caller upholds the contract, which is the same for the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
 }

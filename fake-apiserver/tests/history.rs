@@ -49,7 +49,7 @@ enum Op {
     /// A write to another resource, which also uses a revision.
     Elsewhere,
     Compact,
-    /// Lets watchers run.
+    /// Allows watchers to run.
     Settle,
     /// Starts a watch this many revisions ago.
     Watch {
@@ -161,7 +161,7 @@ impl Model {
         objects
     }
 
-    /// Records the effect of a write, from its answer and its revision.
+    /// Records the effect of a write, based on its response and its revision.
     fn written(&mut self, server: &ApiServer, name: &str, revision: u64, answer: &Answer) -> Result<(), String> {
         let now = server.resource_version();
         if now == revision {
@@ -469,8 +469,8 @@ fn forks_and_snapshots_equal_the_original_state() {
     });
 }
 
-/// Returns `true` if the operation needs the whole history in the model, or advances time, which continues between the
-/// two runs.
+/// Returns `true` if the operation requires the complete history in the model, or advances time, which continues
+/// between the two runs.
 fn is_read(op: &Op) -> bool {
     match op {
         Op::Watch { .. } | Op::ListExact { .. } | Op::ListPaged { .. } | Op::Settle => true,

@@ -1,4 +1,4 @@
-//! Rules of individual built-in kinds at the HTTP boundary, with the answers of kube-apiserver 1.36.
+//! Rules of individual built-in kinds at the HTTP boundary, with the responses of kube-apiserver 1.36.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -39,7 +39,7 @@ fn server() -> ApiServer {
         .start()
 }
 
-/// Returns the causes of an answer, each as `field: message`.
+/// Returns the causes in a response, each as `field: message`.
 fn causes(answer: &Value) -> Vec<String> {
     let list = answer["details"]["causes"].as_array().cloned().unwrap_or_default();
     let text = |it: &Value| {
@@ -694,7 +694,7 @@ async fn signing_requires_permission_for_the_signer(
     }
 }
 
-/// Creates an object, and returns a part of the answer.
+/// Creates an object, and returns a part of the response.
 async fn created_part(server: &ApiServer, path: &str, body: Value, part: &str) -> Value {
     let (code, answer) = send(server, "POST", path, &body).await;
     match code {

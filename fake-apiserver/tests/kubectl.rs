@@ -16,7 +16,7 @@ use rstest::rstest;
 /// Environment variable for the editor, with the word to replace and its replacement.
 const EDITED: &str = "DRYDOCK_EDITED";
 
-/// Returns the editor for `kubectl edit`: this program, so that the test does not depend on another one.
+/// Returns the editor for `kubectl edit`: this program, so that the test does not depend on another program.
 fn editor() -> String {
     let program = std::env::current_exe().expect("the test has an executable");
     format!("{} --exact --quiet the_editor_replaces_a_word", program.display())
@@ -136,7 +136,7 @@ impl Kubectl {
             let output = self.output(&step);
             let stdout = String::from_utf8_lossy(&output.stdout);
             let stderr = String::from_utf8_lossy(&output.stderr);
-            // Old versions print a warning about their age.
+            // Old kubectl versions print a warning about the version difference.
             let stderr: String = stderr
                 .split_inclusive('\n')
                 .filter(|it| !it.contains("version difference"))
@@ -174,10 +174,10 @@ impl Step<'_> {
     }
 }
 
-/// Parses a transcript. A line that starts with `$` is a command, and the lines below belong to it: `<` is its input,
-/// `!` is expected on stderr and the command fails, `?` is expected on stderr and it succeeds, `~` is a line anywhere
-/// on stdout, and other lines are the whole stdout. `*` matches anything within a line, and `...` at the end matches
-/// any lines; the width of columns is ignored.
+/// Parses a transcript. A line that starts with `$` is a command, and the following lines belong to it: `<` is its
+/// input, `!` is expected on stderr and the command fails, `?` is expected on stderr and the command succeeds, `~` is a
+/// line anywhere on stdout, and other lines are the complete stdout. `*` matches anything within a line, and `...` at
+/// the end matches any lines; the width of columns is ignored.
 fn steps(transcript: &str) -> Vec<Step<'_>> {
     let mut steps: Vec<Step<'_>> = Vec::new();
     for line in transcript.lines().filter(|line| !line.trim().is_empty()) {

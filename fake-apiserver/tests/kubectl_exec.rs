@@ -60,7 +60,7 @@ fn set_script(url: &str) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// Returns the answers of port 8080 of the Pod to two connections through one `kubectl port-forward`.
+/// Returns the responses from port 8080 of the Pod to two connections through one `kubectl port-forward`.
 fn forwarded(program: &Path, config: &Path) -> String {
     let mut child = Command::new(program)
         .args(["port-forward", "pod/db", ":8080"])

@@ -293,7 +293,7 @@ async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion,
 }
 
 /// Rules that were added between 1.33 and 1.36: the last version without the rule, the first version with it, and the
-/// answers.
+/// response codes.
 #[rstest]
 #[case::names_of_services([V1_35, V1_36], "/api/v1/namespaces/default/services",
     json!({"metadata": {"name": "1st"}, "spec": {"ports": [{"port": 80}]}}), [422, 201])]

@@ -1,4 +1,4 @@
-//! Attacks over the command's port, which must fail: by a page in a browser, a user without permissions, or a client
+//! Attacks on the command's port that must fail: by a page in a browser, by a user without permissions, or by a client
 //! that sends nothing.
 
 mod common;
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use common::{Server, command, folder};
 use rstest::rstest;
 
-/// Sends a request with these headers; returns the status and the body of the answer.
+/// Sends a request with these headers; returns the status and the body of the response.
 fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> (u16, String) {
     let mut stream =
         TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
@@ -194,7 +194,7 @@ fn kubeconfig_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let file = folder().join("config");
-    // Uses an existing file that everyone can read.
+    // Use an existing file that is readable by everyone.
     std::fs::write(&file, "").expect("the directory exists");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("the file is owned by this user");
     let _server = Server::start(&["--tls", "--kubeconfig", file.to_str().expect("the path is UTF-8")]);

@@ -1,5 +1,5 @@
 //! Tests of the garbage collector and the namespace controller: random ownership compared with a naive model, and rules
-//! that are not covered by recorded answers. `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
+//! that are not covered by recorded responses. `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
 
 #[path = "hostile/trial.rs"]
 mod trial;
@@ -13,7 +13,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use trial::try_all;
 
-/// The kinds of the model: kind, apiVersion, whether it is namespaced, and path. The last one is a custom resource.
+/// The kinds of the model: kind, apiVersion, whether the kind is namespaced, and path. The last kind is a custom
+/// resource.
 const KINDS: [(&str, &str, bool, &str); 4] = [
     ("v1", "ConfigMap", true, "configmaps"),
     ("v1", "Secret", true, "secrets"),
@@ -154,7 +155,7 @@ async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> Resu
     serde_json::from_str(&text).map_err(|why| why.to_string())
 }
 
-/// Lets the workers finish their work.
+/// Allows the workers to finish their work.
 async fn rest() {
     tokio::time::sleep(Duration::from_secs(3)).await;
 }

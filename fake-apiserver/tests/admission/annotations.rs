@@ -31,7 +31,7 @@ fn audited(builder: ApiServerBuilder, level: &str) -> (ApiServer, Lines) {
     (server, lines)
 }
 
-/// Returns the annotations of the last event, except annotations from authorization.
+/// Returns the annotations of the last event, except for annotations of the authorizer.
 fn annotations(lines: &Lines) -> Value {
     let lines = lines.lock().expect("the lock is not poisoned");
     let last = lines.last().expect("the request has an event");
@@ -41,7 +41,7 @@ fn annotations(lines: &Lines) -> Value {
     Value::Object(std::mem::take(found))
 }
 
-/// Returns a server with webhooks; their answer depends on the path.
+/// Returns a server with webhooks. Their response depends on the path.
 fn with_webhooks(level: &str) -> (ApiServer, Lines) {
     let answers = service(&Asked::default(), |path, review| {
         let response = match path {
@@ -119,7 +119,7 @@ async fn validating_webhooks_annotate_the_audit_event() {
     assert_eq!(annotations(&lines), expected);
 }
 
-/// The latencies are exact because of virtual time. Mutating webhooks are called one by one, validating ones
+/// The latencies are exact because of virtual time. Mutating webhooks are called one by one, validating webhooks
 /// concurrently.
 #[rstest]
 #[case::mutating("Mutating", &["/300", "/400"], json!({"total": "700ms", "mutating-webhook": "700ms"}))]

@@ -1,4 +1,4 @@
-//! Requests, and webhooks with answers that a test defines.
+//! Requests, and webhooks with responses that a test defines.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tower::util::BoxCloneSyncService;
 /// The host of all webhooks.
 pub(crate) const HOST: &str = "hooks.example.com";
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -23,7 +23,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Returns code and message of a Status.
+    /// Returns the code and the message of a Status.
     pub(crate) fn failure(&self) -> (u16, &str) {
         (self.code, self.body["message"].as_str().unwrap_or_default())
     }
@@ -63,7 +63,7 @@ pub(crate) async fn post(server: &ApiServer, path: &str, body: Value) -> Answer 
     ask(server, Method::POST, path, body).await
 }
 
-/// Asserts that the answer is a success.
+/// Asserts that the request created an object.
 #[track_caller]
 pub(crate) fn made(answer: &Answer) {
     assert_eq!(answer.code, 201, "{}", answer.body);
@@ -122,7 +122,7 @@ pub(crate) fn patch(operations: Value) -> Value {
 /// Requests received by webhooks, in order: the path and the review.
 pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A service that answers each review by its path.
+/// Returns a service that responds to each review according to its path.
 pub(crate) fn service(
     asked: &Asked,
     answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,

@@ -27,7 +27,7 @@ fn definition() -> Value {
                 "clientConfig": {"url": format!("https://{HOST}/convert")}}}}})
 }
 
-/// Converts objects as requested, and then damages the answer as `spoil` specifies.
+/// Converts objects as requested, and then corrupts the response as `spoil` specifies.
 fn converted(review: &Value, spoil: &str) -> Value {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].clone();
@@ -63,7 +63,7 @@ fn converted(review: &Value, spoil: &str) -> Value {
         objects.clear();
     }
     if review["apiVersion"] == "apiextensions.k8s.io/v1beta1" {
-        // The response of a v1beta1 webhook: without kind, version and uid.
+        // The response of a v1beta1 webhook does not contain the kind, the version and the uid.
         return json!({"response": {"result": {"status": "Success"}, "convertedObjects": objects}});
     }
     let uid = if spoil == "uid" {

@@ -1,4 +1,4 @@
-//! Webhooks with invalid answers: each call fails with a text that describes the problem, and the server does not
+//! Webhooks with invalid responses: each call fails with a message that describes the problem, and the server does not
 //! panic.
 
 use axum::body::Body;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Asked, HOST, MAPS, configure, map, patch, post, reviewed, service};
 
-/// Returns a server with webhooks that always return this answer.
+/// Returns a server with webhooks that always return this response.
 fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
     let answer = tower::service_fn(move |_| {
         let body = Body::from(body.clone());
@@ -130,7 +130,7 @@ async fn oversized_answer_is_not_read_completely() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The client receives a Status for any bytes that a webhook answers.
+    /// The client receives a Status for any bytes that a webhook returns.
     #[test]
     fn arbitrary_webhook_responses_do_not_break_the_server(body in prop::collection::vec(any::<u8>(), 0..64), code in 200u16..600) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime can be built");
@@ -142,7 +142,7 @@ proptest! {
         });
     }
 
-    /// For any patch from a webhook, the answer is an object or a Status, and the server continues to work.
+    /// For any patch from a webhook, the response is an object or a Status, and the server continues to work.
     #[test]
     fn arbitrary_webhook_patches_do_not_break_the_server(
         op in "add|remove|replace|move|copy|test|other",

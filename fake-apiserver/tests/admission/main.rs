@@ -1,5 +1,5 @@
-//! Admission at the HTTP boundary: mutations, refusals, and their texts. Webhooks are services in this process, called
-//! for the same configuration objects as in a real cluster, with a paused clock.
+//! Admission at the HTTP boundary: mutations, refusals, and their messages. Webhooks are services in this process,
+//! called for the same configuration objects as in a real cluster, with a paused clock.
 
 mod annotations;
 mod ask;

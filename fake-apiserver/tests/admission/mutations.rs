@@ -1,4 +1,4 @@
-//! Mutations that kube-apiserver refuses, which rename objects or change their kind, and other unusual answers of
+//! Mutations that kube-apiserver refuses, which rename objects or change their kind, and other unusual responses of
 //! webhooks.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::ask::{Answer, Asked, HOST, MAPS, ask, configuration, configure, made,
 
 const MOVED: &str = "the namespace of the provided object does not match the namespace sent on the request";
 
-/// Returns a server with a webhook for ConfigMaps and widgets that always returns this answer.
+/// Returns a server with a webhook for ConfigMaps and widgets that always returns this response.
 async fn answered(response: Value) -> ApiServer {
     let answers = service(&Asked::default(), move |_, review| reviewed(review, response.clone()));
     let server = ApiServer::builder().webhook(HOST, answers).start();
@@ -183,7 +183,8 @@ async fn invalid_and_repeated_warnings_are_dropped_and_long_ones_cut(
     assert_eq!(answer.warnings, shown);
 }
 
-/// 10,000 environment variables with the same name cause as many warnings. kube-apiserver sends 37 headers for them.
+/// 10,000 environment variables with the same name cause as many warnings. kube-apiserver sends 37 headers for these
+/// warnings.
 #[tokio::test(start_paused = true)]
 async fn warnings_of_the_server_are_bounded() {
     let env: Vec<Value> = (0..10_000)
@@ -200,7 +201,7 @@ async fn warnings_of_the_server_are_bounded() {
     );
 }
 
-/// Returns a server with a webhook that answers its first calls with `first`, and allows all later requests.
+/// Returns a server with a webhook that responds to its first calls with `first`, and allows all later requests.
 fn hesitant(times: usize, first: impl Fn() -> Response<Body> + Send + Sync + 'static) -> (ApiServer, Arc<AtomicUsize>) {
     let (calls, first) = (Arc::new(AtomicUsize::new(0)), Arc::new(first));
     let counted = Arc::clone(&calls);

@@ -1,4 +1,5 @@
-//! Webhooks over real sockets: TLS, `caBundle`, and addresses set by the test. The HTTPS server is the fake itself.
+//! Webhooks over real sockets: TLS, `caBundle`, and addresses set by the test. The fake API server itself is the HTTPS
+//! server.
 
 use base64::Engine as _;
 use fake_apiserver::ApiServer;
@@ -39,7 +40,7 @@ async fn p6_webhook_certificate_is_verified_with_its_bundle() {
         .await
         .expect("a port is free");
     let url = format!("{}/nowhere", serving.url());
-    // The server is not a webhook, but any answer shows that the handshake succeeded.
+    // The server is not a webhook, but any response shows that the handshake succeeded.
     let text = refused(json!({"url": url, "caBundle": authority(&serving.kubeconfig())})).await;
     assert!(
         text.ends_with("failed to call webhook: the server could not find the requested resource"),
@@ -79,7 +80,7 @@ async fn p6_service_is_called_at_the_configured_address() {
     )
     .await;
     let answer = post(&server, MAPS, map("a")).await;
-    // The certificate is for another name, so it is refused.
+    // The certificate is refused, because it is for a different name.
     assert!(
         answer
             .failure()

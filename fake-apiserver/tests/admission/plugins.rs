@@ -170,7 +170,7 @@ async fn p9_a_quota_counts_existing_and_changed_objects() {
     made(&post(&fork, PODS, pod("c", cpu("1"))).await);
     assert_eq!(used(&fork).await, json!({"count/pods": "3"}));
     assert_eq!(used(&server).await, json!({"count/pods": "2"}));
-    // The fork has another state, but the same revisions.
+    // The fork has a different state with the same revisions.
     server.restore(&fork.snapshot());
     made(&post(&server, PODS, pod("d", cpu("1"))).await);
     assert_eq!(used(&server).await, json!({"count/pods": "4"}));

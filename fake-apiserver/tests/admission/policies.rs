@@ -9,7 +9,7 @@ use crate::ask::{MAPS, ask, made, map, post};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// A policy on ConfigMaps with its binding; `spec` and `binding` extend the specs.
+/// Creates a policy for ConfigMaps with its binding; `spec` and `binding` extend the specs.
 async fn policy(server: &ApiServer, spec: Value, binding: Value) {
     let mut whole = json!({"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
         "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["configmaps"]}]}});
@@ -149,7 +149,7 @@ async fn p7_expressions_are_compiled_when_the_policy_is_written(#[case] expressi
     );
 }
 
-// The types in the errors have the names that kube-apiserver uses.
+// The errors contain the type names of kube-apiserver.
 #[rstest]
 #[case::field("object.a", "dyn")]
 #[case::items("object.a.b[0]", "dyn")]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Asked, HOST, MAPS, ask, configuration, configure, map, patch, post, reviewed, service};
 
-/// Returns a server with webhooks; their answer depends on the path.
+/// Returns a server with webhooks. Their response depends on the path.
 fn server(asked: &Asked) -> ApiServer {
     let answers = service(asked, |path, review| {
         let data = |key: &str| {

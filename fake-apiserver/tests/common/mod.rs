@@ -1,4 +1,4 @@
-//! Runs the command as another process, which is started, read until it is ready, and stopped with the test.
+//! Runs the command in another process: starts it, waits until it is ready, and stops it at the end of the test.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 

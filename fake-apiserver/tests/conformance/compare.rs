@@ -1,4 +1,4 @@
-//! Compares answers, describes the differences, and maintains the list of known differences.
+//! Compares responses, describes the differences, and maintains the list of known differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ const SHOWN: usize = 6;
 /// Maximum number of characters shown for a value.
 const SHOWN_CHARS: usize = 300;
 
-/// A field in which an answer differs from the recorded one.
+/// A field in which a response differs from the recorded one.
 #[derive(Debug)]
 pub(crate) struct Difference {
     place: String,

@@ -1,5 +1,5 @@
-//! Replays recorded scenarios: sends the requests of each scenario, and compares the answers with the recorded answers
-//! of kube-apiserver. `README.md` in this directory describes their origin, and how to add a scenario.
+//! Replays recorded scenarios: sends the requests of each scenario, and compares the responses with the recorded
+//! responses of kube-apiserver. `README.md` in this directory describes their origin, and how to add a scenario.
 
 mod compare;
 #[path = "../common/kubectl.rs"]
@@ -132,7 +132,7 @@ fn builder() -> ApiServerBuilder {
         .token("dev-token", "dev", [""; 0])
 }
 
-/// In virtual time, without a socket.
+/// Runs the scenarios in virtual time, without a socket.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn answers_equal_the_recordings(
@@ -208,7 +208,7 @@ async fn kubectl_prints_the_recorded_output(
             say(&format!("skipped: {area}/{} {reason}", scenario.name));
             continue;
         }
-        // Programs take time: a scenario that differs on a busy machine is tried two more times.
+        // Programs take time, so a scenario that differs on a busy machine is repeated up to two times.
         let mut found = Vec::new();
         for _ in 0..3 {
             // kubectl computes ages relative to the current date.

@@ -1,5 +1,5 @@
-//! Replaces values that differ between any two servers, so that answers can be compared. resourceVersions become their
-//! rank within the scenario, and uids their order of appearance; times, generated names and continue tokens are
+//! Replaces values that differ between any two servers, so that responses can be compared. resourceVersions become
+//! their rank within the scenario, and uids their order of appearance; times, generated names and continue tokens are
 //! removed.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pattern!(TOO_NEW, r"(resource version:? )\d+(, current: )\d+");
 pattern!(TOO_OLD, r"(too old resource version: )\d+ \(\d+\)");
 pattern!(IN_TEXT, r"((?i:resource ?version)[^0-9]{0,40}?)(\d+)");
 
-/// Values in the answers of one run that differ between runs.
+/// Values in the responses of one run that differ between runs.
 struct Run<'a> {
     variables: &'a Variables,
     origin: &'a str,
@@ -37,7 +37,7 @@ struct Run<'a> {
     names: Vec<(String, String)>,
 }
 
-/// Normalises the answers of a run, so that they can be compared. `origin` is the server's URL.
+/// Normalises the responses of a run, so that they can be compared. `origin` is the server's URL.
 pub(crate) fn normalise(answers: &mut [(usize, Value)], variables: &Variables, origin: Option<&str>) {
     let mut run = Run {
         variables,
@@ -52,8 +52,8 @@ pub(crate) fn normalise(answers: &mut [(usize, Value)], variables: &Variables, o
     }
 }
 
-/// Normalises recorded answers like [`normalise`]. They are already normalised, except that their uids are numbered in
-/// the order in which the recorded server wrote its keys.
+/// Normalises recorded responses like [`normalise`]. They are already normalised, except that their uids are numbered
+/// in the order in which the recorded server wrote its keys.
 pub(crate) fn recorded(answers: &mut [(usize, Value)]) {
     let mut uids = Vec::new();
     answers.iter().for_each(|(_, answer)| survey_uids(answer, &mut uids));

@@ -17,19 +17,19 @@ use tower::ServiceExt as _;
 use crate::scenario::{Scenario, Step, Variables, is_awaited, mask};
 use crate::{TOKEN, shell};
 
-/// The URL in answers of a server without a port.
+/// The URL in responses of a server without a port.
 pub(crate) const ORIGIN: &str = "http://127.0.0.1:8001";
 
 /// Headers that are compared.
 const HEADERS: [&str; 4] = ["content-type", "warning", "retry-after", "allow"];
 
-/// Time for which a step waits for its expected answer.
+/// Time for which a step waits for its expected response.
 const UNTIL_SECONDS: f64 = 10.0;
 
 /// Time for which a read waits for its events.
 const READ_SECONDS: f64 = 5.0;
 
-/// Result of a run: the answers by step, or the error that ended the run.
+/// Result of a run: the responses by step, or the error that ended the run.
 pub(crate) type Answers = Result<Vec<(usize, Value)>, String>;
 
 /// A scenario in progress.
@@ -41,7 +41,7 @@ pub(crate) struct Replay<'a> {
     watches: BTreeMap<String, Stream>,
 }
 
-/// A watch, read line by line as it arrives.
+/// A watch, which is read line by line.
 struct Stream {
     lines: mpsc::UnboundedReceiver<Bytes>,
     reader: AbortHandle,
@@ -63,7 +63,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Performs all steps.
+    /// Executes all steps.
     pub(crate) async fn run(&mut self, scenario: &Scenario) -> Answers {
         if scenario.namespace {
             let body = self.variables.namespace();
@@ -122,7 +122,7 @@ impl<'a> Replay<'a> {
         Ok(None)
     }
 
-    /// Sends a request, and repeats it until it gets the expected answer.
+    /// Sends a request, and repeats it until the response is as expected.
     async fn ask(&mut self, step: &Step, method: &str) -> Result<Value, String> {
         let path = self.variables.fill(&step.path);
         let body = step.body.as_deref().map(|body| self.variables.fill_body(body));
@@ -292,7 +292,7 @@ fn compared(headers: &HeaderMap) -> Value {
     Value::Object(kept)
 }
 
-/// Parses a body as JSON; other bodies are returned as text.
+/// Parses a body as JSON. Other bodies are returned as strings.
 fn decode(body: &[u8]) -> Value {
     if body.is_empty() {
         return Value::Null;
@@ -305,7 +305,7 @@ async fn read_lines(mut body: Body, lines: mpsc::UnboundedSender<Bytes>) {
     while let Some(Ok(frame)) = body.frame().await {
         rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            // After a close, there is no receiver.
+            // After the watch is closed, there is no receiver.
             let _ = lines.send(rest.drain(..=end).collect());
         }
     }

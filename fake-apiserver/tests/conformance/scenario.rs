@@ -44,7 +44,7 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) steps: Vec<Step>,
-    /// The recorded answers by number of the step; setup steps are not recorded.
+    /// The recorded responses by step number; setup steps are not recorded.
     pub(crate) answers: BTreeMap<usize, Value>,
     /// Set if the scenario has its own namespace.
     #[serde(default = "yes")]
@@ -64,7 +64,7 @@ pub(crate) struct Step {
     pub(crate) sh: Option<String>,
     #[serde(default)]
     pub(crate) path: String,
-    /// The unmodified text, because the order of its keys can matter.
+    /// The unmodified JSON, because the order of its keys can matter.
     pub(crate) body: Option<Box<RawValue>>,
     #[serde(rename = "type")]
     pub(crate) content_type: Option<String>,
@@ -138,7 +138,7 @@ impl Variables {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// Captures values of the answer to a step.
+    /// Captures values of the response to a step.
     pub(crate) fn capture(&mut self, wanted: &BTreeMap<String, String>, got: &Value) {
         for (name, path) in wanted {
             let value = match lookup(got, path) {
@@ -150,7 +150,7 @@ impl Variables {
         }
     }
 
-    /// Replaces variables; unknown ones are kept.
+    /// Replaces variables; unknown variables are kept.
     pub(crate) fn fill(&self, text: &str) -> String {
         static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").expect("the pattern is valid"));
         let value = |found: &Captures<'_>| self.0.get(&found[1]).unwrap_or(&found[0].to_owned()).clone();
@@ -190,7 +190,7 @@ impl Variables {
     }
 }
 
-/// Formats minified JSON like the recorder, because some answers repeat the body: with spaces, and only ASCII.
+/// Formats minified JSON like the recorder, because some responses repeat the body: with spaces, and only ASCII.
 fn as_recorded(json: &str) -> String {
     let (mut out, mut in_string, mut is_escaped) = (String::with_capacity(json.len() * 2), false, false);
     for letter in json.chars() {
@@ -216,7 +216,7 @@ fn as_recorded(json: &str) -> String {
     out
 }
 
-/// Follows a dotted path; `\.` is a dot in a key. A number is an index of a list; negative ones count from the end.
+/// Follows a dotted path; `\.` is a dot in a key. A number is a list index; negative indexes count from the end.
 pub(crate) fn lookup<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     const DOT: &str = "\u{0}";
     path.replace("\\.", DOT)
@@ -232,7 +232,7 @@ pub(crate) fn lookup<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
         })
 }
 
-/// Returns `true` if an answer satisfies the condition of a step.
+/// Returns `true` if a response satisfies the condition of a step.
 pub(crate) fn is_awaited(body: &Value, condition: &Value) -> bool {
     let got = lookup(body, condition["path"].as_str().unwrap_or_default()).unwrap_or(&Value::Null);
     match (condition.get("equals"), condition.get("exists")) {

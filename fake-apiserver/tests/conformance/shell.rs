@@ -24,7 +24,7 @@ pub(crate) fn kubectl_folder() -> Result<&'static Path, &'static str> {
     let program = kubectl::kubectl()?;
     let folder = FOLDER.get_or_init(|| {
         let folder = scratch("bin");
-        // The program may have another name.
+        // The program may have a different file name.
         let launcher = folder.join("kubectl");
         let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display());
         std::fs::write(&launcher, script).expect("the target directory is writable");
@@ -47,7 +47,7 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a command line. `unique` is the name of its scenario. The answer has the recorded form: exit code and lines.
+/// Runs a command line. `unique` is the name of its scenario. The result has the recorded form: exit code and lines.
 pub(crate) async fn run(
     serving: &Serving,
     unique: &str,

@@ -1,4 +1,4 @@
-//! Sends requests like clients, and reads code and text of the answers.
+//! Sends requests like clients, and reads the code and the body of the responses.
 
 use bytes::Bytes;
 use fake_apiserver::ApiServer;
@@ -25,7 +25,7 @@ pub(crate) async fn get(server: &ApiServer, path: &str) -> (u16, String) {
     read(server.call(request("GET", path, &Value::Null)).await)
 }
 
-/// Returns the code and the text of an answer.
+/// Returns the code and the body of a response.
 pub(crate) fn read(answer: Response<Bytes>) -> (u16, String) {
     let code = answer.status().as_u16();
     (

@@ -1,4 +1,4 @@
-//! `/metrics`: names, labels and values as in kube-apiserver 1.36, and limits of concurrent requests.
+//! `/metrics`: names, labels and values as in kube-apiserver 1.36, and limits on concurrent requests.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn page(server: &ApiServer) -> String {
     text
 }
 
-/// Returns the value of a sample, as text.
+/// Returns the value of a sample as a string.
 fn sample<'a>(page: &'a str, series: &str) -> Option<&'a str> {
     page.lines()
         .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))
@@ -63,7 +63,7 @@ async fn requests_are_counted_by_verb_scope_and_code(
     let series = requests(code, scope, verb);
     assert_eq!(sample(&page(&server).await, &series), None);
     for _ in 0..2 {
-        // Another create with the same name would have another code.
+        // Another create with the same name would return a different code.
         let body = if code == 201 {
             json!({"metadata": {"generateName": "a-"}})
         } else {
@@ -163,7 +163,7 @@ async fn component_statuses_are_not_stored_and_not_counted() {
     assert!(!page.contains("componentstatuses"), "{page}");
 }
 
-/// The help of a metric includes its stability, except for metrics of the process.
+/// The help text of a metric includes its stability level, except for process metrics.
 #[tokio::test(start_paused = true)]
 async fn process_start_metric_has_the_help_text_of_kube_apiserver() {
     let page = page(&ApiServer::start()).await;

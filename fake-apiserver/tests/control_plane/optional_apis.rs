@@ -266,7 +266,7 @@ async fn show_alike(minor: KubernetesVersion, resource: &str, old: &Value, new: 
     assert_eq!(answer.status(), 200);
 }
 
-/// Before 1.36 the gate enables the plugin, as in kube-apiserver.
+/// Before 1.36, the feature gate enables the plugin, as in kube-apiserver.
 #[rstest]
 #[case::gate_off("1.35", false, false)]
 #[case::gate_on("1.35", true, true)]

@@ -1,4 +1,4 @@
-//! Answers in protobuf, for clients that prefer it: objects, lists and the frames of watches.
+//! Responses in protobuf, for clients that prefer it: objects, lists and the frames of watches.
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;

@@ -67,7 +67,7 @@ fn invalid_runtime_config_is_refused_by_name(#[case] pairs: &str, #[case] why: &
     assert_eq!(refused, Err(why.to_owned()));
 }
 
-/// A version that only other versions of Kubernetes have is refused once the version of the server is known.
+/// An API version that exists only in other Kubernetes versions is refused once the version of the server is known.
 #[rstest]
 #[case::not_any_more(
     "1.36",
@@ -114,13 +114,13 @@ async fn apis_of_other_versions_are_refused_at_the_start(
     assert_eq!(panic, text);
 }
 
-/// The code and the body of an answer.
+/// Sends a request, and returns the code and the body of the response.
 async fn sent(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16, Value) {
     let (code, text) = read(server.call(request(method, path, &body)).await);
     (code, serde_json::from_str(&text).unwrap_or_default())
 }
 
-/// A version that shares its types with another version returns the same objects with its own `apiVersion`.
+/// An API version that shares its types with another version returns the same objects with its own `apiVersion`.
 #[rstest]
 #[case::beta(
     ("resource.k8s.io", "v1beta2", "v1"),

@@ -1,4 +1,4 @@
-//! Differences between two answers.
+//! Differences between two responses.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A normalised answer.
+/// A normalised response.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Answer {
     #[serde(rename = "s")]
@@ -42,8 +42,8 @@ pub(crate) fn headers(all: &HeaderMap) -> BTreeMap<String, Value> {
     kept
 }
 
-/// Returns the most important difference in one line; `None` if the answers are equal. Values that an error prints as a
-/// Go struct, as JSON or as a diff may differ, because clients do not parse them.
+/// Returns the most important difference in one line; `None` if the responses are equal. Values that an error prints as
+/// a Go struct, as JSON or as a diff may differ, because clients do not parse them.
 pub(crate) fn difference(want: &Answer, got: &Answer) -> Option<String> {
     let message = |answer: &Answer| match answer.body["message"].as_str() {
         Some(text) => text.to_owned(),
@@ -101,7 +101,7 @@ fn of_errors(want: &Value, got: &Value) -> Option<String> {
             causes
         };
         let (wanted, given) = (shown(&wanted), shown(&given));
-        // Causes that only differ in a printed value count as equal, and so do their messages.
+        // Causes and messages that only differ in a printed value count as equal.
         return (wanted != given).then(|| format!("causes: {wanted:?}, not {given:?}"));
     }
     if want["message"] != got["message"] {
@@ -110,7 +110,7 @@ fn of_errors(want: &Value, got: &Value) -> Option<String> {
     of_values(want, got, "").map(|place| format!("field: {place}"))
 }
 
-/// Returns the text without values printed as JSON or as a Go struct.
+/// Returns the first line of a message, without long strings and without values printed as JSON or as a Go struct.
 fn undumped(text: &str) -> String {
     static BRACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?s)[{\[].*[}\]]").expect("the pattern is valid"));
     static LONG: LazyLock<Regex> =

@@ -1,4 +1,4 @@
-//! `known_differences.txt`: the cases with differing answers. The list may only shrink.
+//! `known_differences.txt`: the cases with differing responses. The list may only shrink.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ fn show(file: &str, different: &[(String, String)]) {
     }
 }
 
-/// Replaces the lines of one file; each line has a case and the kind of its difference.
+/// Replaces the lines of one file. Each line contains a case and the kind of its difference.
 fn write(text: &str, prefix: &str, different: &[(String, String)]) {
     let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
     let mut lines: Vec<String> = body

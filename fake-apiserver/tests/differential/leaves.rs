@@ -1,4 +1,4 @@
-//! Sets each leaf of an object with many fields to unusual values. For all kinds, the answer must not be an internal
+//! Sets each leaf of an object with many fields to unusual values. For all kinds, the response must not be an internal
 //! error, and a refused write must not change anything.
 
 use axum::body::Body;
@@ -11,7 +11,7 @@ use tower::ServiceExt as _;
 use crate::recording::{Recording, Variables};
 use crate::{TOKEN, set_up, start};
 
-/// Only every n-th change is tried, because trying all of them takes minutes.
+/// Interval at which changes are tried, because trying all of them takes minutes.
 const STRIDE: usize = 151;
 
 /// Maximum size of an object, in bytes. The time for all leaves of an object grows quadratically.

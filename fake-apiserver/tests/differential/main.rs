@@ -1,7 +1,5 @@
 //! Sends thousands of generated requests that were recorded with a real kube-apiserver. This server must return the
-//! same answers.
-//! README.md describes how the requests were generated, and the format of `known_differences.txt`.
-//! README.md describes the generation of the requests, and the format of `known_differences.txt`.
+//! same responses. README.md describes the generation of the requests, and the format of `known_differences.txt`.
 
 mod compare;
 mod known;
@@ -74,7 +72,7 @@ async fn answers_equal_the_recordings(#[files("tests/differential/requests/*.jso
     for step in &recording.setup {
         set_up(&server, step, &mut variables).await;
     }
-    // Managers are sorted by whole seconds, so later writes need a later time.
+    // Managers are sorted by time in whole seconds, so later writes need a later time.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 
     let mut different = Vec::new();
@@ -89,13 +87,13 @@ async fn answers_equal_the_recordings(#[files("tests/differential/requests/*.jso
     known::check(&recording.file, &different, SHOWN_MAX);
 }
 
-/// Prints the share of equal answers (visible with `--nocapture`).
+/// Prints the share of equal responses (visible with `--nocapture`).
 #[expect(clippy::print_stdout, reason = "it is the figure that the test is about")]
 fn report(file: &str, equal: usize, total: usize) {
     println!("{file}: {equal} of {total} answers are the same");
 }
 
-/// Creates an object that the cases need, and captures variables from the answer.
+/// Creates an object that the cases require, and captures variables from the response.
 async fn set_up(server: &ApiServer, step: &recording::Step, variables: &mut Variables) {
     for _ in 0..200 {
         let (answer, raw) = ask(server, &step.request, variables).await;
@@ -115,7 +113,7 @@ async fn set_up(server: &ApiServer, step: &recording::Step, variables: &mut Vari
     tokio::time::sleep(std::time::Duration::from_secs_f64(step.pause)).await;
 }
 
-/// Returns the normalised answer, and its unmodified body.
+/// Returns the normalised response, and its unmodified body.
 async fn ask(server: &ApiServer, request: &Request, variables: &Variables) -> (Answer, Vec<u8>) {
     let body = request.body.as_deref().map(|body| variables.fill(body));
     let sent = request.http(TOKEN, &variables.fill_path(&request.path), body.clone());

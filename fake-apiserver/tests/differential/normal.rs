@@ -1,6 +1,6 @@
-//! Normalises an answer: replaces values that differ between any two runs.
+//! Normalises a response: replaces values that differ between any two runs.
 //!
-//! Recorded answers are already normalised; both must use the same algorithm.
+//! Recorded responses are already normalised, and the recorder must use the same algorithm.
 
 use std::sync::LazyLock;
 
@@ -53,7 +53,7 @@ const OF_THE_SERVER: [&str; 12] = [
     "serverAddress",
 ];
 
-/// Normalises the answer to a request with this body.
+/// Normalises the response to a request with this body.
 pub(crate) fn form(raw: &[u8], request: &str) -> Value {
     let mut text = String::from_utf8_lossy(raw).into_owned();
     for found in TEXTS.generated.captures_iter(request) {

@@ -1,4 +1,4 @@
-//! Properties that do not need recorded answers: accepted objects survive round trips, and a refused write changes
+//! Properties that do not require recorded responses: accepted objects survive round trips, and a refused write changes
 //! nothing. The objects are taken from the recorded requests, including dropped fields and nulls.
 
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Stored {
             object: read(&object),
             failed: Vec::new(),
         };
-        // The status of these kinds is written by a controller in the server.
+        // A controller in the server writes the status of these kinds.
         let has_own_loop = matches!(
             made["kind"].as_str(),
             Some("CustomResourceDefinition" | "APIService" | "FlowSchema")
@@ -102,7 +102,7 @@ impl Stored {
         if stored.object["kind"] == "PersistentVolumeClaim" {
             stored.complete().await;
         }
-        // If a later write changes nothing, the times must not change.
+        // If a later write changes nothing, the timestamps must not change.
         tokio::time::advance(Duration::from_secs(2)).await;
         Some(stored)
     }
@@ -161,7 +161,7 @@ impl Stored {
         api_version.contains("example.com")
     }
 
-    /// Reads the object in another encoding, and writes it back.
+    /// Reads the object in other encodings, and writes it back.
     async fn other_forms(&mut self) {
         let forms: &[&str] = if self.is_custom() { &[YAML] } else { &[YAML, PROTOBUF] };
         for form in forms {
@@ -326,7 +326,7 @@ async fn begin(path: &std::path::Path) -> (Recording, ApiServer, Variables) {
     (recording, server, variables)
 }
 
-/// Returns the distance between the cases to try, such that about `most` are tried, or all with `PROPERTIES=all`.
+/// Returns the interval at which cases are tried: about `most` of them, or all with `PROPERTIES=all`.
 fn step(cases: usize, most: usize) -> usize {
     match std::env::var("PROPERTIES").is_ok_and(|it| it == "all") {
         true => 1,

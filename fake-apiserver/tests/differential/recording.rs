@@ -40,17 +40,17 @@ pub(crate) struct Options {
 pub(crate) struct Step {
     #[serde(flatten)]
     pub(crate) request: Request,
-    /// Variables to capture, each with the path of its value in the answer.
+    /// Variables to capture, each with the path of its value in the response.
     #[serde(default)]
     pub(crate) keep: BTreeMap<String, String>,
-    /// The expected status; the request is repeated until it is returned.
+    /// The expected status. The request is repeated until the server returns it.
     pub(crate) until: Option<u16>,
     /// Seconds to wait after the request.
     #[serde(default)]
     pub(crate) pause: f64,
 }
 
-/// A request with the answer of kube-apiserver.
+/// A request with the response of kube-apiserver.
 #[derive(Deserialize)]
 pub(crate) struct Case {
     #[serde(rename = "n")]
@@ -155,12 +155,12 @@ fn encoded(path: &str) -> String {
         .collect()
 }
 
-/// Values captured from earlier answers, by variable name.
+/// Values captured from earlier responses, by variable name.
 #[derive(Default)]
 pub(crate) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Captures parts of an answer.
+    /// Captures parts of a response.
     pub(crate) fn keep(&mut self, parts: &BTreeMap<String, String>, answer: &[u8]) {
         let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         for (name, place) in parts {

@@ -1,4 +1,4 @@
-//! Limits of the server that clients can reach, tested with the last valid value and with a greater one.
+//! Limits of the server that clients can reach, tested with the greatest valid value and with a greater value.
 
 use rstest::rstest;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
-//! Random patches, applied objects, schemas, expressions, encodings and selectors: every answer is an object or a
+//! Random patches, applied objects, schemas, expressions, encodings and selectors: every response is an object or a
 //! failure in Kubernetes' format, the server does not panic, a refused write changes nothing, and errors of limits have
-//! the server's texts. Rules of CRDs are also tested with examples. `HOSTILE_TIMES=50` multiplies the number of random
-//! inputs by 50; inputs that once failed are test cases.
+//! the expected messages. Rules of CRDs are also tested with examples. `HOSTILE_TIMES=50` multiplies the number of
+//! random inputs by 50; inputs that once failed are test cases.
 
 #[path = "../hostile/ask.rs"]
 #[allow(dead_code, reason = "the hostile tests use the rest")]

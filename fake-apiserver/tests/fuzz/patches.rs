@@ -84,7 +84,7 @@ fn random_merge_patches_do_not_break_the_server() {
     );
 }
 
-/// A body for which only the answer is checked.
+/// Only the response to this body is checked.
 #[rstest]
 #[case::too_many_operations(
     "application/json-patch+json",

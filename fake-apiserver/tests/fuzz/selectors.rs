@@ -8,7 +8,7 @@ use crate::ask::Ask;
 use crate::trial::{CONFIG_MAPS, ask_once, post, try_all};
 use crate::values::objects;
 
-/// Percent-encodes a text.
+/// Percent-encodes a string.
 fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -38,7 +38,7 @@ async fn prepared(prepare: &[Ask]) -> ApiServer {
     server
 }
 
-/// Sends a request to a new server in virtual time, after the preparing requests.
+/// Sends a request to a new server in virtual time, after the requests in `prepare`.
 #[track_caller]
 pub(crate) fn ask_once(prepare: &[Ask], ask: &Ask) -> Answer {
     hostile::runtime().block_on(async {

@@ -1,4 +1,4 @@
-//! `Ask`: a request of a hostile client, and the properties of every answer.
+//! `Ask`: a request of a hostile client, and the properties of every response.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-/// Texts of 500s that kube-apiserver also returns (rules A12, A20, D5, G7, H12, I2, I3), usually for patches with
+/// Messages of 500s that kube-apiserver also returns (rules A12, A20, D5, G7, H12, I2, I3), usually for patches with
 /// contradictory parts.
 const GENUINE_500: [&str; 16] = [
     "resourceVersion should not be set on objects to be created",
@@ -39,7 +39,7 @@ pub(crate) struct Ask {
     pub(crate) body: Vec<u8>,
 }
 
-/// An answer, read to its end. A watch is only read for a limited time.
+/// A complete response. A watch is only read for a limited time.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -95,7 +95,7 @@ impl Ask {
         Some(request)
     }
 
-    /// Sends the request. If it cannot be sent, the code of the answer is 0.
+    /// Sends the request. If it cannot be sent, the code of the response is 0.
     async fn send(&self, server: &ApiServer) -> Answer {
         let Some(request) = self.request() else {
             return Answer {
@@ -107,7 +107,7 @@ impl Ask {
         let Ok(answer) = server.service().oneshot(request).await;
         let (parts, mut body) = answer.into_parts();
         let mut bytes = Vec::new();
-        // A watch may last half an hour, so it is only read for a limited time.
+        // A watch may last for half an hour, so read it only for a limited time.
         let _ = tokio::time::timeout(Duration::from_secs(90), async {
             while let Some(Ok(frame)) = body.frame().await {
                 bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
@@ -121,8 +121,8 @@ impl Ask {
         }
     }
 
-    /// Sends the request, and checks the properties of every answer: no panic, no internal error, well-formed failures,
-    /// and an unchanged state after a refusal or a dry run.
+    /// Sends the request, and checks the properties of every response: no panic, no internal error, well-formed
+    /// failures, and an unchanged state after a refusal or a dry run.
     pub(crate) async fn check(&self, server: &ApiServer) -> Result<Answer, String> {
         let before = server.resource_version();
         let answer = self.send(server).await;
@@ -170,7 +170,7 @@ impl Answer {
         }
     }
 
-    /// Returns `true` if a failure is a Status with the code of the response. Unknown paths are answered with plain
+    /// Returns `true` if a failure is a Status with the code of the response. The response to an unknown path is plain
     /// text.
     fn is_failure(&self) -> bool {
         let is_json = self

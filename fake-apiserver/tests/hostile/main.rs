@@ -1,4 +1,4 @@
-//! The server answers every request as Kubernetes would: it never panics, never answers 500, and keeps its state.
+//! The server handles every request as Kubernetes does: it never panics, never returns 500, and keeps its state.
 //! `HOSTILE_TIMES=50` multiplies the number of random inputs by 50.
 
 mod ask;
@@ -31,7 +31,7 @@ static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
     all.filter(|scenario| !scenario.needs_programs()).collect()
 });
 
-/// Sends the requests of a scenario, which may depend on earlier answers.
+/// Sends the requests of a scenario, which may depend on earlier responses.
 async fn replay(server: &ApiServer, scenario: &Scenario, changes: &[(usize, Mutation)]) -> Result<(), String> {
     let mut variables = Variables::of(&scenario.name);
     Ask::new("POST", "/api/v1/namespaces", "application/json", variables.namespace())

@@ -251,7 +251,7 @@ impl Mutation {
     }
 }
 
-/// Percent-encodes a text, unless it already seems to be encoded.
+/// Percent-encodes a string, unless it already seems to be encoded.
 fn encoded(text: &str) -> String {
     if text.starts_with('%') {
         return text.to_owned();
@@ -307,7 +307,7 @@ fn in_body_key(ask: &mut Ask, at: usize, name: Option<&str>) {
     });
 }
 
-/// Returns the number of values in a value, including itself.
+/// Returns the number of values in a value, including the value itself.
 pub(crate) fn places(value: &Value) -> usize {
     1 + match value {
         Value::Object(map) => map.values().map(places).sum(),

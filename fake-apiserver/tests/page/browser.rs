@@ -1,7 +1,8 @@
 //! The page in Chromium: clicks, keys, and a thousand requests a second.
 //!
-//! Opt-in, because Rust's tools do not include a browser: `DRYDOCK_BROWSER` is the path of a Chromium. Without it each
-//! test prints that it is skipped. Screenshots are written to the directory `DRYDOCK_SCREENSHOTS`, if it is set.
+//! Opt-in, because Rust's tools do not include a browser: `DRYDOCK_BROWSER` is the path of a Chromium executable.
+//! Without it, each test prints that it is skipped. Screenshots are written to the directory `DRYDOCK_SCREENSHOTS`, if
+//! it is set.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
@@ -49,7 +50,7 @@ pub(crate) fn button(within: &str, text: &str) -> String {
     format!("[...document.querySelectorAll('{within} button')].find((it) => it.textContent.startsWith('{text}'))")
 }
 
-/// Returns an expression for the number of visible rows in a list that contain a text.
+/// Returns an expression for the number of visible rows in a list that contain a string.
 pub(crate) fn rows_with(list: &str, text: &str) -> String {
     format!(
         "[...document.querySelectorAll('#{list} .row')].filter((it) => it.style.display !== 'none' \
@@ -57,7 +58,7 @@ pub(crate) fn rows_with(list: &str, text: &str) -> String {
     )
 }
 
-/// Opens a watch, and waits until its answer begins.
+/// Opens a watch, and waits until its response begins.
 pub(crate) fn watch(server: &Server) -> BufReader<TcpStream> {
     let path = format!("GET {MAPS}?watch=true&resourceVersion=0");
     let mut reader = BufReader::new(send(server, &path, &["User-Agent: watcher/1"], ""));
@@ -287,7 +288,7 @@ async fn snapshot_is_compared_and_restored() {
     let restored = ask(&server, &format!("GET {MAPS}/owner"), &[], "");
     assert!(restored.body.contains("\"a\":\"1\""), "{restored:?}");
     assert_eq!(ask(&server, &format!("GET {MAPS}/owned"), &[], "").code, 404);
-    // Returns to the previous state.
+    // Return to the previous state.
     tab.click(&button("#snapshots li", "Return to it")).await;
     tab.until("document.querySelectorAll('#snapshots li').length === 3")
         .await;
@@ -522,7 +523,7 @@ async fn page_prompts_for_the_token_and_keeps_it_for_the_tab() {
     tab.until(&format!("{}.textContent !== '–'", id("revision"))).await;
 }
 
-/// Sends this many requests over one connection, and reads their answers.
+/// Sends this many requests over one connection, and reads their responses.
 async fn burst(stream: &mut Crowd, requests: usize) {
     let request = format!("GET {MAPS}/none HTTP/1.1\r\nHost: localhost\r\nUser-Agent: crowd/1\r\n\r\n");
     let all = request.repeat(requests);
@@ -606,7 +607,7 @@ async fn page_shows_a_thousand_requests_a_second() {
         "entries are drawn in batches: {drawn}"
     );
     assert!(number("steps") > 30, "entries are drawn continuously: {drawn}");
-    // A selected entry remains visible while others arrive.
+    // A selected entry remains visible while other entries arrive.
     tab.press("2").await;
     tab.press("ArrowUp").await;
     burst(&mut stream, EACH).await;

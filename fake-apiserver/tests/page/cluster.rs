@@ -167,7 +167,7 @@ async fn object_history_links_to_the_cluster_state_of_that_time() {
     ))
     .await;
     tab.picture("history").await;
-    // Shows the whole cluster as it was after the creation of the object.
+    // Show the complete cluster as it was after the creation of the object.
     tab.click("[...document.querySelectorAll('#pane li')].at(-1).querySelector('button')")
         .await;
     tab.until(&format!("{} === 1", rows_with("rows", "mornings"))).await;
@@ -269,7 +269,7 @@ async fn documents_are_applied_in_order_and_refusals_are_shown() {
     .await;
     tab.until(&format!("{} === 1", rows_with("rows", "nights"))).await;
     assert_eq!(ask(&server, &format!("GET {MAPS}/menu"), &[], "").code, 200);
-    // A refused change is shown, and the text is kept.
+    // A refused change is shown, and the entered text is kept.
     tab.press("n").await;
     tab.eval(&format!(
         "{}.value = 'kind: Shop\\nmetadata: {{name: x}}'",

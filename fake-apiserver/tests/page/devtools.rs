@@ -129,7 +129,8 @@ impl Tab {
     }
 
     pub(crate) async fn go_to(&mut self, url: &str) {
-        // The new document lacks this mark. Its location says less, because the page can be redirected or change it.
+        // The new document does not have this property. The location is less reliable, because the page can be
+        // redirected or change it.
         self.eval("window.isLeft = true").await;
         let gone = self.command("Page.navigate", json!({"url": url})).await;
         assert!(gone["errorText"].is_null(), "{gone}");

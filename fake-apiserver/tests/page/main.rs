@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Debug)]
 struct Answer {
     code: u16,
@@ -98,7 +98,7 @@ fn document(server: &Server) -> Value {
     get(server, "/_fake/openapi.json")
 }
 
-/// Asserts that a value matches the documented answer to this operation.
+/// Asserts that a value matches the documented response of this operation.
 #[track_caller]
 fn assert_documented(server: &Server, value: &Value, method: &str, path: &str) {
     let document = document(server);
@@ -284,7 +284,7 @@ fn single_watch_is_held_and_reports_its_lag() {
     let mut watches = [0, 1].map(|_| BufReader::new(send(&server, &path, &["User-Agent: watcher/1"], "")));
     let mut line = String::new();
     for watch in &mut watches {
-        // After the head was read, the watch is open.
+        // Once the head has been read, the watch is open.
         while line != "\r\n" {
             line.clear();
             watch.read_line(&mut line).expect("the answer has a head");

@@ -1,6 +1,6 @@
 //! The trace viewer in a real browser: the trace of a failing test, and the journal of a server.
 //!
-//! Opt-in like the other browser tests: `DRYDOCK_BROWSER` is the path of a Chromium.
+//! Opt-in like the other browser tests: `DRYDOCK_BROWSER` is the path of a Chromium executable.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Requests to a server in this process, and their answers.
+//! Requests to a server in this process, and their responses.
 
 use axum::body::Body;
 use fake_apiserver::ApiServer;
@@ -13,7 +13,7 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
-/// Returns the texts of the warnings in the answer to a POST.
+/// Returns the messages of the warnings in the response to a POST.
 pub(crate) async fn warnings(server: &ApiServer, path: &str, body: &Value) -> Vec<String> {
     warnings_of(server, "POST", path, body).await
 }

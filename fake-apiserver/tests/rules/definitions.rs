@@ -70,7 +70,7 @@ async fn terminating_definition_refuses_new_objects() {
 async fn paths_with_the_wrong_scope_are_not_found(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
     let server = server().await;
     let (got, answer) = send(&server, method, path, "application/json", &json!({})).await;
-    // Such a path is answered with plain text instead of a Status.
+    // The response to such a path is plain text instead of a Status.
     assert_eq!((got, answer.is_null()), (code, code == 404), "{answer}");
 }
 

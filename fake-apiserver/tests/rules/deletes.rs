@@ -36,7 +36,7 @@ async fn server(delay: Duration) -> (ApiServer, Watch) {
 
 #[rstest]
 #[case::without_another_write(None)]
-// An update removes a Pod if its grace period is over and it has no finalizers (`deleteWithoutFinalizers`).
+// An update removes a Pod if its grace period has ended and it has no finalizers (`deleteWithoutFinalizers`).
 #[case::with_an_update(Some(("PATCH", POD, json!({"metadata": {"labels": {"a": "b"}}}))))]
 #[case::with_a_status_update(Some(("PATCH", STATUS, json!({"status": {"message": "m"}}))))]
 #[case::with_another_delete(Some(("DELETE", POD, Value::Null)))]

@@ -1,5 +1,5 @@
-//! The order of keys in answers: the order of Go's structs for built-in objects, and sorted for maps and custom objects
-//! (rule A32).
+//! The order of keys in responses: the order of Go's structs for built-in objects, and sorted for maps and custom
+//! objects (rule A32).
 
 use fake_apiserver::ApiServer;
 use http::Request;
@@ -44,7 +44,7 @@ async fn server() -> ApiServer {
     server
 }
 
-/// Returns the text of the answer to a GET; for a watch, its first event.
+/// Returns the response body of a GET; for a watch, its first event.
 async fn text(server: &ApiServer, path: &str) -> String {
     let request = Request::get(path).body("").expect("the request is valid");
     let answer = server.call(request).await;
@@ -52,7 +52,7 @@ async fn text(server: &ApiServer, path: &str) -> String {
     text.to_owned()
 }
 
-/// Returns the keys of a JSON text at one depth, in their order, excluding keys inside `managedFields`.
+/// Returns the keys of a JSON string at one depth, in their order, excluding keys inside `managedFields`.
 fn keys(text: &str, depth: usize) -> Vec<String> {
     let (mut level, mut found, mut in_text, mut word) = (0, Vec::new(), false, String::new());
     let mut characters = text.chars().peekable();

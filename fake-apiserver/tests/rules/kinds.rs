@@ -166,7 +166,7 @@ async fn topology_of_endpoints_is_dropped() {
     assert!(made["endpoints"][0].get("deprecatedTopology").is_none(), "{made}");
 }
 
-/// Only stored ranges are exempt from newer rules, at any position in the policy.
+/// Only stored ranges are exempt from newer rules, regardless of their position in the policy.
 #[tokio::test]
 async fn changed_range_is_validated() {
     let server = ApiServer::start();

@@ -1,4 +1,4 @@
-//! Rules for all kinds at the HTTP boundary, with the answers of kube-apiserver 1.36.
+//! Rules for all kinds at the HTTP boundary, with the responses of kube-apiserver 1.36.
 
 mod aggregation;
 mod ask;

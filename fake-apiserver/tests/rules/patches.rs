@@ -1,4 +1,4 @@
-//! Patches that turn an object into another kind, or remove its kind.
+//! Patches that change the kind of an object, or remove its kind.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;

@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers: the numbers of replicas computed from metrics.
+//! HorizontalPodAutoscalers: replica counts computed from metrics.
 
 use fake_apiserver::{PodScript, PodSelector};
 use rstest::rstest;

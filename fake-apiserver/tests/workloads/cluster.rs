@@ -30,7 +30,7 @@ impl Cluster {
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
     }
 
-    /// Sends a request and reads the answer.
+    /// Sends a request and reads the response.
     pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let media_type = match method {
             "PATCH" => "application/merge-patch+json",
@@ -139,7 +139,7 @@ pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
     })
 }
 
-/// Returns status, reason and message of a condition.
+/// Returns the status, the reason and the message of a condition.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> [&'a str; 3] {
     let list = object["status"]["conditions"]
         .as_array()

@@ -98,7 +98,7 @@ async fn job_fails_after_its_back_off_limit(
     }
 }
 
-/// Commands of images are unknown here, and a Job with Pods that run forever would never complete.
+/// The commands of images are unknown to the server, and a Job with Pods that run forever would never complete.
 #[tokio::test(start_paused = true)]
 async fn a_job_with_an_unknown_command_completes() {
     let cluster = Cluster::start();

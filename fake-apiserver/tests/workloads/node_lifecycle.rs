@@ -121,7 +121,7 @@ async fn a_taint_evicts_pods(#[case] tolerations: Value, #[case] after: f64, #[c
     assert_eq!(cluster.events("TaintManagerEviction").await.len(), usize::from(!stays));
 }
 
-/// Returns a cluster with two Nodes, and a Pod on the first.
+/// Returns a cluster with two Nodes, and a Pod on the first Node.
 async fn with_a_pod() -> Cluster {
     let cluster = Cluster::start();
     for name in ["a", "b"] {

@@ -158,7 +158,7 @@ fn random_rules_and_objects_do_not_break_the_server() {
             let spec = spec.clone();
             async move {
                 let is_taken = post(CRDS, &crd(&rule)).check(&server).await?.code < 300;
-                // In combination with a comparison that fits its type, the rule is often accepted.
+                // In a comparison that is valid for any type, the rule is often accepted.
                 if !is_taken {
                     post(CRDS, &crd(&format!("dyn({rule}) == dyn(1)")))
                         .check(&server)
@@ -175,7 +175,7 @@ fn times(start: &str, depth: usize, wrap: fn(String) -> String) -> String {
     (0..depth).fold(start.to_owned(), |text, _| wrap(text))
 }
 
-/// With an accepted CRD, requests for objects are answered in bounded time.
+/// With an accepted CRD, requests for objects complete in bounded time.
 #[rstest]
 #[case::brackets(times("1", 200, |it| format!("({it})")) + " == 1", 422)]
 #[case::unclosed_brackets("(".repeat(50_000), 422)]

@@ -20,7 +20,7 @@ fn spec() -> Value {
     json!({"n": 3, "t": "aab", "l": ["a", "b"], "m": {"x": 1, "y": 2}})
 }
 
-/// Returns the answer to a CRD or, if it is accepted, to a Widget.
+/// Returns the response to a CRD or, if the CRD is accepted, to a Widget.
 fn said_of(crd: &Value, object: &Value) -> Answer {
     let answer = ask_once(&[], &post(CRDS, crd));
     match answer.code {
@@ -29,7 +29,7 @@ fn said_of(crd: &Value, object: &Value) -> Answer {
     }
 }
 
-/// Returns the answer to a CRD with this rule or, if it is accepted, to a Widget.
+/// Returns the response to a CRD with this rule or, if the CRD is accepted, to a Widget.
 fn said(rule: &str) -> Answer {
     said_of(&crd(json!([{"rule": rule, "message": "m"}])), &widget(&spec()))
 }
