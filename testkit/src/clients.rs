@@ -14,7 +14,7 @@ use crate::test_cluster::TestCluster;
 pub(crate) struct Clients {
     server: ApiServer,
     hooks: Option<Arc<dyn Hooks>>,
-    /// Client of a real server; `None` if the test's own server answers the requests.
+    /// Client of a real server; `None` if the test's own server handles the requests.
     remote: Option<kube::Client>,
 }
 

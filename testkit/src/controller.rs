@@ -85,7 +85,7 @@ impl TestCluster {
     /// [`explore`](crate::explore): a controller started by `run` is never crashed.
     ///
     /// The future's output is dropped, so a controller that should run forever should report an early end itself, for
-    /// example by `expect`. The message of a failing test lists controllers that have returned.
+    /// example with `expect`. The message of a failing test lists controllers that have returned.
     ///
     /// If the controller panics, the next call of [`settle`](Self::settle), [`eventually`](Self::eventually),
     /// [`consistently`](Self::consistently) or [`advance`](Self::advance) fails with its message.

@@ -23,7 +23,7 @@ const SHOWN_CHARS: usize = 2_000;
 /// Return type of a condition: a `bool`; an `Option` that is `Some` or a `Result` that is `Ok` if the condition holds;
 /// or `()` for a condition that asserts.
 pub trait Condition {
-    /// Returns `Ok` if the condition holds, and otherwise the reason.
+    /// Returns `Ok` if the condition holds, and otherwise the reason why it does not hold.
     fn outcome(self) -> Result<(), String>;
 }
 

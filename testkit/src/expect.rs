@@ -269,7 +269,7 @@ impl Requests {
     ///
     /// # Panics
     ///
-    /// If they differ. The message contains both lists and the requests.
+    /// If the writes differ. The message contains both lists and the requests.
     #[track_caller]
     pub fn assert_writes(&self, expected: &[&str]) {
         let found: Vec<_> = self

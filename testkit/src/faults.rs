@@ -342,8 +342,8 @@ impl fmt::Display for Injections {
 }
 
 impl TestCluster {
-    /// Makes requests fail from now on; see [`faults`](self). If several faults match a request, the one injected first
-    /// applies.
+    /// Makes requests fail from now on; see [`faults`](self). If several faults match a request, the fault that was
+    /// injected first applies.
     ///
     /// # Panics
     ///

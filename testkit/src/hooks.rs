@@ -49,8 +49,8 @@ pub(crate) trait Restart: Send + Sync {
         true
     }
 
-    /// Returns the time for which the controller's threads have run or waited for a processor, without waits that have
-    /// not ended, and whether one of them runs or waits now. Zero and `false` on systems that do not measure this.
+    /// Returns the time for which the controller's threads have run or waited for a processor, excluding waits that
+    /// have not ended, and whether one of them runs or waits now. Zero and `false` on systems that do not measure this.
     fn busy(&self) -> (Duration, bool) {
         (Duration::ZERO, false)
     }
@@ -75,7 +75,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     #[cfg(all(feature = "processes", unix))]
     fn controller_wrote(&self, name: &str, line: String);
 
-    /// Records that the controller `name` failed, for example by a panic, which `what` describes.
+    /// Records that the controller `name` failed, for example by a panic. `what` describes the failure.
     #[cfg(all(feature = "processes", unix))]
     fn controller_broke(&self, name: &str, what: String);
 

@@ -1,7 +1,7 @@
 //! The tracing output of controllers, and the reconciles, which are identified by their spans.
 //!
-//! While a run is recorded, its subscriber replaces any other subscriber of the thread. The output of other threads is
-//! not recorded, but the tasks of a `TestCluster` run on a single thread.
+//! While a run is recorded, the subscriber of the recording replaces any other subscriber of the thread. The output of
+//! other threads is not recorded, but the tasks of a `TestCluster` run on a single thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

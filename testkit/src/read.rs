@@ -168,7 +168,8 @@ impl TestCluster {
         id
     }
 
-    /// Returns the identity with the object's actual namespace: the default one, or none for cluster-scoped kinds.
+    /// Returns the identity with the object's actual namespace: `default` if none is set, and none for cluster-scoped
+    /// kinds.
     pub(crate) fn located(&self, id: &ObjectId) -> ObjectId {
         let mut id = id.clone();
         let info = self.server.resource(&id.api_version, &id.kind);

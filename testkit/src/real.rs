@@ -53,11 +53,11 @@ impl TestCluster {
     /// Connects to a real API server: envtest, kind, or a `fake-apiserver` in another process. Use a dedicated test
     /// cluster, because tests create and delete objects.
     ///
-    /// Time is real time, and `settle` waits for one second without a change. The state is read after each step of the
-    /// test by listing every resource that both the server and this crate support, except for Leases, so the cluster
-    /// should be small. Requests of controllers that use [`TestCluster::client`] are recorded, and faults affect them.
-    /// Operations that a real server does not support are skipped and listed by [`TestCluster::skipped`]. Use the
-    /// runtime of `#[tokio::test]` without options; a paused clock is resumed.
+    /// Time is not virtual, and `settle` waits for one second without a change. The state is read after each step of
+    /// the test by listing every resource that both the server and this crate support, except for Leases, so the
+    /// cluster should be small. Requests of controllers that use [`TestCluster::client`] are recorded, and faults
+    /// affect them. Operations that a real server does not support are skipped and listed by [`TestCluster::skipped`].
+    /// Use the runtime of `#[tokio::test]` without options; a paused clock is resumed.
     ///
     /// ```no_run
     /// # async fn my_controller(_: kube::Client) {}

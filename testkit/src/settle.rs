@@ -1,6 +1,6 @@
 //! `settle` and `advance`: let virtual time pass, and detect controllers that never settle.
 //!
-//! A test always waits by [`TestCluster::pass`], which detects a hot loop even if the loop stops the clock.
+//! A test always waits with [`TestCluster::pass`], which detects a hot loop even if the loop stops the clock.
 
 use std::collections::BTreeSet;
 use std::panic::Location;
@@ -16,7 +16,7 @@ use crate::report::{Checked, Failed, at_the_test, most_frequent};
 use crate::test_cluster::{Cause, TestCluster};
 use crate::work::Done;
 
-/// Average number of messages per object at one instant at which a burst of messages becomes a hot loop.
+/// Minimum average number of messages per object at one instant for a burst of messages to count as a hot loop.
 const MESSAGES_EACH: u64 = 10;
 
 /// Number of additional messages after which a burst is checked again.
@@ -69,7 +69,7 @@ impl TestCluster {
     /// It also waits for a controller that [restarts](crate::Running::restarts), and in an
     /// [exploration](crate::explore) for held watches, delays and crashed controllers.
     ///
-    /// This takes hardly any real time.
+    /// This takes almost no real time.
     ///
     /// # Panics
     ///
@@ -186,7 +186,7 @@ impl TestCluster {
         }
     }
 
-    /// Lets time pass until an instant, or until the exploration finds the expected state. Returns `true` in the latter
+    /// Advances the time to an instant, or until the exploration finds the expected state. Returns `true` in the latter
     /// case.
     async fn pass_or_expect(&self, place: &'static Location<'static>, until: Instant) -> Checked<bool> {
         let hooks = self.hooks.as_ref();
@@ -223,7 +223,7 @@ impl TestCluster {
         hooks.map_or((Duration::ZERO, false), |hooks| hooks.controllers_busy())
     }
 
-    /// Lets this amount of virtual time pass. All timers within it fire in order.
+    /// Advances the virtual time by this amount. All timers within it fire in order.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -245,7 +245,7 @@ impl TestCluster {
         at_the_test(self.pass(Location::caller(), Instant::now() + duration))
     }
 
-    /// Lets virtual time pass until an instant.
+    /// Advances the virtual time to an instant.
     pub(crate) async fn pass(&self, place: &'static Location<'static>, until: Instant) -> Checked<()> {
         let journal = self.server.journal();
         let first = journal.total();
@@ -314,7 +314,7 @@ impl TestCluster {
             last = Some(at).max(last);
         });
         let last = last.map(|at| self.started + at);
-        // The server's own controllers write without requests, possibly to objects that nobody watches.
+        // The server's own controllers write without requests, possibly to objects without watchers.
         let unseen = last.is_none() && done.count > 0;
         (last.or_else(|| unseen.then(Instant::now)), total)
     }

@@ -29,8 +29,8 @@ mod processor {
 
     use rustix::time::{ClockId, clock_gettime};
 
-    /// Returns the processor time of this thread. Limits use it so that other load on the machine does not change how
-    /// much is explored.
+    /// Returns the processor time of this thread. Limits use it so that other load on the machine does not affect the
+    /// extent of the exploration.
     pub(crate) fn thread_time() -> Duration {
         Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
     }
@@ -54,8 +54,8 @@ mod processor {
     type Times =
         unsafe extern "system" fn(*mut c_void, *mut FILETIME, *mut FILETIME, *mut FILETIME, *mut FILETIME) -> i32;
 
-    /// Returns the processor time of this thread. Limits use it so that other load on the machine does not change how
-    /// much is explored. Windows counts in steps of 16 ms.
+    /// Returns the processor time of this thread. Limits use it so that other load on the machine does not affect the
+    /// extent of the exploration. Windows counts in steps of 16 ms.
     pub(crate) fn thread_time() -> Duration {
         // SAFETY: the pseudo handle of the current thread needs no release.
         spent(GetThreadTimes, unsafe { GetCurrentThread() })
@@ -86,8 +86,8 @@ const AWAKE: Duration = Duration::from_millis(100);
 /// Real time after which a run is aborted if the process is idle, because a thread is blocked.
 const BLOCKED: Duration = Duration::from_secs(30);
 
-/// Real time after which a run is aborted in any case, because a loop does not end. The limit is high so that a busy
-/// machine does not change a verdict.
+/// Real time after which a run is aborted in any case, because a loop does not end. The limit is high, so that no run
+/// is aborted because the machine is busy.
 const ENDLESS: Duration = Duration::from_secs(300);
 
 /// Measures for how long the process has been idle.

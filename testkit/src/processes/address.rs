@@ -34,7 +34,7 @@ struct Shared {
     server: ApiServer,
     /// The gate's service for the current run of the controller; `None` before the first start.
     passage: Mutex<Option<Passage>>,
-    /// Set once a list or a watch in the current run of the controller has been answered.
+    /// Set once a list or a watch in the current run of the controller has received a response.
     has_listed: AtomicBool,
     /// Paths of the objects that the controller uses for leader election.
     locks: Mutex<BTreeSet<String>>,

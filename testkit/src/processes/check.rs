@@ -22,7 +22,7 @@ pub(crate) struct Check {
     pub(crate) name: String,
     /// Rule that must always hold.
     always: Option<Rule>,
-    /// Rule that must hold at the end of every run, after the last fault, within `within`.
+    /// Rule that must hold at the end of every run, within the scenario's `within` after the last fault.
     eventually: Option<Rule>,
     /// Rule that must hold at least once in at least one run.
     sometimes: Option<Rule>,

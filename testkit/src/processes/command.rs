@@ -31,7 +31,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs controllers as processes, injects faults, and reports the smallest ones that break them
+    /// Runs controllers as processes, injects faults, and reports the smallest sets of faults that break them
     ///
     /// Exit codes: 0 if no failure was found, 1 if one was, 2 if the scenario cannot be used, 3 if the search was
     /// interrupted before it found one.

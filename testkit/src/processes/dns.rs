@@ -34,7 +34,7 @@ struct Found {
     alias: Option<String>,
     /// For an SRV query: ports, and names of the hosts that serve them.
     services: Vec<(u16, String)>,
-    /// Ports of the Service at its own address.
+    /// Ports of the Service at its cluster IP.
     ports: Vec<u16>,
 }
 

@@ -14,7 +14,7 @@ pub(crate) enum Network {
     Host,
     /// Separate networks for each run, so that fixed ports are free in every run: one for the controllers, which
     /// contains a loopback interface, and one for Pods and Services, which receives connections to their addresses. The
-    /// names of Services and Pods are resolved as in a cluster. Needs Linux, `ip` of iproute2, and root or a user
+    /// names of Services and Pods are resolved as in a cluster. Requires Linux, `ip` of iproute2, and root or a user
     /// namespace: `unshare --user --map-root-user drydock explore …`.
     Private,
 }

@@ -72,7 +72,7 @@ pub(crate) fn as_v1(mut object: Value) -> Value {
     object
 }
 
-/// Adds the types that v1 requires, and lets objects keep unknown fields if `preserves` is set.
+/// Adds the types that v1 requires, and permits unknown fields in objects if `preserves` is set.
 fn structural(schema: &mut Map<String, Value>, preserves: bool) {
     let has_fields = schema.contains_key("properties") || schema.contains_key("additionalProperties");
     if has_fields && !schema.contains_key("type") {

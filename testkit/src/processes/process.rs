@@ -41,8 +41,8 @@ const PANIC_LINES: usize = 4;
 /// Path at which programs look for their in-cluster configuration.
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Shell script that mounts files in its own mount namespace, and executes the command that follows: the directory `$1`
-/// at `$2` unless it is empty, and the file `$3` as the configuration of the resolver unless it is empty.
+/// Shell script that mounts files in a separate mount namespace, and executes the command that follows: the directory
+/// `$1` at `$2` unless it is empty, and the file `$3` as the configuration of the resolver unless it is empty.
 const MOUNT: &str = r#"set -e
 files=$1 place=$2 names=$3
 shift 3

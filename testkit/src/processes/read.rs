@@ -25,7 +25,7 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl Scenario {
-    /// Reads a scenario from a file, and checks that the files it names exist.
+    /// Reads a scenario from a file, and checks that the files that it refers to exist.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the scripts of simulated Pods. The error names the invalid script.
+    /// Returns the scripts of simulated Pods. The error identifies the invalid script.
     pub(crate) fn pod_scripts(&self) -> Result<Vec<(PodSelector, PodScript)>, String> {
         let scripts = self.cluster.pods.iter().enumerate().map(|(at, script)| {
             let order = serde_json::from_value::<ScriptOrder>(script.clone()).map_err(|err| err.to_string());

@@ -58,7 +58,7 @@ impl Reaper {
         Ok(Self(Arc::new(Mutex::new(Running { input, child }))))
     }
 
-    /// Registers a process that was started from [`guarded`], and lets it execute its command. Returns its process
+    /// Registers a process that was started from [`guarded`], and makes it execute its command. Returns its process
     /// group.
     pub(crate) async fn begin(&self, child: &mut tokio::process::Child) -> i32 {
         let group = child.id().and_then(|it| i32::try_from(it).ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Executes one run of a scenario: starts the controllers, and takes the steps of users.
+//! Executes one run of a scenario: starts the controllers, and executes the steps of users.
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -214,7 +214,7 @@ impl Runner {
             env.insert("KUBECONFIG".to_owned(), file("kubeconfig"));
         }
         if certificates.is_some() && controller.serves_webhooks() {
-            // controller-runtime looks for certificates there.
+            // controller-runtime looks for certificates below this directory.
             env.insert("TMPDIR".to_owned(), temporary.display().to_string());
         }
         for (variable, value) in &controller.env {

@@ -89,7 +89,8 @@ pub(crate) struct Controller {
     /// Number of processes. If there are several, their names are `NAME-0`, `NAME-1` and so on. Default 1.
     #[serde(default = "default_replicas")]
     pub(crate) replicas: usize,
-    /// Condition under which the controller counts as started. Default: its first list or watch has been answered.
+    /// Condition under which the controller counts as started. Default: its first list or watch has received a
+    /// response.
     pub(crate) ready: Option<Ready>,
     /// Time within which the controller must be ready. Default 60s.
     #[serde(default = "default_startup")]

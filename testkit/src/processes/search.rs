@@ -45,7 +45,7 @@ const SCENARIO_BOUND: Duration = Duration::from_secs(10 * 60);
 /// Options of one exploration, in addition to the scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Replay strings of the runs to make instead of a search.
+    /// Replay strings of the runs to execute instead of a search.
     pub replays: Vec<String>,
     /// Keeps the last replayed run alive until [`stop`](Self::stop) is set, and keeps its files.
     pub keep: bool,

@@ -258,7 +258,7 @@ impl Patch {
 }
 
 impl Wait {
-    /// Reads the condition. The error names the field.
+    /// Parses the condition. The error contains the invalid field.
     pub(crate) fn awaited(&self) -> Result<Awaited, String> {
         let given = [
             self.kubectl.is_some(),
@@ -291,7 +291,7 @@ fn condition_of(text: &str) -> Awaited {
     Awaited::Condition(kind.to_owned(), status.to_owned())
 }
 
-/// Reads the value of `kubectl wait --for`.
+/// Parses the value of `kubectl wait --for`.
 fn of_kubectl(text: &str) -> Result<Awaited, String> {
     match (text, text.split_once('=')) {
         ("create", _) => Ok(Awaited::Exists),

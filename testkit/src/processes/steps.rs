@@ -27,7 +27,7 @@ const RUN_BOUND: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of a command's output in a message.
 const OUTPUT_BYTES: usize = 2_000;
 
-/// Number of times an edit is attempted again because the object was written in between.
+/// Number of times an edit is retried because another client wrote the object in between.
 const EDITS: usize = 10;
 
 const MERGE: &str = "application/merge-patch+json";

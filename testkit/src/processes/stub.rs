@@ -109,7 +109,7 @@ impl Pod {
 }
 
 impl Stub {
-    /// Returns the selector of the Pods. The error names the invalid field.
+    /// Returns the selector of the Pods. The error contains the invalid field.
     pub(crate) fn selector(&self) -> Result<PodSelector, String> {
         read_script(&self.pods, &json!({}))
             .map(|(pods, _)| pods)

@@ -56,8 +56,8 @@ impl Gate {
         }
     }
 
-    /// Makes the calls of a client to an external system fail for a time. `name` consists of the system and the verb of
-    /// a call.
+    /// Makes the calls of a client to an external system fail for some time. `name` consists of the system and the verb
+    /// of a call.
     pub(crate) fn disconnect(&self, client: &str, name: &str, time: Duration) {
         self.lasts(time);
         let until = Instant::now() + time;

@@ -121,7 +121,7 @@ pub(crate) struct State {
     pub(crate) failure_counts: Vec<Count>,
     /// Name of the controller that created each object, by the object's uid.
     pub(crate) made: BTreeMap<String, Arc<str>>,
-    /// Indices of the `sometimes` checks that have held at least once.
+    /// Indexes of the `sometimes` checks that have held at least once.
     pub(crate) held: BTreeSet<usize>,
     /// Revision at which the `always` checks were last evaluated.
     pub(crate) checked_at: u64,

@@ -59,8 +59,8 @@ fn more_often(
     more.collect()
 }
 
-/// Groups objects with generated names. Omits objects with names that contain a time of the run, because a run that
-/// takes longer has more of them.
+/// Groups objects with generated names. Omits objects with names that contain a time of the run, because a longer run
+/// has more such objects.
 fn counted(all: &Uids, templates: &Templates, [from, to]: [Timestamp; 2]) -> Uids {
     let has_time = |key: &str| key.rsplit('/').next().and_then(|name| timed(name, from, to)).is_some();
     let without = all.iter().filter(|(key, _)| !has_time(key));

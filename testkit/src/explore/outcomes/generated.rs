@@ -256,8 +256,8 @@ fn decoded(text: &str) -> Cow<'_, str> {
     all
 }
 
-/// Returns `true` for fields with content. Metadata and status are excluded because they report events: an id of the
-/// last reconciliation may differ between objects.
+/// Returns `true` for fields with content. Metadata and status are excluded because they report events: for example,
+/// the id of the last reconciliation may differ between objects.
 fn is_content(path: &str) -> bool {
     !path.starts_with("metadata.") && !path.starts_with("status.")
 }

@@ -116,7 +116,7 @@ pub(crate) struct Outcome {
     pub(crate) digest: u64,
     /// Processor time of the run.
     pub(crate) took: Duration,
-    /// Bodies and tracing output, if the run was made for the report.
+    /// Bodies and tracing output, if the run was executed for the report.
     pub(crate) recorded: Option<Recorded>,
 }
 

@@ -17,8 +17,8 @@ pub(crate) const OTHER_CLOCK: &str = "it reads a clock other than the server's";
 /// Minimum difference between two clocks at which they are distinguished.
 const FAR: SignedDuration = SignedDuration::from_secs(60);
 
-/// Returns the range of times that the machine's clock has shown since `began`. A clock with whole seconds may show up
-/// to a second less.
+/// Returns the range of times that the machine's clock has shown since `began`. A clock with a resolution of one second
+/// may be up to a second behind.
 pub(crate) fn machine_since(began: Timestamp) -> RangeInclusive<Timestamp> {
     began.saturating_sub(SignedDuration::from_secs(1)).unwrap_or(began)..=time_of_day()
 }

@@ -80,8 +80,8 @@ impl Action {
         is_refused || is_lost || matches!(call, Some(OnCall::Fail | OnCall::Outage(_)))
     }
 
-    /// Returns a failure that looks the same to the client, but without executing the request: instead of losing the
-    /// response, it refuses the request.
+    /// Returns a failure that looks the same to the client, but with which the request is not executed: a lost response
+    /// becomes a refused request.
     pub(crate) fn unexecuted(self) -> Self {
         let Effects { request, answer, .. } = self.effects();
         let is_executed = matches!(answer, Some(OnAnswer::Break(_)))

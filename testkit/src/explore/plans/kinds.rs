@@ -31,8 +31,8 @@ pub const fn stale_watches() -> Faults {
     Faults(4)
 }
 
-/// Reorders messages: holds a request or an event for 1 ms, within which all other due messages are delivered, or for 1
-/// s. Writes of the server's own workers are delayed by 1 or 12 s.
+/// Reorders messages: holds a request or an event for 1 ms, during which all other pending messages are delivered, or
+/// for 1 s. Writes of the server's own workers are delayed by 1 or 12 s.
 pub const fn delays() -> Faults {
     Faults(8)
 }

@@ -60,8 +60,8 @@ pub(crate) struct Plan {
     /// of them. Only set for the runs without faults that failures are compared with.
     pub(crate) is_spaced: bool,
     /// Ordinal of a wait, from 1. From this wait on, the test waits until the faults have ended and the state equals
-    /// the reference's, even if the plan lets it continue during faults. Only set when a run is repeated because an
-    /// assertion failed.
+    /// the reference's, even if the plan allows it to continue during faults. Only set when a run is repeated because
+    /// an assertion failed.
     pub(crate) patient_from: Option<usize>,
     /// The server's time of day at the start of the run, if a replay string sets it. Default: the start time of the
     /// exploration.
@@ -102,8 +102,7 @@ impl Plan {
         self.faults.iter().any(|it| it.action.is_failure())
     }
 
-    /// Returns the plan with failures that look the same to clients, but with which the failing requests are not
-    /// executed.
+    /// Returns the plan with failures that look the same to clients, but with which failing requests are not executed.
     pub(crate) fn unexecuted(&self) -> Self {
         let mut plan = self.clone();
         for fault in &mut plan.faults {
@@ -133,7 +132,7 @@ impl Plan {
                 let longer = plan.faults.iter_mut().filter(|it| *it == fault);
                 longer.for_each(|it| it.action = fault.action.lasting(time * 2));
             }
-            // Twice the time of a short outage may still end before the next call.
+            // A short outage of twice the duration may still end before the next call.
             if let Some(next) = next(&fault.point) {
                 plan = plan.and(&next, Action::REFUSED);
             }

@@ -1,4 +1,4 @@
-//! `Point`: identifies the message at which a fault takes effect, as a string.
+//! `Point`: identifies the target of a fault, as a string.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,10 +25,11 @@ pub(crate) fn given(name: &str) -> Cow<'_, str> {
     percent_decode_str(name).decode_utf8_lossy()
 }
 
-/// The message at which a fault may take effect: the n-th message of a type about an object.
+/// The target of a fault: the n-th message of a type about an object, or, for some faults, a client, the server or the
+/// test.
 ///
-/// Its format is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`. A point refers to an
-/// object and not to a position in the run, so it stays valid if messages arrive in a different order.
+/// The format of a message is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`. A point
+/// refers to an object and not to a position in the run, so it stays valid if messages arrive in a different order.
 pub(crate) type Point = String;
 
 /// Returns the point of the first message of its kind about an object in a named step of the scenario; steps are

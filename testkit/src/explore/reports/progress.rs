@@ -1,4 +1,4 @@
-//! Progress shown in a terminal while runs are made.
+//! Progress shown in a terminal during the exploration.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex};

@@ -163,8 +163,8 @@ pub(crate) enum Role {
     OtherResting,
 }
 
-/// Attempts something with runs that may end early, which are sufficient for most failures, and then with usual runs.
-/// In real time, only uses usual runs. Returns the first result.
+/// Calls `attempt` for runs that may end early, which are sufficient for most failures, and then for usual runs. In
+/// real time, calls it only for usual runs. Returns the first result.
 pub(crate) fn early_then_usual<T>(is_real: bool, mut attempt: impl FnMut(Role) -> Option<T>) -> Option<T> {
     let early = (!is_real).then(|| attempt(Role::Tried)).flatten();
     early.or_else(|| attempt(Role::Usual))

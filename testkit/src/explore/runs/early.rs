@@ -23,7 +23,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 pub(super) enum Quiet {
     /// No fault has affected the run, so it equals the reference, which has settled.
     Over,
-    /// Nothing has changed since this time or longer.
+    /// The cluster has not changed at least since this time.
     Since(Instant),
 }
 

@@ -104,7 +104,7 @@ impl Harness {
         });
     }
 
-    /// Stops the process of a controller (`SIGSTOP`), and continues it after a time (`SIGCONT`).
+    /// Stops the process of a controller (`SIGSTOP`), and continues it after some time (`SIGCONT`).
     pub(crate) fn freeze(&self, life: &Life, time: Duration) {
         self.gate.note(&life.client, life.number, "stop (SIGSTOP)".to_owned());
         let Some(controller) = lock(&self.controllers).get(&life.client).cloned() else {

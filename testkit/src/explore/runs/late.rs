@@ -1,5 +1,5 @@
 //! Requests that reach the server after their sender has died or given up, as if a network or a busy API server had
-//! delayed them. They change or delete objects, but never create one.
+//! delayed them. They change or delete objects, but never create objects.
 
 use std::io;
 use std::sync::Arc;

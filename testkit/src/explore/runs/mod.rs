@@ -1,4 +1,4 @@
-//! Runs: execute the scenario in a world with the faults of a plan, and return the outcome.
+//! Runs: execute the scenario in a cluster with the faults of a plan, and return the outcome.
 
 mod judge;
 mod shown;

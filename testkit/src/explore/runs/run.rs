@@ -1,4 +1,4 @@
-//! Makes one run: starts a world, runs the scenario with a plan, and collects and judges the outcome.
+//! Executes one run: starts a cluster, runs the scenario with a plan, and collects and judges the outcome.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -274,8 +274,8 @@ impl Run<'_> {
         false
     }
 
-    /// Returns `true` if a controller that never settles is permitted because hot loops do not count. A loop that stops
-    /// the clock is never permitted.
+    /// Returns `true` if controllers may continue indefinitely: if the hot loop oracle is disabled, or if a spec is
+    /// explored. A loop that stops the clock is never permitted.
     fn may_go_on(&self, text: &str) -> bool {
         // A changed spec may be unusable, so that a controller retries indefinitely.
         let is_rest_optional = !self.config.oracles.has(Oracle::HotLoop) || self.config.spec.is_some();
@@ -345,8 +345,8 @@ impl Run<'_> {
         }
     }
 
-    /// Lets time pass after the end of the run until nothing changes any more. Returns the new state if it differs from
-    /// `end`.
+    /// Advances the time after the end of the run until nothing changes any more. Returns the new state if it differs
+    /// from `end`.
     async fn rested(&self, end: &EndState) -> Option<EndState> {
         sleep(self.config.within).await;
         let mask = Mask::of(&self.config.work.ignored);

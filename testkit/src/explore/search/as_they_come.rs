@@ -16,7 +16,7 @@ use super::work::{Stop, Work};
 use crate::explore::outcomes::Outcome;
 use crate::explore::plans::Plan;
 
-/// Maximum number of failing runs that are kept until they can be confirmed. When it is reached, further runs do not
+/// Maximum number of failing runs that are kept until they can be confirmed. When the limit is reached, no further runs
 /// begin.
 const DOUBTFUL_MAX: usize = 256;
 

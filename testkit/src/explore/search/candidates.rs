@@ -308,7 +308,7 @@ fn moment(trace: &[Step], at: usize, action: Action, timing: Timing) -> (Duratio
     // The effects of calls are unknown, so the number of calls distinguishes moments.
     let is_call = |step: &&Step| matches!(step.what, What::Call { .. });
     let calls = trace[..at].iter().filter(is_call).count();
-    // The change made by a write is visible at the next message, if this follows at the same time.
+    // The change made by a write is visible at the next message, if that message occurs at the same time.
     let next = trace.get(at + 1).filter(|it| timing.is_real || it.at == trace[at].at);
     // In real time every message has a different time, so it is not compared.
     let time = |step: &Step| if timing.is_real { Duration::ZERO } else { step.at };

@@ -81,7 +81,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
             true => format!("{violation}, in {failed} of {made} runs of the same plan"),
             false => format!("{violation}, in one run but not in another run of the same plan"),
         };
-        // Otherwise each further plan that differs in these fields would need as many runs.
+        // Without the mask, each further plan that differs in these fields would require as many runs.
         let is_masked = config.timing.is_real && violation.oracle == Oracle::EndState.name();
         let unlike = if is_masked {
             outcome.unlike.clone()
@@ -121,8 +121,8 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     Confirmed::Failure(finding)
 }
 
-/// Runs a plan again without comparing the numbers that count its failures (`counts`). The failing run ended at the
-/// step with these differences, so it is not known whether later steps differ.
+/// Runs a plan again without comparing the counters of its failures (`counts`). The failing run ended at the step with
+/// these differences, so it is not known whether later steps differ.
 fn beside_counts(runs: &Runs<'_>, plan: &Plan, counts: &[Count], limit: Duration, took: &mut Duration) -> Confirmed {
     let counts: Vec<String> = counts.iter().map(Count::text).collect();
     let mut further = plan.clone();
@@ -141,9 +141,9 @@ fn beside_counts(runs: &Runs<'_>, plan: &Plan, counts: &[Count], limit: Duration
     }
 }
 
-/// Returns the differences of the failing run of a plan if all of them are numbers that count failed requests. Such a
-/// number is greater in a run with more failures. It is the same if the requests are refused, because it must not count
-/// effects of requests that were executed although they failed.
+/// Returns the differences of the failing run of a plan if all of them are counters of failed requests. Such a counter
+/// is greater in a run with more failures. It does not change if the requests are refused instead, because it must not
+/// count effects of requests that were executed although they failed.
 fn counts_failures(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, took: &mut Duration) -> Option<Vec<Count>> {
     let is_end_state = outcome.violations.first()?.oracle == Oracle::EndState.name();
     let may_count = is_end_state && !outcome.failure_counts.is_empty() && plan.has_failures();
@@ -183,7 +183,7 @@ fn recurrence(
     let timing = runs.config.timing;
     let (mut failed, mut made, mut failing) = (1, 1, None);
     if timing.is_real {
-        // These runs spend most of their time waiting, so they are made concurrently.
+        // These runs spend most of their time waiting, so execute them concurrently.
         let outcomes = runs.at_the_same_time(plan, CONFIRMATIONS);
         failed += outcomes.iter().filter(|it| fails(it)).count() as u32;
         made += CONFIRMATIONS;

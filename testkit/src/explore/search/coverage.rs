@@ -91,7 +91,7 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = match (self.is_whole, self.singles.1) {
             (true, _) => "exhaustive: single faults, pairs, orderings",
-            // Only replays were made.
+            // Only replays were executed.
             (false, 0) => "not searched",
             (false, _) => "truncated",
         };

@@ -28,8 +28,8 @@ const MOST: usize = 8;
 /// Returns a note if one of these runs without faults has the violations of a failing run: the test pauses between
 /// changes that it makes at the same time; the affected controller starts late, or receives the changes made during the
 /// fault together; or, with several controllers, a different controller does some of the work first. Runs that delay
-/// the affected controller are only made if the test continued during a fault, or advanced the clock to its next change
-/// after a fault without waiting for the cluster.
+/// the affected controller are only executed if the test continued during a fault, or advanced the clock to its next
+/// change after a fault without waiting for the cluster.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
     // In real time, these runs would take as long as the delays.

@@ -107,7 +107,7 @@ impl Search<'_> {
         })
     }
 
-    /// Tries the changes of a spec: each on its own, each followed by its reversal, each with the most likely faults,
+    /// Tries the changes of a spec: each by itself, each followed by its reversal, each with the most likely faults,
     /// then pairs of changes, then changes with all faults.
     pub(crate) fn search_spec(&mut self, spec: &Spec) -> Result<(), Stop> {
         let names = || spec.names().map(str::to_owned);

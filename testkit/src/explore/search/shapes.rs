@@ -15,10 +15,9 @@ use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, Ste
 /// creation of the next object, and its first change by the controller.
 const LAG: usize = 4;
 
-/// Returns restarts after which a list returns an object of users as it was before their last changes. In each step
-/// the process is killed after its last creation or deletion, or else its last change of a spec; then after its last
-/// write of any kind.
-/// The latest steps and the fewest changes are first.
+/// Returns restarts after which a list returns a user's object as it was before the user's last changes. In each step,
+/// the process is killed after its last creation or deletion, or else after its last change of a spec, and then after
+/// its last write of any kind. Restarts in the latest steps and with the fewest changes are first.
 pub(super) fn stale_restarts(
     trace: &[Step],
     controllers: &[Arc<str>],

@@ -38,7 +38,7 @@ impl Shard {
         self.of == 1
     }
 
-    /// Returns `true` if the plan at this position belongs to this shard.
+    /// Returns `true` if the plan with this index belongs to this shard.
     pub(crate) fn has(self, place: u64) -> bool {
         place % self.of == self.number - 1
     }

@@ -36,8 +36,8 @@ impl<'a> Search<'a> {
         runs.all(&mut Listed { search, plans, then })
     }
 
-    /// Tries single faults in real time: the first ones, then the likeliest pairs that begin with them, then the later
-    /// ones. The later ones begin while some of the first ones are still running.
+    /// Tries single faults in real time: the first part, then the most likely pairs that begin with these faults, then
+    /// the remaining faults. The remaining faults begin while some faults of the first part are still running.
     pub(super) fn overlapping_parts(
         &mut self,
         first: Vec<Candidate>,
@@ -155,8 +155,8 @@ fn one_more_late<'t>(plan: &'t Plan, next: &'t [Candidate]) -> impl Iterator<Ite
     late.map(|it| (plan.and(&it.point, it.action), it.clone()))
 }
 
-/// Single faults in two parts, and the likeliest pairs of the first part, which are tried between the two parts. A pair
-/// can be tried once its first fault has been tried.
+/// Single faults in two parts, and the most likely pairs of the first part, which are tried between the two parts. A
+/// pair can be tried once its first fault has been tried.
 struct Parts<'s, 'a> {
     search: &'s mut Search<'a>,
     first: VecDeque<Candidate>,
@@ -244,7 +244,7 @@ impl Work for Parts<'_, '_> {
 
 /// Returns the pairs of a tried fault and a fault that is possible after it. Pairs of two likely faults without
 /// repetitions are first. Among equal pairs, each first fault contributes one pair before any of them contributes its
-/// next one.
+/// next pair.
 pub(super) fn paired(tried: &[Tried], are_wanted: impl Fn(&Tried, &Candidate) -> bool) -> Vec<(&Tried, &Candidate)> {
     let mut order = Vec::new();
     for (place, one) in tried.iter().enumerate() {
@@ -313,7 +313,7 @@ impl Work for Swarm<'_, '_> {
         if self.batch.is_empty() {
             match self.search.runs.config.timing.is_real {
                 true => self.generate(1),
-                // In every search, the next batch depends on all results of this one.
+                // Wait for all results of the last batch, so that the next batch is the same in every search.
                 false if self.running == 0 => self.generate(BATCH),
                 false => {}
             }

@@ -1,4 +1,4 @@
-//! The order of likely faults in real time, in which only few runs are possible: types of faults alternate, and so do
+//! The order of likely faults in real time, when only a few runs are possible: types of faults alternate, and so do
 //! types of messages.
 
 use std::collections::BTreeMap;

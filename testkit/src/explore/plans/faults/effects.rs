@@ -41,11 +41,11 @@ pub(crate) enum OnRequest {
     CutOff(Duration),
     /// Another client first writes the object, so that its version changes.
     Overtake,
-    /// The process stops for this time, and then continues.
+    /// The process is stopped for this time, and then continued.
     Freeze(Duration),
     /// The server restarts, and is down for this time.
     RestartServer(Duration),
-    /// The server responds from an older state: the state at this percentage of the run's revisions.
+    /// The server returns an older state: the state at this percentage of the run's revisions.
     ReadOld(u8),
     /// The server responds to a list with the objects as they were before this many creations, deletions and changes of
     /// specs.

@@ -30,38 +30,38 @@ faults! {
 /// Type of a fault.
 pub(crate) enum Fault {
     /// The controller is killed before the request reaches the server, or before the event is delivered. It is
-    /// restarted with empty caches after a time.
+    /// restarted with empty caches after some time.
     CrashBefore => crash::BEFORE,
     /// The controller is killed after the request has completed and before the response is delivered.
     CrashAfter => crash::AFTER,
     /// The server responds with an HTTP status and does not execute the request.
     Fail => fail::ROW,
-    /// The external system is unreachable for a time.
+    /// The external system is unreachable for some time.
     Outage => outage::ROW,
     /// Another client first writes the object, so the server refuses a request that contains the earlier version (409).
     Conflict => conflict::ROW,
     /// The request completes, and the connection breaks before the response.
     Lose => lose::ROW,
-    /// The request does not reach the server; the connection breaks after a time.
+    /// The request does not reach the server; the connection breaks after some time.
     Silence => silence::BEFORE,
-    /// The request completes; the connection breaks after a time.
+    /// The request completes; the connection breaks after some time.
     SilenceAfter => silence::AFTER,
-    /// The message is delayed for a time.
+    /// The message is delayed for some time.
     Delay => delay::ROW,
-    /// The connection breaks immediately, but the request still reaches the server after a time.
+    /// The connection breaks immediately, but the request still reaches the server after some time.
     Late => late::ROW,
-    /// The controller is killed and restarted a second later; the request that it had sent reaches the server after a
-    /// time.
+    /// The controller is killed and restarted a second later; the request that it had sent reaches the server after
+    /// some time.
     CrashLate => late::CRASH,
     /// The test does not wait for the end of the faults in `settle`.
     Early => early::ROW,
-    /// From the request on, the client is disconnected for a time: a partition.
+    /// The client is disconnected for some time, starting with the request: a partition.
     Pause => pause::ROW,
     /// The read returns an older state, as from a lagging replica.
     Stale => stale::ROW,
-    /// From the event on, the watch is silent for a time, and then delivers all events.
+    /// The watch is silent for some time, starting with the event, and then delivers all events.
     Hold => hold::ROW,
-    /// From the event on, the watch is silent for a time, and then expires with 410.
+    /// The watch is silent for some time, starting with the event, and then expires with 410.
     Miss => hold::MISS,
     /// The watch ends before the event; the client resumes.
     Cut => cut::ROW,
@@ -69,7 +69,8 @@ pub(crate) enum Fault {
     Expire => cut::EXPIRE,
     /// The event is delivered twice.
     Twice => twice::ROW,
-    /// From the event on, the watch delivers nothing, not even its end; the connection breaks after a time.
+    /// The watch delivers nothing, starting with the event, and not even its end; the connection breaks after some
+    /// time.
     HalfOpen => half_open::ROW,
     /// The bookmark is not delivered.
     Drop => drop_bookmark::ROW,
@@ -81,19 +82,19 @@ pub(crate) enum Fault {
     LargeVersions => large_versions::ROW,
     /// The controller is restarted after all work has been done.
     RestartAtEnd => restart::ROW,
-    /// The process of the controller is stopped for a time (SIGSTOP).
+    /// The process of the controller is stopped for some time (SIGSTOP).
     Freeze => freeze::ROW,
     /// The list returns the objects as they were before the last changes of their specs.
     Rewind => rewind::ROW,
-    /// The request completes, and its response arrives after a time.
+    /// The request completes, and its response arrives after some time.
     SlowAnswer => delay::ANSWER,
-    /// The API server restarts before the request and is down for a time.
+    /// The API server restarts before the request and is down for some time.
     ServerRestart => server_restart::ROW,
 }
 }
 
 impl Fault {
-    /// Returns the fault that this word denotes in replay strings.
+    /// Returns the fault with this word in replay strings.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.row().word == word)
     }

@@ -1,4 +1,4 @@
-//! `freeze`: a process is stopped by SIGSTOP for a time, and then continues.
+//! `freeze`: a process is stopped by SIGSTOP for some time, and then continues.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `hold` and `miss`: a watch is silent for a time, and then delivers its events or expires.
+//! `hold` and `miss`: a watch is silent for some time, and then delivers its events or expires.
 
 use super::effects::{Effects, OnEvent};
 use super::row::{FaultRow, Kind, Names};

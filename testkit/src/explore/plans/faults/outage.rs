@@ -1,4 +1,4 @@
-//! `outage`: an external system is unreachable for a time, so that retries fail as well.
+//! `outage`: an external system is unreachable for some time, so that retries fail as well.
 
 use super::effects::{Effects, OnCall};
 use super::row::{FaultRow, Kind, Names};

@@ -30,7 +30,7 @@ pub(super) const ROW: FaultRow = FaultRow {
             ]
         },
         lists: &{
-            // A list after another fault is mostly the first list after a restart, which may return an earlier state.
+            // A list after another fault is usually the first list after a restart, which may return an earlier state.
             let ([one, two, three], [four, five, six]) = (tries(0), tries(4));
             [
                 one.of(|it| it.request.may_be_stale && it.is_second),

@@ -11,7 +11,7 @@ use crate::explore::trace::{Request, Step};
 pub(crate) const SHORT: Value = Value::Time(Duration::from_secs(1));
 pub(crate) const LONG: Value = Value::Time(Duration::from_secs(12));
 
-/// Delay within which all other due events are delivered.
+/// Delay during which all other pending events are delivered.
 pub(crate) const INSTANT: Value = Value::Time(Duration::from_millis(1));
 
 /// Time until a silent connection breaks.
