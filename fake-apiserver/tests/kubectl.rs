@@ -1,6 +1,6 @@
 //! kubectl against the command, over HTTP and HTTPS: command lines and their expected output.
 //!
-//! Needs kubectl 1.37, in `$KUBECTL` or installed by `.ci/kubectl`; without it each test prints that it is skipped.
+//! Requires kubectl 1.37, in `$KUBECTL` or installed by `.ci/kubectl`. Without it, each test prints that it is skipped.
 
 mod common;
 #[path = "common/kubectl.rs"]
@@ -29,7 +29,7 @@ fn the_editor_replaces_a_word() {
     let file = std::env::args().next_back().expect("kubectl passes a file name");
     let text = std::fs::read_to_string(&file).expect("kubectl wrote the file");
     std::fs::write(&file, text.replace(word, replacement)).expect("the file is writable");
-    // The result of this test would appear in kubectl's output.
+    // Exit before the test harness prints a result, which would appear in kubectl's output.
     std::process::exit(0);
 }
 
@@ -191,7 +191,7 @@ fn steps(transcript: &str) -> Vec<Step<'_>> {
         let step = steps.last_mut().expect("a transcript starts with a command");
         match line.split_once(' ') {
             Some(("<", input)) => {
-                // Without it, kubectl treats input that starts with `{` as JSON.
+                // Without this line, kubectl treats input that starts with `{` as JSON.
                 step.stdin += if step.stdin.is_empty() { "---\n" } else { "" };
                 step.stdin += &format!("{input}\n");
             }

@@ -16,7 +16,7 @@ use testkit::explore::{Explore, Faults, clock_skew, crashes, delays, errors, exp
 use testkit::objects::{config_map, pod};
 use testkit::{PodScript, PodSelector, TestCluster, Verb, Worker, faults};
 
-/// Creates a ConfigMap with the same name for each Pod, owned by it, and recreates it after changes and deletions.
+/// Creates a ConfigMap with the same name for each Pod, owned by the Pod, and recreates it after changes and deletions.
 async fn own_config_maps(client: Client) {
     async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let maps = Api::<ConfigMap>::default_namespaced(Client::clone(&client));

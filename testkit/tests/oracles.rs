@@ -72,7 +72,7 @@ fn hot_loop_is_reported_for_excess_requests_and_events(#[values(0, 1)] reads: us
     assert_eq!(report.failure().map(|it| it.oracle()), Some("no hot loop"), "{report}");
 }
 
-/// Once confused, it increments a counter every second forever.
+/// After a lost response, the controller increments a counter every second forever.
 #[rstest]
 #[case::enabled(None, Some("no hot loop"))]
 #[case::disabled(Some(Oracle::HotLoop), None)]

@@ -52,7 +52,7 @@ enum Mode {
 enum Suffix {
     #[default]
     None,
-    /// With this value the name is not a valid name of a ConfigMap.
+    /// With this suffix, the name is not a valid name of a ConfigMap.
     Wrong,
 }
 

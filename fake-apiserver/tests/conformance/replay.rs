@@ -76,7 +76,7 @@ impl<'a> Replay<'a> {
         let mut answers = Vec::new();
         for (number, step) in scenario.steps.iter().enumerate() {
             let answer = self.step(step).await.map_err(|why| format!("step {number}: {why}"))?;
-            // Lets readers of watches run, and advances the time between two requests.
+            // Allow readers of watches to run, and advance the time between two requests.
             sleep(Duration::from_millis(1)).await;
             let Some(mut answer) = answer else { continue };
             if step.record {
@@ -171,7 +171,7 @@ impl<'a> Replay<'a> {
                 Err(_late) => break,
             }
         }
-        // Checks that no further events arrive.
+        // Check that no further events arrive.
         let deadline = Instant::now() + Duration::from_secs_f64(step.quiet.unwrap_or(0.0));
         while step.quiet.is_some() && !eof {
             match timeout_at(deadline, stream.lines.recv()).await {

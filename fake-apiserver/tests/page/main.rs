@@ -176,7 +176,7 @@ fn page_requires_the_control_api() {
     assert_eq!(ask(&Server::start(&[]), "GET /_fake/", &[], "").code, 404);
 }
 
-/// The journal pages of a stream, as they are received.
+/// A stream of journal pages, read event by event.
 struct Stream(BufReader<TcpStream>);
 
 impl Stream {

@@ -276,7 +276,7 @@ async fn objects_of_both_runs_are_shown_with_their_difference() {
     tab.until("document.querySelectorAll('#pane .side')[1].querySelector('.other')")
         .await;
     tab.picture("trace-object").await;
-    // Moves to the previous write, which is collapsed and occurs in both runs.
+    // Move to the previous write, which is collapsed and occurs in both runs.
     tab.press("[").await;
     tab.until(&format!("{SELECTED}.textContent.includes('PATCH volumes/status')"))
         .await;
@@ -437,7 +437,7 @@ async fn the_control_page_links_to_the_trace() {
     let mut tab = Tab::open(&program).await;
     tab.go_to(&format!("{}/_fake", server.url)).await;
     tab.press("2").await;
-    // A new tab would be another target of the protocol.
+    // Open the page in this tab, because a new tab would be another target of the protocol.
     tab.eval("document.getElementById('trace').removeAttribute('target')")
         .await;
     tab.click(&id("trace")).await;

@@ -1,4 +1,4 @@
-//! Open watches only lose changes that they have missed, and future versions cannot be read.
+//! Expiry of open watches, and reads of future versions.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;

@@ -67,7 +67,7 @@ async fn new_services_are_validated(#[case] changes: Value, #[case] expected: &[
     }
 }
 
-/// A dry run does not check ranges or allocations of other Services.
+/// A dry run checks the range of the cluster IP, but neither the range of node ports nor allocations of other Services.
 #[rstest]
 #[case(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 1}]}), &[])]
 #[case(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": -1}]}), &[])]

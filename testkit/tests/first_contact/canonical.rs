@@ -1,5 +1,5 @@
-//! End states are compared with uids, generated names and addresses replaced by their objects; fields that workers
-//! derived are reported after fields that controllers wrote.
+//! End states are compared after uids, generated names and addresses are replaced by descriptions of their objects;
+//! fields that workers derived are reported after fields that controllers wrote.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn record(name: &str, data: serde_json::Value) -> Patch<serde_json::Value> {
     Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}))
 }
 
-/// Records the uid of each Pod in a ConfigMap of its name. If `is_wrong`, it trusts an existing record.
+/// Records the uid of each Pod in a ConfigMap with the same name. If `is_wrong` is set, trusts an existing record.
 async fn record_uids(client: Client, is_wrong: bool) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let pods = Api::<Pod>::default_namespaced(client);

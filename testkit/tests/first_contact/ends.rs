@@ -35,7 +35,7 @@ async fn ended_controller_is_restarted_after_a_back_off(#[case] panics: bool) {
         true => cluster.controller("operator", copy_or_panic).restarts(),
         false => cluster.controller("operator", copy).restarts(),
     };
-    // It ends at 0 s, 10 s and 30 s.
+    // The controller ends at 0 s, 10 s and 30 s.
     cluster.advance(Duration::from_secs(35)).await;
     assert_eq!(operator.restart_count(), 3);
     cluster.create(config_map("settings").data("mode", "fast")).await;
@@ -75,7 +75,7 @@ fn report_shows_the_end_of_an_unrestarted_controller() {
     );
 }
 
-/// Runs in its own process, which it ends.
+/// Runs in a separate process, and ends this process.
 #[expect(clippy::print_stderr, reason = "the test that starts this process reads it")]
 #[test]
 fn run_that_ends_the_process() {

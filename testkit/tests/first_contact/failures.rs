@@ -1,4 +1,4 @@
-//! Reports with several failures, and the bounds of a search that has found one.
+//! Reports with several failures, and the bounds of a search that has found a failure.
 
 use std::time::Duration;
 

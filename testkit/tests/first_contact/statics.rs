@@ -12,7 +12,7 @@ use testkit::objects::config_map;
 
 static METRICS: LazyLock<HashMap<&str, u64>> = LazyLock::new(|| HashMap::from([("deletes", 0)]));
 
-/// Deletes ConfigMaps in the order of a map.
+/// Deletes ConfigMaps in the iteration order of a map.
 async fn clear(client: Client) {
     assert!(METRICS.contains_key("deletes"));
     let names: HashMap<String, ()> = (0..9).map(|it| (name(it), ())).collect();

@@ -78,7 +78,7 @@ fn end_state_that_never_becomes_right_fails() {
     );
 }
 
-/// Two managers that set the same field to different values.
+/// Sets an annotation to `value` after every other change. Two such controllers with different values compete forever.
 async fn fight(client: Client, value: &'static str) {
     let maps = Api::<ConfigMap>::default_namespaced(client);
     let mut events = watcher(maps.clone(), watcher::Config::default())

@@ -39,7 +39,7 @@ const FINALIZER: &str = "example.com/unpublish";
 
 type Error = kube::runtime::finalizer::Error<kube::Error>;
 
-/// Publishes a Document as a ConfigMap of its name, without an owner, so that only the finalizer cleans up.
+/// Publishes a Document as a ConfigMap with the same name and without an owner, so that only the finalizer cleans up.
 async fn publish_documents(client: Client) {
     async fn reconcile(document: Arc<Document>, client: Arc<Client>) -> Result<Action, Error> {
         let namespace = document.namespace().expect("the object has a namespace");

@@ -33,7 +33,7 @@ pub(crate) async fn label_pods(client: Client) {
         .await;
 }
 
-/// Creates a ConfigMap with the same name for each Pod, owned by it, and recreates it after changes and deletions.
+/// Creates a ConfigMap with the same name for each Pod, owned by the Pod, and recreates it after changes and deletions.
 pub(crate) async fn own_config_maps(client: Client) {
     async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let maps = Api::<ConfigMap>::namespaced(

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The layers on which each layer of `fake-apiserver/src` may depend. A new layer needs a new row.
 const SERVER_ARROWS: &[(&str, &[&str])] = &[
-    // the path of a request, downwards
+    // layers that a request passes through, from top to bottom
     (
         "endpoints",
         &["api", "faults", "registry", "storage", "watch", "entropy", "journal"],
@@ -23,13 +23,13 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("watch", &["api", "storage"]),
     ("storage", &["api"]),
     ("api", &[]),
-    // next to the path
+    // layers next to the path of a request
     ("egress", &["api", "registry"]),
     ("workers", &["api", "registry", "watch", "storage", "entropy", "tasks"]),
     ("journal", &["api", "entropy"]),
     ("entropy", &[]),
     ("tasks", &[]),
-    // around it
+    // layers around the path of a request
     ("trace", &["api", "endpoints", "server", "world"]),
     ("connect", &["api", "control", "endpoints", "serve", "server"]),
     (
@@ -109,8 +109,8 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["api", "registry", "server", "watch"]),
 ];
 
-/// The modules on which each module of `fake-apiserver/src/registry` may depend, lowest first. The files next to these
-/// modules implement the verbs and may depend on all of them; the modules may depend on `request`.
+/// The rooms (folders) on which each room of `fake-apiserver/src/registry` may depend, lowest first. The files next to
+/// the rooms implement the verbs and may depend on all rooms; rooms may depend on `request`.
 const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("cel", &["types"]),

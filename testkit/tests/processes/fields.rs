@@ -320,7 +320,7 @@ fn converted(review: &Value) -> Value {
 }
 
 /// Serves a webhook that denies ConfigMaps with the name `forbidden`, and one that converts widgets, at the port in the
-/// last argument, with the certificate in the directory in the second last argument.
+/// last argument, with the certificate in the directory in the second-to-last argument.
 pub(super) async fn serve_webhooks() {
     let arguments: Vec<String> = std::env::args().collect();
     let [.., directory, port] = arguments.as_slice() else {

@@ -20,7 +20,7 @@ twins! {
     newest_snapshot_is_named_in_the_parent: "end state", "secrets default/";
 }
 
-/// Takes a backup, and deletes the old ones. The bug deletes one old backup for each new one.
+/// Takes a backup, and deletes the old ones. The buggy variant deletes one old backup for each new one.
 async fn back_up(maps: &Api<ConfigMap>, is_healthy: bool) -> kube::Result<()> {
     let now = now();
     let mut backup = ConfigMap::default();
@@ -62,7 +62,7 @@ async fn newest_three_backups_are_kept(cluster: &TestCluster, is_healthy: bool) 
     cluster.advance(Duration::from_secs(27 * 60)).await;
 }
 
-/// Takes one backup for each request. The bug only reads its own record of the last request.
+/// Takes one backup for each request. The buggy variant only reads its own record of the last request.
 async fn each_request_gets_one_backup(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let request = field(&parent, "backup");
@@ -100,7 +100,7 @@ async fn run_slot(cx: &Context, parent: &ConfigMap, slot: i64, is_healthy: bool)
     cx.annotate(parent, "last", &slot.to_string()).await
 }
 
-/// Runs twice, in slots of ten minutes, then its time is over.
+/// Starts a run in each of the first two slots of ten minutes.
 async fn each_slot_runs_once(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.retries_after(70).start(cluster, move |parent, cx| async move {
         let made = parent.metadata.creation_timestamp.as_ref();
@@ -123,8 +123,8 @@ async fn each_slot_runs_once(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Takes a snapshot of each size, and records the newest one in the parent. The bug deletes the recorded snapshot, and
-/// then creates another one.
+/// Takes a snapshot of each size, and records the newest one in the parent. The buggy variant deletes the recorded
+/// snapshot, and then creates another one.
 async fn newest_snapshot_is_named_in_the_parent(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let size = field(&parent, "size");

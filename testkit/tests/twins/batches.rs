@@ -27,7 +27,7 @@ async fn made(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Creates three Secrets; the bug only checks for the first one.
+/// Creates three Secrets; the buggy variant only checks for the first one.
 async fn all_objects_of_a_batch_are_checked(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = |nth: u32| format!("{}-{nth}", parent.name_any());
@@ -42,8 +42,8 @@ async fn all_objects_of_a_batch_are_checked(cluster: &TestCluster, is_healthy: b
     made(cluster).await;
 }
 
-/// Creates a Secret with a generated name and records the name; the bug does not search for a Secret with a name that
-/// was not recorded.
+/// Creates a Secret with a generated name and records the name; the buggy variant does not search for a Secret with a
+/// name that was not recorded.
 async fn generated_child_is_found_again(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "child").is_empty() {
@@ -70,7 +70,7 @@ async fn generated_child_is_found_again(cluster: &TestCluster, is_healthy: bool)
     made(cluster).await;
 }
 
-/// Performs three steps, one per reconciliation. The bug records a step before it performs it.
+/// Performs three steps, one per reconciliation. The buggy variant records a step before it performs it.
 async fn step_is_recorded_after_it_is_done(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let step: u32 = annotation(&parent, "step").parse().unwrap_or(0);
@@ -90,7 +90,7 @@ async fn step_is_recorded_after_it_is_done(cluster: &TestCluster, is_healthy: bo
     made(cluster).await;
 }
 
-/// Evicts a Pod; a budget may forbid this for a while. The bug gives up if the eviction is refused.
+/// Evicts a Pod; a budget may forbid this for a while. The buggy variant gives up if the eviction is refused.
 async fn refused_eviction_is_retried(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "drain") != "yes" || cx.get::<Pod>("web-0").await?.is_none() {
@@ -114,7 +114,7 @@ async fn refused_eviction_is_retried(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Creates a Pod; a quota may be exhausted for a while. The bug treats this as a permanent failure.
+/// Creates a Pod; a quota may be exhausted for a while. The buggy variant treats this as a permanent failure.
 async fn request_refused_by_a_quota_is_retried(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         match cx
@@ -132,7 +132,7 @@ async fn request_refused_by_a_quota_is_retried(cluster: &TestCluster, is_healthy
     made(cluster).await;
 }
 
-/// Moves a Secret to another name. The bug deletes the old one by a name that it keeps only in memory.
+/// Moves a Secret to another name. The buggy variant deletes the old one by a name that it keeps only in memory.
 async fn rename_moves_all_parts(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let (target, former) = (field(&parent, "target"), annotation(&parent, "current"));
@@ -161,7 +161,7 @@ async fn rename_moves_all_parts(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Generates a password once. The bug generates another password if the first one cannot be read.
+/// Generates a password once. The buggy variant generates another password if the first one cannot be read.
 async fn failed_read_is_not_absence(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let known = match cx.get::<Secret>("web").await {
@@ -181,7 +181,7 @@ async fn failed_read_is_not_absence(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Deletes the Secrets of a parent that requests none; the bug ends the batch at the first missing Secret.
+/// Deletes the Secrets of a parent that requests none; the buggy variant ends the batch at the first missing Secret.
 async fn deletion_of_many_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "wants") == "none" {
@@ -206,7 +206,7 @@ async fn deletion_of_many_continues_after_an_error(cluster: &TestCluster, is_hea
     cluster.settle().await;
 }
 
-/// Creates a Secret for each word of the parent. The bug stops at the first failure, and does not report it.
+/// Creates a Secret for each word of the parent. The buggy variant stops at the first failure, and does not report it.
 async fn error_of_one_does_not_stop_the_others(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let mut failed = None;

@@ -39,8 +39,8 @@ fn bindings() -> TestClusterBuilder {
         .object(serialized(&Volume::crd()))
 }
 
-/// Binds each claim to a free volume, in both directions. The bug does not look for a volume that is already bound to
-/// the claim.
+/// Binds each claim to a free volume, in both directions. The buggy variant does not look for a volume that is already
+/// bound to the claim.
 async fn claims_are_bound_to_volumes(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("binder", move |client: Client| async move {
         Controller::new(

@@ -36,7 +36,7 @@ async fn make(client: &Client, name: &str) -> kube::Result<()> {
     }
 }
 
-/// Reads the server's groups before it starts; the bug continues without a feature if the request fails.
+/// Reads the server's groups before it starts; the buggy variant continues without a feature if the request fails.
 async fn failed_discovery_is_retried(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let has_apps = loop {
@@ -53,7 +53,7 @@ async fn failed_discovery_is_retried(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Requests the version of the server. The bug does nothing more if this request fails.
+/// Requests the version of the server. The buggy variant does nothing more if this request fails.
 async fn failed_version_request_is_retried(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         while client.apiserver_version().await.is_err() {
@@ -69,7 +69,7 @@ async fn failed_version_request_is_retried(cluster: &TestCluster, is_healthy: bo
     cluster.settle().await;
 }
 
-/// Waits until its kind is installed. The bug treats any error of discovery as an old server, and ends.
+/// Waits until its kind is installed. The buggy variant treats any error of discovery as an old server, and ends.
 async fn controller_waits_until_its_kind_is_installed(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         loop {
@@ -103,7 +103,8 @@ async fn controller_waits_until_its_kind_is_installed(cluster: &TestCluster, is_
     cluster.create(object("example.com/v1", "Page", "home")).await;
 }
 
-/// Requests the resources of a group at each reconciliation; the bug caches the first response, even if it is an error.
+/// Requests the resources of a group at each reconciliation; the buggy variant caches the first response, even if it is
+/// an error.
 async fn failed_discovery_of_a_group_is_not_cached(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let is_known = memory.lock().unwrap().contains("asked");
@@ -138,7 +139,7 @@ async fn two_maps(cluster: &TestCluster) {
     }
 }
 
-/// Watches by hand: lists, watches, and lists again when the watch ends. The bug lists only once.
+/// Watches by hand: lists, watches, and lists again when the watch ends. The buggy variant lists only once.
 async fn ended_stream_is_reopened(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
@@ -171,7 +172,8 @@ async fn ended_stream_is_reopened(cluster: &TestCluster, is_healthy: bool) {
     two_maps(cluster).await;
 }
 
-/// Deletes Secrets without a ConfigMap, every half minute. The bug reads its cache before the cache has synced.
+/// Deletes Secrets without a ConfigMap, every half minute. The buggy variant reads its cache before the cache has
+/// synced.
 async fn controller_waits_until_its_cache_has_synced(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let (store, writer) = reflector::store();
@@ -207,7 +209,7 @@ async fn controller_waits_until_its_cache_has_synced(cluster: &TestCluster, is_h
     cluster.advance(Duration::from_secs(70)).await;
 }
 
-/// Lists every half minute and creates missing objects. The bug ends at the first error.
+/// Lists every half minute and creates missing objects. The buggy variant ends at the first error.
 async fn loop_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
@@ -227,7 +229,7 @@ async fn loop_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) 
     cluster.advance(Duration::from_secs(40)).await;
 }
 
-/// Recreates a child that the user deletes. The bug remembers that it has created it.
+/// Recreates a child that the user deletes. The buggy variant remembers that it has created it.
 async fn deleted_child_is_recreated(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .owns_secrets()

@@ -59,7 +59,7 @@ async fn disk_is_created_by_a_retry(cluster: &TestCluster, is_healthy: bool) {
     made(cluster).await;
 }
 
-/// Creates three disks; the bug abandons the batch at the first error and reports success.
+/// Creates three disks; the buggy variant abandons the batch at the first error and reports success.
 async fn error_does_not_end_the_batch(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |_, cx| async move {
         let mut failed = None;
@@ -89,7 +89,8 @@ async fn delete_disk(cx: &Context, name: &str) -> Result<(), Error> {
     }
 }
 
-/// The bug creates the disk before the finalizer: if a user deletes the object in between, the disk is left behind.
+/// The buggy variant creates the disk before the finalizer: if a user deletes the object in between, the disk is left
+/// behind.
 async fn finalizer_is_added_before_the_disk_is_created(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -114,7 +115,7 @@ async fn finalizer_is_added_before_the_disk_is_created(cluster: &TestCluster, is
     made_and_deleted(cluster).await;
 }
 
-/// The bug treats a missing disk as an error, so that a lost response keeps the object forever.
+/// The buggy variant treats a missing disk as an error, so that a lost response keeps the object forever.
 async fn deleted_disk_counts_as_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -213,7 +214,7 @@ async fn id_of_the_cloud_is_kept_in_the_object(cluster: &TestCluster, is_healthy
 }
 
 /// The record contains the resourceVersion of the object from which it was written, and older versions do not replace
-/// it. The bug reads versions as floating-point numbers.
+/// it. The buggy variant reads versions as floating-point numbers.
 async fn token_orders_writes(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -236,7 +237,7 @@ async fn token_orders_writes(cluster: &TestCluster, is_healthy: bool) {
     made_and_changed(cluster).await;
 }
 
-/// The record contains the time of its creation; the bug ignores the error of an update.
+/// The record contains the time of its creation; the buggy variant ignores the error of an update.
 async fn time_of_creation_is_recorded(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start(cluster, move |parent, cx| {
@@ -262,7 +263,8 @@ async fn time_of_creation_is_recorded(cluster: &TestCluster, is_healthy: bool) {
     made_and_changed(cluster).await;
 }
 
-/// Resizes the disk and records the requested size. The bug records the size first, so a retry finds nothing to do.
+/// Resizes the disk and records the requested size. The buggy variant records the size first, so a retry finds nothing
+/// to do.
 async fn resize_is_retried(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let (name, size) = (parent.name_any(), field(&parent, "size"));
@@ -282,7 +284,8 @@ async fn resize_is_retried(cluster: &TestCluster, is_healthy: bool) {
     made_and_changed(cluster).await;
 }
 
-/// One controller creates a network, and the other one a machine in it; the latter retries until the network exists.
+/// One controller creates a network. The other controller creates a machine in it, and retries until the network
+/// exists.
 async fn two_controllers_share_a_cloud(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.named("networks").start(cluster, move |parent, cx| async move {
         make_disk(&cx, &format!("network-{}", parent.name_any()), "1").await?;
@@ -319,7 +322,7 @@ async fn lost_answer_is_checked_by_a_read(cluster: &TestCluster, is_healthy: boo
     made(cluster).await;
 }
 
-/// Records the attempts and the time of the next one, with jitter. The bug gives up at the second attempt.
+/// Records the attempts and the time of the next one, with jitter. The buggy variant gives up at the second attempt.
 async fn attempts_are_counted_in_the_object(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if matches!(annotation(&parent, "phase"), "Done" | "Failed") {

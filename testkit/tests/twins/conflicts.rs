@@ -26,8 +26,8 @@ async fn made_and_changed(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Writes an annotation into the object from its cache. After a conflict, the bug takes the newest version from the
-/// server and writes the old content with it, which overwrites the user's change.
+/// Writes an annotation into the object from its cache. After a conflict, the buggy variant takes the newest version
+/// from the server and writes the old content with it, which overwrites the user's change.
 async fn old_content_is_not_written_at_the_newest_version(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "seen").is_empty() {
@@ -51,8 +51,8 @@ async fn old_content_is_not_written_at_the_newest_version(cluster: &TestCluster,
     made_and_changed(cluster).await;
 }
 
-/// Removes its finalizer; the bug removes all finalizers, including the finalizer of another controller that has not
-/// cleaned up yet.
+/// Removes its finalizer; the buggy variant removes all finalizers, including the finalizer of another controller that
+/// has not cleaned up yet.
 async fn finalizers_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.named("audit").start(cluster, move |parent, cx| async move {
         let own = "example.com/audit".to_owned();
@@ -85,7 +85,7 @@ async fn finalizers_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) 
     cluster.settle().await;
 }
 
-/// Counts the parents in a Secret, in an update with its resourceVersion. The bug ignores a conflict.
+/// Counts the parents in a Secret, in an update with its resourceVersion. The buggy variant ignores a conflict.
 async fn conflict_is_retried(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let mut shared = cx.get::<Secret>("shared").await?.ok_or(Error::NotYet("no secret"))?;
@@ -107,7 +107,7 @@ async fn conflict_is_retried(cluster: &TestCluster, is_healthy: bool) {
     made_and_changed(cluster).await;
 }
 
-/// Two controllers label one Secret; the bug writes all labels that it has read.
+/// Two controllers label one Secret; the buggy variant writes all labels that it has read.
 async fn labels_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) {
     for name in ["east", "west"] {
         OPERATOR.named(name).start(cluster, move |_, cx| async move {
@@ -137,7 +137,7 @@ async fn labels_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Counts the parents. The bug adds one for each parent that was created since its start.
+/// Counts the parents. The buggy variant adds one for each parent that was created since its start.
 async fn count_is_derived_from_the_state(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let mut shared = cx.get::<Secret>("shared").await?.ok_or(Error::NotYet("no secret"))?;
@@ -161,8 +161,8 @@ async fn count_is_derived_from_the_state(cluster: &TestCluster, is_healthy: bool
     }
 }
 
-/// Sets a default in the parent. The bug writes the complete object without its resourceVersion, which overwrites
-/// concurrent changes of the user.
+/// Sets a default in the parent. The buggy variant writes the complete object without its resourceVersion, which
+/// overwrites concurrent changes of the user.
 async fn change_of_the_user_is_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "default").is_empty() {

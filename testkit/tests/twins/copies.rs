@@ -30,8 +30,8 @@ twins! {
     unfinished_batch_is_completed: "end state", "secrets default/web-";
 }
 
-/// Copies a ConfigMap into each namespace of a team, and deletes the copies when the ConfigMap is deleted. The bug
-/// deletes only the copies that it has made since its start.
+/// Copies a ConfigMap into each namespace of a team, and deletes the copies when the ConfigMap is deleted. The buggy
+/// variant deletes only the copies that it has made since its start.
 async fn copies_follow_the_namespaces(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let teams = Api::<Namespace>::all(cx.client.clone());
@@ -76,8 +76,8 @@ async fn copies_follow_the_namespaces(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Adopts a Secret that permits it, found by its name. The bug does not send the uid and resourceVersion of the object
-/// that it has read.
+/// Adopts a Secret that permits it, found by its name. The buggy variant does not send the uid and resourceVersion of
+/// the object that it has read.
 async fn adoption_names_the_object_that_was_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "adopt") != "yes" {
@@ -117,7 +117,7 @@ async fn adoption_names_the_object_that_was_read(cluster: &TestCluster, is_healt
     cluster.settle().await;
 }
 
-/// Deletes a message when it has expired. The bug deletes it in a task without retries.
+/// Deletes a message when it has expired. The buggy variant deletes it in a task without retries.
 async fn message_expires_by_its_age(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let ttl: i64 = field(&parent, "ttl").parse().unwrap_or(0);
@@ -145,7 +145,7 @@ async fn message_expires_by_its_age(cluster: &TestCluster, is_healthy: bool) {
 
 type FinalizerError = kube::runtime::finalizer::Error<Error>;
 
-/// Creates a bucket for each ConfigMap, with the finalizer of kube. The bug ignores errors of the deletion.
+/// Creates a bucket for each ConfigMap, with the finalizer of kube. The buggy variant ignores errors of the deletion.
 async fn bucket_is_deleted_with_its_parent(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("buckets");
     cluster.controller("buckets", move |client: Client| {
@@ -220,7 +220,7 @@ async fn lead(leases: &Api<Lease>, name: &str) -> kube::Result<bool> {
         .map(|_| true)
 }
 
-/// Charges for each order once. The bug charges without an idempotency key.
+/// Charges for each order once. The buggy variant charges without an idempotency key.
 async fn only_the_leader_charges(cluster: &TestCluster, is_healthy: bool) {
     for name in ["one", "two"] {
         let billing = cluster.external("billing").of(name);
@@ -266,8 +266,8 @@ async fn charge(orders: &Api<ConfigMap>, billing: &External, is_healthy: bool) -
     Ok(())
 }
 
-/// Creates five Secrets in chunks of two, with a cursor in the parent. The bug advances the cursor before it creates
-/// the chunk.
+/// Creates five Secrets in chunks of two, with a cursor in the parent. The buggy variant advances the cursor before it
+/// creates the chunk.
 async fn unfinished_batch_is_completed(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let cursor: u32 = annotation(&parent, "cursor").parse().unwrap_or(0);

@@ -43,8 +43,8 @@ async fn made_and_deleted(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Creates a Secret and a Service that the parent owns, and a claim that outlives it, like a StatefulSet. The bug omits
-/// the ownerReference of the Service.
+/// Creates a Secret and a Service that the parent owns, and a claim that outlives it, like a StatefulSet. The buggy
+/// variant omits the ownerReference of the Service.
 async fn only_the_claim_outlives_its_parent(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -66,8 +66,8 @@ async fn only_the_claim_outlives_its_parent(cluster: &TestCluster, is_healthy: b
     cluster.settle().await;
 }
 
-/// Creates a Secret owned by a parent. After the parent was recreated, the bug reuses the former parent's Secret, which
-/// the garbage collector deletes.
+/// Creates a Secret owned by a parent. After the parent was recreated, the buggy variant reuses the former parent's
+/// Secret, which the garbage collector deletes.
 async fn recreated_parent_gets_a_new_child(cluster: &TestCluster, is_healthy: bool) {
     let operator = if is_healthy { OPERATOR.owns_secrets() } else { OPERATOR };
     operator.start(cluster, move |parent, cx| async move {
@@ -90,7 +90,7 @@ async fn recreated_parent_gets_a_new_child(cluster: &TestCluster, is_healthy: bo
     cluster.settle().await;
 }
 
-/// The bug removes the finalizer before it deletes the child.
+/// The buggy variant removes the finalizer before it deletes the child.
 async fn children_are_deleted_before_the_finalizer_is_removed(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -113,7 +113,7 @@ async fn children_are_deleted_before_the_finalizer_is_removed(cluster: &TestClus
     made_and_deleted(cluster).await;
 }
 
-/// Keeps as many Secrets as the parent requests. The bug only deletes Secrets that it remembers creating.
+/// Keeps as many Secrets as the parent requests. The buggy variant only deletes Secrets that it remembers creating.
 async fn children_of_an_earlier_spec_are_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let (name, size) = (parent.name_any(), field(&parent, "size").parse().unwrap_or(0_usize));
@@ -145,7 +145,7 @@ async fn children_of_an_earlier_spec_are_deleted(cluster: &TestCluster, is_healt
     cluster.settle().await;
 }
 
-/// Deletes Secrets without parents. The bug only searches the parents that it has reconciled since its start.
+/// Deletes Secrets without parents. The buggy variant only searches the parents that it has reconciled since its start.
 async fn orphans_are_looked_up_in_the_server(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let own = parent.name_any();
@@ -170,7 +170,8 @@ async fn orphans_are_looked_up_in_the_server(cluster: &TestCluster, is_healthy: 
     }
 }
 
-/// Creates two copies and then records in the parent that both exist. The bug records this even if one copy has failed.
+/// Creates two copies and then records in the parent that both exist. The buggy variant records this even if one copy
+/// has failed.
 async fn copies_are_reported_when_all_exist(cluster: &TestCluster, is_healthy: bool) {
     async fn copied(parent: &ConfigMap, cx: &Context, is_healthy: bool) -> Done {
         if parent.annotations().contains_key("copies") {
@@ -198,7 +199,7 @@ async fn copies_are_reported_when_all_exist(cluster: &TestCluster, is_healthy: b
     cluster.settle().await;
 }
 
-/// Applies a child that is deleted with its parent. The bug applies it before the finalizer is set.
+/// Applies a child that is deleted with its parent. The buggy variant applies it before the finalizer is set.
 async fn applied_child_is_deleted_with_its_parent(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();

@@ -64,8 +64,8 @@ async fn configure(cx: &Context, data: Value) -> Result<(), Error> {
         .await
 }
 
-/// Generates a password, and configures a consumer with it. The bug configures the consumer with the password that it
-/// has just generated.
+/// Generates a password, and configures a consumer with it. The buggy variant configures the consumer with the password
+/// that it has just generated.
 async fn consumer_gets_the_stored_password(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -86,8 +86,8 @@ async fn consumer_gets_the_stored_password(cluster: &TestCluster, is_healthy: bo
     made(cluster).await;
 }
 
-/// Creates a user of a database with a generated password. The bug applies a new password at each attempt until all
-/// steps are done.
+/// Creates a user of a database with a generated password. The buggy variant applies a new password at each attempt
+/// until all steps are done.
 async fn password_of_the_database_is_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "ready").is_empty() {
@@ -120,8 +120,8 @@ async fn password_of_the_database_is_kept(cluster: &TestCluster, is_healthy: boo
     made(cluster).await;
 }
 
-/// Generates a new password for each rotation. The bug configures the consumer only if it has just generated a
-/// password.
+/// Generates a new password for each rotation. The buggy variant configures the consumer only if it has just generated
+/// a password.
 async fn rotation_reaches_the_consumer(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -155,7 +155,7 @@ fn annotation_of<'a>(secret: &'a Secret, name: &str) -> &'a str {
     secret.annotations().get(name).map_or("", String::as_str)
 }
 
-/// Creates two Secrets with one cookie. The bug gives each Secret the cookie that it has just generated.
+/// Creates two Secrets with one cookie. The buggy variant gives each Secret the cookie that it has just generated.
 async fn two_secrets_share_a_cookie(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let mut cookie = password();
@@ -171,7 +171,7 @@ async fn two_secrets_share_a_cookie(cluster: &TestCluster, is_healthy: bool) {
     made(cluster).await;
 }
 
-/// Chooses a free port, and opens it in the firewall. The bug chooses another port when it restarts.
+/// Chooses a free port, and opens it in the firewall. The buggy variant chooses another port when it restarts.
 async fn port_is_chosen_once(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let known = annotation(&parent, "port").parse::<u16>().ok().filter(|_| is_healthy);
@@ -193,8 +193,8 @@ async fn port_is_chosen_once(cluster: &TestCluster, is_healthy: bool) {
     made(cluster).await;
 }
 
-/// The configuration of the consumer contains the password within a URL. The bug keeps the URL if the Secret is
-/// recreated.
+/// The configuration of the consumer contains the password within a URL. The buggy variant keeps the URL if the Secret
+/// is recreated.
 async fn url_contains_the_stored_password(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -223,7 +223,7 @@ async fn url_contains_the_stored_password(cluster: &TestCluster, is_healthy: boo
     cluster.settle().await;
 }
 
-/// Starts one runner with a random suffix. The bug only reads its own record.
+/// Starts one runner with a random suffix. The buggy variant only reads its own record.
 async fn runner_has_a_random_name(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "runner").is_empty() {
@@ -247,7 +247,7 @@ async fn runner_has_a_random_name(cluster: &TestCluster, is_healthy: bool) {
     made(cluster).await;
 }
 
-/// Holds a lock with a random name while it works. The bug never looks for a lock that it already holds.
+/// Holds a lock with a random name while it works. The buggy variant never looks for a lock that it already holds.
 async fn lock_with_a_random_name_is_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         // The cache may not contain the last write yet.
@@ -273,7 +273,7 @@ async fn lock_with_a_random_name_is_deleted(cluster: &TestCluster, is_healthy: b
     made(cluster).await;
 }
 
-/// Draws a token from the keys of the standard library's maps. The bug keeps the consumer's token.
+/// Draws a token from the keys of the standard library's maps. The buggy variant keeps the consumer's token.
 async fn token_is_drawn_from_hash_keys(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -295,8 +295,8 @@ async fn token_is_drawn_from_hash_keys(cluster: &TestCluster, is_healthy: bool) 
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
-/// Generates a certificate for each rotation, and registers a webhook with it. The bug only registers a certificate
-/// that it has just generated.
+/// Generates a certificate for each rotation, and registers a webhook with it. The buggy variant only registers a
+/// certificate that it has just generated.
 async fn webhook_gets_the_stored_certificate(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -324,8 +324,8 @@ async fn webhook_gets_the_stored_certificate(cluster: &TestCluster, is_healthy: 
     made_and_rotated(cluster).await;
 }
 
-/// Writes the hash of a password into the template of the Pods. The bug writes the hash of the password that it has
-/// just generated.
+/// Writes the hash of a password into the template of the Pods. The buggy variant writes the hash of the password that
+/// it has just generated.
 async fn pods_have_the_hash_of_the_password(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")

@@ -81,8 +81,8 @@ async fn keep_two(cx: &Context, revisions: &[Secret]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Creates the next revision if the newest one has another size. The bug counts in the parent, and accepts any existing
-/// revision with the next number.
+/// Creates the next revision if the newest one has another size. The buggy variant counts in the parent, and accepts
+/// any existing revision with the next number.
 async fn revisions_are_numbered(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -119,8 +119,8 @@ async fn revisions_are_numbered(cluster: &TestCluster, is_healthy: bool) {
     with_sizes(cluster, &["1", "2", "3"]).await;
 }
 
-/// Names revisions by their content, and gives the current revision the greatest number, as Deployments do. The bug
-/// records the size before its revision has this number.
+/// Names revisions by their content, and gives the current revision the greatest number, as Deployments do. The buggy
+/// variant records the size before its revision has this number.
 async fn revisions_increase(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -152,8 +152,8 @@ async fn revisions_increase(cluster: &TestCluster, is_healthy: bool) {
     with_sizes(cluster, &["1", "2", "3", "1"]).await;
 }
 
-/// Keeps a snapshot of each size that it observes. The bug marks the newest size as done, even if that is a different
-/// size.
+/// Keeps a snapshot of each size that it observes. The buggy variant marks the newest size as done, even if that is a
+/// different size.
 async fn concurrent_changes_leave_snapshots(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -174,7 +174,7 @@ async fn concurrent_changes_leave_snapshots(cluster: &TestCluster, is_healthy: b
     with_changes_at_once(cluster).await;
 }
 
-/// Counts the sizes that it observes. The bug counts a size before it rolls it out.
+/// Counts the sizes that it observes. The buggy variant counts a size before it rolls it out.
 async fn rollouts_are_counted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
@@ -197,7 +197,7 @@ async fn roll_out(parent: std::sync::Arc<ConfigMap>, cx: Context, is_healthy: bo
     done()
 }
 
-/// Keeps as many children as the size specifies. The bug only deletes the child with the next number.
+/// Keeps as many children as the size specifies. The buggy variant only deletes the child with the next number.
 async fn numbered_children_are_removed(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")

@@ -56,7 +56,7 @@ async fn resized(cluster: &TestCluster, in_namespace: &str) {
     cluster.settle().await;
 }
 
-/// The bug does not repeat a failed write; neither variant can notice that a late write reverts a newer one.
+/// The buggy variant does not repeat a failed write; neither variant can notice that a late write reverts a newer one.
 async fn failed_write_of_a_summary_without_the_label_is_retried(cluster: &TestCluster, is_healthy: bool) {
     let config = watcher::Config::default().labels("role=parent");
     cluster.controller("operator", move |client| {

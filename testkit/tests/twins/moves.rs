@@ -29,8 +29,8 @@ twins! {
     budget_is_charged_once: "end state", "configmaps default/budget data.left";
 }
 
-/// Upgrades one node at a time: cordons it, upgrades it and uncordons it, unless the user has cordoned it. The bug
-/// remembers in memory which nodes it has cordoned.
+/// Upgrades one node at a time: cordons it, upgrades it and uncordons it, unless the user has cordoned it. The buggy
+/// variant remembers in memory which nodes it has cordoned.
 async fn drained_node_is_uncordoned(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("upgrades");
     cluster.controller("upgrades", move |client: Client| {
@@ -105,7 +105,7 @@ async fn upgrade(node: &Node, cx: &Context, memory: &Memory, is_healthy: bool) -
     again(1)
 }
 
-/// Parks a message after two failures, and sends it again five minutes later. The bug leaves it parked.
+/// Parks a message after two failures, and sends it again five minutes later. The buggy variant leaves it parked.
 async fn parked_message_is_sent_later(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let Some(parent) = cx.get::<ConfigMap>(&parent.name_any()).await? else {
@@ -143,7 +143,8 @@ async fn parked_message_is_sent_later(cluster: &TestCluster, is_healthy: bool) {
     }
 }
 
-/// Adopts Secrets with its label, and releases Secrets that lose it. The bug releases only Secrets that it remembers.
+/// Adopts Secrets with its label, and releases Secrets that lose it. The buggy variant releases only Secrets that it
+/// remembers.
 async fn released_member_loses_its_owner(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("pools");
     cluster.controller("pools", move |client: Client| {
@@ -208,7 +209,8 @@ async fn adopt(pool: &ConfigMap, cx: &Context, memory: &Memory, is_healthy: bool
     done()
 }
 
-/// Requests a certificate for a key that it generates, and stores both. The bug stores the key with the certificate.
+/// Requests a certificate for a key that it generates, and stores both. The buggy variant stores the key with the
+/// certificate.
 async fn request_has_the_key_of_the_secret(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -241,7 +243,8 @@ async fn request_has_the_key_of_the_secret(cluster: &TestCluster, is_healthy: bo
     cluster.settle().await;
 }
 
-/// Attaches a volume to the node of the object. The bug detaches it from the node that it has recorded after the work.
+/// Attaches a volume to the node of the object. The buggy variant detaches it from the node that it has recorded after
+/// the work.
 async fn volume_leaves_its_old_node(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let wanted = format!("{}@{}", parent.name_any(), field(&parent, "node"));
@@ -282,8 +285,8 @@ async fn volume_leaves_its_old_node(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Serves a request in an annotation and removes it. The bug removes it without sending the resourceVersion that it has
-/// read.
+/// Serves a request in an annotation and removes it. The buggy variant removes it without sending the resourceVersion
+/// that it has read.
 async fn request_in_an_annotation_is_served(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let (name, request) = (parent.name_any(), annotation(&parent, "sync"));
@@ -314,7 +317,7 @@ async fn request_in_an_annotation_is_served(cluster: &TestCluster, is_healthy: b
     }
 }
 
-/// Charges each order to a budget. The bug records the order after the charge.
+/// Charges each order to a budget. The buggy variant records the order after the charge.
 async fn budget_is_charged_once(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let (name, price) = (parent.name_any(), field(&parent, "price"));

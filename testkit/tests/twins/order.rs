@@ -20,7 +20,7 @@ twins! {
 }
 
 /// Two controllers request the only address, each for its own parents. A controller without the address retries. The
-/// bug never releases the address if the deletion fails.
+/// buggy variant never releases the address if the deletion fails.
 async fn single_address_is_assigned_to_the_first_parent(cluster: &TestCluster, is_healthy: bool) {
     for (name, selector) in [("east", "side=east"), ("west", "side=west")] {
         OPERATOR
@@ -81,7 +81,7 @@ async fn take_number(cx: &Context, name: &str) -> Result<u32, Error> {
     Err(Error::NotYet("all numbers are taken"))
 }
 
-/// Gives each parent the next free number. The bug counts in memory.
+/// Gives each parent the next free number. The buggy variant counts in memory.
 async fn each_parent_gets_the_next_number(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         if !annotation(&parent, "number").is_empty() {
@@ -103,7 +103,7 @@ async fn each_parent_gets_the_next_number(cluster: &TestCluster, is_healthy: boo
     }
 }
 
-/// Assigns the ports of a pool in one ConfigMap. The bug does not send the resourceVersion that it has read.
+/// Assigns the ports of a pool in one ConfigMap. The buggy variant does not send the resourceVersion that it has read.
 async fn ports_are_assigned_in_one_map(cluster: &TestCluster, is_healthy: bool) {
     for (name, selector) in [("east", "side=east"), ("west", "side=west")] {
         OPERATOR
@@ -133,7 +133,8 @@ async fn ports_are_assigned_in_one_map(cluster: &TestCluster, is_healthy: bool) 
     cluster.settle().await;
 }
 
-/// The first of two parents leads and the other follows. The bug writes the role after the choice, from an old list.
+/// The first of two parents leads and the other follows. The buggy variant chooses the role from a list, which may be
+/// outdated when the role is written.
 async fn first_of_two_parents_leads(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "role").is_empty() {

@@ -25,7 +25,7 @@ twins! {
     secret_in_use_is_kept: "end state", "secrets default/login metadata.annotations.users: expected \"1\", found \"2\"";
 }
 
-/// Deletes credentials that do not belong to a Site, once a minute. The bug lists the Sites first.
+/// Deletes credentials that do not belong to a Site, once a minute. The buggy variant lists the Sites first.
 async fn credentials_without_a_site_are_deleted(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("sweeper", move |client: Client| async move {
         let sites = Api::<Site>::default_namespaced(client.clone());
@@ -92,7 +92,7 @@ async fn remove(cloud: &External, key: &str) -> Result<(), ExternalError> {
     }
 }
 
-/// Takes a snapshot of a disk before it deletes it. The bug ignores an error of the snapshot.
+/// Takes a snapshot of a disk before it deletes it. The buggy variant ignores an error of the snapshot.
 async fn snapshot_is_taken_before_the_deletion(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -130,8 +130,8 @@ async fn snapshot_is_taken_before_the_deletion(cluster: &TestCluster, is_healthy
     cluster.settle().await;
 }
 
-/// Registers each Pod as a member, which leaves before its Pod is deleted. The bug deletes the Pod first, and only
-/// removes members with a Pod.
+/// Registers each Pod as a member, which leaves before its Pod is deleted. The buggy variant deletes the Pod first, and
+/// only removes members with a Pod.
 async fn member_is_removed_before_its_pod(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -184,7 +184,7 @@ async fn member_is_removed_before_its_pod(cluster: &TestCluster, is_healthy: boo
 }
 
 /// An agent reports itself every ten seconds, and a monitor marks it as lost after forty seconds without a report. The
-/// bug only marks it as ready when the agent starts.
+/// buggy variant only marks it as ready when the agent starts.
 async fn missed_heartbeat_is_tolerated(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("agent", move |client: Client| async move {
         let maps = Api::<ConfigMap>::default_namespaced(client);
@@ -219,7 +219,7 @@ async fn missed_heartbeat_is_tolerated(cluster: &TestCluster, is_healthy: bool) 
 }
 
 /// Creates the record of a domain and another record with its owner; it never changes a record of a different owner.
-/// The bug creates the domain's record first, and after a crash treats it as the record of a different owner.
+/// The buggy variant creates the domain's record first, and after a crash treats it as the record of a different owner.
 async fn record_has_an_owner(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -277,7 +277,7 @@ async fn record_has_an_owner(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Keeps a Secret until no Site uses it. The bug counts the users in an annotation.
+/// Keeps a Secret until no Site uses it. The buggy variant counts the users in an annotation.
 async fn secret_in_use_is_kept(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,

@@ -112,7 +112,7 @@ fn status(task: &Task) -> TaskStatus {
     task.status.clone().unwrap_or_default()
 }
 
-/// Returns a recorded time in seconds; 0 without one.
+/// Returns a recorded time in seconds, or 0 without a recorded time.
 fn since(recorded: Option<String>) -> i64 {
     let time = recorded.and_then(|it| it.parse::<Timestamp>().ok());
     time.map_or(0, Timestamp::as_second)
@@ -158,7 +158,7 @@ async fn made_and_resized(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Counts failed calls in the status, and waits after each. The bug does not retry after the first failure.
+/// Counts failed calls in the status, and waits after each. The buggy variant does not retry after the first failure.
 async fn failed_attempts_are_counted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
@@ -188,8 +188,8 @@ async fn failed_attempts_are_counted(cluster: &TestCluster, is_healthy: bool) {
     made_and_resized(cluster).await;
 }
 
-/// Resizes the disk of each generation, and counts the failures of all of them. The bug ignores further changes of a
-/// ready task that has ever failed.
+/// Resizes the disk of each generation, and counts the failures of all of them. The buggy variant ignores further
+/// changes of a ready task that has ever failed.
 async fn each_generation_may_fail(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
@@ -238,7 +238,7 @@ fn step_after_an_accepted_count_is_judged() {
     assert!(report.is_success(), "{report}");
 }
 
-/// Reports that work is pending until it is done. The bug does not remove the report of an earlier process.
+/// Reports that work is pending until it is done. The buggy variant does not remove the report of an earlier process.
 async fn pending_work_is_reported(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
@@ -254,8 +254,8 @@ async fn pending_work_is_reported(cluster: &TestCluster, is_healthy: bool) {
     made_and_resized(cluster).await;
 }
 
-/// Counts the calls that fail because of another owner's disk. The bug also counts a disk that was created by its own
-/// call, if the response was lost.
+/// Counts the calls that fail because of another owner's disk. The buggy variant also counts a disk that was created by
+/// its own call, if the response was lost.
 async fn only_failures_caused_by_foreign_disks_are_counted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let (name, status) = (task.name_any(), status(&task));
@@ -279,7 +279,7 @@ async fn only_failures_caused_by_foreign_disks_are_counted(cluster: &TestCluster
     made_and_resized(cluster).await;
 }
 
-/// Keeps the last three sizes with their times. The bug records a size before its work is done.
+/// Keeps the last three sizes with their times. The buggy variant records a size before its work is done.
 async fn status_lists_the_last_changes(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let mut changes = status(&task).changes;
@@ -314,7 +314,7 @@ async fn status_lists_the_last_changes(cluster: &TestCluster, is_healthy: bool) 
     }
 }
 
-/// Reports the generation that was reconciled. The bug reports the newest generation, which may not have been
+/// Reports the generation that was reconciled. The buggy variant reports the newest generation, which may not have been
 /// reconciled.
 async fn generation_of_the_work_is_observed(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
@@ -339,7 +339,7 @@ async fn generation_of_the_work_is_observed(cluster: &TestCluster, is_healthy: b
     made_and_resized(cluster).await;
 }
 
-/// Deletes a Task five minutes after its end. The bug may delete a newer Task with the same name.
+/// Deletes a Task five minutes after its end. The buggy variant may delete a newer Task with the same name.
 async fn finished_task_expires(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let name = task.name_any();
@@ -386,7 +386,7 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.is_some_and(|it| it.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
 }
 
-/// Counts the Pods of a Task that are ready. The bug adds observed changes to the last count.
+/// Counts the Pods of a Task that are ready. The buggy variant adds observed changes to the last count.
 async fn ready_pods_are_counted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         let name = task.name_any();

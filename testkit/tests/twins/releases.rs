@@ -47,7 +47,8 @@ async fn delete_others(cx: &Context, parent: &ConfigMap, kept: &str) -> Result<(
     Ok(())
 }
 
-/// Creates the new color, switches the traffic, and deletes the old color. The bug ignores an error of the switch.
+/// Creates the new color, switches the traffic, and deletes the old color. The buggy variant ignores an error of the
+/// switch.
 async fn traffic_is_switched_before_the_old_color_is_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let color = format!("{}-{}", parent.name_any(), hash(field(&parent, "size")));
@@ -68,7 +69,7 @@ async fn traffic_is_switched_before_the_old_color_is_deleted(cluster: &TestClust
     updated(cluster).await;
 }
 
-/// Keeps the configurations of the two newest sizes. The bug deletes the configurations that it remembers.
+/// Keeps the configurations of the two newest sizes. The buggy variant deletes the configurations that it remembers.
 async fn old_configurations_are_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let size: u32 = field(&parent, "size").parse().unwrap_or(0);
@@ -98,7 +99,7 @@ async fn old_configurations_are_deleted(cluster: &TestCluster, is_healthy: bool)
     updated(cluster).await;
 }
 
-/// Writes the hash of the configuration into the template of the Pods. The bug ends its reconciliation if the
+/// Writes the hash of the configuration into the template of the Pods. The buggy variant ends its reconciliation if the
 /// configuration already exists.
 async fn pods_restart_for_a_new_configuration(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
@@ -122,7 +123,8 @@ async fn pods_restart_for_a_new_configuration(cluster: &TestCluster, is_healthy:
     updated(cluster).await;
 }
 
-/// Keeps one release for each size. The bug numbers them, and only creates the release that follows the last one.
+/// Keeps one release for each size. The buggy variant numbers them, and only creates the release that follows the last
+/// one.
 async fn all_releases_are_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let size: u32 = field(&parent, "size").parse().unwrap_or(0);
@@ -143,7 +145,8 @@ async fn all_releases_are_kept(cluster: &TestCluster, is_healthy: bool) {
     updated(cluster).await;
 }
 
-/// Keeps one record for each size, and only the newest release. The bug deletes the release of the size before.
+/// Keeps one record for each size, and only the newest release. The buggy variant only deletes the release of the size
+/// minus one.
 async fn release_before_the_last_is_found(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")

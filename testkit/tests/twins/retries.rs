@@ -27,7 +27,7 @@ twins! {
 type Versions = Arc<Mutex<BTreeMap<String, String>>>;
 
 /// Copies data with a task for each event, and again each minute. A task first calls the cloud, and retries after a few
-/// seconds. The bug does not end a task when there is a task for a newer version.
+/// seconds. The buggy variant does not end a task when there is a task for a newer version.
 async fn retry_does_not_restore_an_old_text(cluster: &TestCluster, is_healthy: bool) {
     copied(cluster, is_healthy, false).await;
 }
@@ -133,8 +133,8 @@ async fn copy_once(
     cx.replace(&known).await
 }
 
-/// An agent writes the time every five minutes, and an operator writes it once. The bug makes the operator write it
-/// after each start.
+/// An agent writes the time every five minutes, and an operator writes it once. In the buggy variant, the operator
+/// writes it after each start.
 async fn heartbeat_is_of_one_client(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.named("agent").start(cluster, move |parent, cx| async move {
         let last = annotation(&parent, "seen").parse::<jiff::Timestamp>();

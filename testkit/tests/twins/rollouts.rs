@@ -27,8 +27,8 @@ twins! {
     resumed_workload_regains_its_size: "end state", "metadata.annotations.size: expected \"3\", found \"0\"";
 }
 
-/// Scales a Deployment by its load, every 15 s; it waits for a minute before it scales down. The bug treats a load that
-/// cannot be read as zero.
+/// Scales a Deployment by its load, every 15 s; it waits for a minute before it scales down. The buggy variant treats a
+/// load that cannot be read as zero.
 async fn unknown_load_keeps_the_scale(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -70,8 +70,8 @@ async fn unknown_load_keeps_the_scale(cluster: &TestCluster, is_healthy: bool) {
     }
 }
 
-/// One controller builds an image, which takes half a minute, and another one deploys it. The bug deploys the image of
-/// an earlier generation, and considers the new one deployed.
+/// One controller builds an image, which takes half a minute, and another one deploys it. The buggy variant deploys the
+/// image of an earlier generation, and considers the new one deployed.
 async fn build_of_this_generation_is_deployed(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -140,7 +140,7 @@ async fn build_of_this_generation_is_deployed(cluster: &TestCluster, is_healthy:
 
 const WEIGHTS: [&str; 3] = ["20", "50", "100"];
 
-/// Sends 20, 50 and 100 % of the traffic to a new image, a minute apart. The bug counts the steps in memory.
+/// Sends 20, 50 and 100 % of the traffic to a new image, a minute apart. The buggy variant counts the steps in memory.
 async fn weight_of_a_canary_grows(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("canary");
     cluster.controller("canary", move |client: Client| {
@@ -210,7 +210,7 @@ async fn shift(
     again(60)
 }
 
-/// Resolves the tag of an image once. The bug keeps the digests in memory.
+/// Resolves the tag of an image once. The buggy variant keeps the digests in memory.
 async fn digest_of_a_tag_is_pinned(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("pins");
     cluster.controller("pins", move |client: Client| {
@@ -300,7 +300,7 @@ async fn pin(
     done()
 }
 
-/// Scales a paused Deployment to zero, and later back to its size. The bug stores the size in another write.
+/// Scales a paused Deployment to zero, and later back to its size. The buggy variant stores the size in another write.
 async fn resumed_workload_regains_its_size(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("pauses");
     cluster.controller("pauses", move |client: Client| {

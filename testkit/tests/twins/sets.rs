@@ -70,7 +70,7 @@ async fn made(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Adds its own finalizer; the bug does not send the resourceVersion that it has read.
+/// Adds its own finalizer; the buggy variant does not send the resourceVersion that it has read.
 async fn each_controller_adds_its_finalizer(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |parent, cx, name| async move {
         let own = format!("example.com/{name}");
@@ -120,7 +120,7 @@ async fn site(cluster: &TestCluster) {
     made(cluster).await;
 }
 
-/// Adds its own condition to a map list; the bug overwrites concurrent additions of the other controller.
+/// Adds its own condition to a map list; the buggy variant overwrites concurrent additions of the other controller.
 async fn each_controller_adds_its_condition(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |_, cx, name| async move {
         append(&cx, "conditions", json!({"kind": name, "is": "True"}), is_healthy).await?;
@@ -129,7 +129,7 @@ async fn each_controller_adds_its_condition(cluster: &TestCluster, is_healthy: b
     site(cluster).await;
 }
 
-/// Adds an item to a set; the bug overwrites concurrent additions of the other controller.
+/// Adds an item to a set; the buggy variant overwrites concurrent additions of the other controller.
 async fn each_controller_adds_its_zone(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |_, cx, name| async move {
         append(&cx, "zones", json!(name), is_healthy).await?;
@@ -138,7 +138,7 @@ async fn each_controller_adds_its_zone(cluster: &TestCluster, is_healthy: bool) 
     site(cluster).await;
 }
 
-/// Applies its own port to a Service with a keyed list of ports; the bug writes the complete list.
+/// Applies its own port to a Service with a keyed list of ports; the buggy variant writes the complete list.
 async fn each_controller_adds_its_port(cluster: &TestCluster, is_healthy: bool) {
     start_two(cluster, move |_, cx, name| async move {
         let port = if name == "east" { 8001 } else { 8002 };
@@ -161,7 +161,7 @@ async fn each_controller_adds_its_port(cluster: &TestCluster, is_healthy: bool) 
     made(cluster).await;
 }
 
-/// Both parents own a Secret. The bug replaces the owners instead of adding one.
+/// Both parents own a Secret. The buggy variant replaces the owners instead of adding one.
 async fn each_parent_owns_the_shared_child(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let own = parent.owner_ref(&()).expect("the object has a uid");
@@ -188,7 +188,7 @@ async fn each_parent_owns_the_shared_child(cluster: &TestCluster, is_healthy: bo
     cluster.settle().await;
 }
 
-/// Writes the parents into an ordered list; the bug writes them in the order of their arrival.
+/// Writes the parents into an ordered list; the buggy variant writes them in the order of their arrival.
 async fn order_of_an_atomic_list_counts(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let site = sites(&cx).get("site").await?;

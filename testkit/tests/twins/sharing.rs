@@ -32,7 +32,7 @@ twins! {
     slots_of_a_quota_are_held_by_name: "end state", "configmaps default/quota";
 }
 
-/// Two replicas take jobs, and sign their results. The bug claims a job that the other replica has claimed.
+/// Two replicas take jobs, and sign their results. The buggy variant claims a job that the other replica has claimed.
 async fn replicas_claim_jobs(cluster: &TestCluster, is_healthy: bool) {
     for replica in ["one", "two"] {
         OPERATOR
@@ -109,8 +109,8 @@ async fn roll_out(cx: &Context, app: &ConfigMap, is_healthy: bool) -> Done {
     done()
 }
 
-/// Updates a Deployment if the hash of its settings has changed. The bug hashes different settings from those that it
-/// writes.
+/// Updates a Deployment if the hash of its settings has changed. The buggy variant hashes different settings from those
+/// that it writes.
 async fn rollout_follows_the_hash(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("operator");
     cluster.controller("operator", move |client: Client| {
@@ -155,7 +155,7 @@ async fn rollout_follows_the_hash(cluster: &TestCluster, is_healthy: bool) {
     }
 }
 
-/// Labels all objects of a list. The bug writes the object from the list.
+/// Labels all objects of a list. The buggy variant writes the object from the list.
 async fn label_all(client: &Client, is_healthy: bool) -> kube::Result<()> {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     for mut map in maps.list(&ListParams::default()).await? {
@@ -188,7 +188,8 @@ async fn label_is_added_to_the_newest_version(cluster: &TestCluster, is_healthy:
     cluster.advance(Duration::from_secs(61)).await;
 }
 
-/// Creates a child, and adds the ownerReference afterwards. The bug only adopts a child that it has just created.
+/// Creates a child, and adds the ownerReference afterwards. The buggy variant only adopts a child that it has just
+/// created.
 async fn orphan_is_adopted_later(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.owns_secrets().start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -218,7 +219,7 @@ async fn orphan_is_adopted_later(cluster: &TestCluster, is_healthy: bool) {
     cluster.settle().await;
 }
 
-/// Writes the names of all entries into shards of two. The bug deletes only the shard after the last one.
+/// Writes the names of all entries into shards of two. The buggy variant deletes only the shard after the last one.
 async fn shard(cx: &Context, is_healthy: bool) -> Done {
     let entries = cx.list::<ConfigMap>("kind=entry").await?;
     let mut names: Vec<_> = entries.iter().map(ResourceExt::name_any).collect();
@@ -279,7 +280,7 @@ async fn entries_are_spread_over_shards(cluster: &TestCluster, is_healthy: bool)
 
 const SLOTS: usize = 2;
 
-/// Admits at most two Apps. The bug counts the slots in use instead of their holders.
+/// Admits at most two Apps. The buggy variant counts the slots in use instead of their holders.
 async fn admit(app: &ConfigMap, cx: &Context, is_healthy: bool) -> Done {
     let name = app.name_any();
     if !is_deleted(app) && !has_finalizer(app) {

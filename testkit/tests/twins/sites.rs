@@ -80,7 +80,7 @@ pub(crate) fn status(site: &Site) -> SiteStatus {
     site.status.clone().unwrap_or_default()
 }
 
-/// Returns a recorded time in seconds; 0 without one.
+/// Returns a recorded time in seconds, or 0 without a recorded time.
 pub(crate) fn since(recorded: Option<&str>) -> i64 {
     let time = recorded.and_then(|it| it.parse::<jiff::Timestamp>().ok());
     time.map_or(0, jiff::Timestamp::as_second)

@@ -129,7 +129,7 @@ async fn make_parts(app: &App, client: &Client) -> kube::Result<u32> {
     Ok(created)
 }
 
-/// Writes a condition with the time of its last change. The bug writes the current time once per process.
+/// Writes a condition with the time of its last change. The buggy variant writes the current time once per process.
 async fn transition_time_changes_with_the_status(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("operator", move |client: Client| async move {
         let mut generation = None;
@@ -159,7 +159,7 @@ async fn transition_time_changes_with_the_status(cluster: &TestCluster, is_healt
     made(cluster).await;
 }
 
-/// Reports the number of parts. The bug adds the number of parts that it has just created.
+/// Reports the number of parts. The buggy variant adds the number of parts that it has just created.
 async fn parts_are_recounted(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, "operator", move |app, client| async move {
         let created = make_parts(&app, &client).await?;
@@ -180,7 +180,7 @@ async fn parts_are_recounted(cluster: &TestCluster, is_healthy: bool) {
     made(cluster).await;
 }
 
-/// Skips a generation that it has observed. The bug reports the generation before its work is done.
+/// Skips a generation that it has observed. The buggy variant reports the generation before its work is done.
 async fn generation_is_observed_after_the_work(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, "operator", move |app, client| async move {
         let generation = app.metadata.generation;
@@ -199,7 +199,8 @@ async fn generation_is_observed_after_the_work(cluster: &TestCluster, is_healthy
     made(cluster).await;
 }
 
-/// Two controllers write their own fields of one ConfigMap. The bug replaces the complete object that it has read.
+/// Two controllers write their own fields of one ConfigMap. The buggy variant replaces the complete object that it has
+/// read.
 async fn each_manager_applies_its_own_fields(cluster: &TestCluster, is_healthy: bool) {
     for name in ["east", "west"] {
         start(cluster, name, move |app, client| async move {
@@ -226,7 +227,7 @@ async fn each_manager_applies_its_own_fields(cluster: &TestCluster, is_healthy: 
     made(cluster).await;
 }
 
-/// Returns the names of all sources, page by page. The bug treats a failed page as the end of the list.
+/// Returns the names of all sources, page by page. The buggy variant treats a failed page as the end of the list.
 async fn sources(maps: &Api<ConfigMap>, is_healthy: bool) -> kube::Result<Vec<String>> {
     let (mut names, mut next) = (Vec::new(), None);
     loop {

@@ -30,8 +30,8 @@ twins! {
     each_generation_gets_a_job: "end state", "jobs.batch default/web-2: missing";
 }
 
-/// Fills in the size from a policy, if the user has not set it. The bug does not send the resourceVersion that it has
-/// read.
+/// Fills in the size from a policy, if the user has not set it. The buggy variant does not send the resourceVersion
+/// that it has read.
 async fn default_leaves_the_users_value(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -62,8 +62,8 @@ async fn default_leaves_the_users_value(cluster: &TestCluster, is_healthy: bool)
     cluster.settle().await;
 }
 
-/// Issues a certificate, and renews it at two thirds of its lifetime of three hours. The bug relies on the status,
-/// which it writes before the Secret.
+/// Issues a certificate, and renews it at two thirds of its lifetime of three hours. The buggy variant relies on the
+/// status, which it writes before the Secret.
 async fn certificate_follows_the_host(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -125,7 +125,7 @@ async fn certificate_follows_the_host(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Gives each Namespace of a tenant a RoleBinding and a NetworkPolicy, and deletes both if the label is removed. The
-/// bug does not delete the NetworkPolicy if the RoleBinding is missing.
+/// buggy variant does not delete the NetworkPolicy if the RoleBinding is missing.
 async fn tenant_leaves_its_namespace(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("tenants", move |client: Client| async move {
         let managed = watcher::Config::default().labels("managed-by=tenants");
@@ -196,7 +196,8 @@ async fn tenant(namespace: &Namespace, client: Client, is_healthy: bool) -> Resu
     Ok(Action::await_change())
 }
 
-/// The oldest Site of a host gets a Service; the others wait. The bug remembers the first Site that it has reconciled.
+/// The oldest Site of a host gets a Service; the others wait. The buggy variant remembers the first Site that it has
+/// reconciled.
 async fn oldest_site_has_the_host(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("hosts");
     cluster.controller("hosts", move |client: Client| {
@@ -273,8 +274,8 @@ async fn admit(
     done()
 }
 
-/// Starts a Job for each generation. The bug counts the Jobs in the status, and accepts an existing Job with the next
-/// number.
+/// Starts a Job for each generation. The buggy variant counts the Jobs in the status, and accepts an existing Job with
+/// the next number.
 async fn each_generation_gets_a_job(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,

@@ -21,8 +21,8 @@ twins! {
     failed_refresh_of_a_cached_login_is_retried: "end state", "cloud";
 }
 
-/// Renews a Secret an hour after its creation, even after a restart of the process. The bug only sets the timer when it
-/// creates the Secret.
+/// Renews a Secret an hour after its creation, even after a restart of the process. The buggy variant only sets the
+/// timer when it creates the Secret.
 async fn certificate_is_renewed_after_a_restart(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start(cluster, move |parent, cx| {
@@ -64,7 +64,8 @@ async fn certificate_is_renewed_after_a_restart(cluster: &TestCluster, is_health
     cluster.settle().await;
 }
 
-/// Copies a Secret that the user creates; the bug waits for a change of the parent if the Secret cannot be read.
+/// Copies a Secret that the user creates; the buggy variant waits for a change of the parent if the Secret cannot be
+/// read.
 async fn controller_waits_for_a_secret_created_later(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let login = match cx.get::<Secret>("login").await {
@@ -83,7 +84,7 @@ async fn controller_waits_for_a_secret_created_later(cluster: &TestCluster, is_h
     cluster.settle().await;
 }
 
-/// Retries after increasing delays; the bug gives up after three attempts.
+/// Retries after increasing delays; the buggy variant gives up after three attempts.
 async fn backoff_grows_and_retries_continue(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let made = match cx.cloud.get(&parent.name_any()).await {
@@ -108,7 +109,7 @@ async fn backoff_grows_and_retries_continue(cluster: &TestCluster, is_healthy: b
     cluster.settle().await;
 }
 
-/// Deletes an object ten minutes after its creation. The bug counts from its own start.
+/// Deletes an object ten minutes after its creation. The buggy variant counts from its own start.
 async fn object_expires_after_its_time(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| {
@@ -140,7 +141,7 @@ async fn object_expires_after_its_time(cluster: &TestCluster, is_healthy: bool) 
     cluster.settle().await;
 }
 
-/// Starts a job in the cloud and polls it. The bug does not poll again after an error.
+/// Starts a job in the cloud and polls it. The buggy variant does not poll again after an error.
 async fn polling_of_a_job_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start(cluster, move |parent, cx| {
@@ -168,8 +169,8 @@ async fn polling_of_a_job_continues_after_an_error(cluster: &TestCluster, is_hea
     cluster.advance(Duration::from_secs(120)).await;
 }
 
-/// Caches a login of the cloud for a minute of the machine's clock, and then fetches a new one. The bug does not retry
-/// a failed fetch.
+/// Caches a login of the cloud for a minute of the machine's clock, and then fetches a new one. The buggy variant does
+/// not retry a failed fetch.
 async fn failed_refresh_of_a_cached_login_is_retried(cluster: &TestCluster, is_healthy: bool) {
     let made = std::sync::Arc::new(std::sync::Mutex::new(None));
     OPERATOR.start(cluster, move |parent, cx| {

@@ -41,8 +41,8 @@ async fn put(cloud: &External, key: &str, value: serde_json::Value) -> Result<()
     }
 }
 
-/// Records the token of a Secret that the object refers to. Events of Secrets start a reconciliation. The bug reads the
-/// Secret from another cache, which has its own watch.
+/// Records the token of a Secret that the object refers to. Events of Secrets start a reconciliation. The buggy variant
+/// reads the Secret from another cache, which has its own watch.
 async fn join_reads_the_server(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("joins");
     cluster.controller("joins", move |client: Client| {
@@ -98,8 +98,8 @@ async fn join(map: &ConfigMap, cx: &Context, view: &Store<Secret>, is_healthy: b
     done()
 }
 
-/// Copies a string with its hash, and writes only if the hash differs. The bug combines the hash of the newest object
-/// with the string of the cached object.
+/// Copies a string with its hash, and writes only if the hash differs. The buggy variant combines the hash of the
+/// newest object with the string of the cached object.
 async fn hash_and_content_come_from_one_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
@@ -129,8 +129,8 @@ struct Texts {
     is_dirty: bool,
 }
 
-/// A writer checks every second whether the strings have changed. The bug clears the flag after the write instead of
-/// before it.
+/// A writer checks every second whether the strings have changed. The buggy variant clears the flag after the write
+/// instead of before it.
 async fn change_during_the_write_is_not_lost(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("writer");
     cluster.controller("writer", move |client: Client| {
@@ -195,7 +195,8 @@ async fn write_texts(cx: &Context, texts: &Mutex<Texts>, is_healthy: bool) {
     }
 }
 
-/// Mirrors objects with its own list and watch. The bug does not delete records that a new list does not contain.
+/// Mirrors objects with its own list and watch. The buggy variant does not delete records that a new list does not
+/// contain.
 async fn deletion_between_watches_is_noticed(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("mirror");
     cluster.controller("mirror", move |client: Client| {
@@ -250,8 +251,8 @@ async fn mirror(cx: &Context, is_healthy: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// An app gets the address of its database once the database is ready. The bug accepts the status of an earlier
-/// generation.
+/// An app gets the address of its database once the database is ready. The buggy variant accepts the status of an
+/// earlier generation.
 async fn dependency_is_ready_for_its_generation(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
@@ -304,7 +305,8 @@ async fn dependency_is_ready_for_its_generation(cluster: &TestCluster, is_health
     cluster.settle().await;
 }
 
-/// A new machine is listed half a minute after its creation. The bug lists before it creates, instead of using a key.
+/// A new machine is listed half a minute after its creation. The buggy variant lists before it creates, instead of
+/// using a key.
 async fn unseen_machine_is_not_made_twice(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();

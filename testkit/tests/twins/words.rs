@@ -103,7 +103,7 @@ fn truncated_search_lists_untried_kinds() {
     assert!(text.contains("overlaps"), "{text}");
 }
 
-/// The kind can be excluded.
+/// Overlaps can be excluded from the kinds of faults.
 #[test]
 fn overlaps_can_be_excluded_from_the_faults() {
     let explored = |faults| {

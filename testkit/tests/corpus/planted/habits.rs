@@ -161,7 +161,7 @@ fn lost_timer(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// Writes the whole object from the cache, which overwrites changes of other clients.
+/// Writes the complete object from the cache, which overwrites changes of other clients.
 async fn replace(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
     if is_done(&parent) {
         return Ok(());

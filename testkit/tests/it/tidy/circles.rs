@@ -10,7 +10,7 @@ use super::{Faults, Source, sources};
 /// Maximum number of files in a listed circle.
 const LARGEST: usize = 6;
 
-/// The circles of `fake-apiserver`: files that are parts of one unit.
+/// The permitted circular dependencies of `fake-apiserver`, between files that are parts of one unit.
 const SERVER: &[&[&str]] = &[
     // A schema contains and compiles its rules, which are evaluated when values are validated.
     &[
@@ -21,22 +21,22 @@ const SERVER: &[&[&str]] = &[
         "registry/custom/schema.rs",
         "registry/custom/validate.rs",
     ],
-    // Text is scanned where values are converted.
+    // The conversion uses the results of the scan, and the scan uses the path steps of the conversion.
     &["registry/types/decode/convert.rs", "registry/types/decode/scan.rs"],
     // Tables of data, and the types of their entries.
     &["registry/types/schema/builtin.rs", "registry/types/schema/table.rs"],
     &["registry/types/schema/resources.rs", "registry/types/schema/served.rs"],
 ];
 
-/// The circles of `informer`.
+/// The permitted circular dependencies of `informer`.
 const INFORMER: &[&[&str]] = &[
     // An indexer returns listers, which read its snapshot.
     &["cache/indexer.rs", "cache/lister.rs"],
     // An error implements the predicates, which search the errors that wrap it.
     &["error.rs", "errors.rs"],
-    // A predicate wraps a handler, and the result is a handler again.
+    // A predicate wraps a handler, and the result is another handler.
     &["handler/event_handler.rs", "handler/predicate.rs"],
-    // The outcome of an unknown write is read from the server, and the result is a write.
+    // The state after a write with an unknown outcome is read from the server, and the result is a completed write.
     &["reconcile/asked.rs", "reconcile/write.rs"],
     // The recorder starts the lanes, which read its options.
     &["runtime/event_sink.rs", "runtime/recorder.rs"],
@@ -46,7 +46,7 @@ const INFORMER: &[&[&str]] = &[
     &["runtime/sharding/member_lease.rs", "runtime/sharding/peers.rs"],
 ];
 
-/// The circles of `testkit`.
+/// The permitted circular dependencies of `testkit`.
 const TESTKIT: &[&[&str]] = &[
     // A cluster contains its controllers, faults, reads and mirror, and its methods use them.
     &[
@@ -76,7 +76,7 @@ fn testkit_files_have_no_circular_dependencies() {
     check("testkit", TESTKIT);
 }
 
-/// Asserts that the circles of a crate are the listed ones.
+/// Asserts that the circular dependencies of a crate are exactly the listed ones.
 #[track_caller]
 fn check(name: &str, listed: &[&[&str]]) {
     let mut sources = sources(&format!("{name}/src"));
