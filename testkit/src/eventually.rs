@@ -14,7 +14,7 @@ use crate::text::shortened;
 /// Minimum and maximum interval between evaluations of a condition.
 const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-/// Maximum number of evaluations of the condition of `consistently`, in equal intervals.
+/// Maximum number of times that `consistently` evaluates its condition, in equal intervals.
 const LOOKS: u32 = 1_000;
 
 /// Maximum number of characters of an object in a failure message.

@@ -122,7 +122,7 @@ impl Output {
 
     /// Stops recording on this thread.
     pub(crate) fn end(&self) {
-        // At the end of a thread, the subscriber is already gone.
+        // At the end of a thread, the thread-local guard of the subscriber may already have been destroyed.
         let _ = GUARD.try_with(|it| it.borrow_mut().take());
     }
 }

@@ -66,7 +66,7 @@ impl Failed {
     }
 }
 
-/// Result of the body of an async function of the testkit.
+/// Result type of the testkit's async functions before a failure is raised.
 pub(crate) type Checked<T> = Result<T, Failed>;
 
 /// A future that raises failures at the line that awaits it. A panic within an async function would have a line of the

@@ -28,7 +28,8 @@ thread_local! {
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Sets the source of `ahash`, once per process. This must precede the first `ahash` map, so clusters call it, too.
+/// Sets the source of `ahash`, once per process. This must precede the first `ahash` map, so clusters call this
+/// function as well.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

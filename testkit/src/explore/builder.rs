@@ -290,7 +290,7 @@ impl Explore {
         let shown = progress.clone();
         let (done, result) = mpsc::channel();
         let explore = move || {
-            // The receiver is gone if the test has failed.
+            // The receiver no longer exists if the test has failed.
             let _ = done.send(self.explore(&name, is_replay, &progress));
         };
         let thread = std::thread::Builder::new().name("explore".to_owned()).spawn(explore);

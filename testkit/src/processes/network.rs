@@ -1,4 +1,4 @@
-//! `Network`: the networks of the controllers and of the simulated Pods of a run.
+//! `Network`: the networks of the controllers and simulated Pods in a run.
 
 use std::io;
 

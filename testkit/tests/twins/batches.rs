@@ -1,4 +1,4 @@
-//! Work in several steps, some of which fail.
+//! Work in several steps, if some of the steps fail.
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{EvictParams, PostParams};

@@ -109,8 +109,8 @@ async fn roll_out(cx: &Context, app: &ConfigMap, is_healthy: bool) -> Done {
     done()
 }
 
-/// Updates a Deployment if the hash of its settings has changed. The buggy variant hashes different settings from those
-/// that it writes.
+/// Updates a Deployment if the hash of its settings has changed. The buggy variant does not hash the same settings that
+/// it writes.
 async fn rollout_follows_the_hash(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("operator");
     cluster.controller("operator", move |client: Client| {

@@ -21,7 +21,7 @@ use testkit::{TestCluster, TestClusterBuilder};
 ///
 /// `name: oracle, text;` specifies the oracle that reports the bug, and a string that its report must contain.
 ///
-/// The healthy twin must pass 150 schedules. A number after the world replaces this default.
+/// The healthy twin must pass 150 schedules. A number after `$world` replaces this default.
 macro_rules! twins {
     ($world:expr; $($rest:tt)+) => {
         twins! { $world, crate::support::STOOD; $($rest)+ }

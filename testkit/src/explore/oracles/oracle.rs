@@ -96,7 +96,7 @@ impl Oracle {
     }
 }
 
-/// The oracles of an exploration, except for those that the test has disabled.
+/// The oracles of an exploration, without the oracles that the test has disabled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracles {
     left_out: BTreeSet<Oracle>,

@@ -424,7 +424,7 @@ impl EndState {
             })
     }
 
-    /// Returns `true` if all objects other than those with this key are the same.
+    /// Returns `true` if all objects with other keys are the same.
     pub(crate) fn has_same_others(&self, found: &Self, mask: &Mask, key: &str) -> bool {
         self.differences(found, mask).iter().all(|it| &*it.key == key)
     }

@@ -388,7 +388,8 @@ mod tests {
     use crate::objects::object;
     use crate::work::Work;
 
-    /// Creates a StatefulSet that is annotated before or after a revision of it is made, by its worker or by a client.
+    /// Creates a StatefulSet that is annotated before or after its revision is created, by the server's worker or by a
+    /// client.
     async fn annotated(is_early: bool, has_worker: bool) -> EndState {
         let cluster = match has_worker {
             true => TestCluster::builder().workers(fake_apiserver::Worker::ALL).start(),
@@ -447,8 +448,7 @@ mod tests {
         assert_eq!(one.compare(&other, &Mask::default()).is_empty(), is_same);
     }
 
-    /// Creates a StatefulSet with this generation, of which its controller has observed `observed`, and returns the end
-    /// state.
+    /// Creates a StatefulSet with this generation and the observed generation `observed`, and returns the end state.
     async fn web(generation: i64, observed: i64) -> EndState {
         let cluster = TestCluster::start();
         let web = || object("apps/v1", "StatefulSet", "web");

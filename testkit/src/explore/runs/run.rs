@@ -299,7 +299,7 @@ impl Run<'_> {
                 sleep(end - Instant::now()).await;
                 continue;
             }
-            // A fault may affect a retry, which only happens after the first quiet moment.
+            // A fault may affect a retry, which only happens after the cluster has been quiet once.
             let quiet_since = *quiet_since.get_or_insert(Instant::now());
             let over = windows_end.unwrap_or(quiet_since).max(quiet_since);
             self.harness.check();

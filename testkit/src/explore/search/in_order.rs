@@ -47,7 +47,7 @@ impl Runs<'_> {
                         && !is_over.load(Ordering::Relaxed)
                     {
                         let outcome = catch_unwind(AssertUnwindSafe(|| self.one(&plan)));
-                        // The receiver is gone if the search has ended.
+                        // The receiver no longer exists if the search has ended.
                         let _ = done.send((index, outcome));
                     }
                 };
