@@ -47,7 +47,7 @@ impl ObjectRule {
         let result = result?;
         result
             .as_bool()
-            .ok_or_else(|| format!("the result is not a bool, but of the type {}", result.type_name()))
+            .ok_or_else(|| format!("the result is of type {} instead of bool", result.type_name()))
     }
 }
 
@@ -68,7 +68,7 @@ impl FieldPath {
             .and_then(|it| it.strip_suffix('}'))
             .unwrap_or(inner);
         if matches!(inner, "" | "." | "$") {
-            return Err(format!("{text:?} does not name a field"));
+            return Err(format!("{text:?} is not a path to a field"));
         }
         let path = match inner.starts_with(['.', '$', '[']) {
             true => JsonPath::parse(inner),
@@ -97,7 +97,7 @@ mod tests {
     #[case::a_missing_object("gone == null", Ok(true))]
     #[case::quantities("quantity(object.spec.size).isLessThan(quantity('2Gi'))", Ok(true))]
     #[case::a_missing_field("object.spec.other == 1", Err("no such key: other"))]
-    #[case::result_of_another_type("object.spec.replicas", Err("the result is not a bool, but of the type int"))]
+    #[case::result_of_another_type("object.spec.replicas", Err("the result is of type int instead of bool"))]
     fn rules_are_evaluated_with_their_variables(#[case] rule: &str, #[case] expected: Result<bool, &str>) {
         let names = [("object", false), ("items", true), ("gone", false)];
         let rule = ObjectRule::parse(rule, names).expect("the rule is valid");
@@ -136,7 +136,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::an_open_bracket("{.a[0}", r#""{.a[0}": unterminated array"#)]
-    #[case::empty_path("{}", r#""{}" does not name a field"#)]
+    #[case::empty_path("{}", r#""{}" is not a path to a field"#)]
     fn invalid_paths_are_refused(#[case] path: &str, #[case] error: &str) {
         assert_eq!(FieldPath::parse(path).err().as_deref(), Some(error));
     }

@@ -209,7 +209,7 @@ async fn accept(listener: TcpListener, handshake: Handshake, hosts: Arc<Hosts>, 
     }
     drop(listener);
     if timeout(SHUTDOWN_BOUND, connections.finished()).await.is_err() {
-        tracing::warn!("requests still in progress after {SHUTDOWN_BOUND:?} are cut");
+        tracing::warn!("requests still in progress after {SHUTDOWN_BOUND:?} are aborted");
     }
 }
 

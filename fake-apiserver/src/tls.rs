@@ -58,7 +58,7 @@ impl TlsIdentity {
             Some((chain, key)) => {
                 let certificates = certificates(chain)?;
                 let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|err| invalid(&format!("invalid key of the certificate: {err:?}")))?;
+                    .map_err(|err| invalid(&format!("invalid private key of the certificate: {err:?}")))?;
                 (String::from_utf8_lossy(chain).into_owned(), certificates, key)
             }
             None => {
@@ -165,7 +165,7 @@ fn certificates(pem: &[u8]) -> io::Result<Vec<CertificateDer<'static>>> {
     match certificates {
         Ok(found) if found.is_empty() => Err(invalid("the PEM text does not contain a certificate")),
         Ok(found) => Ok(found),
-        Err(err) => Err(invalid(&format!("not PEM: {err:?}"))),
+        Err(err) => Err(invalid(&format!("the text is not valid PEM: {err:?}"))),
     }
 }
 

@@ -125,12 +125,12 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
 #[case::invalid_address(&["--listen", "here"], "--listen")]
 #[case::invalid_seed(&["--seed", "x"], "--seed")]
 #[case::empty_token(&["--control", "--control-token="], "--control-token")]
-#[case::unknown_worker(&["--workers", "gc,gx"], "unknown worker \"gx\"; known are gc, namespace, ")]
+#[case::unknown_worker(&["--workers", "gc,gx"], "unknown worker \"gx\"; the known workers are gc, namespace, ")]
 #[case::token_without_a_user(&["--token", "s3cret"], "--token")]
 #[case::an_empty_group(&["--token", "s3cret=jane:"], "--token")]
 #[case::unknown_authorization_mode(&["--authorization", "abac"], "--authorization")]
 #[case::unsupported_version(&["--kubernetes-version", "1.32"],
-    "Kubernetes \"1.32\" is not supported here; supported are 1.33 to 1.37")]
+    "Kubernetes \"1.32\" is not supported; the supported versions are 1.33 to 1.37")]
 fn wrong_usage_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2));

@@ -188,8 +188,8 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
 #[rstest]
 #[case::unknown_flag(&["--no-such-flag=1"], "unknown flag: --no-such-flag")]
 #[case::unsupported_flag(&["--encryption-provider-config=x"],
-    "--encryption-provider-config is not supported here: objects are kept in memory")]
-#[case::unsupported_value(&["--profiling"], "--profiling=true is not supported here, only false")]
+    "--encryption-provider-config is not supported: objects are kept in memory")]
+#[case::unsupported_value(&["--profiling"], "--profiling=true is not supported, only false")]
 #[case::plain_http(&["--insecure-port=8080"], "--insecure-port")]
 #[case::seeded_keys_on_all_addresses(&["--bind-address=0.0.0.0", "--seed=7"], "--bind-address=127.0.0.1")]
 #[case::another_authorizer(&["--authorization-mode=ABAC"], "--authorization-mode")]
@@ -204,13 +204,13 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
 #[case::a_locked_gate(&["--feature-gates=APIServerTracing=false"],
     "cannot set feature gate APIServerTracing to false, feature is locked to true")]
 #[case::a_gate_that_is_not_served(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
-    "feature gate CBORServingAndStorage cannot be turned on here: this server only supports its default, false")]
+    "feature gate CBORServingAndStorage cannot be turned on: this server only supports its default, false")]
 #[case::a_removed_gate(&["--kubernetes-version=1.37", "--feature-gates=AnyVolumeDataSource=true"],
     "unrecognized feature gate: AnyVolumeDataSource")]
 #[case::a_gate_that_cannot_be_disabled(&["--kubernetes-version=1.37", "--feature-gates=HPAScaleToZero=false"],
-    "feature gate HPAScaleToZero cannot be turned off here: this server only supports its default, true")]
+    "feature gate HPAScaleToZero cannot be turned off: this server only supports its default, true")]
 #[case::a_gate_of_a_later_version(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
-#[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta=false is not supported here")]
+#[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta=false is not supported")]
 #[case::an_api_of_another_version(&["--runtime-config=scheduling.k8s.io/v1alpha1=true"],
     "--runtime-config: group version scheduling.k8s.io/v1alpha1 that has not been registered")]
 #[case::an_unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"],
@@ -223,7 +223,7 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
 #[case::invalid_audit_policy(&["--audit-policy-file=Cargo.toml", "--audit-log-path=-"],
     "--audit-policy-file Cargo.toml")]
 #[case::another_audit_mode(&["--audit-log-mode=batch"], "--audit-log-mode")]
-#[case::batched_audit_log(&["--audit-log-batch-max-size=30"], "--audit-log-batch-max-size is not supported here")]
+#[case::batched_audit_log(&["--audit-log-batch-max-size=30"], "--audit-log-batch-max-size is not supported")]
 #[case::a_missing_file(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
 #[case::invalid_signing_key(&["--service-account-signing-key-file=Cargo.toml"], "--service-account-signing-key-file")]
 fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &str) {

@@ -79,11 +79,17 @@ async fn documents_name_the_version(
 #[case("1.36", Ok(V1_36))]
 #[case("v1.37", Ok(V1_37))]
 #[case("1.33", Ok(V1_33))]
-#[case("1.32", Err("Kubernetes \"1.32\" is not supported here; supported are 1.33 to 1.37"))]
-#[case("1.38", Err("Kubernetes \"1.38\" is not supported here; supported are 1.33 to 1.37"))]
+#[case(
+    "1.32",
+    Err("Kubernetes \"1.32\" is not supported; the supported versions are 1.33 to 1.37")
+)]
+#[case(
+    "1.38",
+    Err("Kubernetes \"1.38\" is not supported; the supported versions are 1.33 to 1.37")
+)]
 #[case(
     "latest",
-    Err("Kubernetes \"latest\" is not supported here; supported are 1.33 to 1.37")
+    Err("Kubernetes \"latest\" is not supported; the supported versions are 1.33 to 1.37")
 )]
 fn other_versions_are_refused_by_name(#[case] text: &str, #[case] expected: Result<KubernetesVersion, &str>) {
     let parsed: Result<KubernetesVersion, _> = text.parse();

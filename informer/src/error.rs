@@ -273,7 +273,7 @@ impl fmt::Display for Error {
         match &*self.kind {
             Kind::Request(source) => write_request(f, source),
             Kind::Decode { what, source } => write!(f, "{what}: {source}"),
-            Kind::Unanswered { what, limit } => write!(f, "{what}: no answer within {limit:?}"),
+            Kind::Unanswered { what, limit } => write!(f, "{what}: no response within {limit:?}"),
             Kind::Failed { what, source } => write!(f, "{what}: {source}"),
             Kind::Fenced(why) | Kind::LostLeadership(why) | Kind::Gated(why) | Kind::Refused(why) => f.write_str(why),
         }
@@ -334,5 +334,5 @@ pub(crate) fn is_connection_refused(err: &kube::Error) -> bool {
 pub(crate) fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
+        .unwrap_or("(no message)")
 }

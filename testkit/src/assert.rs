@@ -24,7 +24,7 @@ impl TestCluster {
     /// If the object does not exist, or if a field differs. The message lists each differing field:
     ///
     /// ```text
-    /// ConfigMap default/settings is not as expected:
+    /// ConfigMap default/settings differs from the expected object:
     ///   data.mode: expected "slow", found "fast"
     ///   metadata.labels.team: expected "edge", found nothing
     /// ```
@@ -44,7 +44,11 @@ impl TestCluster {
         }
         let lines = missing(&expected, &found);
         if !lines.is_empty() {
-            let what = format!("{} is not as expected:\n  {}", self.located(&id), lines.join("\n  "));
+            let what = format!(
+                "{} differs from the expected object:\n  {}",
+                self.located(&id),
+                lines.join("\n  ")
+            );
             self.fail_about(&id, &what);
         }
     }
@@ -67,7 +71,7 @@ impl TestCluster {
             (Some(at), Some(finalizers)) if !finalizers.is_empty() => {
                 let names: Vec<_> = finalizers.iter().filter_map(|it| it.as_str()).collect();
                 format!(
-                    "; it is terminating since {at} and kept by the finalizers {}",
+                    "; it has been terminating since {at} and is kept by the finalizers {}",
                     names.join(", ")
                 )
             }

@@ -375,7 +375,7 @@ impl Controllers {
         let has_ended = |running: &&Running| matches!(*lock(&running.shared.state), State::Ended);
         let controllers = lock(&self.0);
         let lines = controllers.iter().filter(has_ended).map(|running| {
-            format!("the controller started at {running} has returned; an error that it returned is lost\n")
+            format!("the controller started at {running} has returned; its error, if any, was discarded\n")
         });
         lines.collect()
     }

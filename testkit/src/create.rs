@@ -322,6 +322,6 @@ fn typed<K: DeserializeOwned>(place: &Location<'_>, answer: Result<Bytes, String
     let answer = answer.map_err(|reason| Failed::at(place, &reason))?;
     serde_json::from_slice(&answer).map_err(|err| {
         let id = ObjectId::of(&serde_json::from_slice(&answer).unwrap_or_default());
-        Failed::at(place, &format!("{id} does not decode as the requested type: {err}"))
+        Failed::at(place, &format!("{id} cannot be decoded as the requested type: {err}"))
     })
 }

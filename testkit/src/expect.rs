@@ -289,7 +289,7 @@ impl Requests {
         let skipped = self.count().saturating_sub(SHOWN);
         let mut text = match skipped {
             0 => ":".to_owned(),
-            more => format!("; without the first {more}:"),
+            more => format!("; the first {more} are omitted:"),
         };
         for request in self.iter().skip(skipped) {
             text += &format!("\n  {:?} {}", &*request.client, request.to_string().trim_start());

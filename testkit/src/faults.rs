@@ -35,7 +35,7 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 /// Builder of a fault: an effect, restricted to some requests. Without restrictions, the fault affects every request of
 /// every controller. See the [module](self).
 #[derive(Clone, Debug)]
-#[must_use = "a fault is only described until it is injected"]
+#[must_use = "a fault has no effect until it is injected"]
 pub struct FaultBuilder(FaultRule);
 
 /// 409 Conflict: another client has changed the object in the meantime. A real server returns it if the resourceVersion
@@ -267,7 +267,7 @@ impl fmt::Display for FaultBuilder {
 
 /// Guard of an active fault. The fault ends when the guard is dropped.
 #[derive(Debug)]
-#[must_use = "the fault ends when this is dropped; call `forget` to keep it"]
+#[must_use = "the fault is removed when the guard is dropped; call `forget` to keep it"]
 pub struct Injected {
     guard: FaultGuard,
     is_asked: Arc<AtomicBool>,

@@ -54,7 +54,7 @@ impl TestCluster {
             .iter()
             .rposition(|it| it.kind == StepKind::Event && it.object == key && is_controller(&it));
         let Some(last) = last else {
-            let _ = write!(text, "\n  no controller has received an event of it");
+            let _ = write!(text, "\n  no controller has received an event about it");
             return text;
         };
         let event = &steps[last];

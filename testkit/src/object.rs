@@ -91,7 +91,8 @@ impl Object {
     /// If the object cannot be decoded as this type.
     #[track_caller]
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> T {
-        serde_json::from_value(self.0.clone()).unwrap_or_else(|err| panic!("{err} in {}", self.0))
+        serde_json::from_value(self.0.clone())
+            .unwrap_or_else(|err| panic!("the object cannot be decoded: {err}: {}", self.0))
     }
 
     /// Returns the object as JSON.

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 /// Builder of an object, from [`pod`], [`object`] or a similar function; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "an object is only described until it is created"]
+#[must_use = "an object builder does nothing until the object is created"]
 pub struct ObjectBuilder(Value);
 
 /// Builds an object of any kind with only `apiVersion`, `kind` and a name.
@@ -219,7 +219,7 @@ fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, Stri
     }
     items
         .get_mut(index)
-        .ok_or_else(|| format!("there is no item {index} in a list of {length}"))
+        .ok_or_else(|| format!("the index {index} is out of range for a list of length {length}"))
 }
 
 /// Returns the value as an object. Replaces a value of any other type by an empty object.

@@ -92,7 +92,7 @@ fn test_name() -> String {
 }
 
 fn write(trace: &Trace) -> Result<PathBuf, String> {
-    let folder = folder().ok_or("there is no target folder; name one in DRYDOCK_TRACE")?;
+    let folder = folder().ok_or("no target directory was found: set DRYDOCK_TRACE to a directory")?;
     std::fs::create_dir_all(&folder).map_err(|err| format!("{}: {err}", folder.display()))?;
     let name = file_name(&trace.title);
     let path = folder.join(format!("{name}.html"));

@@ -100,5 +100,5 @@ pub(crate) fn with_place(place: Option<String>, text: &str) -> String {
 pub(crate) fn message(payload: &dyn Any) -> String {
     let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without a message".to_owned())
+        .unwrap_or_else(|| "(no message)".to_owned())
 }

@@ -194,7 +194,7 @@ impl TestCluster {
     fn typed<K: DeserializeOwned>(&self, id: &ObjectId, value: Value) -> K {
         match serde_json::from_value(value) {
             Ok(object) => object,
-            Err(err) => self.fail(&format!("{id} does not decode as the requested type: {err}")),
+            Err(err) => self.fail(&format!("{id} cannot be decoded as the requested type: {err}")),
         }
     }
 }

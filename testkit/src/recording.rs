@@ -87,9 +87,8 @@ impl Recording {
             let value = value.map_err(|err| RecordingError(format!("event {number}: {err}")))?;
             let (kind, object) = match value["type"].as_str() {
                 Some(kind) if value["object"].is_object() => {
-                    let known = WatchEventKind::parse(kind).ok_or_else(|| {
-                        RecordingError(format!("event {number}: {kind:?} is not a type of watch event"))
-                    })?;
+                    let known = WatchEventKind::parse(kind)
+                        .ok_or_else(|| RecordingError(format!("event {number}: {kind:?} is not a watch event type")))?;
                     (known, value["object"].clone())
                 }
                 _ if value["kind"].is_string() => {
@@ -107,7 +106,7 @@ impl Recording {
                 }
                 _ => {
                     return Err(RecordingError(format!(
-                        "event {number}: neither an event nor an object"
+                        "event {number} is neither a watch event nor an object"
                     )));
                 }
             };

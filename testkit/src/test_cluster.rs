@@ -383,7 +383,7 @@ impl TestClusterBuilder {
     pub fn start(self) -> TestCluster {
         assert!(
             !self.has_pod_scripts || self.workers.contains(&Worker::Kubelet),
-            "scripts of Pods need `Worker::Kubelet`: add `.workers(Worker::ALL)`"
+            "Pod scripts require `Worker::Kubelet`: add `.workers(Worker::ALL)`"
         );
         pause_the_clock();
         // The source must be set before the controller creates a map.
@@ -558,7 +558,7 @@ impl TestCluster {
             Step::Create(object) => match self.put_new(object).now_or_never() {
                 Some(Ok(_)) => {}
                 Some(Err(reason)) => self.fail(&reason),
-                None => self.fail("the server does not answer"),
+                None => self.fail("the server did not respond"),
             },
             Step::Load(object) => {
                 if let Err(err) = self.server.load([object]) {

@@ -72,7 +72,7 @@ impl TestCluster {
         for config in objects.iter_mut().flat_map(client_configs) {
             match host_of(config) {
                 Some(host) => self.server.answer_webhooks(&host, service.clone()),
-                None => self.fail(&format!("a clientConfig names neither a service nor a URL: {config}")),
+                None => self.fail(&format!("a clientConfig has neither a service nor a URL: {config}")),
             }
             if config["caBundle"].as_str().is_none_or(str::is_empty) {
                 config["caBundle"] = CA_BUNDLE.into();

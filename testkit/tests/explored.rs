@@ -221,7 +221,7 @@ fn silent_watch_is_replayed(#[case] replay: &str, #[case] words: &str) {
         (failure.oracle(), failure.plan()),
         ("end state", vec![words.to_owned()])
     );
-    assert!(report.to_string().contains("never told ← here"), "{report}");
+    assert!(report.to_string().contains("never delivered ← here"), "{report}");
 }
 
 /// The timeline lists a held event at the time when the client received it.

@@ -415,12 +415,12 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 #[case::an_unknown_kind_of_fault(
     "controllers: [{name: a, command: [x]}]\nfaults: [floods]\nsteps: []",
     "faults",
-    "known are crashes"
+    "the known kinds are crashes"
 )]
 #[case::a_check_without_a_rule(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, object: pods/a}",
     "line 4: checks[0]",
-    "one of always, eventually and sometimes is required"
+    "exactly one of always, eventually and sometimes is required"
 )]
 #[case::a_rule_without_objects(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: 'true'}",
@@ -591,7 +591,7 @@ fn interrupted_search_reports_its_progress() {
     let begun = progress
         .lines()
         .map_while(Result::ok)
-        .find(|it| it.contains("runs at once"));
+        .find(|it| it.contains("concurrent runs"));
     assert!(begun.is_some(), "the search does not begin");
     let killed = Command::new("kill").args(["-INT", &command.id().to_string()]).status();
     assert!(killed.expect("the program kill exists").success());

@@ -170,7 +170,7 @@ fn explored(bug: Option<Bug>) -> Explore {
     .schedules(if cfg!(debug_assertions) { 150 } else { 2_000 })
 }
 
-const BACK: &str = "change the spec as it was first";
+const BACK: &str = "change the spec back to its initial value";
 
 #[rstest]
 #[case::a_removed_part_stays(

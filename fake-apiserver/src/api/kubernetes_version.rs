@@ -100,7 +100,7 @@ impl fmt::Display for UnknownKubernetesVersion {
         let [oldest, .., newest] = KubernetesVersion::ALL;
         write!(
             f,
-            "Kubernetes {:?} is not supported here; supported are {oldest} to {newest}",
+            "Kubernetes {:?} is not supported; the supported versions are {oldest} to {newest}",
             self.0
         )
     }

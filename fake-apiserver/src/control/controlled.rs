@@ -27,7 +27,7 @@ impl Controlled {
         self.server.snapshot_at(revision).ok_or_else(|| {
             let oldest = self.server.oldest_revision();
             Refusal::gone(&format!(
-                "the history begins at resourceVersion {oldest}, after {revision}"
+                "the history begins at resourceVersion {oldest}, later than the requested {revision}"
             ))
         })
     }
@@ -39,7 +39,7 @@ impl Controlled {
             (None, None) => return Ok(self.server.clone()),
             (Some(snapshot), None) => self.kept(snapshot)?,
             (None, Some(revision)) => self.at(revision)?,
-            (Some(_), Some(_)) => return Err(Refusal::bad("snapshot and at cannot be combined")),
+            (Some(_), Some(_)) => return Err(Refusal::bad("the parameters snapshot and at cannot be combined")),
         };
         Ok(self.server.of_snapshot(&state))
     }

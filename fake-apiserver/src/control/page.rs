@@ -61,7 +61,7 @@ fn reads(method: &Method) -> bool {
 /// Handles a request for the page.
 pub(crate) fn page(parts: &Parts) -> Response<Body> {
     if !reads(&parts.method) {
-        let refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, "the page can only be read");
+        let refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, "the page only supports GET and HEAD");
         return ([(ALLOW, HeaderValue::from_static("GET, HEAD"))], refusal).into_response();
     }
     let mut headers = HeaderMap::new();

@@ -124,5 +124,5 @@ pub(super) async fn act(State(it): State<Controlled>, Order(order): Order<OnWatc
 
 pub(super) fn kind(event: &EventOrder) -> Result<WatchEventKind, Refusal> {
     let kind = WatchEventKind::parse(&event.r#type);
-    kind.ok_or_else(|| Refusal::bad(format!("{:?} is not a type of watch event", event.r#type)))
+    kind.ok_or_else(|| Refusal::bad(format!("{:?} is not a watch event type", event.r#type)))
 }

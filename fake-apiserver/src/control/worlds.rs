@@ -101,7 +101,7 @@ pub(super) async fn compact(State(it): State<Controlled>) -> Answer {
 
 pub(super) async fn script_pods(State(it): State<Controlled>, Order(order): Order<ScriptOrder>) -> Answered {
     if !it.server.runs(Worker::Kubelet) {
-        return Err(Refusal::bad("Pods run with --workers kubelet, workloads or all"));
+        return Err(Refusal::bad("Pods only run with --workers kubelet, workloads or all"));
     }
     let (pods, script) = order.read().map_err(Refusal::bad)?;
     it.server.kubelet().script(pods, script);

@@ -83,7 +83,7 @@ pub(super) async fn answer(
         return Err(Status::new(
             501,
             "NotImplemented",
-            "connections to aggregated API servers cannot be upgraded here".to_owned(),
+            "upgraded connections to aggregated API servers are not supported".to_owned(),
         ));
     }
     call.body = filters::read_body(&call.parts, body).await?;

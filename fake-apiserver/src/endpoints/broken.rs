@@ -17,7 +17,7 @@ pub(crate) struct NoAnswer(pub(crate) Broken);
 
 /// Returns a response with the marker for a broken connection.
 pub(crate) fn no_answer(broken: Broken) -> Response<Body> {
-    let mut response = Response::new(Body::from("the connection was broken by a fault that was injected\n"));
+    let mut response = Response::new(Body::from("the connection was broken by an injected fault\n"));
     // The status that a proxy returns if its upstream does not respond. Only in-process callers without a connection
     // receive it.
     *response.status_mut() = http::StatusCode::BAD_GATEWAY;
@@ -43,7 +43,10 @@ pub(crate) fn cut_error() -> io::Error {
 
 /// Returns the error that a client gets if the body ends too early.
 pub(crate) fn eof_error() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "unexpected end, by an injected fault")
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the body was truncated by an injected fault",
+    )
 }
 
 /// A body that breaks its connection after a number of bytes.

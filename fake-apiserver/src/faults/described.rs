@@ -171,7 +171,9 @@ impl FaultRule {
             failure.check()?;
         }
         match self.probability {
-            Some(it) if !(0.0..=1.0).contains(&it) => Err(RuleError(format!("{it} is not a probability"))),
+            Some(it) if !(0.0..=1.0).contains(&it) => {
+                Err(RuleError(format!("probability {it} is not between 0 and 1")))
+            }
             _ => Ok(()),
         }
     }
@@ -328,7 +330,7 @@ mod tests {
         r#"{"effect": {"status": {"code": 500, "reason": "Bad"}}}"#,
         "\"Bad\" is not a Kubernetes reason"
     )]
-    #[case(r#"{"effect": "refuse", "probability": 2}"#, "2 is not a probability")]
+    #[case(r#"{"effect": "refuse", "probability": 2}"#, "probability 2 is not between 0 and 1")]
     fn impossible_rule_is_refused(#[case] json: &str, #[case] why: &str) {
         let rule: FaultRule = serde_json::from_str(json).expect("the rule is valid");
         assert_eq!(rule.check().unwrap_err().to_string(), why);

@@ -53,12 +53,12 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), Str
                 // This is only a warning, because test suites often enable all gates although they only need one,
                 // usually for an API.
                 report(format_args!(
-                    "warning: --feature-gates={name}=true only enables APIs: every other gate has its default here"
+                    "warning: --feature-gates={name}=true only enables APIs: every other gate has its default"
                 ));
                 Ok((name, value))
             }
             (_, false) => Err(format!(
-                "{name}=false is not supported here: it would disable gates that always have their defaults"
+                "{name}=false is not supported: it would disable gates that always have their defaults"
             )),
         };
     }
@@ -74,7 +74,7 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), Str
         }
         (false, false) if value && ApiServerBuilder::api_feature_gates().contains(&name) => Ok((name, value)),
         (false, false) => Err(format!(
-            "feature gate {name} cannot be turned {wanted} here: this server only supports its default, {default}"
+            "feature gate {name} cannot be turned {wanted}: this server only supports its default, {default}"
         )),
     }
 }

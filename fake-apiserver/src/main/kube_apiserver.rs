@@ -398,7 +398,7 @@ fn admission(args: &Args, builder: ApiServerBuilder) -> Result<ApiServerBuilder,
     for name in &args.enable_admission_plugins {
         if !known(name) {
             return Err(format!(
-                "--enable-admission-plugins: admission plugin {name:?} is not supported here"
+                "--enable-admission-plugins: admission plugin {name:?} is not supported"
             ));
         }
     }
@@ -417,7 +417,7 @@ fn admission(args: &Args, builder: ApiServerBuilder) -> Result<ApiServerBuilder,
     let others = off().filter(|it| *it != "ServiceAccount" && PLUGINS.contains(it));
     builder
         .disable_admission_plugins(others)
-        .map_err(|name| format!("--disable-admission-plugins: {name} cannot be disabled here"))
+        .map_err(|name| format!("--disable-admission-plugins: {name} cannot be disabled"))
 }
 
 /// Applies the options for the server's certificate and for client certificates.

@@ -219,9 +219,9 @@ impl Flag {
             Only(values) if values.contains(&given) => Ok(()),
             Only(values) => {
                 let values = values.join(" or ");
-                Err(format!("--{name}={given} is not supported here, only {values}: {fact}"))
+                Err(format!("--{name}={given} is not supported, only {values}: {fact}"))
             }
-            Nothing => Err(format!("--{name} is not supported here: {fact}")),
+            Nothing => Err(format!("--{name} is not supported: {fact}")),
         }
     }
 }
@@ -273,13 +273,13 @@ mod tests {
         &["--secure-port=1", "--etcd-servers", "x"], "")]
     #[case::a_switch(&["--watch-cache", "-v", "3"], &["-v", "3"], "")]
     #[case::a_switch_off(&["--profiling=false", "--watch-cache=true"], &[], "")]
-    #[case::a_switch_on(&["--profiling"], &[], "--profiling=true is not supported here, only false: profiling is not supported")]
+    #[case::a_switch_on(&["--profiling"], &[], "--profiling=true is not supported, only false: profiling is not supported")]
     #[case::value_in_the_next_argument(&["--kubelet-timeout", "5s", "--v=1"], &["--v=1"], "")]
     #[case::unsupported_value(&["--tls-min-version", "VersionTLS13"],
-        &[], "--tls-min-version=VersionTLS13 is not supported here, only VersionTLS12: TLS 1.2 and 1.3 are supported, with \
+        &[], "--tls-min-version=VersionTLS13 is not supported, only VersionTLS12: TLS 1.2 and 1.3 are supported, with \
              the library's default algorithms")]
     #[case::unsupported_flag(&["--oidc-issuer-url=https://x"],
-        &[], "--oidc-issuer-url is not supported here: users are authenticated by --token-auth-file, client certificates, tokens \
+        &[], "--oidc-issuer-url is not supported: users are authenticated by --token-auth-file, client certificates, tokens \
              of ServiceAccounts and front proxies")]
     #[case::no_value(&["--kubelet-timeout"], &[], "flag needs an argument: --kubelet-timeout")]
     fn flags_without_effect_are_removed(#[case] args: &[&str], #[case] left: &[&str], #[case] why: &str) {

@@ -81,7 +81,8 @@ impl ServiceAccountKeys {
     /// Reads the key that signs tokens: the first private key in `pem`, as PKCS #8, PKCS #1 or SEC 1 (RSA, P-256 or
     /// P-384).
     pub fn from_pem(pem: &[u8]) -> io::Result<Self> {
-        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|err| invalid(&format!("no private key: {err:?}")))?;
+        let key = PrivateKeyDer::from_pem_slice(pem);
+        let key = key.map_err(|err| invalid(&format!("the text does not contain a private key: {err:?}")))?;
         Self::of(&key)
     }
 
@@ -91,7 +92,7 @@ impl ServiceAccountKeys {
         let before = self.public.len();
         let mut found = false;
         for section in <(pem::SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
-            let (kind, content) = section.map_err(|err| invalid(&format!("not PEM: {err:?}")))?;
+            let (kind, content) = section.map_err(|err| invalid(&format!("the text is not valid PEM: {err:?}")))?;
             let key = match kind {
                 pem::SectionKind::PublicKey => PublicKey::of(&content)?,
                 pem::SectionKind::Certificate => {
@@ -100,7 +101,7 @@ impl ServiceAccountKeys {
                 }
                 pem::SectionKind::PrivateKey | pem::SectionKind::RsaPrivateKey | pem::SectionKind::EcPrivateKey => {
                     let key = <PrivateKeyDer<'_> as pem::PemObject>::from_pem(kind, content);
-                    let key = key.ok_or_else(|| invalid("not a private key"))?;
+                    let key = key.ok_or_else(|| invalid("the PEM section is not a private key"))?;
                     Self::of(&key)?.public.remove(0)
                 }
                 _ => continue,
@@ -137,7 +138,10 @@ impl TokenSigner for ServiceAccountKeys {
         let signer = self.signer.choose_scheme(&[key.algorithm.scheme()]);
         let signer = signer.ok_or("the key cannot sign tokens")?;
         let signature = signer.sign(signed.as_bytes()).map_err(|err| err.to_string())?;
-        let signature = key.algorithm.to_jose(signature).ok_or("the signature cannot be read")?;
+        let signature = key
+            .algorithm
+            .to_jose(signature)
+            .ok_or("the signature cannot be decoded")?;
         Ok(format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
     }
 

@@ -291,7 +291,7 @@ impl<'a> Api<'a> {
         media_type: Option<&'static str>,
         body: &Value,
     ) -> Result<Bytes, RequestFailure> {
-        let invalid = |error: &dyn std::fmt::Display| RequestFailure::new(format!("{path} is not a path: {error}"));
+        let invalid = |error: &dyn std::fmt::Display| RequestFailure::new(format!("invalid path {path}: {error}"));
         let text = if body.is_null() {
             Vec::new()
         } else {
@@ -336,7 +336,7 @@ impl<'a> Api<'a> {
 
 fn read(body: &[u8]) -> Result<Object, RequestFailure> {
     let map = serde_json::from_slice(body)
-        .map_err(|error| RequestFailure::new(format!("the answer is not an object: {error}")))?;
+        .map_err(|error| RequestFailure::new(format!("the response is not an object: {error}")))?;
     Ok(Object(map))
 }
 

@@ -48,16 +48,16 @@ async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[c
     "resource.k8s.io/v1alpha9=false",
     "group version resource.k8s.io/v1alpha9 that has not been registered"
 )]
-#[case::an_unknown_resource("apps/v1/things=true", "apps/v1/things is not served here, and cannot be turned on")]
+#[case::an_unknown_resource("apps/v1/things=true", "apps/v1/things is not served and cannot be enabled")]
 #[case::no_key("v2=true", "invalid key v2")]
 #[case::a_retired_version(
     "policy/v1beta1=true",
-    "policy/v1beta1 is not served here, and cannot be turned on: Kubernetes has retired it, and --retired-apis turns it \
+    "policy/v1beta1 is not served and cannot be enabled: Kubernetes has retired it, and --retired-apis turns it \
      on"
 )]
 #[case::unknown_groups("z.io/v1=true,api/all=maybe,a.io/v1=false", "unknown api groups a.io/v1,z.io/v1")]
-#[case::the_core("api/v1=false", "api/v1: the core group cannot be turned off here")]
-#[case::the_core_by_its_version("v1=false", "v1: the core group cannot be turned off here")]
+#[case::the_core("api/v1=false", "api/v1: the core group cannot be disabled")]
+#[case::the_core_by_its_version("v1=false", "v1: the core group cannot be disabled")]
 #[case::no_plural(
     "apps/v1/Deployments=false",
     "invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not \"Deployments\""
@@ -197,7 +197,7 @@ fn unknown_retired_apis_are_refused_by_name() {
     let refused = ApiServer::builder()
         .retired_apis(["apiextensions.k8s.io/v1beta1"])
         .map(drop);
-    let why = "apiextensions.k8s.io/v1beta1 is not one of the retired APIs that are supported here: autoscaling/v2beta2, \
+    let why = "apiextensions.k8s.io/v1beta1 is not one of the supported retired APIs: autoscaling/v2beta2, \
                batch/v1beta1, policy/v1beta1";
     assert_eq!(refused, Err(why.to_owned()));
 }

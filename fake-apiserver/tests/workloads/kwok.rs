@@ -248,7 +248,7 @@ async fn a_template_that_fails_is_reported() {
 #[case::apply(stage("s", "Pod", json!({"selector": {}, "steps": [{"apply": {}}]})), "apply steps are not supported")]
 #[case::function(
     stage("s", "Pod", json!({"selector": {}, "next": {"statusTemplate": "{{ env \"A\" }}"}})),
-    "function \"env\" is not supported here",
+    "function \"env\" is not supported",
 )]
 #[case::field(stage("s", "Pod", json!({"selektor": {}})), "unknown field `selektor`")]
 #[case::another_object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s"}}), "it is not of apiVersion")]

@@ -127,7 +127,10 @@ impl<K: Cacheable> Indexer<K> {
         let objects = {
             let state = self.read();
             if state.indexes.contains_key(&index.name) {
-                return Err(Error::refused(format!("there is already an index {:?}", index.name)));
+                return Err(Error::refused(format!(
+                    "an index with the name {:?} already exists",
+                    index.name
+                )));
             }
             state.objects.clone()
         };

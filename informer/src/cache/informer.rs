@@ -173,7 +173,10 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
             .enumerate()
             .find(|(at, scope)| scopes[..*at].contains(scope))
         {
-            return Err(Error::refused(format!("two sources for {:?}", twice.1)));
+            return Err(Error::refused(format!(
+                "two sources have the same namespace: {:?}",
+                twice.1
+            )));
         }
         let indexer = Indexer::with_sources(scopes.len());
         for index in self.indexes {
@@ -426,7 +429,7 @@ impl<K: Cacheable> SharedInformer<K> {
                 let why = reflector.contact().failure();
                 let why = why.map(|it| format!(": {it}")).unwrap_or_default();
                 return Err(Error::refused(format!(
-                    "{name} has sent nothing for {silence:.0?}{why}"
+                    "nothing was received from {name} for {silence:.0?}{why}"
                 )));
             }
         }
@@ -487,7 +490,7 @@ impl<K: Cacheable> SharedInformer<K> {
                     self.run_to(ending, shutdown).instrument(span).await
                 }
                 None => Err(Error::refused(format!(
-                    "the informer of {} was run before",
+                    "the informer of {} has already been run",
                     self.name()
                 ))),
             }
@@ -605,7 +608,7 @@ impl<K: Cacheable> Collect for Shared<K> {
                 let help = "Seconds since the server last sent something to the informer.";
                 samples.gauge("informer_last_contact_seconds", help, labels, silence.as_secs_f64());
             }
-            let help = "Passes of the informer that failed, and objects that it could not read.";
+            let help = "Failed passes of the informer, and objects that it could not read.";
             samples.counter("informer_failures_total", help, labels, contact.failures() as f64);
         }
         let name = self.reflectors.first().map(Reflector::name).unwrap_or_default();

@@ -244,7 +244,7 @@ fn status_of(code: u16, text: &[u8]) -> Status {
         }
         Ok(_) | Err(_) => {
             let text = String::from_utf8_lossy(text);
-            Status::failure(&format!("the server answered {code}: {text}"), "Unknown").with_code(code)
+            Status::failure(&format!("the server returned {code}: {text}"), "Unknown").with_code(code)
         }
     }
 }

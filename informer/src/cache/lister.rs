@@ -199,7 +199,7 @@ impl<K: Cacheable> Lister<K> {
         }
         let kind = type_name::<K>();
         Err(Error::refused(format!(
-            "the informer of {kind} stopped before {key} fulfilled a condition"
+            "the informer of {kind} stopped before {key} met the awaited condition"
         )))
     }
 

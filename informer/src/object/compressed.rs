@@ -33,7 +33,7 @@ impl Compressed {
     pub(crate) fn text(&self) -> String {
         let bytes = decompress_with_dict(&self.bytes, self.length as usize, self.dictionary.as_bytes());
         let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        text.expect("compressed texts are never modified")
+        text.expect("compressed data is never modified")
     }
 }
 

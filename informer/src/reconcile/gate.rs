@@ -202,7 +202,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         };
         if unseen.since.elapsed() > PATIENCE {
             let why = write.missing_in(caches.behind(write));
-            let why = format!("{why}, made {:.0?} ago", unseen.since.elapsed());
+            let why = format!("{why}; the write is {:.0?} old", unseen.since.elapsed());
             // Let the next check pass: a cache that has stopped must not block the key forever.
             keys.remove(key);
             return Passage::Stuck(why);
@@ -270,11 +270,11 @@ impl Write {
             Written::Version(version) | Written::Terminating { version, .. } => {
                 format!("{has_not_seen} version {version} of {key}, which this process wrote")
             }
-            Written::Gone { .. } | Written::Absent { .. } => format!("{has_not_seen} that {key} is gone"),
-            Written::Deleted { .. } => format!("{has_not_seen} that {key} was deleted"),
+            Written::Gone { .. } | Written::Absent { .. } => format!("{has_not_seen} the removal of {key}"),
+            Written::Deleted { .. } => format!("{has_not_seen} the deletion of {key}"),
             Written::Unknown(_) => {
                 format!(
-                    "the answer to a write of this process to {collection} {key} was lost, and the server has not \
+                    "the response to a write of this process to {collection} {key} was lost, and the server has not \
                      returned its current version"
                 )
             }

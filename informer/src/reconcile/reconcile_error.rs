@@ -159,7 +159,7 @@ impl fmt::Debug for Mark {
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a retry cannot help")
+        f.write_str("the error is terminal and is not retried")
     }
 }
 

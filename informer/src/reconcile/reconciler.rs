@@ -90,7 +90,7 @@ where
 
 /// Result of a successful reconcile (controller-runtime's `Result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it determines when the key is reconciled again"]
+#[must_use = "the action determines when the key is reconciled again"]
 pub struct Action {
     pub(super) then: Then,
     pub(super) priority: Option<i32>,

@@ -35,7 +35,7 @@ impl Certificate {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
         let chain = chain.map_err(|err| refused(&err))?;
         if chain.is_empty() {
-            return Err(Error::refused("certificate: the text does not contain one"));
+            return Err(Error::refused("certificate: the text does not contain a certificate"));
         }
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|err| Error::refused(format!("key: {err}")))?;
         let key = ring::sign::any_supported_type(&key).map_err(|err| Error::refused(format!("key: {err}")))?;
@@ -121,7 +121,7 @@ impl CertWatcher {
     pub async fn run(&self, stop: CancellationToken) {
         while stop.run_until_cancelled(sleep(INTERVAL)).await.is_some() {
             if let Err(error) = self.reload() {
-                tracing::error!(%error, "the certificate was not read");
+                tracing::error!(%error, "the certificate could not be reloaded");
             }
         }
     }

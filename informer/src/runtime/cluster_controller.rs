@@ -78,7 +78,7 @@ impl ClusterControllerBuilder {
         K::Scope: 'static,
     {
         let Some((group, kind, is_of_cluster)) = &self.owner else {
-            let fault = format!("`owns` of {} comes before `for_`", K::kind(&()));
+            let fault = format!("`for_` must precede `owns` of {}", K::kind(&()));
             self.fault.get_or_insert(fault);
             return self;
         };

@@ -98,7 +98,7 @@ impl<M> ControllerBuilder<M> {
             faults.push("`keyed_by` must precede all watches".to_owned());
         }
         if self.sharding.is_some() {
-            faults.push("`keyed_by` comes after `sharded`".to_owned());
+            faults.push("`keyed_by` must precede `sharded`".to_owned());
         }
         ControllerBuilder {
             filters: self.filters,

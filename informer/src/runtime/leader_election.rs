@@ -84,7 +84,7 @@ impl LeaderElectionConfig {
         let fault = if self.identity.is_empty() {
             "the identity is empty"
         } else if Duration::from_secs(self.lease_duration.as_secs()) < self.renew_deadline + LEAST_MARGIN {
-            "the lease duration, in whole seconds, must be longer than the renew deadline by a second"
+            "the lease duration, in whole seconds, must exceed the renew deadline by at least one second"
         } else if self.renew_deadline <= longest_retry {
             "the renew deadline must be longer than 1.2 times the retry period"
         } else if self.retry_period.is_zero() {
@@ -284,7 +284,7 @@ impl LeaderElector {
         }
         let (identity, lease) = (self.identity(), self.0.lock.describe());
         Err(Error::fenced(format!(
-            "refused: {identity:?} no longer leads by the lease {lease}"
+            "refused: {identity:?} is no longer the leader by the lease {lease}"
         )))
     }
 

@@ -389,9 +389,15 @@ impl Manager {
         let name = runnable.name();
         let mut state = self.state();
         if state.names.contains(&name) {
-            return Err(Error::refused(format!("manager: there is already a runnable {name:?}")));
+            return Err(Error::refused(format!(
+                "manager: a runnable with the name {name:?} already exists"
+            )));
         }
-        let refused = || Error::refused(format!("manager: {name:?} was added after the manager has stopped"));
+        let refused = || {
+            Error::refused(format!(
+                "manager: {name:?} cannot be added because the manager has stopped"
+            ))
+        };
         match &mut state.phase {
             Phase::New(runnables) => runnables.push(Box::new(runnable)),
             Phase::Running(added) => added.send(Box::new(runnable)).map_err(|_| refused())?,
@@ -431,7 +437,7 @@ impl Manager {
         let runnables = {
             let mut state = self.state();
             let Phase::New(runnables) = &mut state.phase else {
-                return Err(Error::refused("manager: the manager was already run"));
+                return Err(Error::refused("manager: the manager has already been run"));
             };
             let runnables = std::mem::take(runnables);
             state.phase = Phase::Running(added);

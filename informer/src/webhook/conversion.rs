@@ -132,9 +132,9 @@ where
 {
     let with = move |object: &Value, stand_in| -> Result<(Value, bool), String> {
         let (typed, is_partial) =
-            partial::decode::<A>(object, stand_in).map_err(|err| format!("cannot be read: {err}"))?;
+            partial::decode::<A>(object, stand_in).map_err(|err| format!("cannot be decoded: {err}"))?;
         let converted = convert(typed).map_err(|err| err.to_string())?;
-        let mut json = serde_json::to_value(converted).map_err(|err| format!("cannot be written: {err}"))?;
+        let mut json = serde_json::to_value(converted).map_err(|err| format!("cannot be encoded: {err}"))?;
         without_nulls(&mut json);
         Ok((json, is_partial))
     };

@@ -51,7 +51,7 @@ pub(super) enum What {
 
 /// Decodes an object of a request into its type.
 pub(super) fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, Denial> {
-    K::deserialize(object).map_err(|err| bad_request(&format!("the object cannot be read: {err}")))
+    K::deserialize(object).map_err(|err| bad_request(&format!("the object cannot be decoded: {err}")))
 }
 
 fn bad_request(message: &str) -> Denial {
@@ -174,7 +174,7 @@ async fn read(request: Request<Body>, longest: usize) -> Result<Bytes, Denial> {
 
 fn parse<R: DeserializeOwned>(text: &[u8], kind: &str, api_version: &str) -> Result<R, Denial> {
     let asked: Asked<R> =
-        serde_json::from_slice(text).map_err(|err| bad_request(&format!("the review cannot be read: {err}")))?;
+        serde_json::from_slice(text).map_err(|err| bad_request(&format!("the review cannot be decoded: {err}")))?;
     if (asked.kind.as_str(), asked.api_version.as_str()) != (kind, api_version) {
         let (version, other) = (&asked.api_version, &asked.kind);
         return Err(bad_request(&format!(
@@ -187,5 +187,5 @@ fn parse<R: DeserializeOwned>(text: &[u8], kind: &str, api_version: &str) -> Res
 }
 
 fn to_json(answer: &impl Serialize) -> Result<Vec<u8>, String> {
-    serde_json::to_vec(answer).map_err(|err| format!("the answer cannot be written: {err}"))
+    serde_json::to_vec(answer).map_err(|err| format!("the response cannot be encoded: {err}"))
 }

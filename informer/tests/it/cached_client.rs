@@ -219,7 +219,8 @@ async fn read_fails_if_the_cache_lacks_a_write_for_thirty_seconds() {
         .expect_err("the read is older than the write");
     assert_eq!(began.elapsed().as_secs(), 30);
     assert!(
-        err.to_string().contains("has not received our last write to default/a"),
+        err.to_string()
+            .contains("has not received the last write of this client to default/a"),
         "{err}"
     );
 }

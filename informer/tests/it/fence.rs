@@ -47,7 +47,10 @@ async fn writes_of_a_leader_that_lost_its_lease_are_refused_before_they_are_sent
         .await
         .expect_err("the manager has lost its Lease");
     let err = format!("{err:?}");
-    assert!(err.contains("\"a\" no longer leads by the lease default/lock"), "{err}");
+    assert!(
+        err.contains("\"a\" is no longer the leader by the lease default/lock"),
+        "{err}"
+    );
     assert_eq!(cluster.requests().client("a").writes().count(), sent);
     assert!(maps.get_opt("m").await.expect("reads are not fenced").is_some());
     assert!(cluster.exists::<Lease>("lock"));

@@ -161,6 +161,6 @@ async fn await_condition_waits_on_the_cache() {
         .expect_err("the informer has stopped");
     assert_eq!(
         err.to_string(),
-        "the informer of ConfigMap stopped before default/a fulfilled a condition"
+        "the informer of ConfigMap stopped before default/a met the awaited condition"
     );
 }

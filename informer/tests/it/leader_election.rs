@@ -345,7 +345,7 @@ async fn metrics_name_the_leader_and_the_check_detects_a_hang() {
 }
 
 #[rstest]
-#[case(15, 15, 2, "longer than the renew deadline")]
+#[case(15, 15, 2, "must exceed the renew deadline")]
 #[case(15, 2, 2, "1.2 times the retry period")]
 #[case(15, 10, 0, "retry period is zero")]
 #[tokio::test(start_paused = true)]

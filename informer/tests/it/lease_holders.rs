@@ -161,7 +161,10 @@ async fn invalid_margins_are_refused(#[case] lease: u64, #[case] renew: u64) {
     };
     let refused = LeaderElector::new(LeaseLock::new(cluster.client(), "default", "lock"), config);
     let err = refused.expect_err("the margin is too short").to_string();
-    assert!(err.contains("longer than the renew deadline by a second"), "{err}");
+    assert!(
+        err.contains("must exceed the renew deadline by at least one second"),
+        "{err}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

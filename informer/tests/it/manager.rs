@@ -242,7 +242,7 @@ async fn a_second_run_of_a_manager_is_refused() {
     let (running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(1)).await;
     let err = manager.run(async {}).await.expect_err("the manager already runs");
-    assert!(err.to_string().contains("the manager was already run"), "{err}");
+    assert!(err.to_string().contains("the manager has already been run"), "{err}");
     manager.add(log.task(always, "late")).expect("the runnable is accepted");
     cluster.advance(Duration::from_secs(5)).await;
     assert!(running.is_running());

@@ -480,7 +480,7 @@ async fn keys_of_clusters_are_shared_and_names_are_checked() {
         ("the identity is empty", ShardingConfig::new("default", "maps", "")),
         ("the namespace is empty", ShardingConfig::new("", "maps", "a")),
         (
-            "longer than the renew deadline",
+            "must exceed the renew deadline",
             ShardingConfig {
                 lease_duration: seconds(10),
                 ..ShardingConfig::new("default", "maps", "a")

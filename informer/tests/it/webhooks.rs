@@ -346,13 +346,13 @@ async fn a_verdict_has_a_code_a_message_and_warnings(
 #[rstest]
 #[case::plain_text("text/plain", "{}".to_owned(), "contentType=text/plain, expected application/json")]
 #[case::empty_body("application/json", String::new(), "request body is empty")]
-#[case::invalid_json("application/json; charset=utf-8", "{".to_owned(), "the review cannot be read")]
+#[case::invalid_json("application/json; charset=utf-8", "{".to_owned(), "the review cannot be decoded")]
 #[case::another_version("application/json", r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#.to_owned(),
     "expected AdmissionReview of admission.k8s.io/v1, got AdmissionReview of admission.k8s.io/v1beta1")]
 #[case::no_request("application/json", r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#.to_owned(),
     "the AdmissionReview has no request")]
 #[case::another_type("application/json", review("CREATE", json!({"data": 7}), Value::Null).to_string(),
-    "the object cannot be read")]
+    "the object cannot be decoded")]
 #[tokio::test]
 async fn a_body_that_is_not_a_review_is_a_bad_request(
     #[case] content_type: &str,

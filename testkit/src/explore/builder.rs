@@ -245,7 +245,7 @@ impl Explore {
     /// If `number` is 0 or greater than `of`.
     pub fn shard(mut self, number: u64, of: u64) -> Self {
         let shard = Shard::parse(&format!("{number}/{of}"));
-        self.shard = shard.unwrap_or_else(|| panic!("part {number} of {of} does not exist"));
+        self.shard = shard.unwrap_or_else(|| panic!("the shard {number}/{of} does not exist"));
         self
     }
 
@@ -303,7 +303,7 @@ impl Explore {
                     shown.clear();
                     return report;
                 }
-                Err(RecvTimeoutError::Disconnected) => panic!("the code of the exploration panicked"),
+                Err(RecvTimeoutError::Disconnected) => panic!("the thread of the exploration panicked"),
                 Err(RecvTimeoutError::Timeout) => {
                     shown.show();
                     let idle = activity.idle();
@@ -311,7 +311,7 @@ impl Explore {
                     let stuck = current.into_values().find(|(since, _)| is_stuck(since.elapsed(), idle));
                     if let Some((since, plan)) = stuck {
                         panic!(
-                            "a run has not ended after {:.0?} of real time: a task never waits, or blocks its \
+                            "a run has not ended after {:.0?} of real time: a task never yields, or blocks its \
                              thread\nto replay: {REPLAY}='{plan}'",
                             since.elapsed()
                         );

@@ -265,7 +265,7 @@ impl Step {
                     Outcome::Unseen => String::new(),
                 };
                 match request.is_of_another {
-                    true => format!("{outcome}, but the object was replaced since the client read it"),
+                    true => format!("{outcome}, but the object has been replaced since the client read it"),
                     false => outcome,
                 }
             }
@@ -274,7 +274,7 @@ impl Step {
             } => format!("held for {:?}", at.saturating_sub(self.at)),
             What::Event {
                 told: Delivery::Never, ..
-            } => "never told".to_owned(),
+            } => "never delivered".to_owned(),
             What::Call {
                 outcome: Outcome::Unseen,
                 ..

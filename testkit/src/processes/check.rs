@@ -108,7 +108,7 @@ impl Check {
     pub(crate) fn wrong(&self) -> Option<String> {
         let given = [&self.always, &self.eventually, &self.sometimes];
         if given.into_iter().flatten().count() != 1 {
-            return Some("one of always, eventually and sometimes is required".to_owned());
+            return Some("exactly one of always, eventually and sometimes is required".to_owned());
         }
         if self.name.trim().is_empty() {
             return Some("name: a name is required".to_owned());
@@ -117,7 +117,7 @@ impl Check {
         let has_objects = self.object.is_some() || self.objects.is_some() || !self.variables.is_empty();
         let Rule::Cel(expression) = rule else {
             let others = has_objects || self.selector.is_some() || self.namespace.is_some();
-            return others.then(|| "only rules have objects and variables: a command reads objects itself".to_owned());
+            return others.then(|| "a command has no objects and variables: it must read objects itself".to_owned());
         };
         if !has_objects {
             return Some("object, objects or variables: a rule requires one of them".to_owned());
@@ -126,19 +126,19 @@ impl Check {
             return Some(format!("object: {object:?} is not of the form RESOURCE/NAME"));
         }
         if let Some(objects) = self.objects.as_ref().filter(|it| it.contains('/')) {
-            return Some(format!(
-                "objects: {objects:?} names one object, which is for the field object"
-            ));
+            return Some(format!("objects: {objects:?} is a single object: use the field object"));
         }
         if self.selector.is_some() && self.objects.is_none() {
-            return Some("selector: the field objects is required as well".to_owned());
+            return Some("selector: the field only has an effect with objects".to_owned());
         }
         let is_name = |it: &String| {
             let is_letter = |it: char| it.is_ascii_alphanumeric() || it == '_';
             it.starts_with(|it: char| it.is_ascii_alphabetic()) && it.chars().all(is_letter)
         };
         if let Some(wrong) = self.variables.keys().find(|it| !is_name(it)) {
-            return Some(format!("variables: {wrong:?} is not a name of letters and digits"));
+            return Some(format!(
+                "variables: {wrong:?} is not a valid name: use letters, digits and underscores"
+            ));
         }
         match self.variables() {
             Err(wrong) => Some(wrong),

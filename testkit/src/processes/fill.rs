@@ -30,7 +30,7 @@ impl Places {
         while let Some(at) = rest.find("${") {
             filled.push_str(&rest[..at]);
             let inner = &rest[at + 2..];
-            let end = inner.find('}').ok_or_else(|| format!("`{text}` lacks a `}}`"))?;
+            let end = inner.find('}').ok_or_else(|| format!("`{text}` has no closing `}}`"))?;
             filled.push_str(&self.value(&inner[..end])?);
             rest = &inner[end + 1..];
         }
@@ -44,7 +44,8 @@ impl Places {
         }
         if let Some(variable) = name.strip_prefix(ENVIRONMENT) {
             let value = std::env::var(variable);
-            return value.map_err(|_| format!("`${{{name}}}` has no value: the environment lacks {variable}"));
+            return value
+                .map_err(|_| format!("`${{{name}}}` has no value: the environment variable {variable} is not set"));
         }
         let is_port = name
             .strip_prefix(PORT)
@@ -53,7 +54,7 @@ impl Places {
             let known = self.values.keys().map(|it| format!("${{{it}}}"));
             let known: Vec<String> = known.chain(["${PORT_…}", "${env.…}"].map(str::to_owned)).collect();
             return Err(format!(
-                "`${{{name}}}` is not a known placeholder; known are {}",
+                "`${{{name}}}` is not a known placeholder; the known ones are {}",
                 known.join(", ")
             ));
         }
@@ -102,9 +103,15 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::an_unknown_name("${HOST}", "`${HOST}` is not a known placeholder; known are ${PORT_…}, ${env.…}")]
-    #[case::an_unknown_variable("${env.NO_SUCH}", "`${env.NO_SUCH}` has no value: the environment lacks NO_SUCH")]
-    #[case::missing_brace("a${PORT", "`a${PORT` lacks a `}`")]
+    #[case::an_unknown_name(
+        "${HOST}",
+        "`${HOST}` is not a known placeholder; the known ones are ${PORT_…}, ${env.…}"
+    )]
+    #[case::an_unknown_variable(
+        "${env.NO_SUCH}",
+        "`${env.NO_SUCH}` has no value: the environment variable NO_SUCH is not set"
+    )]
+    #[case::missing_brace("a${PORT", "`a${PORT` has no closing `}`")]
     fn unknown_placeholders_are_refused(#[case] text: &str, #[case] error: &str) {
         assert_eq!(Places::default().fill(text), Err(error.to_owned()));
     }

@@ -28,8 +28,8 @@ impl Shards {
             let report: Value =
                 serde_json::from_str(&text).map_err(|err| wrong(format!("the report is not JSON: {err}")))?;
             let shard = report["shard"].as_str().and_then(Shard::parse);
-            let shard = shard
-                .ok_or_else(|| wrong("the file is not a report of a shard, made by --shard and --json".to_owned()))?;
+            let shard =
+                shard.ok_or_else(|| wrong("the file is not a report written with --shard and --json".to_owned()))?;
             reports.push((shard, file, report));
         }
         reports.sort_by_key(|(shard, ..)| shard.number);
@@ -107,7 +107,7 @@ mod tests {
     #[case::another_number_of_shards(&["1/2", "2/3"],
         "1.json: this is shard 2/3, but other reports divide the search into 2 shards")]
     #[case::duplicate_shard(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
-    #[case::report_without_a_shard(&["all"], "0.json: the file is not a report of a shard, made by --shard and --json")]
+    #[case::report_without_a_shard(&["all"], "0.json: the file is not a report written with --shard and --json")]
     fn incomplete_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {
         let reports: Vec<Value> = shards.iter().map(|it| json!({"shard": it})).collect();
         let name = error.replace(|it: char| !it.is_ascii_alphanumeric(), "");

@@ -143,7 +143,7 @@ impl Process {
                 }
                 if began.elapsed() >= bound {
                     return Err(format!(
-                        "{} is not ready after {bound:?}; its last output:{}",
+                        "{} was not ready within {bound:?}; its last output:{}",
                         self.0.launch.name,
                         last_lines(&state.last)
                     ));

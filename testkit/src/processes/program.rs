@@ -130,7 +130,7 @@ impl Host {
             let text = secret["data"][key].as_str().unwrap_or_default();
             let data = BASE64_STANDARD.decode(text).unwrap_or_default();
             match data.is_empty() {
-                true => Err(format!("the Secret {namespace}/{name} lacks {key}")),
+                true => Err(format!("the Secret {namespace}/{name} does not have the key {key}")),
                 false => Ok(data),
             }
         };

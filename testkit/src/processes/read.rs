@@ -120,7 +120,7 @@ impl Scenario {
             return Some("insecure: an in-cluster configuration needs HTTPS".to_owned());
         }
         if controller.in_cluster && !cfg!(target_os = "linux") {
-            return Some("inCluster: mounting its files needs Linux".to_owned());
+            return Some("inCluster: mounting its files requires Linux".to_owned());
         }
         let cwd = controller.cwd.as_ref().map(|it| self.path(it));
         cwd.filter(|it| !it.is_dir())
@@ -167,13 +167,13 @@ impl Scenario {
     fn wrong_names(&self) -> Option<String> {
         if let Some(unknown) = self.faults.iter().find(|it| Faults::of_name(it).is_none()) {
             return Some(format!(
-                "faults: unknown kind {unknown:?}; known are {}",
+                "faults: unknown kind {unknown:?}; the known kinds are {}",
                 Faults::names().join(", ")
             ));
         }
         let unknown = self.without.iter().find(|it| Oracle::of_name(it).is_none())?;
         Some(format!(
-            "without: unknown oracle {unknown:?}; known are {}",
+            "without: unknown oracle {unknown:?}; the known oracles are {}",
             Oracle::names().join(", ")
         ))
     }

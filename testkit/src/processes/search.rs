@@ -78,7 +78,7 @@ impl Scenario {
             None => Shard::WHOLE,
             Some(text) => Shard::parse(text).ok_or_else(|| {
                 wrong(format!(
-                    "the shard {text:?} must have the form of 2/8, with a number from 1"
+                    "the shard {text:?} is invalid: it must have the form 2/8, with a number from 1"
                 ))
             })?,
         };
@@ -310,7 +310,7 @@ impl Exploration<'_> {
         let pace = self.pace(took);
         let count = pace.at_once();
         self.say(&format!(
-            "a run takes about {took:.1?}; it has settled after {quiet:.1?} without activity; {count} runs at once"
+            "a run takes about {took:.1?}; it has settled after {quiet:.1?} without activity; {count} concurrent runs"
         ));
         report.notes.extend(reference.outcome.notes.iter().cloned());
         if self.options.keep {

@@ -130,7 +130,7 @@ pub(crate) enum Awaited {
 
 /// A string or a list of strings.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a text or a list of texts")]
+#[serde(untagged, expecting = "expected a string or a list of strings")]
 pub(crate) enum OneOrMany {
     One(String),
     Many(Vec<String>),
@@ -207,7 +207,7 @@ impl Step {
         match actions.iter().filter(|it| **it).count() {
             0 if self.wait.is_none() => return Some("an action or wait is required".to_owned()),
             0 | 1 => {}
-            _ => return Some("only one action is possible: use a step for each".to_owned()),
+            _ => return Some("a step has only one action: use a separate step for each action".to_owned()),
         }
         let is_request = actions[..6].contains(&true);
         if self.user.is_some() && !is_request {
@@ -267,7 +267,7 @@ impl Wait {
             self.absent,
         ];
         if given.iter().filter(|it| **it).count() > 1 {
-            return Err("wait: only one of for, condition, path and absent is possible".to_owned());
+            return Err("wait: only one of for, condition, path and absent is allowed".to_owned());
         }
         if self.equals.is_some() && self.path.is_none() {
             return Err("wait.equals: a path is required".to_owned());
@@ -329,7 +329,7 @@ impl Awaited {
             Self::Exists | Self::Absent => Ok(()),
             Self::Condition(kind, expected) => has_condition(name, object, kind, expected),
             Self::Field(field, path, expected) => match (field.values(object).as_slice(), expected) {
-                ([], _) => Err(format!("{name} lacks {path}")),
+                ([], _) => Err(format!("{name} does not have the field {path}")),
                 ([value], Some(expected)) if shown(value) != *expected => {
                     Err(format!("{path} of {name} is {}", shown(value)))
                 }

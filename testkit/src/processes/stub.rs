@@ -141,7 +141,7 @@ impl Stub {
 impl Answer {
     fn wrong(&self) -> Option<String> {
         if self.json.is_some() && self.body.is_some() {
-            return Some("body: json and body exclude each other".to_owned());
+            return Some("body: json and body are mutually exclusive".to_owned());
         }
         if StatusCode::from_u16(self.status).is_err() {
             return Some(format!("status: {} is not an HTTP status", self.status));

@@ -58,7 +58,7 @@ fn late_request_is_listed_on_arrival_with_its_object() {
     let sent = line("0.000 writer PATCH pods default/a is held ← here").expect(&report);
     let reached = line("20.000 writer PATCH pods default/a").expect(&report);
     assert!(sent < reached, "{report}");
-    let told = "PATCH pods default/a → connection broken, but the object was replaced since the client read it";
+    let told = "PATCH pods default/a → connection broken, but the object has been replaced since the client read it";
     assert!(
         report.lines().nth(reached).is_some_and(|it| it.contains(told)),
         "{report}"

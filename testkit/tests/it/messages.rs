@@ -54,7 +54,7 @@ async fn a_difference_is_shown_by_fields(cluster: TestCluster) {
         .label("x.io/team", "edge")
         .data("mode", "slow");
     let message = failure_of(|| cluster.assert_has(expected));
-    let expected = "ConfigMap default/a is not as expected:
+    let expected = "ConfigMap default/a differs from the expected object:
   data.mode: expected \"slow\", found \"fast\"
   metadata.labels[x.io/team]: expected \"edge\", found nothing";
     assert!(message.ends_with(expected), "{message}");
@@ -83,7 +83,7 @@ async fn finalizers_of_a_terminating_object_are_listed(cluster: TestCluster) {
     cluster.delete(config_map("a")).await;
     let message = failure_of(|| cluster.assert_gone(config_map("a")));
     assert!(
-        message.ends_with("and kept by the finalizers example.com/keep"),
+        message.ends_with("and is kept by the finalizers example.com/keep"),
         "{message}"
     );
 }
@@ -143,7 +143,7 @@ fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     assert!(!output.status.success());
     for part in [
         "the seed was 7; SEED=7 repeats the run",
-        "has returned; an error that it returned is lost",
+        "has returned; its error, if any, was discarded",
         "injected 409 Conflict on update configmaps, once: affected 0 requests",
         "POST   /api/v1/namespaces/default/configmaps  201",
     ] {

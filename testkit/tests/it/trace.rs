@@ -32,7 +32,7 @@ async fn a_failing_assertion_names_the_last_writer_and_the_fields_it_changed(clu
         "last written at 0.000 s by operator: PATCH configmaps default/settings (data.mode: \"slow\" → \"fast\")";
     assert!(message.contains(written), "{message}");
     assert!(
-        message.contains("no controller has received an event of it"),
+        message.contains("no controller has received an event about it"),
         "{message}"
     );
 }
@@ -173,7 +173,7 @@ fn a_failing_test_writes_its_trace() {
     let failure = &document["failures"][0];
     let headline = failure["headline"].as_str().expect("the failure has a headline");
     assert!(
-        headline.ends_with("ConfigMap default/settings is not as expected:"),
+        headline.ends_with("ConfigMap default/settings differs from the expected object:"),
         "{headline}"
     );
     assert!(

@@ -76,5 +76,5 @@ async fn pod_scripts_without_a_kubelet_are_refused() {
         .workers([Worker::GarbageCollector])
         .pod_script(PodSelector::all(), PodScript::default());
     let message = failure_of(|| builder.start());
-    assert!(message.contains("scripts of Pods need `Worker::Kubelet`"), "{message}");
+    assert!(message.contains("Pod scripts require `Worker::Kubelet`"), "{message}");
 }

@@ -250,7 +250,7 @@ impl<V: Clone> SortedMap<V> {
         match &mut self.entries {
             Entries::Few(few) => ViewMut::Few(few),
             Entries::Many(many) => ViewMut::Many(many),
-            Entries::Text(_) => unreachable!("the text was opened above"),
+            Entries::Text(_) => unreachable!("the text was decoded above"),
         }
     }
 

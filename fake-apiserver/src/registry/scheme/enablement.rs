@@ -135,7 +135,7 @@ impl Enablement {
             let resources = optional(|it| it.off.stage == Stage::Retired && is_it(it));
             if resources.is_empty() {
                 return Err(format!(
-                    "{name} is not one of the retired APIs that are supported here: {}",
+                    "{name} is not one of the supported retired APIs: {}",
                     retired_versions().collect::<Vec<_>>().join(", ")
                 ));
             }
@@ -266,7 +266,7 @@ impl Enablement {
             false if !optional.is_empty() => self.on.retain(|it| !optional.contains(it)),
             true if found.peek().is_none() => {
                 return Err(format!(
-                    "{key} is not served here, and cannot be turned on{}",
+                    "{key} is not served and cannot be enabled{}",
                     hint(group, version)
                 ));
             }
@@ -301,7 +301,7 @@ fn not_registered(name: &Named) -> String {
 fn check_core(key: &str, value: &str) -> Result<(), String> {
     match parse_bool(key, value)? {
         true => Ok(()),
-        false => Err(format!("{key}: the core group cannot be turned off here")),
+        false => Err(format!("{key}: the core group cannot be disabled")),
     }
 }
 

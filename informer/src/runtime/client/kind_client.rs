@@ -313,7 +313,7 @@ impl<K: Cacheable> KindClient<K> {
         timeout(PATIENCE, seen).await.map_err(|_| {
             let what = first().map_or_else(String::new, |write| format!(" to {}", write.key));
             Error::gated(format!(
-                "the cache of {} has not received our last write{what} within {PATIENCE:?}",
+                "the cache of {} has not received the last write of this client{what} within {PATIENCE:?}",
                 informer.name()
             ))
         })

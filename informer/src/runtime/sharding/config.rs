@@ -65,7 +65,7 @@ impl ShardingConfig {
         } else if self.namespace.is_empty() {
             "the namespace is empty"
         } else if self.lease_duration < self.renew_deadline + LEAST_MARGIN {
-            "the lease duration must be longer than the renew deadline by a second"
+            "the lease duration must exceed the renew deadline by at least one second"
         } else if self.renew_deadline < self.retry_period * 2 {
             "the renew deadline must be at least twice the retry period"
         } else if self.retry_period.is_zero() {

@@ -164,7 +164,7 @@ impl Core {
             if let Some(since) = active.moved.filter(|it| is_late(*it)) {
                 let (key, since) = (&active.text, since.elapsed());
                 late.push(format!(
-                    "{me:?} still works on {key}, which moved to another replica {since:.0?} ago"
+                    "{me:?} is still reconciling {key}, which moved to another replica {since:.0?} ago"
                 ));
             }
         }
@@ -270,7 +270,7 @@ impl Core {
             };
             if due <= Instant::now() {
                 let (key, owner) = (&active.text, permission.target.owner(*place));
-                tracing::warn!(key, owner, after = ?hand_over_timeout, "work on a key that moved is dropped");
+                tracing::warn!(key, owner, after = ?hand_over_timeout, "the reconcile of a moved key is dropped");
                 active.lost.cancel();
             } else {
                 next = next.into_iter().chain([due]).min();

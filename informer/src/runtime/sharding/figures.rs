@@ -47,14 +47,14 @@ impl Collect for Figures {
         let (now, labels) = (*self.now(), &[("name", self.name.as_str())]);
         let help = "Members that share the keys, in the view of this replica.";
         samples.gauge("sharding_members", help, labels, now.members as f64);
-        let help = "Keys that this replica still works on although they have moved to others.";
+        let help = "Keys that this replica is still reconciling although they have moved to other replicas.";
         samples.gauge(
             "sharding_handing_over_keys",
             help,
             labels,
             self.core.handing_over() as f64,
         );
-        let help = "Keys of this replica that others still work on.";
+        let help = "Keys of this replica that other replicas are still reconciling.";
         samples.gauge("sharding_awaited_keys", help, labels, self.core.awaited() as f64);
         let help = "Number of times this replica published other members.";
         samples.counter("sharding_changes_total", help, labels, now.changes as f64);

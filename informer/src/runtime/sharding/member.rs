@@ -304,7 +304,7 @@ impl Member {
             }
             Err(_) => tracing::warn!(
                 lease = ended.name,
-                "no answer to the deletion of the lease of a dead replica"
+                "no response to the deletion of the lease of a dead replica"
             ),
         }
     }

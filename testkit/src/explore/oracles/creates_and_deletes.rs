@@ -25,7 +25,7 @@ fn check(facts: &Facts<'_>) -> Option<String> {
     let all = [&state.created, &state.deleted];
     let ((did, key), [now, before]) = more_often(all, facts.times(), reference).pop_first()?;
     Some(format!(
-        "{key} was {did} {now} times, and {before} times in the reference run"
+        "{key} was {did} {now} times, but {before} times in the reference run"
     ))
 }
 

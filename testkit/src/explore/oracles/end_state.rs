@@ -38,8 +38,8 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
         return Some(Violation::new(ROW.name, format!("{headline}:\n  {text}")));
     }
     let (oracle, object) = match plan.changes.last().is_some_and(|it| it == BACK) {
-        true => (RECOVERY, "a fresh object with the first spec"),
-        false => (PATH_INDEPENDENCE, "a fresh object with the same spec"),
+        true => (RECOVERY, "a new object with the initial spec"),
+        false => (PATH_INDEPENDENCE, "a new object with the same spec"),
     };
     let what = format!("after {within:?} the end state still differs from that of {object}:\n  {text}");
     Some(Violation::new(oracle, what))

@@ -86,7 +86,7 @@ fn check(facts: &Facts<'_>) -> Option<String> {
             *namespace == it.namespace && *client == it.client && is_of(owner)
         })?;
         let what = format!(
-            "{} made {} {namespace}/{} without an ownerReference, and {} {namespace}/{} with one to {kind} \
+            "{} created {} {namespace}/{} without an ownerReference, and {} {namespace}/{} with one to {kind} \
              {namespace}/{owner}",
             given(&it.client),
             it.resource,

@@ -190,7 +190,7 @@ impl Plan {
         let counted = self
             .counted
             .iter()
-            .map(|field| format!("leave out {field}, which counts failures"));
+            .map(|field| format!("ignore {field}, which counts failures"));
         changes.chain(faults).chain(skipped).chain(counted).collect()
     }
 }
@@ -245,7 +245,7 @@ mod tests {
         let last = plan.words(&BTreeMap::new()).split_off(plan.faults.len());
         let expected = [
             "skip the step \"scale down; wait\"",
-            "leave out jobs default/web status.failed, which counts failures",
+            "ignore jobs default/web status.failed, which counts failures",
         ];
         assert_eq!(last, expected);
     }

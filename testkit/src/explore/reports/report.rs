@@ -265,7 +265,7 @@ impl fmt::Display for Report {
             let faster = match cfg!(debug_assertions) {
                 true => {
                     ", or build dependencies with `[profile.dev.package.\"*\"] opt-level = 2` in the workspace's \
-                     Cargo.toml: this makes several times as many runs"
+                     Cargo.toml, which allows several times as many runs"
                 }
                 false => "",
             };

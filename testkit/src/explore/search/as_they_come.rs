@@ -157,7 +157,7 @@ fn next(arrivals: &Receiver<thread::Result<Arrived>>, time: Duration) -> Option<
     match arrivals.recv_timeout(time) {
         Ok(arrived) => Some(arrived.unwrap_or_else(|payload| resume_unwind(payload))),
         Err(RecvTimeoutError::Timeout) => None,
-        Err(RecvTimeoutError::Disconnected) => panic!("the threads of the exploration have ended"),
+        Err(RecvTimeoutError::Disconnected) => panic!("all threads of the exploration have ended"),
     }
 }
 

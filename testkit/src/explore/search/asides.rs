@@ -79,7 +79,7 @@ impl Asides {
                 .iter()
                 .map(|(resource, path)| format!("{path} of {resource}"));
             format!(
-                "fields that differed in some runs of a plan only are no longer compared: {}",
+                "fields that differed in only some runs of a plan are no longer compared: {}",
                 fields.collect::<Vec<_>>().join(", ")
             )
         });

@@ -109,7 +109,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     let violation = match repeated(&outcome.trace).filter(|_| !has_clock) {
         Some(repeated) => Violation {
             what: format!(
-                "{repeated}: does it measure time by the machine's clock?\n{}",
+                "{repeated}: does it measure time with the machine's clock?\n{}",
                 violation.what
             ),
             ..violation
@@ -133,7 +133,7 @@ fn beside_counts(runs: &Runs<'_>, plan: &Plan, counts: &[Count], limit: Duration
         true => {
             let counts = counts.join("; ");
             Confirmed::FirstCome(format!(
-                "numbers count failures, and are not compared with the reference: {counts} (to replay: \
+                "numbers that count failures are not compared with the reference: {counts} (to replay: \
                  EXPLORE_REPLAY='{plan}')"
             ))
         }

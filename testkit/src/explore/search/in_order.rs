@@ -92,7 +92,7 @@ fn wait_for(
         }
         match results.recv() {
             Ok((at, outcome)) => drop(early.insert(at, outcome)),
-            Err(err) => panic!("the threads of the exploration have ended: {err}"),
+            Err(err) => panic!("all threads of the exploration have ended: {err}"),
         }
     }
 }

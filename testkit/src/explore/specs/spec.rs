@@ -9,7 +9,7 @@ use super::changes::{Change, changes};
 use crate::explore::outcomes::{EndState, Reference};
 
 /// The change that restores the initial spec.
-pub(crate) const BACK: &str = "the spec as it was first";
+pub(crate) const BACK: &str = "the spec back to its initial value";
 
 /// The object with the explored spec.
 pub(crate) struct Spec {

@@ -153,10 +153,10 @@ impl Script {
     fn read(self) -> Result<PodScript, String> {
         let exclusive = [self.runs_for_ms.is_some(), self.runs_forever, self.crash_loop];
         if exclusive.into_iter().filter(|it| *it).count() > 1 {
-            return Err("runsForMs, runsForever and crashLoop exclude each other".to_owned());
+            return Err("runsForMs, runsForever and crashLoop are mutually exclusive".to_owned());
         }
         if self.never_ready && self.ready_after_ms.is_some() {
-            return Err("readyAfterMs and neverReady exclude each other".to_owned());
+            return Err("readyAfterMs and neverReady are mutually exclusive".to_owned());
         }
         type Step = fn(PodScript, Duration) -> PodScript;
         let times: [(Option<u64>, Step); 5] = [

@@ -357,7 +357,7 @@ fn formatted(format: &str, arguments: &[Value]) -> Result<String, String> {
             '%' => text.push('%'),
             's' | 'd' | 'v' => text += &arguments.next().map(print).unwrap_or_default(),
             'q' => text += &format!("{:?}", arguments.next().map(print).unwrap_or_default()),
-            verb => return Err(format!("printf: %{verb} is not supported here")),
+            verb => return Err(format!("printf: %{verb} is not supported")),
         }
     }
     Ok(text + rest)

@@ -206,7 +206,7 @@ impl Parser<'_> {
             self.rest = start;
             Query::Identity
         } else {
-            return Err(format!("{start:?} is not supported here"));
+            return Err(format!("{start:?} is not supported"));
         };
         loop {
             query = match self.rest.chars().next() {

@@ -146,7 +146,7 @@ impl Parser<'_> {
                 }
                 "break" => nodes.push(Node::Break),
                 "continue" => nodes.push(Node::Continue),
-                "define" | "template" | "block" => return Err(format!("{word} is not supported here")),
+                "define" | "template" | "block" => return Err(format!("{word} is not supported")),
                 _ => nodes.push(Node::Pipeline(self.pipeline(&tokens)?)),
             }
         };
@@ -262,7 +262,7 @@ impl Parser<'_> {
                 "true" | "false" => Operand::Literal((name == "true").into()),
                 "nil" => Operand::Literal(Value::Null),
                 name if (self.is_known)(name) => Operand::Function(name.to_owned()),
-                name => return Err(format!("function {name:?} is not supported here")),
+                name => return Err(format!("function {name:?} is not supported")),
             },
             Token::Open => {
                 self.depth += 1;

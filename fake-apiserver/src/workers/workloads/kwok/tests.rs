@@ -64,8 +64,8 @@ fn a_template_is_rendered(#[case] text: &str, #[case] expected: &str) {
 }
 
 #[rstest]
-#[case::function("{{ env \"HOME\" }}", "function \"env\" is not supported here")]
-#[case::definition("{{ define \"a\" }}{{ end }}", "define is not supported here")]
+#[case::function("{{ env \"HOME\" }}", "function \"env\" is not supported")]
+#[case::definition("{{ define \"a\" }}{{ end }}", "define is not supported")]
 #[case::no_end("{{ if true }}", "unexpected EOF")]
 #[case::open("a {{ .b", "unclosed action")]
 #[case::no_variable("{{ $x }}", "undefined variable $x")]

@@ -21,7 +21,7 @@ pub(super) const ROW: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "let {} of {} fail, and all of its calls of that system for {:?}",
+            "let {} of {} fail, and all of its calls to that system for {:?}",
             it.what,
             it.client,
             time.time()
