@@ -90,7 +90,7 @@ impl TestCluster {
             .collect();
         match names.len() {
             0 => format!(", nor any other {}", id.kind),
-            _ => format!("; there are {}", names.join(", ")),
+            _ => format!("; existing objects: {}", names.join(", ")),
         }
     }
 }

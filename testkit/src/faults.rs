@@ -322,7 +322,7 @@ impl Injections {
         waiting.find_map(|it| {
             let why = it.waits_for.as_ref()?.check_served(&served).err()?;
             let (file, line, what) = (it.place.file(), it.place.line(), &it.what);
-            Some(format!("{file}:{line}: {what}: {why}, then or later"))
+            Some(format!("{file}:{line}: the fault never took effect: {what}: {why}"))
         })
     }
 }

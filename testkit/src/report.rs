@@ -219,7 +219,7 @@ fn folded(lines: Vec<Line>) -> Vec<(String, String)> {
             _ => format!("these {round} lines"),
         };
         if times > 0 {
-            let what = format!(" {these} {times} times more{}", last.changes);
+            let what = format!(" {these} repeated {times} more times{}", last.changes);
             shown.push((last.time.clone(), what));
         }
     }

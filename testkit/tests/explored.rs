@@ -250,7 +250,7 @@ fn a_held_event_is_shown_at_its_delivery() {
 
 /// A controller started by `run` cannot be started again.
 #[rstest]
-#[case::no_other_controllers(crashes() | errors(), Some("something to crash"))]
+#[case::no_other_controllers(crashes() | errors(), Some("a controller can be crashed"))]
 #[case::without_crashes(errors(), None)]
 fn controllers_that_cannot_be_crashed_are_listed(#[case] kinds: Faults, #[case] oracle: Option<&str>) {
     let report = explore(async |cluster: &TestCluster| {
@@ -278,7 +278,7 @@ fn a_scenario_without_requests_is_not_explored() {
     .report();
     assert_eq!(
         report.failure().map(|it| it.oracle()),
-        Some("something to explore"),
+        Some("the scenario sends requests"),
         "{report}"
     );
 }

@@ -156,7 +156,7 @@ fn replay_that_cannot_be_run_fails(#[case] replay: &str, #[case] said: &str) {
     let failure = report
         .failure()
         .unwrap_or_else(|| panic!("the exploration passes: {report}"));
-    assert_eq!(failure.oracle(), "the replay can be played", "{report}");
+    assert_eq!(failure.oracle(), "the replay can be executed", "{report}");
     assert!(failure.what().contains(said), "{report}");
 }
 

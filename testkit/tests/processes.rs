@@ -276,7 +276,7 @@ fn condition_that_holds_soon_after_its_timeout_is_slow_in_a_run_with_a_fault() {
     let output = drydock(&["explore", &path, "--plans", "4"]);
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
-    assert!(report.contains("the state was not right until"), "{report}");
+    assert!(report.contains("the state only became correct"), "{report}");
 }
 
 #[test]

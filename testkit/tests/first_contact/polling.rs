@@ -189,7 +189,7 @@ async fn changing_time_field_is_reported() {
 fn changing_time_is_reported_by_the_reference_and_can_be_ignored() {
     let report = explored(Poll::ProbeTime).report();
     let failure = report.failure().expect("the exploration fails");
-    assert_eq!(failure.oracle(), "it settles");
+    assert_eq!(failure.oracle(), "the controllers settle");
     assert!(
         failure.what().contains(&format!(".ignore(\"{PROBE_TIME}\")")),
         "{report}"

@@ -66,7 +66,7 @@ async fn missing_object_is_reported_with_existing_ones(cluster: TestCluster) {
     cluster.create(config_map("a").namespace("shop")).await;
     let message = failure_of(|| cluster.assert_has(config_map("a")));
     assert!(
-        message.ends_with("there is no ConfigMap default/a; there are ConfigMap shop/a"),
+        message.ends_with("there is no ConfigMap default/a; existing objects: ConfigMap shop/a"),
         "{message}"
     );
 }

@@ -149,7 +149,7 @@ fn a_failing_test_prints_clients_names_and_changes_and_folds_rounds() {
         "the test   POST   /api/v1/namespaces/default/configmaps  201 (+ data.mode: \"</script><b>\")",
         "operator   PATCH  /api/v1/namespaces/default/configmaps/settings",
         "(data.mode: \"</script><b>\" → \"mode-0\")",
-        "these 2 lines 2",
+        "these 2 lines repeated 2",
         "DRYDOCK_TRACE=1 writes a page that shows every step",
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");

@@ -32,7 +32,7 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
     if !plan.is_sequence() {
         let headline = match left_behind(&reference.outcome.end, &reference.outcome.trace, end) {
             Some(left) => left,
-            None if plan.overlaps() => format!("the two runs end differently after {within:?}; one of them is wrong"),
+            None if plan.overlaps() => format!("the two runs still differ after {within:?}, so one of them is wrong"),
             None => format!("still differs from the reference after {within:?}"),
         };
         return Some(Violation::new(ROW.name, format!("{headline}:\n  {text}")));

@@ -378,7 +378,7 @@ impl Referent {
             Which::Deleted(nth) => words.push_str(&format!(", deleted ({nth})")),
         }
         if let Some(ordinal) = ordinal {
-            words.push_str(&format!(", {ordinal} of its kind"));
+            words.push_str(&format!(", number {ordinal}"));
         }
         words
     }

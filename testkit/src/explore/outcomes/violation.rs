@@ -9,12 +9,12 @@ pub(crate) const ASSERTIONS: &str = "the scenario's own assertions";
 pub(crate) const NO_PANIC: &str = "no panic";
 pub(crate) const ENDS: &str = "the scenario ends";
 /// Name of the failure of controllers that never settle. Repeating a failing request every few seconds is permitted.
-pub(crate) const SETTLES: &str = "it settles";
-pub(crate) const EXPLORABLE: &str = "something to explore";
-pub(crate) const CRASHABLE: &str = "something to crash";
+pub(crate) const SETTLES: &str = "the controllers settle";
+pub(crate) const EXPLORABLE: &str = "the scenario sends requests";
+pub(crate) const CRASHABLE: &str = "a controller can be crashed";
 /// Name of the failure of a replay string that cannot be executed. It is a failure instead of a note, because the notes
 /// of a passing test are easily overlooked and the bug would appear to be fixed.
-pub(crate) const PLAYABLE: &str = "the replay can be played";
+pub(crate) const PLAYABLE: &str = "the replay can be executed";
 
 /// Name of the oracle for the number of messages. The gate checks it.
 pub(crate) const HOT_LOOP: &str = "no hot loop";

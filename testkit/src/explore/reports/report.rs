@@ -85,7 +85,7 @@ impl Report {
             .join(" and ");
         text.push_str(" were not tried");
         if singles.1 == 0 {
-            text.push_str(", and no single fault");
+            text.push_str(", and no single fault was tried");
         }
         if !self.untried_kinds.is_empty() {
             text.push_str(&format!(" (untried kinds: {})", self.untried_kinds.join(", ")));
@@ -180,7 +180,7 @@ impl Report {
         if !self.never.is_empty() {
             trace
                 .notes
-                .push(format!("`sometimes` never held: {}", self.never.join(", ")));
+                .push(format!("`sometimes` checks that never held: {}", self.never.join(", ")));
         }
         for failure in &self.failures {
             failure.add_to(&mut trace, &self.name);
@@ -255,7 +255,7 @@ impl fmt::Display for Report {
                 }
             }
             None if self.never.is_empty() => {}
-            None => writeln!(f, "`sometimes` never held: {}", self.never.join(", "))?,
+            None => writeln!(f, "`sometimes` checks that never held: {}", self.never.join(", "))?,
         }
         write!(f, "explored: {}", self.coverage)?;
         if self.failures.is_empty() && self.lacks_singles() {

@@ -209,7 +209,7 @@ impl Run<'_> {
                     " of virtual time"
                 };
                 let what = format!(
-                    "the scenario was still waiting after {:?}{time}",
+                    "the scenario had not ended after {:?}{time}",
                     self.config.timing.scenario
                 );
                 self.gate.violation(ENDS, what);
@@ -403,7 +403,7 @@ impl Run<'_> {
             Some(differences) => Err((
                 Oracle::EndState.name(),
                 format!(
-                    "the two runs end differently after {:?}; one of them is wrong:\n  {}",
+                    "the two runs still differ after {:?}, so one of them is wrong:\n  {}",
                     self.config.within,
                     differences.join("\n  ")
                 ),

@@ -46,7 +46,7 @@ impl Asides {
     pub(crate) fn notes(&self, config: &Config) -> Vec<String> {
         let late = self.late.iter().map(|(late, plan)| {
             format!(
-                "the state was not right until {late:?} after the last fault, which is slow but does not fail the \
+                "the state only became correct {late:?} after the last fault, which is slow but does not fail the \
                  run; use `.within(…)` if more than {:?} is expected (to replay: EXPLORE_REPLAY='{plan}')",
                 config.within
             )
