@@ -6,7 +6,7 @@
 //! ```text
 //! #[rstest]
 //! #[tokio::test(start_paused = true)]
-//! async fn a_document_is_published(cluster: TestCluster) { … }
+//! async fn document_is_published(cluster: TestCluster) { … }
 //! ```
 
 use examples::document::{self, Document, REGISTER, document};
@@ -15,7 +15,7 @@ use testkit::{TestCluster, Verb, faults};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    a_document_is_published().await;
+    document_is_published().await;
     a_conflict_in_the_register_is_tried_again().await;
     a_deleted_document_leaves_the_register().await;
     a_restart_writes_nothing().await;
@@ -29,7 +29,7 @@ fn cluster() -> TestCluster {
     cluster
 }
 
-async fn a_document_is_published() {
+async fn document_is_published() {
     let cluster = cluster();
     let readme = cluster.create(document("readme", "Read me")).await;
     cluster.settle().await;

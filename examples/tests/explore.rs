@@ -37,7 +37,7 @@ impl On {
 
 /// A Web is created, becomes ready, is scaled, and is deleted.
 #[rstest]
-fn nothing_breaks_the_operator(#[values(On::Informer, On::KubeRuntime)] on: On) {
+fn no_fault_breaks_the_operator(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let scenario = async move |cluster: &TestCluster| {
         on.start(cluster);
         cluster.create(web("shop", 2)).await;

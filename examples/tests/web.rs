@@ -59,7 +59,7 @@ async fn web_gets_its_own_deployment_and_service(#[values(On::Informer, On::Kube
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn the_status_follows_the_deployment(#[values(On::Informer, On::KubeRuntime)] on: On) {
+async fn status_follows_the_deployment(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let cluster = on.start();
     cluster.create(web("shop", 2)).await;
     cluster.settle().await;
@@ -113,7 +113,7 @@ async fn failed_requests_are_retried(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_restart_and_an_expired_watch_change_nothing(#[values(On::Informer, On::KubeRuntime)] on: On) {
+async fn restart_and_expired_watch_cause_no_change(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let cluster = TestCluster::builder().crd::<Web>().start();
     let running = on.run(&cluster);
     cluster.create(web("shop", 1)).await;

@@ -63,7 +63,7 @@ async fn invalid_quotas_are_refused(#[case] quota: &str, #[case] message: &str) 
 }
 
 #[tokio::test]
-async fn an_owner_cannot_be_changed() {
+async fn owner_cannot_be_changed() {
     let cluster = cluster().await;
     let new: Api<Mailbox> = Api::default_namespaced(cluster.client());
     let created = new.create(&PostParams::default(), &of_v1("ann", None)).await;

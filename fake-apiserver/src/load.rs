@@ -325,7 +325,7 @@ items:
         "kind: List\napiVersion: v1\nitems: [{}]\n",
         "f.yaml, item 1: `apiVersion` is missing"
     )]
-    fn errors_name_the_file_and_the_document(#[case] text: &str, #[case] expected: &str) {
+    fn errors_contain_the_file_and_the_document(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(parsed(text).unwrap_err(), expected);
     }
 
@@ -348,7 +348,7 @@ items:
     }
 
     #[test]
-    fn missing_file_is_named_in_the_error() {
+    fn error_contains_the_missing_file() {
         let err = read(["no/such/file.yaml"]).unwrap_err().to_string();
         assert!(err.starts_with("no/such/file.yaml: "), "{err}");
     }

@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watch_event_is_sent_at_once_and_shutdown_ends_the_watch_cleanly() {
+    async fn watch_event_is_sent_immediately_and_shutdown_ends_the_watch_cleanly() {
         let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/watch").await;
         read_until(&mut stream, "event\n\r\n").await;
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_the_server_cuts_open_requests() {
+    async fn dropping_the_server_aborts_open_requests() {
         let serving = start(ServeOptions::http()).await;
         let mut watch = send(&serving, "/watch").await;
         read_until(&mut watch, "event\n\r\n").await;
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn endless_request_is_cut_at_the_time_limit() {
+    async fn endless_request_is_aborted_at_the_time_limit() {
         let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/hold").await;
         tokio::time::pause();

@@ -142,7 +142,7 @@ async fn invalid_token_is_refused_with_401() {
 )]
 #[case::a_path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
 #[tokio::test(start_paused = true)]
-async fn a23_refusals_name_the_request(#[case] path: &str, #[case] message: &str) {
+async fn a23_refusals_describe_the_request(#[case] path: &str, #[case] message: &str) {
     let server = rbac().start();
     let (code, status) = Ask::of(&server).token("dev-token").get(path).await;
     assert_eq!((code, status["message"].as_str()), (403, Some(message)));
@@ -221,7 +221,7 @@ async fn view_aggregates_labelled_roles() {
 #[case::an_account_with_groups(&[("impersonate-user", "system:serviceaccount:a:b"), ("impersonate-group", "g")], r#"cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#)]
 #[case::a_node(&[("impersonate-user", "system:node:n")], r#"cannot impersonate-on:arbitrary-node:list resource "secrets""#)]
 #[tokio::test(start_paused = true)]
-async fn q1_a_refused_impersonation_names_the_missing_right(#[case] headers: &[(&str, &str)], #[case] expected: &str) {
+async fn q1_refused_impersonation_reports_the_missing_right(#[case] headers: &[(&str, &str)], #[case] expected: &str) {
     let server = rbac().start();
     let mut ask = Ask::of(&server).token("dev-token");
     for (name, value) in headers {
@@ -262,14 +262,14 @@ async fn q1_legacy_impersonate_permission_suffices() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn impersonated_groups_without_a_user_are_400() {
+async fn impersonated_groups_without_a_user_are_refused_with_400() {
     let server = ApiServer::start();
     let ask = Ask::of(&server).header("impersonate-group", "g");
     assert_eq!(ask.get(SECRETS).await.0, 400);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_journal_names_users() {
+async fn journal_contains_users() {
     let server = ApiServer::start();
     Ask::of(&server).header("impersonate-user", "jane").get(SECRETS).await;
     let users: Vec<String> = server
@@ -412,7 +412,7 @@ async fn q2_users_cannot_grant_rights_they_lack(#[case] resource: &str, #[case] 
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_reviews_list_the_rights_of_the_user() {
+async fn rules_review_lists_the_rights_of_the_user() {
     let server = rbac().start();
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"},
@@ -446,7 +446,7 @@ async fn fork_has_its_own_users_and_roles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_account_differs_from_a_user_of_its_name() {
+async fn service_account_is_distinguished_from_other_users() {
     let account = UserInfo::service_account("a", "b");
     assert_eq!(account.as_service_account(), Some(("a", "b")));
     assert_eq!(UserInfo::new("b", [""; 0]).as_service_account(), None);
@@ -496,7 +496,7 @@ const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 #[case::unknown_token(&format!("{BEARER}eA, a"), true, 401)]
 #[case::without_an_upgrade(&format!("{BEARER}ZGV2LXRva2Vu, a"), false, 403)]
 #[tokio::test(start_paused = true)]
-async fn websocket_protocol_may_carry_a_token(#[case] protocols: &str, #[case] upgrades: bool, #[case] code: u16) {
+async fn websocket_protocol_may_contain_a_token(#[case] protocols: &str, #[case] upgrades: bool, #[case] code: u16) {
     let server = rbac().anonymous(Anonymous::Allowed).start();
     let mut ask = Ask::of(&server).header("sec-websocket-protocol", protocols);
     if upgrades {

@@ -20,9 +20,9 @@ fn packages_for_other_languages_work() {
 }
 
 #[test]
-fn starters_of_control_planes_start_the_server() {
+fn control_plane_starters_start_the_server() {
     run(
-        "starters_of_control_planes_start_the_server",
+        "control_plane_starters_start_the_server",
         "tests/starters/run",
         "starters",
     );

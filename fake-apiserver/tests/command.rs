@@ -52,7 +52,7 @@ fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
 }
 
 #[test]
-fn targets_may_contain_characters_that_go_accepts() {
+fn request_targets_may_contain_characters_that_go_accepts() {
     let server = Server::start(&[]);
     let mut stream =
         TcpStream::connect(server.url.trim_start_matches("http://")).expect("the server accepts connections");
@@ -157,7 +157,7 @@ fn help_names_every_worker(#[case] args: &[&str]) {
 }
 
 #[test]
-fn unreadable_files_are_named_in_the_error() {
+fn error_contains_the_unreadable_file() {
     let file = folder().join("bad.yaml");
     fs::write(&file, "kind: A\napiVersion: v1\n---\n- no object\n").expect("the directory exists");
     let output = run(&["--load", path(&file)]);
@@ -243,7 +243,7 @@ fn nodes_have_leases_if_heartbeats_are_enabled() {
 }
 
 #[test]
-fn unserved_kind_is_named_with_its_file() {
+fn error_contains_the_unserved_kind_and_its_file() {
     let file = folder().join("unknown.yaml");
     fs::write(&file, "kind: Podd\napiVersion: v1\nmetadata: {name: a}\n").expect("the directory exists");
     let output = run(&["--load", path(&file)]);
@@ -253,7 +253,7 @@ fn unserved_kind_is_named_with_its_file() {
 }
 
 #[test]
-fn occupied_port_is_named_in_the_error() {
+fn error_contains_the_occupied_port() {
     let server = Server::start(&[]);
     let address = server.url.trim_start_matches("http://");
     let output = run(&["--listen", address]);

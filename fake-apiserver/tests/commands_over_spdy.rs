@@ -168,7 +168,7 @@ const FAILED: &str = "command terminated with non-zero exit code: exit status 3"
 #[case::oldest_protocol(&["channel.k8s.io"], "channel.k8s.io")]
 #[case::no_protocol_header(&[], "")]
 #[tokio::test]
-async fn a_command_reports_its_output_and_exit_code(#[case] asked: &[&str], #[case] protocol: &str) {
+async fn command_reports_its_output_and_exit_code(#[case] asked: &[&str], #[case] protocol: &str) {
     let (_server, serving) = scripted(shell()).await;
     let path = "exec?command=fail&stdout=true&stderr=true";
     let (mut client, got) = Client::connect(&serving, path, asked)

@@ -148,7 +148,7 @@ async fn each_event_of_a_watch_is_a_message() {
 }
 
 #[tokio::test]
-async fn a_watch_that_ends_closes_its_socket() {
+async fn watch_that_ends_closes_its_socket() {
     let server = ApiServer::start();
     let serving = serve(&server).await;
     let (mut socket, _) = connect(&serving, "/api/v1/pods?watch=true", "")
@@ -166,7 +166,7 @@ async fn a_watch_that_ends_closes_its_socket() {
 #[case::older_protocol("v4.channel.k8s.io", "v4.channel.k8s.io")]
 #[case::oldest_protocol("unknown, channel.k8s.io", "channel.k8s.io")]
 #[tokio::test]
-async fn a_command_returns_output_and_exit_code(#[case] asked: &str, #[case] chosen: &str) {
+async fn command_returns_output_and_exit_code(#[case] asked: &str, #[case] chosen: &str) {
     let server = scripted();
     let serving = serve(&server).await;
     let path = format!("{EXEC}?command=pg_isready&stdout=true&stderr=true&container=main");
@@ -270,7 +270,7 @@ async fn attach_returns_the_logs() {
 }
 
 #[tokio::test]
-async fn forwarded_ports_begin_with_their_numbers() {
+async fn streams_of_forwarded_ports_begin_with_the_port_number() {
     let server = scripted();
     let serving = serve(&server).await;
     let path = "/api/v1/namespaces/default/pods/db/portforward?ports=5432,81";
@@ -321,7 +321,7 @@ async fn forwarded_ports_begin_with_their_numbers() {
 #[case::invalid_port("db/portforward?ports=x", "", 400, "unable to parse \"x\" as a port")]
 #[case::a_container_that_does_not_run("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
 #[tokio::test]
-async fn failed_connections_name_the_reason(
+async fn failed_connections_report_the_reason(
     #[case] path: &str,
     #[case] protocols: &str,
     #[case] code: u16,
@@ -370,7 +370,7 @@ const FORWARDED: &[u8] = b"\0\0\0\x03\0\0\0\x05hello\0\0\0\x03\x01\0\0\0\0\0\0\x
 const FORWARD: &str = "/api/v1/namespaces/default/pods/db/portforward";
 
 #[tokio::test]
-async fn a_port_is_forwarded_in_spdy_within_a_websocket() {
+async fn port_is_forwarded_in_spdy_within_a_websocket() {
     let serving = serve(&scripted()).await;
     let protocol = "SPDY/3.1+portforward.k8s.io";
     let (mut socket, chosen) = connect(&serving, FORWARD, protocol)
@@ -401,7 +401,7 @@ async fn a_port_is_forwarded_in_spdy_within_a_websocket() {
 #[case::without_a_version("", "101")]
 #[case::another_version("X-Stream-Protocol-Version: v4.channel.k8s.io\r\n", "403")]
 #[tokio::test]
-async fn a_port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) {
+async fn port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) {
     let serving = serve(&scripted()).await;
     let host = serving.addr();
     let mut stream = TcpStream::connect(host).await.expect("the server accepts connections");
@@ -453,7 +453,7 @@ async fn logs_are_sent_over_a_websocket(#[case] asked: &str, #[case] protocol: &
 }
 
 #[tokio::test]
-async fn without_a_script_connections_are_refused() {
+async fn connections_without_a_script_are_refused() {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
     server.load([running("db")]).expect("the object is a Pod");
     let serving = serve(&server).await;

@@ -75,7 +75,7 @@ fn config_map(name: &str) -> String {
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn the_control_api_is_off_by_default() {
+fn control_api_is_off_by_default() {
     let server = Server::start(&[]);
     let answer = ask(&server, "GET", "/_fake", "");
     assert!(answer.head.starts_with("HTTP/1.1 404"), "{answer:?}");
@@ -398,7 +398,7 @@ fn control_api_matches_its_openapi_document(#[case] method: &str, #[case] path: 
 }
 
 #[test]
-fn the_document_describes_every_listed_path() {
+fn openapi_document_describes_every_listed_path() {
     let server = controlled();
     let document = control(&server, "GET", "/_fake/openapi.json", Value::Null);
     let help = ask(&server, "GET", "/_fake", "").body;

@@ -112,7 +112,7 @@ async fn deleting_a_definition_deletes_thousands_of_objects() {
     Some(definition(&[("v1", true, true), ("v2", true, false)])))]
 #[case::storage_version_that_is_not_served(definition(&[("v1", true, false), ("v2", false, true)]), None)]
 #[tokio::test(start_paused = true)]
-async fn objects_of_a_definition_are_part_of_the_world(#[case] made: Value, #[case] changed: Option<Value>) {
+async fn objects_of_a_definition_are_part_of_snapshots(#[case] made: Value, #[case] changed: Option<Value>) {
     let server = ApiServer::start();
     done(&server, "POST", CRDS, &made).await;
     done(&server, "POST", WIDGETS, &widget("a", &[])).await;
@@ -216,7 +216,7 @@ async fn registrations(server: &ApiServer, group: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
+async fn server_keeps_an_api_service_for_each_version_that_a_crd_serves() {
     let server = ApiServer::builder().kubernetes_service(true).start();
     let core = done(&server, "GET", &format!("{API_SERVICES}/v1."), &Value::Null).await;
     assert_eq!(

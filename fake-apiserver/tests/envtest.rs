@@ -76,7 +76,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn programs_choose_their_role_by_their_name() {
+fn program_name_determines_the_role() {
     let assets = assets();
     // Another installation replaces the files.
     let again = command(&["install-assets", assets.to_str().expect("the path is UTF-8")]).output();

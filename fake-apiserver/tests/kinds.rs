@@ -255,7 +255,7 @@ fn event(fields: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_of_either_group_is_found_by_the_selectors_of_the_other() {
+async fn event_of_either_group_is_found_by_the_selectors_of_the_other() {
     let server = server();
     let (code, made) = send(&server, "POST", EVENTS, &event(json!({}))).await;
     assert_eq!(code, 201, "{made}");
@@ -290,7 +290,7 @@ async fn an_event_of_either_group_is_found_by_the_selectors_of_the_other() {
 #[case(json!({"series": {"count": 1, "lastObservedTime": "2020-01-01T00:00:00.000000Z"}}),
     "series.count: Invalid value: \"\": should be at least 2")]
 #[tokio::test(start_paused = true)]
-async fn errors_of_an_event_name_the_core_kind(#[case] fields: Value, #[case] expected: &str) {
+async fn errors_of_an_event_contain_the_core_kind(#[case] fields: Value, #[case] expected: &str) {
     let (code, answer) = send(&server(), "POST", EVENTS, &event(fields)).await;
     if expected.is_empty() {
         assert_eq!(code, 201, "{answer}");
@@ -320,7 +320,7 @@ async fn update_of_an_event_can_only_change_its_series() {
 #[case(json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.2.0.0/24", "fd00::/64"]}),
     json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}))]
 #[tokio::test(start_paused = true)]
-async fn the_pod_cidr_of_a_node_is_the_first_of_its_cidrs(#[case] spec: Value, #[case] expected: Value) {
+async fn pod_cidr_of_a_node_is_the_first_of_its_cidrs(#[case] spec: Value, #[case] expected: Value) {
     let body = json!({"metadata": {"name": "n"}, "spec": spec});
     let (code, made) = send(&server(), "POST", "/api/v1/nodes", &body).await;
     assert_eq!(code, 201, "{made}");
@@ -438,7 +438,7 @@ async fn dry_run_create_ignores_a_version_that_storage_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delete_that_waits_for_dependents_answers_202() {
+async fn delete_that_waits_for_dependents_returns_202() {
     let server = server();
     let path = "/api/v1/namespaces/default/configmaps";
     let body = json!({"metadata": {"name": "a", "finalizers": ["example.com/f"]}});
@@ -475,7 +475,7 @@ async fn review_reports_malformed_selectors(#[case] attributes: Value, #[case] e
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scale_shows_its_selector_in_the_order_of_keys() {
+async fn scale_shows_its_selector_in_the_order_of_keys() {
     let server = server();
     let body = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}, "matchExpressions":
         [{"key": "t", "operator": "DoesNotExist"}]}, "template": {"metadata": {"labels": {"a": "b"}}, "spec":
@@ -594,7 +594,7 @@ async fn system_priority_classes_cannot_be_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_checked_before_its_limits() {
+async fn pod_is_validated_before_its_limits() {
     let server = server();
     let range = json!({"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}});
     let ranges = "/api/v1/namespaces/default/limitranges";

@@ -19,11 +19,11 @@ const EDITED: &str = "DRYDOCK_EDITED";
 /// Returns the editor for `kubectl edit`: this program, so that the test does not depend on another program.
 fn editor() -> String {
     let program = std::env::current_exe().expect("the test has an executable");
-    format!("{} --exact --quiet the_editor_replaces_a_word", program.display())
+    format!("{} --exact --quiet editor_replaces_a_word", program.display())
 }
 
 #[test]
-fn the_editor_replaces_a_word() {
+fn editor_replaces_a_word() {
     let Ok(words) = std::env::var(EDITED) else { return };
     let (word, replacement) = words.split_once('=').expect("the line has two words");
     let file = std::env::args().next_back().expect("kubectl passes a file name");

@@ -56,7 +56,7 @@ async fn default_version_is_1_36() {
 #[case(V1_36, "36", "v1.36.2", "35")]
 #[case(V1_37, "37", "v1.37.2", "36")]
 #[tokio::test]
-async fn documents_name_the_version(
+async fn documents_contain_the_version(
     #[case] version: KubernetesVersion,
     #[case] minor: &str,
     #[case] release: &str,

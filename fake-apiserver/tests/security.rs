@@ -66,7 +66,7 @@ fn control_api_requires_authentication(
 }
 
 #[test]
-fn the_control_api_has_its_own_token_in_the_kubeconfig() {
+fn control_api_has_its_own_token_in_the_kubeconfig() {
     let file = folder().join("config");
     let path = file.to_str().expect("the path is UTF-8");
     let args = [

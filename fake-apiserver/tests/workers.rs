@@ -403,7 +403,7 @@ async fn s3_circular_owners_are_collected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s5_an_owner_in_another_namespace_is_ignored_with_an_event() {
+async fn s5_owner_in_another_namespace_is_ignored_with_an_event() {
     let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     create(
@@ -813,7 +813,7 @@ async fn f7_event_lifetimes_restart_in_a_restored_world_and_continue_in_a_fork()
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_a_recreated_event_has_a_new_lifetime() {
+async fn f7_recreated_event_has_a_new_lifetime() {
     let server = ApiServer::start();
     event(&server, "a").await;
     minutes(30).await;

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_key_is_refused() {
+    fn invalid_key_is_refused() {
         for text in ["", "/", "a/", "/a", "a/b/c"] {
             let err = text.parse::<ObjectKey>().expect_err(text);
             assert!(err.to_string().contains(text), "{err}");

@@ -67,7 +67,7 @@ fn garbage_is_not_part_of_the_end_state() {
 
 /// Requests of the garbage collector may be late, like other requests.
 #[test]
-fn workers_are_delayed_too() {
+fn requests_of_workers_are_delayed() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
     let report = explore(owners_come_and_go)
         .cluster(cluster)
@@ -226,7 +226,7 @@ fn silent_watch_is_replayed(#[case] replay: &str, #[case] words: &str) {
 
 /// The timeline lists a held event at the time when the client received it.
 #[test]
-fn a_held_event_is_shown_at_its_delivery() {
+fn held_event_is_shown_at_its_delivery() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", number);
         cluster.settle().await;
@@ -271,7 +271,7 @@ fn controllers_that_cannot_be_crashed_are_listed(#[case] kinds: Faults, #[case] 
 }
 
 #[test]
-fn a_scenario_without_requests_is_not_explored() {
+fn scenario_without_requests_is_not_explored() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(pod("web-0")).await;
     })

@@ -285,7 +285,7 @@ fn always_checks_run_after_every_worker_write() {
 /// The next test runs this test with environment variables. By itself, it only explores two schedules.
 #[test]
 #[expect(clippy::print_stdout, reason = "the other test reads it")]
-fn a_requested_run() {
+fn explores_with_the_requested_plan() {
     println!("{}", explore(stepwise).schedules(2).run());
 }
 
@@ -293,7 +293,7 @@ fn a_requested_run() {
 fn replay_is_never_exhaustive() {
     let test = std::env::current_exe().expect("the test has an executable");
     let ran = Command::new(test)
-        .args(["--exact", "a_requested_run", "--nocapture"])
+        .args(["--exact", "explores_with_the_requested_plan", "--nocapture"])
         .env("EXPLORE_REPLAY", "restart@operator")
         .output()
         .expect("the process starts");

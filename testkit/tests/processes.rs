@@ -517,7 +517,7 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "each must name its Services"
 )]
 #[case::a_duration_without_a_unit("controllers: [{name: a, command: [x]}]\nwithin: soon\nsteps: []", "line 2", "soon")]
-fn scenario_errors_name_the_place(#[case] yaml: &str, #[case] place: &str, #[case] reason: &str) {
+fn scenario_errors_contain_their_location(#[case] yaml: &str, #[case] place: &str, #[case] reason: &str) {
     let directory = Directory::new();
     let path = directory.write("scenario.yaml", yaml).display().to_string();
     let output = drydock(&["explore", &path]);
@@ -529,7 +529,7 @@ fn scenario_errors_name_the_place(#[case] yaml: &str, #[case] place: &str, #[cas
 }
 
 #[test]
-fn missing_program_is_named_in_the_error() {
+fn error_contains_the_missing_program() {
     let directory = Directory::new();
     let yaml = format!("controllers: [{{name: a, command: [./no-such-program]}}]\n{STEPS}");
     let path = directory.write("scenario.yaml", &yaml).display().to_string();

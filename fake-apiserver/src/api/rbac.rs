@@ -337,7 +337,7 @@ mod tests {
     #[case::a_subresource_is_not_its_resource("get", "apps", "deployments/status", "", false)]
     #[case::a_subresource_by_a_wildcard("get", "apps", "replicasets/scale", "x", true)]
     #[case::the_resource_is_not_its_subresource("get", "apps", "replicasets", "x", false)]
-    fn a_rule_allows_the_requests_it_names(
+    fn rule_allows_only_matching_requests(
         #[case] verb: &str,
         #[case] group: &str,
         #[case] resource: &str,

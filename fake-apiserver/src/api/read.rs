@@ -302,7 +302,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn texts_are_parsed_like_serde_json(
+        fn documents_are_parsed_like_serde_json(
             text in r#"([\[\]{}:, "]|"a"|"b":|\{"a":|\\|\\u00e9|\\n|é|-|0|1|9{18}|\.|e|\+|true|false|null|nul|\n){0,12}"#,
         ) {
             agrees(&text);
@@ -322,7 +322,7 @@ mod tests {
     #[case::surrogates("\"\\ud83d\\ude00\"")]
     #[case::unfinished("{\"a\":\"b\\")]
     #[case::trailing_comma("[1,]")]
-    fn text_is_parsed_or_refused_like_serde_json(#[case] text: &str) {
+    fn input_is_parsed_or_refused_like_serde_json(#[case] text: &str) {
         agrees(text);
     }
 
@@ -354,7 +354,7 @@ mod tests {
     #[case::with_values(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":[1.5]}}]}}"#, false)]
     #[case::outside_of_metadata(r#"{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#, false)]
     #[case::metadata_of_a_nested_object(r#"{"a":{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}}"#, false)]
-    fn managed_fields_stay_text(#[case] text: &str, #[case] is_encoded: bool) {
+    fn compact_managed_fields_stay_encoded(#[case] text: &str, #[case] is_encoded: bool) {
         agrees(text);
         let value = read(text).expect("the text is valid JSON").value;
         let fields = &value["metadata"]["managedFields"][0]["fieldsV1"];

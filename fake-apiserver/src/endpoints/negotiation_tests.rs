@@ -58,7 +58,7 @@ const ROUTER_COLLECTION: &str = "406: Not Acceptable\n\nAvailable representation
     Encoding::Protobuf,
     View::Metadata(MetaVersion::V1)
 )]
-fn a17_the_first_acceptable_clause_wins(#[case] accept: Option<&str>, #[case] encoding: Encoding, #[case] view: View) {
+fn a17_first_acceptable_clause_wins(#[case] accept: Option<&str>, #[case] encoding: Encoding, #[case] view: View) {
     let got = answer(accept, Served::BuiltIn, Route::Object).unwrap();
     assert_eq!((got.encoding, got.view), (encoding, view));
 }

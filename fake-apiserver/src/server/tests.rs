@@ -37,7 +37,7 @@ fn server() -> ApiServer {
     "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 )]
 #[tokio::test]
-async fn malformed_values_do_not_count_as_empty(
+async fn malformed_values_are_not_treated_as_empty(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] body: &'static str,

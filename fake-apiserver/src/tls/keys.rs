@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_accepted_by_servers_that_trust_its_key() {
+    fn token_is_accepted_by_servers_that_trust_its_key() {
         for signer in [
             rsa(),
             ServiceAccountKeys::generate().expect("the crypto provider generates keys"),

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_name_is_the_user_and_the_organization_a_group() {
+    fn common_name_is_the_user_and_organization_is_a_group() {
         let der = certificate(&[
             (DnType::CountryName, "CH"),
             (DnType::OrganizationName, "system:masters"),

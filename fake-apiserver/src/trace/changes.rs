@@ -223,7 +223,7 @@ mod tests {
         &[]
     )]
     #[case::another_type(json!({"a": {"b": 1}}), json!({"a": [1]}), &["a: {\"b\":1} → [1]"])]
-    fn a_change_has_its_path_and_both_values(#[case] before: Value, #[case] after: Value, #[case] lines: &[&str]) {
+    fn change_contains_the_path_and_both_values(#[case] before: Value, #[case] after: Value, #[case] lines: &[&str]) {
         let found: Vec<_> = changes(Some(&before), Some(&after))
             .iter()
             .map(ToString::to_string)

@@ -146,7 +146,7 @@ async fn failed_key_is_retried_with_doubled_delays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn restored_world_is_observed_from_scratch() {
+async fn workers_observe_all_objects_after_a_restore() {
     let server = ApiServer::start();
     load(&server, "one");
     let empty = server.snapshot();
@@ -174,7 +174,7 @@ async fn workers_relist_after_compaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pump_does_not_keep_the_server_alive() {
+async fn running_workers_do_not_keep_the_server_alive() {
     let server = ApiServer::start();
     let _workers = run(&server);
     rest().await;

@@ -17,7 +17,7 @@ use crate::ask::{MAPS, ask, made, map, post};
 #[case::only_a_reason(AdmissionResponse::deny("").reason("Teapot"), 400, "denied the request: Teapot", "Teapot")]
 #[case::no_explanation(AdmissionResponse::deny(""), 400, "denied the request without explanation", "")]
 #[tokio::test(start_paused = true)]
-async fn p3_denial_has_the_text_of_a_webhook(
+async fn p3_denial_has_the_message_of_a_webhook_denial(
     #[case] response: AdmissionResponse,
     #[case] code: u16,
     #[case] message: &str,
@@ -37,7 +37,7 @@ async fn p3_denial_has_the_text_of_a_webhook(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_closure_receives_the_whole_review() {
+async fn p2_closure_receives_the_complete_review() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&seen);
     let server = ApiServer::builder()
@@ -231,7 +231,7 @@ async fn i3_posts_to_subresources_get_warnings_and_refusals(#[case] path: &str, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_a_token_follows_the_mutated_request() {
+async fn i5_token_follows_the_mutated_request() {
     let longer = |request: &AdmissionRequest| {
         let mut object = request.object.clone();
         if request.sub_resource == "token" {
@@ -260,7 +260,7 @@ async fn i5_a_token_follows_the_mutated_request() {
     json!({"kind": "PodProxyOptions", "apiVersion": "v1", "path": "/b/c"}))]
 #[case::proxy_of_a_service("services/a/proxy", "proxy", json!({"kind": "ServiceProxyOptions", "apiVersion": "v1"}))]
 #[tokio::test(start_paused = true)]
-async fn p2_a_connection_is_reviewed_before_its_object_is_looked_up(
+async fn p2_connection_is_reviewed_before_its_object_is_looked_up(
     #[case] path: &str,
     #[case] subresource: &str,
     #[case] options: Value,

@@ -156,7 +156,7 @@ async fn o10_list_converts_all_objects_in_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_a_watch_converts_each_event() {
+async fn o10_watch_converts_each_event() {
     let asked = Asked::default();
     let server = server(&asked, "").await;
     let before = server.resource_version();
@@ -184,7 +184,7 @@ async fn o10_a_watch_converts_each_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_a_pending_deletion_keeps_the_stored_object() {
+async fn o10_pending_deletion_keeps_the_stored_object() {
     let asked = Asked::default();
     let server = server(&asked, "").await;
     let mut object = widget("v2", "a", json!({"width": 3}));
@@ -217,7 +217,7 @@ async fn o10_a_pending_deletion_keeps_the_stored_object() {
      example.com/v9)"
 )]
 #[tokio::test(start_paused = true)]
-async fn o10_invalid_conversion_answers_are_refused(#[case] spoil: &'static str, #[case] message: &str) {
+async fn o10_invalid_conversion_responses_are_refused(#[case] spoil: &'static str, #[case] message: &str) {
     let asked = Asked::default();
     let server = server(&asked, spoil).await;
     made(&post(&server, V1, widget("v1", "a", json!({"size": 1}))).await);
@@ -241,7 +241,7 @@ async fn o10_conversion_can_only_change_labels_and_annotations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_a_webhook_is_sent_the_first_version_it_names() {
+async fn o10_webhook_receives_its_first_supported_review_version() {
     let asked = Asked::default();
     let answers = service(&asked, |_, review| converted(review, ""));
     let server = ApiServer::builder().webhook(HOST, answers).start();
@@ -348,7 +348,7 @@ async fn converted_metadata_is_validated(#[case] spoil: &'static str, #[case] me
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_list_is_converted() {
+async fn long_list_is_converted() {
     let server = server(&Asked::default(), "").await;
     for index in 0..400 {
         let mut object = widget("v1", &format!("w{index}"), json!({"size": 1}));

@@ -105,7 +105,7 @@ async fn p4_refused_connection_fails_the_call() {
 #[case::with_a_length(true)]
 #[case::without_a_length(false)]
 #[tokio::test]
-async fn answer_is_valid_if_the_connection_is_cut_after_it(#[case] has_length: bool) {
+async fn response_is_valid_if_the_connection_is_closed_after_it(#[case] has_length: bool) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -116,7 +116,7 @@ async fn p9_quota_limits_compute_resources(#[case] hard: Value, #[case] resource
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_requires_declared_resources() {
+async fn p9_quota_requires_declared_resources() {
     let server = counted(json!({"hard": {"limits.cpu": "1", "requests.memory": "1Gi"}})).await;
     let answer = post(&server, PODS, pod("a", json!({}))).await;
     let why = "pods \"a\" is forbidden: failed quota: q: must specify limits.cpu for: c; requests.memory for: c";
@@ -131,7 +131,7 @@ async fn p9_quota_scopes_select_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_counts_existing_and_changed_objects() {
+async fn p9_quota_counts_existing_and_changed_objects() {
     let server = ApiServer::builder().resource_quota_controller().start();
     let quotas = "/api/v1/namespaces/default/resourcequotas";
     let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
@@ -177,7 +177,7 @@ async fn p9_a_quota_counts_existing_and_changed_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_without_a_controller_counts_from_its_status() {
+async fn p9_quota_without_a_controller_counts_from_its_status() {
     let server = ApiServer::start();
     let quotas = "/api/v1/namespaces/default/resourcequotas";
     made(
@@ -225,7 +225,7 @@ async fn r6_pods_get_an_account_a_token_and_pull_secrets_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_the_newest_default_class_is_used() {
+async fn p9_newest_default_class_is_used() {
     let server = ApiServer::start();
     let class = |name: &str| {
         json!({"metadata": {"name": name, "annotations": {

@@ -212,7 +212,7 @@ async fn p7_expressions_of_the_right_type_are_accepted(#[case] expression: &str)
 
 /// The type of each name is twice as large as the type before it.
 #[tokio::test(start_paused = true)]
-async fn p7_types_that_double_are_bounded() {
+async fn p7_size_of_doubling_types_is_bounded() {
     let variable = |at: usize| match at {
         0 => json!({"name": "v0", "expression": "{1: 1}"}),
         _ => json!({"name": format!("v{at}"), "expression": format!("{{variables.v{0}: variables.v{0}}}", at - 1)}),
@@ -253,7 +253,7 @@ async fn mutating_policy(server: &ApiServer, mutation: Value) {
     '/metadata/labels/a', value: 'b'}, JSONPatch{op: 'test', path: '/metadata/labels/own', value: 'z'}]"}}),
     json!({"own": "y"}))]
 #[tokio::test(start_paused = true)]
-async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case] labels: Value) {
+async fn p8_mutating_policy_changes_the_object(#[case] mutation: Value, #[case] labels: Value) {
     let server = ApiServer::start();
     mutating_policy(&server, mutation).await;
     let mut object = map("a");
@@ -393,7 +393,7 @@ async fn p8_results_of_mutating_policies_are_bounded(#[case] expression: &str, #
     "Invalid service account namespace"
 )]
 #[tokio::test(start_paused = true)]
-async fn p7_the_authorizer_refuses_empty_names(#[case] expression: &str, #[case] why: &str) {
+async fn p7_authorizer_refuses_empty_names(#[case] expression: &str, #[case] why: &str) {
     let server = ApiServer::start();
     policy(&server, json!({"validations": [{"expression": expression}]}), json!({})).await;
     let answer = post(&server, MAPS, map("a")).await;

@@ -146,7 +146,7 @@ fn scoped(scope: &str) -> Value {
 #[case::equivalent("Equivalent", true)]
 #[case::exact("Exact", false)]
 #[tokio::test(start_paused = true)]
-async fn p5_an_equivalent_version_is_converted(#[case] policy: &str, #[case] meant: bool) {
+async fn p5_equivalent_version_is_converted(#[case] policy: &str, #[case] meant: bool) {
     let asked = Asked::default();
     let server = server(&asked);
     let rules = json!([rule("CREATE", "autoscaling", "v1", "horizontalpodautoscalers")]);
@@ -257,7 +257,7 @@ async fn fork_calls_the_same_webhooks() {
 #[case::unknown_first(json!(["v2", "v1beta1"]), "admission.k8s.io/v1beta1")]
 #[case::second(json!(["v1", "v1beta1"]), "admission.k8s.io/v1")]
 #[tokio::test(start_paused = true)]
-async fn p2_a_webhook_is_sent_the_first_version_it_names(#[case] versions: Value, #[case] sent: &str) {
+async fn p2_webhook_receives_its_first_supported_review_version(#[case] versions: Value, #[case] sent: &str) {
     let asked = Asked::default();
     let answers = service(&asked, |_, review| {
         let operations = json!([{"op": "add", "path": "/data", "value": {"k": "v"}}]);

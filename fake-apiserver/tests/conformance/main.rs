@@ -135,7 +135,7 @@ fn builder() -> ApiServerBuilder {
 /// Runs the scenarios in virtual time, without a socket.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn answers_equal_the_recordings(
+async fn responses_equal_the_recordings(
     #[values(
         "admission",
         "apply",
@@ -231,7 +231,7 @@ async fn kubectl_prints_the_recorded_output(
 }
 
 #[test]
-fn known_differences_name_scenarios() {
+fn known_differences_refer_to_scenarios() {
     let names: BTreeSet<String> = AREAS
         .iter()
         .flat_map(|area| {

@@ -142,7 +142,7 @@ async fn managed_fields_are_left_out_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_has_three_stages() {
+async fn watch_has_three_stages() {
     let log = Log::default();
     let server = log.of(ApiServer::builder(), &json!({"rules": [{"level": "Request"}]}));
     let stages = || -> Vec<String> {

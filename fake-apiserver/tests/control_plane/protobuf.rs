@@ -93,14 +93,14 @@ async fn objects_and_lists_are_protobuf_if_preferred(#[case] accept: String) {
     CONFIG_MAPS
 )]
 #[tokio::test(start_paused = true)]
-async fn other_answers_are_json(#[case] accept: &str, #[case] path: &str) {
+async fn other_responses_are_json(#[case] accept: &str, #[case] path: &str) {
     let answer = server().await.call(asked(path, accept)).await;
     assert_eq!(answer.headers()["content-type"], "application/json");
     assert!(serde_json::from_slice::<Value>(answer.body()).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_journal_shows_an_answer_as_json() {
+async fn journal_shows_responses_as_json() {
     let server = server().await;
     server.call(asked(&format!("{CONFIG_MAPS}/a"), PROTOBUF)).await;
     let last = server.journal().requests().pop().expect("the request was recorded");
@@ -115,7 +115,7 @@ async fn the_journal_shows_an_answer_as_json() {
     "PartialObjectMetadata"
 )]
 #[tokio::test(start_paused = true)]
-async fn events_of_a_watch_are_frames(#[case] accept: &str, #[case] kind: &str) {
+async fn watch_events_are_sent_as_frames(#[case] accept: &str, #[case] kind: &str) {
     let server = server().await;
     let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=60");
     let Ok(answer) = server.service().oneshot(asked(&path, accept).map(Body::from)).await;
@@ -152,7 +152,7 @@ async fn events_of_a_watch_are_frames(#[case] accept: &str, #[case] kind: &str) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_ends_with_a_status_in_protobuf() {
+async fn expired_watch_ends_with_a_status_in_protobuf() {
     let server = server().await;
     let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion=1");
     let answer = server.call(asked(&path, PROTOBUF)).await;

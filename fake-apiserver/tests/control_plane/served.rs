@@ -98,7 +98,7 @@ fn invalid_runtime_config_is_refused_by_name(#[case] pairs: &str, #[case] why: &
 #[case::there_then("1.33", "resource.k8s.io/v1alpha3/resourceclaims=true", None)]
 #[case::there_now("1.37", "lifecycle.k8s.io/v1alpha1=true", None)]
 #[tokio::test(start_paused = true)]
-async fn apis_of_other_versions_are_refused_at_the_start(
+async fn apis_of_other_versions_are_refused_at_startup(
     #[case] version: KubernetesVersion,
     #[case] pair: &str,
     #[case] why: Option<&str>,

@@ -65,7 +65,7 @@ fn readme_has_the_numbers_of_requests_and_differences() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn answers_equal_the_recordings(#[files("tests/differential/requests/*.jsonl.gz")] path: std::path::PathBuf) {
+async fn responses_equal_the_recordings(#[files("tests/differential/requests/*.jsonl.gz")] path: std::path::PathBuf) {
     let recording = Recording::read(&path);
     let server = start(&recording.options);
     let mut variables = Variables::default();

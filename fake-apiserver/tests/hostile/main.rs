@@ -280,7 +280,7 @@ fn deep_body_is_refused(
 }
 
 #[rstest]
-fn body_above_the_limit_is_answered_413(#[values("POST", "PUT", "PATCH", "DELETE")] method: &str) {
+fn body_above_the_limit_is_refused_with_413(#[values("POST", "PUT", "PATCH", "DELETE")] method: &str) {
     runtime().block_on(async {
         let server = ApiServer::start();
         create_pod(&server).await.expect("the Pod is valid");

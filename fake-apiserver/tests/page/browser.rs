@@ -135,7 +135,7 @@ async fn filters_narrow_the_journal_and_a_row_shows_bodies() {
 }
 
 #[tokio::test]
-async fn a_click_holds_a_watch_lets_one_event_pass_and_resumes() {
+async fn buttons_hold_a_watch_release_one_event_and_resume() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
     };
@@ -189,7 +189,7 @@ async fn buttons_cut_and_expire_watches() {
 }
 
 #[tokio::test]
-async fn a_fault_is_injected_counted_and_ended() {
+async fn fault_is_injected_counted_and_ended() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
     };

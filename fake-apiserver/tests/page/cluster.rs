@@ -112,7 +112,7 @@ async fn custom_resources_come_first_with_the_columns_of_their_definition() {
 }
 
 #[tokio::test]
-async fn an_object_shows_its_events_its_owners_and_its_yaml() {
+async fn object_view_shows_events_owners_and_yaml() {
     let Some((server, mut tab)) = open_view("cluster", &["--workers", "all"]).await else {
         return;
     };
@@ -188,7 +188,7 @@ async fn object_history_links_to_the_cluster_state_of_that_time() {
 }
 
 #[tokio::test]
-async fn an_object_is_edited_scaled_and_deleted_with_all_checks() {
+async fn object_is_edited_scaled_and_deleted_with_all_checks() {
     let Some((server, mut tab)) = open_view("cluster", &[]).await else {
         return;
     };
@@ -285,7 +285,7 @@ async fn documents_are_applied_in_order_and_refusals_are_shown() {
 }
 
 #[tokio::test]
-async fn the_timeline_links_a_write_to_its_events_and_their_consequences() {
+async fn timeline_links_a_write_to_its_events_and_their_consequences() {
     let Some((server, mut tab)) = open_view("timeline", &["--workers", "all"]).await else {
         return;
     };
@@ -359,7 +359,7 @@ async fn one_click_makes_the_next_similar_request_fail() {
 }
 
 #[tokio::test]
-async fn names_and_values_of_objects_are_text_in_every_view() {
+async fn names_and_values_of_objects_are_rendered_as_text_in_every_view() {
     let Some((server, mut tab)) = open_view("cluster", &[]).await else {
         return;
     };
@@ -430,7 +430,7 @@ async fn ten_thousand_objects_are_shown_and_updated() {
 }
 
 #[tokio::test]
-async fn the_cluster_fits_a_narrow_window_and_dark_colours() {
+async fn cluster_view_fits_a_narrow_window_and_dark_mode() {
     let Some((server, mut tab)) = open_view("cluster", &[]).await else {
         return;
     };

@@ -398,7 +398,7 @@ fn newest(server: &Server) -> u64 {
 }
 
 #[test]
-fn every_revision_of_an_object_names_its_author_and_changed_fields() {
+fn every_revision_of_an_object_has_its_author_and_changed_fields() {
     let server = Server::start(&["--control"]);
     create_map(&server, &json!({"metadata": {"name": "a"}, "data": {"color": "red"}}));
     let uid = uid_of(&server, "ConfigMap", "a");
@@ -437,7 +437,7 @@ fn every_revision_of_an_object_names_its_author_and_changed_fields() {
 }
 
 #[test]
-fn the_request_that_removes_the_last_finalizer_is_the_author_of_the_deletion() {
+fn request_that_removes_the_last_finalizer_is_the_author_of_the_deletion() {
     let server = Server::start(&["--control"]);
     create_map(
         &server,
@@ -533,7 +533,7 @@ fn objects_kinds_and_tables_are_shown_as_they_were_after_any_write() {
 #[case::no_resource("/_fake/table", 404)]
 #[case::two_states("/_fake/objects?snapshot=1&at=1", 400)]
 #[case::invalid_revision("/_fake/kinds?at=yesterday", 400)]
-fn requests_for_missing_states_are_refused(#[case] path: &str, #[case] code: u16) {
+fn requests_for_invalid_states_are_refused(#[case] path: &str, #[case] code: u16) {
     let server = Server::start(&["--control"]);
     let answer = ask(&server, &format!("GET {path}"), &[], "");
     assert_eq!(answer.code, code, "{answer:?}");
@@ -584,7 +584,7 @@ fn related_objects_are_owners_owned_objects_and_events() {
 }
 
 #[test]
-fn used_up_fault_is_shown_as_spent() {
+fn fault_that_reached_its_limit_is_shown_as_spent() {
     let server = Server::start(&["--control"]);
     let rule = json!({"effect": "conflict", "on": {"verbs": ["create"]}, "times": 1});
     control(&server, "POST /_fake/faults", &[], rule);

@@ -241,7 +241,7 @@ async fn first_difference_is_selected_and_shows_its_changes() {
 }
 
 #[tokio::test]
-async fn the_slider_and_a_click_in_the_lanes_select_a_step() {
+async fn slider_and_clicks_in_the_lanes_select_a_step() {
     let Some(mut tab) = open(&trace()).await else { return };
     tab.eval(&format!(
         "{0}.value = 0; {0}.dispatchEvent(new Event('input'))",
@@ -340,7 +340,7 @@ async fn buttons_copy_the_replay_string_and_the_command() {
 }
 
 #[tokio::test]
-async fn a_failure_without_a_reference_has_one_column_and_its_loop_is_folded() {
+async fn failure_without_a_reference_has_one_column_and_its_loop_is_folded() {
     let Some(mut tab) = open(&hot_loop()).await else { return };
     tab.until("!document.querySelector('#list .two')").await;
     tab.until(&format!("!{}", says("columns", "reference run"))).await;
@@ -394,7 +394,7 @@ async fn text_from_objects_is_never_executed() {
 }
 
 #[tokio::test]
-async fn a_narrow_window_scrolls_in_one_direction() {
+async fn narrow_window_scrolls_in_one_direction() {
     let Some(mut tab) = open(&trace()).await else { return };
     tab.looks(400, 800, "dark").await;
     tab.until("document.documentElement.scrollWidth <= 400").await;
@@ -409,7 +409,7 @@ async fn a_narrow_window_scrolls_in_one_direction() {
 }
 
 #[tokio::test]
-async fn the_journal_of_a_server_is_a_trace() {
+async fn server_journal_is_shown_as_a_trace() {
     let Some(program) = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from) else {
         return;
     };
@@ -428,7 +428,7 @@ async fn the_journal_of_a_server_is_a_trace() {
 }
 
 #[tokio::test]
-async fn the_control_page_links_to_the_trace() {
+async fn control_page_links_to_the_trace() {
     let Some(program) = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from) else {
         return;
     };
@@ -449,7 +449,7 @@ async fn the_control_page_links_to_the_trace() {
 }
 
 #[tokio::test]
-async fn a_trace_without_steps_shows_its_report() {
+async fn trace_without_steps_shows_its_report() {
     let trace = Trace {
         headline: "no failure was found".to_owned(),
         runs: vec![Run::default()],
@@ -468,7 +468,7 @@ async fn a_trace_without_steps_shows_its_report() {
 }
 
 #[test]
-fn the_document_of_the_journal_has_writes_and_versions() {
+fn document_of_the_journal_has_writes_and_versions() {
     let server = Server::start(&["--control"]);
     create_map(
         &server,

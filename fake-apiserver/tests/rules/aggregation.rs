@@ -91,7 +91,7 @@ async fn available(server: &ApiServer, group: &str) -> (Value, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_reaches_the_server_with_its_user() {
+async fn request_reaches_the_server_with_its_user() {
     let (server, received) = wardle(ApiServer::builder().authorization(Authorization::Rbac).token_with_uid(
         "t",
         "jane",

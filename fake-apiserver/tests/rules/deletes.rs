@@ -89,7 +89,7 @@ async fn finalizer_added_during_removal_does_not_keep_the_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_is_marked_and_removed_at_once_without_a_delay() {
+async fn pod_is_marked_and_removed_immediately_without_a_delay() {
     let (server, mut watch) = server(Duration::ZERO).await;
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
     assert!(poll!(&mut deletion).is_ready());

@@ -240,7 +240,7 @@ async fn mandatory_priorities_are_fixed(
 }
 
 #[tokio::test]
-async fn an_empty_list_of_policies_is_not_defaulted() {
+async fn empty_list_of_policies_is_not_defaulted() {
     let (path, object) = kind("HorizontalPodAutoscaler");
     let object = with(&object, &json!({"spec": {"behavior": {"scaleDown": {"policies": []}}}}));
     let answer = post(&ApiServer::start(), &path, &object).await;

@@ -35,7 +35,11 @@ fn nested(levels: usize) -> Value {
 #[case::creating_apply("PATCH", "/new?fieldManager=m", APPLY)]
 #[case::apply("PATCH", "/old?fieldManager=m", APPLY)]
 #[tokio::test]
-async fn stored_objects_can_be_read(#[case] method: &str, #[case] path: &str, #[case] content_type: &str) {
+async fn deeply_nested_objects_are_readable_or_refused(
+    #[case] method: &str,
+    #[case] path: &str,
+    #[case] content_type: &str,
+) {
     let server = server().await;
     let name = if path.starts_with("/old") { "old" } else { "new" };
     for levels in 116..=127 {

@@ -69,7 +69,7 @@ async fn strategic_patches_cannot_change_the_kind(#[case] patch: Value) {
 }
 
 #[tokio::test]
-async fn a_result_in_another_served_version_is_converted() {
+async fn result_in_another_served_version_is_converted() {
     let server = ApiServer::start();
     let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});

@@ -332,7 +332,7 @@ async fn updates_of_replication_controllers_warn_of_the_stored_template() {
 #[case::computed(json!({}), "BestEffort")]
 #[case::given_in_the_body(json!({"qosClass": "Guaranteed", "phase": "Running"}), "Guaranteed")]
 #[tokio::test(start_paused = true)]
-async fn a_create_keeps_the_quality_of_service_of_its_status(#[case] status: Value, #[case] expected: &str) {
+async fn create_keeps_the_quality_of_service_of_its_status(#[case] status: Value, #[case] expected: &str) {
     let server = ApiServer::start();
     let mut body = pod(&json!({}));
     body["status"] = status;

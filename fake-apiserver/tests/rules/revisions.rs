@@ -30,7 +30,7 @@ async fn server() -> ApiServer {
 )]
 #[case::watch_of_another_resource("/api/v1/secrets?watch=1", "secrets")]
 #[tokio::test]
-async fn sleeping_watch_ignores_changes_of_other_scopes(
+async fn idle_watch_ignores_changes_of_other_scopes(
     #[case] path: &str,
     #[case] resource: &str,
     #[values(true, false)] is_compacted: bool,
@@ -72,7 +72,7 @@ async fn unread_watch_expires(#[case] path: &str, #[values(true, false)] is_comp
 }
 
 #[tokio::test]
-async fn open_watch_outlives_a_compaction_of_unread_changes() {
+async fn open_watch_survives_a_compaction_of_unread_changes() {
     let server = server().await;
     let path = format!(
         "/api/v1/configmaps?watch=1&resourceVersion={}",
@@ -109,7 +109,7 @@ async fn watch_from_before_the_log_expires() {
 #[case::a_list_of_events("/api/v1/events?resourceVersion=", 0, 0)]
 #[case::an_event("/apis/events.k8s.io/v1/namespaces/default/events/a?resourceVersion=", 0, 0)]
 #[tokio::test(start_paused = true)]
-async fn reads_of_future_versions_wait_and_fail(#[case] path: &str, #[case] seconds: u64, #[case] retry_after: u64) {
+async fn reads_of_future_versions_time_out(#[case] path: &str, #[case] seconds: u64, #[case] retry_after: u64) {
     let server = ApiServer::start();
     let begun = tokio::time::Instant::now();
     let (code, answer) = get(&server, &format!("{path}999999")).await;
@@ -127,7 +127,7 @@ async fn reads_of_future_versions_wait_and_fail(#[case] path: &str, #[case] seco
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_the_future_delivers_later_changes() {
+async fn watch_from_a_future_version_delivers_later_changes() {
     let server = ApiServer::start();
     let from = server.resource_version() + 1;
     let mut watch = Watch::open(&server, &format!("/api/v1/configmaps?watch=1&resourceVersion={from}")).await;

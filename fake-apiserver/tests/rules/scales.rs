@@ -61,7 +61,7 @@ async fn metadata_of_a_scale_is_validated(
 #[case::merge("PATCH", MERGE, "replicasets/scale.apps", false)]
 #[case::apply("PATCH", APPLY, "replicasets/scale.apps", false)]
 #[tokio::test(start_paused = true)]
-async fn the_uid_of_a_scale_is_a_precondition(
+async fn uid_of_a_scale_is_a_precondition(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] resource: &str,

@@ -82,7 +82,7 @@ async fn dry_runs_skip_allocation_checks(#[case] spec: Value, #[case] expected: 
 }
 
 #[tokio::test]
-async fn a_dry_run_shows_numbers_outside_of_the_ranges() {
+async fn dry_run_shows_numbers_outside_of_the_ranges() {
     let server = ApiServer::start();
     let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"});
     let (code, made) = post(&server, DRY, &service(&json!({"spec": spec}))).await;
@@ -196,7 +196,7 @@ async fn service_without_a_name_gets_no_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_of_a_service_is_an_ip_address() {
+async fn address_of_a_service_is_an_ip_address() {
     let server = ApiServer::builder().kubernetes_service(true).start();
     let services = "/api/v1/namespaces/default/services";
     let address = "/apis/networking.k8s.io/v1/ipaddresses/10.0.0.99";

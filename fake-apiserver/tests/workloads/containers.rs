@@ -66,7 +66,7 @@ async fn status_contains_the_resources_of_running_containers(
 #[case::in_place("NotRequired", 0)]
 #[case::with_a_restart("RestartContainer", 1)]
 #[tokio::test(start_paused = true)]
-async fn a_running_pod_is_resized(#[case] policy: &str, #[case] restarts: u32) {
+async fn running_pod_is_resized(#[case] policy: &str, #[case] restarts: u32) {
     let policies = json!([{"resourceName": "cpu", "restartPolicy": policy}]);
     let cluster = with_resources(&json!({"requests": {"cpu": "1"}}), policies).await;
     let (code, answer) = resize(&cluster, json!({"requests": {"cpu": "2"}})).await;
@@ -83,7 +83,7 @@ async fn a_running_pod_is_resized(#[case] policy: &str, #[case] restarts: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resize_waits_until_the_node_has_capacity() {
+async fn resize_waits_until_the_node_has_capacity() {
     let cluster = with_resources(&json!({"requests": {"cpu": "1"}}), json!([])).await;
     let mut other = pod(json!({}));
     other["metadata"]["name"] = json!("two");
@@ -180,7 +180,7 @@ async fn output_becomes_the_termination_message_of_failed_containers(
 #[case::absolute_path("$(ABSOLUTE)", "error SubPath `/tmp` must not be an absolute path")]
 #[case::path_to_the_parent("a/$(UP)", "unable to provision SubPath `a/..`: must not contain '..'")]
 #[tokio::test(start_paused = true)]
-async fn a_bad_sub_path_keeps_containers_from_starting(#[case] expression: &str, #[case] why: &str) {
+async fn invalid_sub_path_prevents_containers_from_starting(#[case] expression: &str, #[case] why: &str) {
     let cluster = Cluster::start();
     cluster.create(with_sub_path(expression)).await;
     cluster.pass(3.0).await;
@@ -193,7 +193,7 @@ async fn a_bad_sub_path_keeps_containers_from_starting(#[case] expression: &str,
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_path_may_become_valid() {
+async fn containers_start_once_their_sub_path_is_valid() {
     let cluster = Cluster::start();
     cluster.create(with_sub_path("$(NOTE)/$(NAME)")).await;
     cluster.pass(3.0).await;

@@ -78,7 +78,7 @@ async fn daemon_set_runs_one_pod_per_node_and_replaces_them_on_update() {
 
 /// Counts the Pods with each image. New Pods become ready after four seconds.
 #[tokio::test(start_paused = true)]
-async fn a_surge_starts_new_pods_before_old_ones_end() {
+async fn daemon_set_surge_starts_new_pods_before_old_ones_end() {
     let cluster = Cluster::start();
     for name in ["a", "b", "c"] {
         cluster.create(node(name)).await;

@@ -87,7 +87,7 @@ async fn completed_rollout_has_the_conditions_of_kubernetes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_stays_within_surge_and_unavailability() {
+async fn rolling_update_stays_within_surge_and_unavailability() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 4)).await;
     cluster.pass(3.0).await;
@@ -169,7 +169,7 @@ async fn recreate_waits_until_the_old_pods_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_deployment_scales_but_does_not_roll_out() {
+async fn paused_deployment_scales_but_does_not_roll_out() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 1)).await;
     cluster.pass(3.0).await;

@@ -100,7 +100,7 @@ async fn job_fails_after_its_back_off_limit(
 
 /// The commands of images are unknown to the server, and a Job with Pods that run forever would never complete.
 #[tokio::test(start_paused = true)]
-async fn a_job_with_an_unknown_command_completes() {
+async fn job_with_an_unknown_command_completes() {
     let cluster = Cluster::start();
     let mut job = job(json!({}));
     job["spec"]["template"]["spec"]["containers"] = json!([{"name": "main", "image": "migrate:1"}]);
@@ -110,7 +110,7 @@ async fn a_job_with_an_unknown_command_completes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_job_has_no_pods() {
+async fn suspended_job_has_no_pods() {
     let cluster = Cluster::start();
     let long = PodScript::default().runs_for(Duration::from_secs(60));
     cluster.0.kubelet().script(PodSelector::all(), long);

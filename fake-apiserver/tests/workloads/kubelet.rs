@@ -119,7 +119,7 @@ async fn init_containers_run_first() {
 #[case::within_the_grace_period(PodScript::default().stops_after(seconds(5)), 5.1)]
 #[case::killed_after_the_grace_period(PodScript::default().stops_after(seconds(500)), 30.1)]
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_stops_within_its_grace_period(#[case] script: PodScript, #[case] gone_after: f64) {
+async fn deleted_pod_stops_within_its_grace_period(#[case] script: PodScript, #[case] gone_after: f64) {
     let cluster = Cluster::start();
     cluster.0.kubelet().script(PodSelector::all(), script);
     cluster.create(pod("Always")).await;

@@ -94,7 +94,7 @@ async fn phase(cluster: &Cluster, name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stages_determine_the_life_of_pods() {
+async fn stages_determine_the_lifecycle_of_pods() {
     let cluster = Cluster::start();
     cluster.0.kubelet().stages(stages()).expect("the Stages are valid");
     cluster
@@ -128,7 +128,7 @@ async fn stages_determine_the_life_of_pods() {
 #[case::delay_of_the_stage(json!({}), 5.0)]
 #[case::delay_in_an_annotation(json!({"delay": "1m"}), 60.0)]
 #[tokio::test(start_paused = true)]
-async fn a_stage_waits_for_its_delay(#[case] annotations: Value, #[case] delay: f64) {
+async fn stage_waits_for_its_delay(#[case] annotations: Value, #[case] delay: f64) {
     let cluster = Cluster::start();
     cluster.0.kubelet().stages(stages()).expect("the Stages are valid");
     let template = json!({"metadata": {"annotations": annotations}, "spec": {
@@ -193,7 +193,7 @@ async fn weights_choose_among_stages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stages_determine_the_life_of_nodes() {
+async fn stages_determine_the_lifecycle_of_nodes() {
     let cluster = Cluster::start();
     let template = "\
 {{ $now := Now }}
@@ -228,7 +228,7 @@ phase: Running
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_that_fails_is_reported() {
+async fn template_that_fails_is_reported() {
     let cluster = Cluster::start();
     let next = json!({"statusTemplate": "phase: {{ index .spec.containers 7 }}"});
     let stage = stage("broken", "Pod", json!({"selector": {}, "next": next}));

@@ -104,7 +104,7 @@ async fn pods_of_a_lost_node_are_replaced_after_five_minutes() {
     json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]), 61.0, false)]
 #[case::toleration_of_another_value(json!([{"key": "gone", "value": "no", "effect": "NoExecute"}]), 0.0, false)]
 #[tokio::test(start_paused = true)]
-async fn a_taint_evicts_pods(#[case] tolerations: Value, #[case] after: f64, #[case] stays: bool) {
+async fn taint_evicts_pods(#[case] tolerations: Value, #[case] after: f64, #[case] stays: bool) {
     let cluster = Cluster::start();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},

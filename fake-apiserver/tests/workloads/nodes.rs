@@ -104,7 +104,7 @@ async fn nodes_have_addresses_and_a_version() {
     "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
 )]
 #[tokio::test(start_paused = true)]
-async fn the_kubelet_rejects_assigned_pods_that_do_not_fit(
+async fn kubelet_rejects_assigned_pods_that_do_not_fit(
     #[case] mut spec: Value,
     #[case] phase: &str,
     #[case] reason: &str,

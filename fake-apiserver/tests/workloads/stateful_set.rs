@@ -74,7 +74,7 @@ async fn pods_are_created_in_order_and_deleted_in_reverse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parallel_pods_are_created_at_once() {
+async fn parallel_pods_are_created_together() {
     let cluster = Cluster::start();
     cluster
         .0
@@ -115,7 +115,7 @@ async fn pods_keep_their_claims() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_stops_at_the_partition() {
+async fn stateful_set_update_stops_at_the_partition() {
     let cluster = Cluster::start();
     cluster
         .create(set(
@@ -145,7 +145,7 @@ async fn an_update_stops_at_the_partition() {
 
 /// The name of a revision contains its hash (Go's `NewControllerRevision`).
 #[tokio::test(start_paused = true)]
-async fn a_revision_has_the_hash_and_the_annotations_of_its_set() {
+async fn revision_has_the_hash_and_the_annotations_of_its_set() {
     let cluster = Cluster::start();
     let mut set = set(json!({"replicas": 1}));
     set["metadata"]["annotations"] = json!({"team": "a"});

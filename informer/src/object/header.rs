@@ -319,7 +319,7 @@ mod tests {
         /// If the scanner succeeds, its result equals the result of `serde_json`. If the scanner reports the end of the
         /// text, `serde_json` does the same.
         #[test]
-        fn the_scanner_agrees_with_the_parser(
+        fn scanner_agrees_with_the_parser(
             texts in prop::collection::vec(object(prop_oneof![value(), object(value())]), 1..3),
             damage in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
             cut in prop::option::of(any::<prop::sample::Index>()),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scanner_reads_server_output() {
+    fn scanner_reads_server_output() {
         let fields =
             r#""name":"a","namespace":"b","resourceVersion":"7","uid":"u","generation":3,"labels":{"a":"\"ä"}"#;
         for text in [

@@ -148,7 +148,7 @@ async fn filtered_handler_receives_adds_and_deletes_for_accepted_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_only_receives_events_that_pass_its_predicate() {
+async fn handler_only_receives_events_that_pass_its_predicate() {
     let told = Told::default();
     let only = told.handler::<ConfigMap>().only(predicates::labels_changed());
     told_of(

@@ -113,7 +113,7 @@ async fn pages_are_joined_into_one_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_pages_become_one_whole_list_from_the_first_version() {
+async fn expired_pages_are_replaced_by_one_full_list_from_the_first_version() {
     let script = Script::new([
         page(7, &[("a", 3)], "one"),
         failing(410, "Expired"),
@@ -192,7 +192,7 @@ async fn body_that_is_not_a_list_fails_instead_of_emptying_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_handler_receives_the_error_that_ended_a_pass() {
+async fn error_handler_receives_the_error_that_ended_a_pass() {
     let told = crate::support::Told::default();
     let log = told.clone();
     let script = Script::new([failing(403, "Forbidden"), list(1, &[]), ending(&[])]);

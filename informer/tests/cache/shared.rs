@@ -101,7 +101,7 @@ async fn every_handler_receives_deletions(cluster: TestCluster) {
 #[case::arrival(QueueOrder::Arrival)]
 #[case::by_object(QueueOrder::ByObject)]
 #[tokio::test(start_paused = true)]
-async fn an_unseen_deletion_is_delivered_after_the_next_list(#[case] order: QueueOrder) {
+async fn unseen_deletion_is_delivered_after_the_next_list(#[case] order: QueueOrder) {
     let cluster = TestCluster::builder()
         .object(config_map("a"))
         .object(config_map("b"))
@@ -195,7 +195,7 @@ async fn handlers_can_be_added_late_and_removed(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_handler_has_synced_after_the_initial_list(cluster: TestCluster) {
+async fn handler_has_synced_after_the_initial_list(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     cluster.create(config_map("b")).await;
     let permits = Arc::new(Semaphore::new(1));
@@ -214,7 +214,7 @@ async fn a_handler_has_synced_after_the_initial_list(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_fails_or_panics_receives_the_next_event(cluster: TestCluster) {
+async fn handler_that_fails_or_panics_receives_the_next_event(cluster: TestCluster) {
     struct Bad(Told);
     impl ResourceEventHandler<ConfigMap> for Bad {
         async fn on_add(&self, object: &CachedObject<ConfigMap>, _: bool) -> Result<(), HandlerError> {
@@ -288,7 +288,7 @@ async fn coalescing_queue_skips_states_but_not_deletions(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_informer_runs_once_and_delivers_pending_events_on_stop(cluster: TestCluster) {
+async fn informer_runs_once_and_delivers_pending_events_on_stop(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
     let (informer, told) = (SharedInformer::<ConfigMap>::new(source), Told::default());

@@ -19,7 +19,7 @@ async fn watch_that_does_not_open_within_30_s_causes_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_that_is_not_opened_in_time_is_listed_instead() {
+async fn streaming_list_that_is_not_opened_in_time_is_listed_instead() {
     let script = Script::streaming([Answer::Never, list(7, &[("a", 3)]), silent(&[])]);
     let (informer, asked) = script.run_for(40).await;
     let expected = ["0.0 stream \"\"", "30.0 list \"0\" limit=500", "30.0 watch \"7\""];
@@ -31,7 +31,7 @@ async fn a_streaming_list_that_is_not_opened_in_time_is_listed_instead() {
 #[case::no_answer(Answer::Never)]
 #[case::half_a_page(Answer::Silent(r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"#.to_owned()))]
 #[tokio::test(start_paused = true)]
-async fn a_page_silent_for_a_minute_is_requested_again(#[case] answer: Answer, #[values(true, false)] first: bool) {
+async fn page_without_data_for_a_minute_is_requested_again(#[case] answer: Answer, #[values(true, false)] first: bool) {
     let before = if first {
         vec![]
     } else {
@@ -107,7 +107,7 @@ async fn busy_server_without_an_end_bookmark_is_listed_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cuts_every_stream_is_retried_with_pauses_and_listed_after_a_minute() {
+async fn server_that_cuts_every_stream_is_retried_with_pauses_and_listed_after_a_minute() {
     let cut = std::iter::repeat_n(ending(&[("ADDED", "a", 3)]), 8);
     let script = Script::streaming(cut.chain([list(7, &[("a", 3)]), silent(&[])]));
     let (informer, asked) = script.run_for(70).await;

@@ -276,7 +276,7 @@ async fn index_can_be_added_late_and_drops_unused_values() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_function_that_panics_leaves_its_object_in_the_cache() {
+async fn index_function_that_panics_leaves_its_object_in_the_cache() {
     let source = FakeSource::new();
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);
@@ -350,7 +350,7 @@ async fn index_is_updated_by_a_new_list(#[case] changed: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unseen_recreation_is_an_update() {
+async fn unseen_recreation_is_an_update() {
     let (source, told) = (FakeSource::new(), Told::default());
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);
@@ -366,7 +366,7 @@ async fn an_unseen_recreation_is_an_update() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fake_source_fails_on_request() {
+async fn fake_source_fails_on_request() {
     let source = FakeSource::new();
     source.add(colored("a", "red"));
     let status = kube::core::Status::failure("not for you", "Forbidden").with_code(403);
@@ -437,7 +437,7 @@ async fn compressed_objects_are_unchanged() {
 /// expect an object that the server lists, the object's key may be reconciled too early.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_source_reads_selectors_as_the_server_does(
+async fn source_interprets_selectors_like_the_server(
     cluster: TestCluster,
     #[values(
         "app",

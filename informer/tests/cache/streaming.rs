@@ -37,7 +37,7 @@ async fn cache_is_empty_until_the_end_of_the_initial_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_streams_from_the_last_version() {
+async fn relist_streams_from_the_last_version() {
     let script = Script::streaming([
         error_event(
             &[("ADDED", "a", 3), ("END", "", 7), ("MODIFIED", "a", 9)],
@@ -70,7 +70,7 @@ async fn failed_streaming_list_is_followed_by_a_list(#[case] answer: Answer) {
 #[case::refused(Answer::Refused)]
 #[case::too_many(failing(429, "TooManyRequests"))]
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_retried_after_a_pause(#[case] answer: Answer) {
+async fn busy_server_is_retried_after_a_pause(#[case] answer: Answer) {
     let script = Script::streaming([answer, silent(&[("END", "", 7)])]);
     let (informer, asked) = script.run_for(1).await;
     assert_eq!(asked, ["0.0 stream \"\"", "0.8 stream \"\""]);

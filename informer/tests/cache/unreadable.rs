@@ -32,7 +32,7 @@ fn is_last(map: &ConfigMap) -> bool {
     Ok::<_, std::convert::Infallible>(())
 }))]
 #[tokio::test(start_paused = true)]
-async fn a_deletion_with_an_unreadable_last_state_is_applied(
+async fn deletion_with_an_unreadable_last_state_is_applied(
     #[case] data: serde_json::Value,
     #[case] configure: Configure,
 ) {

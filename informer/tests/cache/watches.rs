@@ -19,7 +19,7 @@ async fn after_a_list(seconds: u64, answers: impl IntoIterator<Item = Answer>) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_watch_is_resumed_at_once_from_the_last_version() {
+async fn ended_watch_is_resumed_immediately_from_the_last_version() {
     let watches = [
         ending(&[("ADDED", "b", 8), ("MODIFIED", "a", 9)]),
         ending(&[("DELETED", "b", 10)]),
@@ -75,7 +75,7 @@ async fn failed_watch_causes_a_list_after_a_pause(#[case] answer: Answer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_that_lasted_a_second_is_not_very_short() {
+async fn quiet_watch_that_lasted_a_second_is_not_very_short() {
     let (asked, ..) = after_a_list(3, [Answer::Late(Duration::from_secs(1), String::new()), silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "1.0 watch \"7\""]);
 }
@@ -89,7 +89,7 @@ async fn broken_connection_is_resumed_and_partial_events_are_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn internal_errors_are_retried_at_once_for_a_limited_time() {
+async fn internal_errors_are_retried_immediately_for_a_limited_time() {
     let script = Script::new([
         list(7, &[]),
         error_event(&[], 500, "InternalError"),
@@ -133,7 +133,7 @@ async fn invalid_events_are_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cache_decides_between_added_and_updated() {
+async fn cache_contents_distinguish_additions_from_updates() {
     let told = crate::support::Told::default();
     let events = [("ADDED", "a", 8), ("MODIFIED", "b", 9), ("DELETED", "never-seen", 10)];
     let script = Script::new([list(7, &[("a", 3)]), silent(&events)]);
@@ -217,7 +217,7 @@ async fn changes_are_ordered_by_arrival_or_by_object(#[case] order: QueueOrder, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_answer_does_not_delay_shutdown() {
+async fn missing_response_does_not_delay_shutdown() {
     let hour = Duration::from_secs(3600);
     let began = tokio::time::Instant::now();
     let (informer, asked) = Script::new([Answer::Late(hour, String::new())]).run_for(5).await;

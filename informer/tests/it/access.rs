@@ -91,7 +91,7 @@ async fn metrics_require_permission_to_get_the_path(
 
 #[cfg(feature = "self-signed")]
 #[tokio::test]
-async fn metrics_may_be_read_over_tls() {
+async fn metrics_are_served_over_tls() {
     use tokio_rustls::TlsConnector;
     use tokio_rustls::rustls::crypto::ring;
     use tokio_rustls::rustls::pki_types::pem::PemObject;

@@ -80,7 +80,7 @@ async fn nothing_is_read_before_the_manager_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_may_refuse_types_without_an_informer() {
+async fn client_may_refuse_types_without_an_informer() {
     let cluster = TestCluster::builder().object(config_map("m")).start();
     let client = running(&cluster).await;
     let strict = client.clone().fail_on_missing_informer();
@@ -101,7 +101,7 @@ async fn a_client_may_refuse_types_without_an_informer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_does_not_sync_fails_the_read_in_time() {
+async fn informer_that_does_not_sync_fails_the_read_in_time() {
     let cluster = TestCluster::start();
     let client = running(&cluster).await;
     let _fault = cluster.inject(faults::status(403, "Forbidden").client("reader"));
@@ -485,7 +485,7 @@ where
 #[case::cache(false)]
 #[case::server(true)]
 #[tokio::test(start_paused = true)]
-async fn read_that_cannot_be_answered_is_an_error(#[case] is_live: bool) {
+async fn read_with_an_unsuitable_namespace_is_an_error(#[case] is_live: bool) {
     let cluster = TestCluster::builder()
         .object(config_map("m").namespace("shop"))
         .object(node("n"))

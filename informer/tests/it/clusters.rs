@@ -90,7 +90,7 @@ async fn key_is_reconciled_in_its_own_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disengaged_cluster_gets_no_more_requests() {
+async fn disengaged_cluster_receives_no_more_requests() {
     let (home, east) = (TestCluster::start(), TestCluster::start());
     let (clusters, calls) = copier(&home);
     clusters

@@ -91,7 +91,7 @@ async fn object_is_created_or_patched_if_it_differs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_has_one_recorder_for_each_controller() {
+async fn manager_has_one_recorder_for_each_controller() {
     let cluster = TestCluster::builder().object(pod("web")).start();
     let manager = Manager::new(cluster.client());
     let first = manager

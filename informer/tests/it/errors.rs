@@ -76,7 +76,7 @@ fn answer(code: u16, reason: &str) -> kube::Error {
 #[case::bad_gateway(502, "", &["unknown outcome"])]
 #[case::internal(500, "InternalError", &[])]
 #[case::bad_request(400, "BadRequest", &[])]
-fn answers_of_the_server_are_distinguished(#[case] code: u16, #[case] reason: &str, #[case] expected: &[&str]) {
+fn server_responses_are_distinguished(#[case] code: u16, #[case] reason: &str, #[case] expected: &[&str]) {
     assert_eq!(kinds(&answer(code, reason)), expected);
     assert_eq!(kinds(&Error::from(answer(code, reason))), expected);
     assert_eq!(kinds(&Wrapped(answer(code, reason).into())), expected);
@@ -96,7 +96,10 @@ fn answers_of_the_server_are_distinguished(#[case] code: u16, #[case] reason: &s
 #[case::lost_answer(faults::timeout().but_applied(), &["timeout", "unknown outcome"])]
 #[case::truncated(faults::truncated(10), &["unknown outcome"])]
 #[tokio::test]
-async fn requests_without_an_answer_are_distinguished(#[case] fault: testkit::FaultBuilder, #[case] expected: &[&str]) {
+async fn requests_without_a_response_are_distinguished(
+    #[case] fault: testkit::FaultBuilder,
+    #[case] expected: &[&str],
+) {
     let cluster = TestCluster::start();
     cluster.inject(fault.on(Verb::Create, "configmaps").once()).forget();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());

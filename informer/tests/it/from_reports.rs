@@ -345,7 +345,7 @@ async fn keys_of_the_first_list_are_reconciled_under_load() {
 /// kubernetes-sigs/controller-runtime#1761, #3440: a manager that is stopped before its caches have synced hangs.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn manager_stops_at_once_before_its_caches_have_synced(#[values(false, true)] elects: bool) {
+async fn manager_stops_immediately_before_its_caches_have_synced(#[values(false, true)] elects: bool) {
     let cluster = TestCluster::start();
     let _silent = cluster.inject(faults::no_answer().client("m").on(Verb::List, "configmaps"));
     let _same = cluster.inject(faults::no_answer().client("m").on(Verb::Watch, "configmaps"));

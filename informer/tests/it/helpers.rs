@@ -25,7 +25,7 @@ fn maps(cluster: &TestCluster) -> Api<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_added_first_and_removed_after_the_work() {
+async fn finalizer_is_added_first_and_removed_after_the_work() {
     let cluster = TestCluster::start();
     let api = maps(&cluster);
     cluster.create(config_map("m")).await;
@@ -179,7 +179,7 @@ fn pod_in(namespace: Option<&str>) -> Pod {
 }
 
 #[test]
-fn an_object_has_one_controller() {
+fn object_has_one_controller() {
     let (one, other) = (set(Some("shop"), "one"), set(Some("shop"), "other"));
     let mut pod = pod_in(Some("shop"));
     owner_references::set_controller(&mut pod, &one).expect("the object has no controller");

@@ -133,7 +133,7 @@ async fn one_replica_leads_and_the_other_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_keeps_holder_and_acquire_time() {
+async fn renewal_keeps_holder_and_acquire_time() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let _a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -199,7 +199,7 @@ async fn leader_that_cannot_renew_stops_before_the_next_starts() {
 #[case::conflict(faults::conflict().once())]
 #[case::applied_but_lost(faults::timeout().but_applied().once())]
 #[tokio::test(start_paused = true)]
-async fn a_leader_survives_errors_within_its_deadline(#[case] fault: testkit::FaultBuilder) {
+async fn leader_survives_errors_within_its_deadline(#[case] fault: testkit::FaultBuilder) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -276,7 +276,7 @@ async fn deleted_lease_is_recreated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_never_led_is_cancelled_without_a_write() {
+async fn candidate_that_never_led_is_cancelled_without_a_write() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let _a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -321,7 +321,7 @@ async fn each_new_leader_is_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_name_the_leader_and_the_check_detects_a_hang() {
+async fn metrics_show_the_leader_and_the_check_detects_a_hang() {
     let (cluster, acts, metrics) = (TestCluster::start(), Acts::default(), Metrics::new());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     a.elector.register_metrics(&metrics);
@@ -365,7 +365,7 @@ async fn inconsistent_times_are_refused(#[case] lease: u64, #[case] renew: u64, 
 /// Many replicas and many faults: two replicas never lead at the same time, and one replica leads in the end.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn two_replicas_never_lead_at_once(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
+async fn two_replicas_never_lead_simultaneously(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
     let (cluster, acts) = (TestCluster::builder().seed(seed).start(), Acts::default());
     let mut replicas = Vec::new();
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

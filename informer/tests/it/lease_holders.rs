@@ -118,7 +118,7 @@ fn config(cluster: &TestCluster, identity: &str, seed: u64) -> LeaderElectionCon
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn late_answer_to_a_renewal_prolongs_neither_leadership_nor_fence(
+async fn late_response_to_a_renewal_prolongs_neither_leadership_nor_fence(
     #[values(10, 14)] renew: u64,
     #[values(1, 2, 3, 4)] seed: u64,
 ) {

@@ -52,7 +52,7 @@ async fn value(client: &CachedClient, name: &str) -> Result<String, informer::Er
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_waits_for_a_write_that_was_dropped_before_its_answer() {
+async fn read_waits_for_a_write_that_was_dropped_before_its_response() {
     let cluster = TestCluster::start();
     let client = behind(&cluster, &["m".to_owned()]).await;
     let lost = faults::no_answer().but_applied().client("reader");
@@ -72,7 +72,7 @@ async fn read_waits_for_a_write_that_was_dropped_before_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before_its_answer() {
+async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before_its_response() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("maker"));
     let (client, made) = (manager.cached_client(), manager.lister::<Secret>());

@@ -119,7 +119,7 @@ async fn always_group_stops_before_leader_group_and_the_lease_is_released_last()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_has_warm_caches_and_acts_only_as_leader() {
+async fn standby_has_warm_caches_and_acts_only_as_leader() {
     let (cluster, log, standby_log) = (TestCluster::start(), Log::default(), Log::default());
     cluster.create(config_map("m")).await;
     let (first, second) = (electing(&cluster, "a"), electing(&cluster, "b"));
@@ -147,7 +147,7 @@ async fn a_standby_has_warm_caches_and_acts_only_as_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn losing_the_lease_ends_the_manager_at_once() {
+async fn losing_the_lease_ends_the_manager_immediately() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = electing(&cluster, "a");
     manager
@@ -233,7 +233,7 @@ async fn runnables_can_be_added_until_the_manager_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_run_of_a_manager_is_refused() {
+async fn second_run_of_a_manager_is_refused() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::new(cluster.client());
     manager
@@ -253,7 +253,7 @@ async fn a_second_run_of_a_manager_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_election_is_a_health_check() {
+async fn leader_election_is_a_health_check() {
     let cluster = TestCluster::start();
     let manager = electing(&cluster, "a");
     let answer = manager.endpoints().answer("/healthz", "verbose");
@@ -343,7 +343,7 @@ async fn standby_warms_up_and_runs_leaderless_controllers(
 #[case::added_before_the_start(false)]
 #[case::added_later(true)]
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_is_added_to_a_standby_is_warmed_up_too(#[case] is_late: bool) {
+async fn controller_that_is_added_to_a_standby_is_warmed_up_too(#[case] is_late: bool) {
     let (cluster, log) = (TestCluster::start(), Log::default());
     cluster.create(config_map("m")).await;
     let (_leader, stop) = start(&cluster, &electing(&cluster, "leader"), &log);

@@ -322,7 +322,7 @@ async fn conditions_have_a_generation_and_a_transition_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_reconcile_is_retried_with_the_newest_object() {
+async fn failed_reconcile_is_retried_with_the_newest_object() {
     let cluster = TestCluster::start();
     let seen = copier(&cluster);
     let fault = cluster.inject(faults::server_error().on(Verb::Create, "secrets"));

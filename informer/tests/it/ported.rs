@@ -381,7 +381,7 @@ async fn role_has_the_rules_of_the_roles_it_selects() {
 }
 
 #[test]
-fn a_controller_on_the_cached_client_survives_every_fault() {
+fn controller_on_the_cached_client_survives_every_fault() {
     async fn controller(client: Client) {
         let manager = Manager::new(client);
         certificates(&manager).expect("the controller is complete");

@@ -108,7 +108,7 @@ async fn events_per_object_are_limited_to_a_burst_of_25() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_event_is_not_retried_and_blocks_nothing() {
+async fn refused_event_is_not_retried_and_blocks_nothing() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;

@@ -81,7 +81,7 @@ async fn health_readiness_and_metrics_are_served(
 }
 
 #[tokio::test]
-async fn error_names_an_address_that_is_in_use() {
+async fn error_contains_the_address_that_is_in_use() {
     let first = Server::bind(endpoints(), ANY).await.expect("a port is free");
     let taken = first.address().expect("the server has an address");
     let err = Server::bind(endpoints(), taken)
@@ -111,7 +111,7 @@ async fn serving(client: kube::Client) -> (Manager, SocketAddr) {
 }
 
 #[tokio::test]
-async fn a_manager_answers_before_its_caches_have_synced() {
+async fn manager_responds_before_its_caches_have_synced() {
     let ((manager, address), stop) = (serving(silent_client()).await, CancellationToken::new());
     manager.lister::<k8s_openapi::api::core::v1::Pod>();
     let never = run_always("never", |_| async { panic!("the caches have not synced") });
@@ -133,7 +133,7 @@ async fn a_manager_answers_before_its_caches_have_synced() {
 #[case::always(RunnableGroup::Always)]
 #[case::leader(RunnableGroup::Leader)]
 #[tokio::test]
-async fn a_manager_answers_until_everything_else_has_stopped(#[case] group: RunnableGroup) {
+async fn manager_responds_until_everything_else_has_stopped(#[case] group: RunnableGroup) {
     let ((manager, address), stop) = (serving(silent_client()).await, CancellationToken::new());
     let ((begin, begun), (tell, answer)) = (oneshot::channel(), oneshot::channel());
     let asks_at_its_end = move |stop: CancellationToken| async move {

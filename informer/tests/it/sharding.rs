@@ -282,7 +282,7 @@ async fn replica_that_cannot_renew_stops_before_another_starts(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() {
+async fn reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() {
     let (cluster, outcomes) = (TestCluster::start(), Arc::new(Mutex::new(Vec::new())));
     cluster.create(config_map("map")).await;
     let manager = manager(&cluster, "a");

@@ -81,12 +81,12 @@ fn is_child() -> bool {
 }
 
 #[test]
-fn the_first_signal_stops_in_order() {
+fn first_signal_starts_an_orderly_shutdown() {
     if is_child() {
         return child(std::future::ready(()));
     }
     for signal in [Signal::TERM, Signal::INT] {
-        let mut process = Process::start("signals::the_first_signal_stops_in_order");
+        let mut process = Process::start("signals::first_signal_starts_an_orderly_shutdown");
         process.says("running");
         process.signal(signal);
         process.says("stopping");
@@ -96,11 +96,11 @@ fn the_first_signal_stops_in_order() {
 }
 
 #[test]
-fn the_second_signal_ends_the_process_with_code_1() {
+fn second_signal_ends_the_process_with_code_1() {
     if is_child() {
         return child(std::future::pending());
     }
-    let mut process = Process::start("signals::the_second_signal_ends_the_process_with_code_1");
+    let mut process = Process::start("signals::second_signal_ends_the_process_with_code_1");
     process.says("running");
     process.signal(Signal::TERM);
     process.says("stopping");

@@ -137,7 +137,7 @@ async fn fail(request: Request) -> Result<Action, ReconcileError> {
 
 #[rstest]
 #[tokio::test]
-async fn lines_of_a_reconcile_name_controller_object_and_attempt() {
+async fn log_lines_of_a_reconcile_contain_controller_object_and_attempt() {
     let (lines, _guard) = Lines::start();
     let cluster = TestCluster::start();
     cluster.create(deployment("web").namespace("shop")).await;
@@ -347,7 +347,7 @@ async fn runnables_elector_and_caches_have_separate_spans() {
 )]
 #[case::custom(true, "mine{name=\"a\"}: validating")]
 #[tokio::test]
-async fn webhooks_name_the_request(#[case] is_own: bool, #[case] expected: &str) {
+async fn webhook_spans_contain_the_request(#[case] is_own: bool, #[case] expected: &str) {
     use informer::webhook::{AdmissionRequest, Denial, Webhooks};
     use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
 

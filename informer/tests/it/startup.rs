@@ -119,7 +119,7 @@ async fn missing_type_ends_the_manager_in_time(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_without_the_right_to_list_ends_in_time() {
+async fn manager_without_the_right_to_list_ends_in_time() {
     let cluster = TestCluster::builder().rbac().start();
     let user = UserInfo::service_account("default", "operator");
     let manager = Manager::new(cluster.client_as("operator", user));
@@ -180,7 +180,7 @@ impl Runnable for Other {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_during_cache_sync_stops_the_manager() {
+async fn failure_during_cache_sync_stops_the_manager() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     manager.lister::<Widget>();
@@ -200,7 +200,7 @@ async fn a_failure_during_cache_sync_stops_the_manager() {
 #[case::always_group_with_reads(RunnableGroup::Always, true, 20)]
 #[case::always(RunnableGroup::Always, false, 0)]
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_reads_another_cache_starts_when_it_has_synced(
+async fn controller_that_reads_another_cache_starts_when_it_has_synced(
     #[case] group: RunnableGroup,
     #[case] reads: bool,
     #[case] seconds: u64,

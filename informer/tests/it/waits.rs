@@ -35,7 +35,7 @@ fn electing(cluster: &TestCluster) -> Manager {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lister_of_a_running_manager_starts_at_once() {
+async fn lister_of_a_running_manager_starts_immediately() {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     cluster.create(secret("s")).await;
@@ -52,7 +52,7 @@ async fn lister_of_a_running_manager_starts_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_cache_shows_in_the_metrics_and_is_not_ready() {
+async fn silent_cache_is_shown_in_the_metrics_and_is_not_ready() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     manager.lister::<ConfigMap>();
@@ -103,7 +103,7 @@ async fn reconcile_is_notified_of_the_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_timeout_names_running_parts_and_releases_the_lease() {
+async fn shutdown_timeout_reports_running_parts_and_releases_the_lease() {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     let manager = electing(&cluster);
@@ -135,7 +135,7 @@ async fn a_shutdown_timeout_names_running_parts_and_releases_the_lease() {
 #[case::with_other_checks(true, "/healthz/ping", 200)]
 #[case::unknown_check(false, "/healthz/pong", 404)]
 #[tokio::test(start_paused = true)]
-async fn ping_always_answers(#[case] has_checks: bool, #[case] path: &str, #[case] code: u16) {
+async fn ping_always_succeeds(#[case] has_checks: bool, #[case] path: &str, #[case] code: u16) {
     let manager = Manager::new(TestCluster::start().client());
     if has_checks {
         manager.add_healthz("other", || Err("the service is down".into()));

@@ -190,7 +190,7 @@ async fn cluster() -> TestCluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_process() {
+async fn type_with_versions_admission_and_a_controller_is_tested_in_one_process() {
     let cluster = cluster().await;
     let manager = Manager::new(cluster.client_named("operator"));
     add_controller(&manager);
@@ -314,7 +314,7 @@ fn judged(_: Option<&ConfigMap>, new: Option<&ConfigMap>, request: &AdmissionReq
 #[case::panic("panic", false, 500, "panic: oh [recovered]", &[])]
 #[case::error_of_the_server("server", false, 429, "too busy", &[])]
 #[tokio::test]
-async fn a_verdict_has_a_code_a_message_and_warnings(
+async fn verdict_has_a_code_a_message_and_warnings(
     #[case] verdict: &str,
     #[case] allowed: bool,
     #[case] code: u16,
@@ -354,7 +354,7 @@ async fn a_verdict_has_a_code_a_message_and_warnings(
 #[case::another_type("application/json", review("CREATE", json!({"data": 7}), Value::Null).to_string(),
     "the object cannot be decoded")]
 #[tokio::test]
-async fn a_body_that_is_not_a_review_is_a_bad_request(
+async fn body_that_is_not_a_review_is_a_bad_request(
     #[case] content_type: &str,
     #[case] body: String,
     #[case] message: &str,
@@ -483,7 +483,7 @@ async fn configurations_are_applied_by_the_process_itself() {
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[tokio::test]
-async fn a_manager_serves_webhooks_over_tls() {
+async fn manager_serves_webhooks_over_tls() {
     let made = SelfSigned::new(["webhooks.shop.svc"]).expect("the host name is valid");
     let webhooks = Webhooks::new()
         .validate::<ConfigMap>(judged)
@@ -551,7 +551,7 @@ fn testkit_client(api: &ApiServer) -> kube::Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_is_read_again_when_its_files_change() {
+async fn certificate_is_read_again_when_its_files_change() {
     let folder = std::env::temp_dir().join(format!("informer-certificates-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("the directory can be created");
     let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));

@@ -144,7 +144,7 @@ async fn earlier_due_key_wakes_the_waiting_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_delay_a_key_is_added_at_once() {
+async fn key_without_a_delay_is_added_immediately() {
     let queue = fifo();
     queue.add_after("a", Duration::ZERO);
     assert_eq!(drain(&queue), ["a"]);
@@ -283,7 +283,7 @@ async fn shutdown_by_priority_returns_no_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_wakes_all_waiters() {
+async fn shutdown_wakes_all_waiters() {
     let queue = fifo();
     let waiting = futures::future::join3(queue.get(), queue.get(), queue.get());
     let shut_down = async {
@@ -298,7 +298,7 @@ async fn a_shutdown_wakes_all_waiters() {
 #[case(fifo())]
 #[case(by_priority())]
 #[tokio::test(start_paused = true)]
-async fn a_drain_waits_for_the_workers(#[case] queue: WorkQueue<&'static str>) {
+async fn drain_waits_for_the_workers(#[case] queue: WorkQueue<&'static str>) {
     queue.add("a");
     let work = queue.try_get();
     let mut drain = Box::pin(queue.shut_down_with_drain());
@@ -309,7 +309,7 @@ async fn a_drain_waits_for_the_workers(#[case] queue: WorkQueue<&'static str>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_the_wait_of_a_drain() {
+async fn shutdown_ends_the_wait_of_a_drain() {
     let queue = fifo();
     queue.add("a");
     let work = queue.try_get();

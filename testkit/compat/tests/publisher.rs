@@ -20,7 +20,7 @@ fn builder() -> TestClusterBuilder {
 }
 
 #[tokio::test]
-async fn a_document_is_published() {
+async fn document_is_published() {
     let cluster = builder().start();
     cluster.controller_over("publisher", |service| {
         run(kube::Client::new(service, "default"), Makes::ByApply)

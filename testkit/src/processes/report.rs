@@ -414,7 +414,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn texts_are_escaped_for_xml() {
+    fn strings_are_escaped_for_xml() {
         assert_eq!(escaped("a<b & \"c\"\u{1b}[0m\n"), "a&lt;b &amp; &quot;c&quot;[0m\n");
     }
 }

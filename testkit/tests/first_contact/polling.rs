@@ -201,7 +201,7 @@ fn changing_time_is_reported_by_the_reference_and_can_be_ignored() {
 
 /// The names and times of the Events are derived from the machine's clock, and differ in each run.
 #[test]
-fn a_replay_of_a_poll_with_events_is_the_same_each_time() {
+fn replay_of_a_poll_with_events_is_deterministic() {
     let report = explored(Poll::PublishAndSameStatus)
         .replay("lose@operator:patch:events.events.k8s.io:default/web-0.*#2")
         .times(5)

@@ -52,7 +52,7 @@ fn shards_together_cover_the_whole_search() {
 
 /// Runs in separate processes: one per shard, and one for the whole search.
 #[test]
-fn search_in_shards() {
+fn searches_one_shard() {
     if let Ok(bug) = std::env::var("SEARCH_IN_SHARDS") {
         search(bug == "bug").run();
     }
@@ -61,7 +61,7 @@ fn search_in_shards() {
 /// Runs the test with a variable in its environment.
 fn run(bug: &str, environment: &[(&str, &str)]) -> Output {
     let mut command = std::process::Command::new(std::env::current_exe().expect("the test has an executable"));
-    command.args(["--exact", "shards::search_in_shards", "--nocapture"]);
+    command.args(["--exact", "shards::searches_one_shard", "--nocapture"]);
     command.envs(environment.iter().copied());
     command
         .env("SEARCH_IN_SHARDS", bug)

@@ -50,7 +50,7 @@ async fn fault_returns_its_status(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_fault_ends_with_its_guard(cluster: TestCluster) {
+async fn fault_ends_with_its_guard(cluster: TestCluster) {
     let pods = Api::<Pod>::all(cluster.client());
     let fault = cluster.inject(faults::server_error());
     assert_eq!(code(pods.list(&ListParams::default()).await), 500);
@@ -216,7 +216,7 @@ async fn faults_on_unwatchable_resources_are_refused_by_name(cluster: TestCluste
 /// The controller may install the definition; if it never does, the test fails at its end.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_fault_for_a_future_resource_fails_if_it_is_never_served() {
+async fn fault_for_a_future_resource_fails_if_it_is_never_served() {
     let cluster = TestCluster::start();
     cluster
         .inject(faults::conflict().on(Verb::Update, "widgets.example.com"))

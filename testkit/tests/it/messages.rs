@@ -45,7 +45,7 @@ async fn refusal_contains_the_servers_message(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_difference_is_shown_by_fields(cluster: TestCluster) {
+async fn differences_are_shown_field_by_field(cluster: TestCluster) {
     cluster
         .create(config_map("a").label("app", "web").data("mode", "fast"))
         .await;
@@ -90,7 +90,7 @@ async fn finalizers_of_a_terminating_object_are_listed(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_failed_condition_shows_its_reads(cluster: TestCluster) {
+async fn failed_condition_lists_its_reads(cluster: TestCluster) {
     cluster.create(config_map("a").data("n", "1")).await;
     let message = failure(cluster.eventually(|c| {
         assert_eq!(c.get(config_map("a")).data("n"), Some("2"), "the number");
@@ -130,7 +130,7 @@ async fn fails_on_purpose(cluster: TestCluster) {
 }
 
 #[test]
-fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
+fn failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     let this = std::env::current_exe().expect("the test has an executable");
     let mut command = Command::new(this);
     command.args(["--exact", "messages::fails_on_purpose", "--nocapture"]);

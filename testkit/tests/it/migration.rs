@@ -120,7 +120,7 @@ fn document(name: &str, hide: bool) -> Document {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_document_gets_a_finalizer_and_a_status(#[from(documents)] cluster: TestCluster) {
+async fn document_receives_a_finalizer_and_a_status(#[from(documents)] cluster: TestCluster) {
     cluster.create(document("doc", false)).await;
     cluster.settle().await;
     let doc = cluster.get::<Document>("doc");
@@ -130,7 +130,7 @@ async fn a_document_gets_a_finalizer_and_a_status(#[from(documents)] cluster: Te
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn the_event_about_hiding_is_written_once(#[from(documents)] cluster: TestCluster) {
+async fn hide_event_is_written_once(#[from(documents)] cluster: TestCluster) {
     let doc = cluster.create(document("doc", true)).await;
     cluster.settle().await;
     cluster.assert_event(&doc, "HideRequested");

@@ -55,7 +55,7 @@ async fn exact_shipped_role_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_that_creates_needs_the_right_to_create() {
+async fn apply_that_creates_needs_the_right_to_create() {
     let manifest = EXACT.replace("[create, patch]", "[patch]");
     let (ended, _) = run(&manifest).await;
     let said = ended.expect_err("the role is insufficient").to_string();
@@ -63,7 +63,7 @@ async fn an_apply_that_creates_needs_the_right_to_create() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smallest_role_prints_as_yaml() {
+async fn smallest_role_prints_as_yaml() {
     let (_, observed) = run(EXACT).await;
     let expected = r#"apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -74,7 +74,7 @@ async fn get_is_answered_from_the_replicas_state(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_list_waits_for_a_replica_that_catches_up(cluster: TestCluster) {
+async fn list_waits_for_a_replica_that_catches_up(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
     let params = not_older_than(cluster.server().resource_version());
     let list = maps.list(&params);
@@ -88,7 +88,7 @@ async fn a_list_waits_for_a_replica_that_catches_up(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_watch_follows_its_replica(cluster: TestCluster) {
+async fn watch_follows_its_replica(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
     let mut events = maps
         .watch(&WatchParams::default(), "0")
@@ -118,7 +118,7 @@ async fn a_watch_follows_its_replica(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_without_a_version_waits_for_etcds_state(cluster: TestCluster) {
+async fn streaming_list_without_a_version_waits_for_etcds_state(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
     let params = WatchParams::default().initial_events();
     let mut events = maps.watch(&params, "").await.expect("the watch opens").boxed();

@@ -245,7 +245,7 @@ fn server_layers_only_depend_on_lower_ones() {
 }
 
 #[test]
-fn registry_rooms_only_depend_on_lower_ones() {
+fn registry_modules_only_depend_on_lower_ones() {
     let arrows: BTreeMap<_, _> = REGISTRY_ARROWS.iter().copied().collect();
     let mut faults = Faults::default();
     for source in sources("fake-apiserver/src/registry") {
@@ -276,7 +276,7 @@ fn server_terms_only_occur_in_their_layers() {
 }
 
 #[test]
-fn crates_do_not_depend_on_each_other_in_circles() {
+fn crates_have_no_circular_dependencies() {
     let mut faults = Faults::default();
     for (name, words) in CRATE_WORDS {
         for source in sources(&format!("{name}/src")) {

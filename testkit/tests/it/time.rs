@@ -196,7 +196,7 @@ async fn writes_without_effect_next_to_a_change_of_another_object_do_not_count(c
 /// The controller immediately reacts to its own write by writing again, forever.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_hot_loop_ends_settle_after_2000_messages(cluster: TestCluster) {
+async fn hot_loop_ends_settle_after_2000_messages(cluster: TestCluster) {
     let client = cluster.client_named("operator");
     cluster.create(config_map("a")).await;
     cluster.run(async move {
@@ -235,7 +235,7 @@ async fn work_on_many_objects_is_not_a_hot_loop(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_panics_fails_the_test(cluster: TestCluster) {
+async fn controller_that_panics_fails_the_test(cluster: TestCluster) {
     let controller = cluster.run(async { panic!("out of ink") });
     let message = failure(cluster.settle()).await;
     assert!(
@@ -248,7 +248,7 @@ async fn a_controller_that_panics_fails_the_test(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_condition_may_assert_and_may_read_missing_objects(cluster: TestCluster) {
+async fn condition_may_assert_and_may_read_missing_objects(cluster: TestCluster) {
     let client = cluster.client();
     cluster.run(async move {
         sleep(Duration::from_secs(20)).await;
@@ -279,7 +279,7 @@ async fn consistently_fails_if_the_condition_stops_holding(cluster: TestCluster)
 }
 
 #[tokio::test]
-async fn the_clock_is_paused_by_the_cluster() {
+async fn clock_is_paused_by_the_cluster() {
     let cluster = TestCluster::start();
     let began = Instant::now();
     cluster.advance(Duration::from_secs(3600)).await;

@@ -22,7 +22,7 @@ async fn set_mode(client: Client, mode: &str) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_failing_assertion_names_the_last_writer_and_the_fields_it_changed(cluster: TestCluster) {
+async fn failing_assertion_shows_the_last_writer_and_its_changed_fields(cluster: TestCluster) {
     cluster.create(config_map("settings").data("mode", "slow")).await;
     let operator = cluster.client_named("operator");
     cluster.run(async move { set_mode(operator, "fast").await });
@@ -58,7 +58,7 @@ async fn failing_assertion_describes_reactions_to_the_last_event(cluster: TestCl
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn deletion_names_the_deleting_client(cluster: TestCluster) {
+async fn failed_read_of_a_deleted_object_shows_the_deleting_client(cluster: TestCluster) {
     cluster.create(config_map("settings")).await;
     let maps = Api::<ConfigMap>::default_namespaced(cluster.client_named("operator"));
     maps.delete("settings", &Default::default())
@@ -143,7 +143,7 @@ fn output(variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_failing_test_prints_clients_names_and_changes_and_folds_rounds() {
+fn failing_test_prints_clients_names_and_changes_and_folds_rounds() {
     let text = output(&[]);
     for part in [
         "the test   POST   /api/v1/namespaces/default/configmaps  201 (+ data.mode: \"</script><b>\")",
@@ -157,7 +157,7 @@ fn a_failing_test_prints_clients_names_and_changes_and_folds_rounds() {
 }
 
 #[test]
-fn a_failing_test_writes_its_trace() {
+fn failing_test_writes_its_trace() {
     let folder = std::env::temp_dir().join(format!("drydock-trace-{}", std::process::id()));
     let text = output(&[("DRYDOCK_TRACE", &folder.to_string_lossy())]);
     let path = text.lines().find_map(|it| it.strip_prefix("all steps: ")).expect(&text);

@@ -96,7 +96,7 @@ async fn delayed_list_has_the_state_of_its_read(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn truncated_answer_fails_the_request(cluster: TestCluster) {
+async fn truncated_response_fails_the_request(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     cluster.server().inject(|_: &Seen<'_>| Verdict::Truncate(20)).forget();
     let result = maps(cluster.client()).get("a").await;
@@ -165,7 +165,7 @@ impl Chooser {
 #[case::fail(|| Verdict::Fail(internal()), "500")]
 #[case::reset(|| Verdict::Reset(When::Before), "ConnectionReset")]
 #[tokio::test(start_paused = true)]
-async fn a_held_request_waits_for_its_decision(
+async fn held_request_waits_for_its_decision(
     cluster: TestCluster,
     #[case] verdict: fn() -> Verdict,
     #[case] expected: &str,

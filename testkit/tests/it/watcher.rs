@@ -65,7 +65,7 @@ async fn ended_watch_is_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_during_a_gap_is_delivered_afterwards() {
+async fn delete_during_a_gap_is_delivered_afterwards() {
     let (cluster, told) = watching(watcher::Config::default()).await;
     let gap = cluster.inject(faults::server_error().on(Verb::Watch, "pods").times(2));
     cluster.watches().on("pods").end();

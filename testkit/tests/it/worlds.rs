@@ -57,7 +57,7 @@ async fn must_gather_dump_loads_supported_kinds(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn world_round_trips_through_yaml(cluster: TestCluster) {
+async fn cluster_state_round_trips_through_yaml(cluster: TestCluster) {
     cluster.create(pod("web-0").namespace("shop").label("app", "web")).await;
     let twin = TestCluster::builder().yaml(&cluster.to_yaml()).start();
     let (ours, theirs) = (
@@ -91,7 +91,7 @@ async fn changes_are_listed_field_by_field(cluster: TestCluster) {
 #[case::original_pace(Pace::Original, 90)]
 #[case::fixed_interval(Pace::Every(Duration::from_secs(10)), 20)]
 #[tokio::test(start_paused = true)]
-async fn a_recording_is_replayed_at_its_pace(cluster: TestCluster, #[case] pace: Pace, #[case] seconds: u64) {
+async fn recording_is_replayed_at_its_pace(cluster: TestCluster, #[case] pace: Pace, #[case] seconds: u64) {
     let event = |kind: &str, name: &str, time: &str| {
         let metadata = json!({"name": name, "namespace": "default", "creationTimestamp": time});
         json!({"type": kind, "object": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}}).to_string()
@@ -122,7 +122,7 @@ async fn a_recording_is_replayed_at_its_pace(cluster: TestCluster, #[case] pace:
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_audit_log_is_replayed(cluster: TestCluster) {
+async fn audit_log_is_replayed(cluster: TestCluster) {
     let event = |verb: &str, code: u16, object: serde_json::Value, second: u8| {
         let reference = json!({"resource": "configmaps", "namespace": "default", "name": "a", "apiVersion": "v1"});
         json!({
@@ -155,7 +155,7 @@ async fn an_audit_log_is_replayed(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_run_is_replayed_from_its_journal(cluster: TestCluster) {
+async fn run_is_replayed_from_its_journal(cluster: TestCluster) {
     cluster.run(label_pods(cluster.client()));
     cluster.settle().await;
     cluster.create(pod("a")).await;

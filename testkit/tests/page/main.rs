@@ -115,7 +115,7 @@ fn shows(id: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_first_diverging_step_is_selected_in_two_runs_side_by_side() {
+fn first_diverging_step_is_selected_in_two_runs_side_by_side() {
     let Some(mut tab) = open(&crashed()) else { return };
     tab.until(&shows(
         "headline",
@@ -185,7 +185,7 @@ fn buttons_copy_the_replay_string_and_the_command() {
 }
 
 #[test]
-fn a_failure_without_faults_has_one_column_with_its_loop_folded() {
+fn failure_without_faults_has_one_column_with_its_loop_folded() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", |client| operator(client, count));
         cluster.create(pod("web")).await;
@@ -203,7 +203,7 @@ fn a_failure_without_faults_has_one_column_with_its_loop_folded() {
 }
 
 #[test]
-fn a_report_without_a_failure_shows_its_coverage() {
+fn report_without_a_failure_shows_its_coverage() {
     let report = volumes()
         .schedules(1)
         .replay("conflict@operator:event:none:x#1")
@@ -242,7 +242,7 @@ fn text_and_json_have_the_difference_of_each_write() {
 }
 
 #[test]
-fn the_document_has_two_runs_with_reconciles_bodies_and_versions() {
+fn document_has_two_runs_with_reconciles_bodies_and_versions() {
     let document = crashed().trace().to_json();
     let failure = &document["failures"][0];
     assert_eq!((&failure["reference"], &failure["failing"]), (&json!(0), &json!(1)));

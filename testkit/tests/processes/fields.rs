@@ -65,7 +65,7 @@ steps:
 ";
 
 #[test]
-fn a_check_that_a_crash_violates_is_a_failure_with_its_name() {
+fn check_violated_by_a_crash_is_reported_with_its_name() {
     let fields = format!(
         "{WEB}faults: [crashes]
 without: [end state]
@@ -202,7 +202,7 @@ checks:
 }
 
 #[test]
-fn failing_steps_and_the_timeline_name_the_place_of_steps() {
+fn failing_steps_and_the_timeline_contain_the_locations_of_steps() {
     let fields = "cluster: {workers: []}
 steps:
   - {name: the map, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: it}}}
@@ -472,7 +472,7 @@ steps:
 #[case::no_controller_serves_webhooks("fixed", "", "", true)]
 #[case::a_controller_serves_another_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/others", true)]
 #[case::a_controller_serves_this_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/hooks", false)]
-fn service_of_webhooks_that_no_controller_serves_is_noted(
+fn webhook_service_that_no_controller_serves_is_reported(
     #[case] controller: &str,
     #[case] command: &str,
     #[case] services: &str,

@@ -19,7 +19,7 @@ twins! {
     rename_moves_all_parts: "end state", "secrets default/old";
     failed_read_is_not_absence: "end state", "secrets default/web";
     deletion_of_many_continues_after_an_error: "end state", "secrets default/";
-    error_of_one_does_not_stop_the_others: "end state", "secrets default/";
+    error_of_one_object_does_not_stop_the_others: "end state", "secrets default/";
 }
 
 async fn made(cluster: &TestCluster) {
@@ -207,7 +207,7 @@ async fn deletion_of_many_continues_after_an_error(cluster: &TestCluster, is_hea
 }
 
 /// Creates a Secret for each word of the parent. The buggy variant stops at the first failure, and does not report it.
-async fn error_of_one_does_not_stop_the_others(cluster: &TestCluster, is_healthy: bool) {
+async fn error_of_one_object_does_not_stop_the_others(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let mut failed = None;
         for name in ["a", "b"] {

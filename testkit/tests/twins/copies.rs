@@ -23,7 +23,7 @@ use crate::support::{Error, OPERATOR, annotation, done, field, now, plain};
 twins! {
     plain();
     copies_follow_the_namespaces: "end state", "configmaps team-";
-    adoption_names_the_object_that_was_read: "end state", "secrets default/web";
+    adoption_requires_the_uid_of_the_object_that_was_read: "end state", "secrets default/web";
     message_expires_by_its_age: "end state", "configmaps default/web: unexpected";
     bucket_is_deleted_with_its_parent: "end state", "cloud bucket-web: unexpected";
     only_the_leader_charges: "end state", "billing";
@@ -78,7 +78,7 @@ async fn copies_follow_the_namespaces(cluster: &TestCluster, is_healthy: bool) {
 
 /// Adopts a Secret that permits it, found by its name. The buggy variant does not send the uid and resourceVersion of
 /// the object that it has read.
-async fn adoption_names_the_object_that_was_read(cluster: &TestCluster, is_healthy: bool) {
+async fn adoption_requires_the_uid_of_the_object_that_was_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "adopt") != "yes" {
             return done();

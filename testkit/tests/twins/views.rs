@@ -26,7 +26,7 @@ twins! {
     change_during_the_write_is_not_lost: "end state", "secrets default/all";
     deletion_between_watches_is_noticed: "end state", "cloud old: unexpected";
     dependency_is_ready_for_its_generation: "end state", "configmaps default/app data.url";
-    unseen_machine_is_not_made_twice: "end state", "cloud";
+    unseen_machine_is_not_created_twice: "end state", "cloud";
 }
 
 fn text_of(secret: &Secret, key: &str) -> String {
@@ -307,7 +307,7 @@ async fn dependency_is_ready_for_its_generation(cluster: &TestCluster, is_health
 
 /// A new machine is listed half a minute after its creation. The buggy variant lists before it creates, instead of
 /// using a key.
-async fn unseen_machine_is_not_made_twice(cluster: &TestCluster, is_healthy: bool) {
+async fn unseen_machine_is_not_created_twice(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         if !crate::support::annotation(&parent, "machine").is_empty() {

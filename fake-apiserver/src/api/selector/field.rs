@@ -185,7 +185,7 @@ mod tests {
     #[case("metadata.name=a=b", "invalid field selector: unescaped character in value: 61")]
     #[case("metadata.name=a\\z", "invalid field selector: invalid escape sequence: \\z")]
     #[case("metadata.name=a\\", "invalid field selector: invalid escape sequence: \\")]
-    fn f3_invalid_selector_is_named_in_the_error(#[case] text: &str, #[case] error: &str) {
+    fn f3_error_contains_the_invalid_selector(#[case] text: &str, #[case] error: &str) {
         assert_eq!(FieldSelector::parse(text).unwrap_err(), error);
     }
 
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn f5_a_field_can_be_renamed_or_refused() {
+    fn f5_field_can_be_renamed_or_refused() {
         let selector = FieldSelector::parse("spec.host=n").expect("the selector is valid");
         let renamed = selector
             .clone()

@@ -305,7 +305,7 @@ mod tests {
         "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an \
          integer"
     )]
-    fn f2_invalid_requirement_is_named_in_the_error(#[case] text: &str, #[case] error: &str) {
+    fn f2_error_contains_the_invalid_requirement(#[case] text: &str, #[case] error: &str) {
         assert_eq!(LabelSelector::parse(text).unwrap_err(), error);
     }
 

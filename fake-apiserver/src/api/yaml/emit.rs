@@ -157,7 +157,7 @@ metadata:
     }
 
     #[test]
-    fn long_texts_are_folded() {
+    fn long_strings_are_folded() {
         let status = json!({
             "message": "only the following media types are accepted: application/json;stream=watch, \
                         application/vnd.kubernetes.protobuf;stream=watch",

@@ -41,7 +41,7 @@ fn bodies_are_parsed_like_go(#[case] text: &str, #[case] expected: Value) {
 #[case("a:\n- b\nc\n", "yaml: line 4: could not find expected ':'")]
 #[case("a: {b: c", "yaml: line 1: did not find expected ',' or '}'")]
 #[case("a: &x [*x]", "yaml: anchor value contains itself")]
-fn unreadable_documents_are_refused(#[case] text: &str, #[case] error: &str) {
+fn invalid_documents_are_refused(#[case] text: &str, #[case] error: &str) {
     assert_eq!(parse(text.as_bytes()).unwrap_err(), error);
 }
 

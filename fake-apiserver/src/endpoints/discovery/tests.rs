@@ -208,7 +208,7 @@ fn n3_core_group_has_an_aggregated_document() {
 #[case("/healthz", false, &[], Some("ok"))]
 #[case("/livez/ping", true, &[], Some("ok"))]
 #[case("/livez/nope", false, &[], None)]
-fn n10_health_endpoints_answer_ok(
+fn n10_health_endpoints_return_ok(
     #[case] path: &str,
     #[case] verbose: bool,
     #[case] exclude: &[&str],

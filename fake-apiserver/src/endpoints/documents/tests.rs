@@ -82,7 +82,7 @@ async fn aggregator_documents_ignore_the_method(#[case] path: &str, #[case] code
 #[case("/api/v1/namespaces/default/pods/x/status", 404)]
 #[case("/apis/apps/v1/namespaces/default/deployments/x/scale", 404)]
 #[tokio::test]
-async fn subresources_without_tables_refuse_them_before_the_lookup(#[case] path: &str, #[case] code: u16) {
+async fn unsupported_tables_of_subresources_are_refused_before_the_lookup(#[case] path: &str, #[case] code: u16) {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     assert_eq!(send("GET", path, table).await.0, code);
 }

@@ -292,7 +292,7 @@ fn n6_custom_resources_have_documents() {
 }
 
 #[test]
-fn a_changed_schema_changes_the_hash() {
+fn changed_schema_changes_the_hash() {
     let row = widget();
     let hash = |schema: &Value| {
         let custom = [CustomSchema {

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn l4_unknown_fields_are_removed_and_named() {
+    fn l4_unknown_fields_are_removed_and_reported() {
         let item = json!({"type": "object", "properties": {"a": {"type": "string"}}});
         let spec = json!({"type": "object", "properties": {
             "size": {"type": "integer"}, "nested": item, "list": {"type": "array", "items": item},

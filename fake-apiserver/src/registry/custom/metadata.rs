@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn o18_unknown_fields_are_named_and_empty_ones_dropped() {
+    fn o18_unknown_fields_are_reported_and_empty_ones_dropped() {
         let mut metadata = json!({
             "name": "a", "color": "red", "labels": {}, "generation": 0, "deletionGracePeriodSeconds": 0,
             "ownerReferences": [{"kind": "K", "size": 1}],

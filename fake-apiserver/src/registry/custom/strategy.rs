@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn c6_a_status_write_changes_nothing_else() {
+    fn c6_status_write_only_changes_the_status() {
         let strategy = strategy(json!({"type": "object"}), json!({"subresources": {"status": {}}}));
         let mut old = object(json!({"size": 1}));
         old.metadata_mut().insert("labels".into(), json!({"k": "v"}));

@@ -579,7 +579,7 @@ mod tests {
     #[case(json!({"t": {"a.b/c": {"v": 7}}}),
         "spec.t.a.b/c.v: Invalid value: 7: spec.t.a.b/c.v in body should be less than or equal to 3")]
     #[case(json!({"r": [{"n": "a"}, {}]}), "spec.r[1].n: Required value")]
-    fn o7_violations_have_the_texts_of_kube_openapi(#[case] value: Value, #[case] expected: &str) {
+    fn o7_violations_have_the_messages_of_kube_openapi(#[case] value: Value, #[case] expected: &str) {
         let schema = json!({
             "a": {"type": "integer", "minimum": 1, "maximum": 10},
             "x": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "maximum": 1, "exclusiveMaximum": true},

@@ -89,7 +89,7 @@ fn is_zero(value: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_created_like_a_real_server() {
+async fn created_objects_equal_the_recordings() {
     let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
     let mut wrong = Vec::new();
     // Without CEL, expressions are refused.

@@ -191,7 +191,7 @@ fn merge(target: &mut Map, patch: &Value) {
 }
 
 #[test]
-fn writes_are_answered_as_recorded() {
+fn responses_to_writes_equal_the_recordings() {
     let mut failures = Vec::new();
     for line in CASES.lines() {
         let case: Value = serde_json::from_str(line).expect("the line is a case");

@@ -420,7 +420,7 @@ mod tests {
     #[case::another_item(json!({"f:l": {"k:{\"name\":\"y\"}": {}}}), false, false)]
     #[case::one_of_two_members(json!({"f:a": {}, "f:z": {}}), true, false)]
     #[case::empty_set(json!({}), false, true)]
-    fn sets_are_compared_with_fields_as_text(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
+    fn sets_are_compared_with_encoded_fields(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
         let fields = json!({"f:a": {}, "f:b": {"f:c": {}}, "f:l": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
         let set = decode(Some(&set)).expect("the fields can be decoded");
         let fields = as_text(&fields);

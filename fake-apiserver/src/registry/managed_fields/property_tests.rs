@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn an_update_owns_the_fields_it_changes(old in any_map(), new in any_map()) {
+    fn update_owns_the_fields_it_changes(old in any_map(), new in any_map()) {
         let mut live = Object(old);
         track_update(&types(deployment()), None, &mut live, &manager("one", "2026-01-01T00:00:00Z"));
         let mut new = Object(new);
@@ -347,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn applying_anything_never_panics(live in any_map(), applied in any_map(), force in any::<bool>()) {
+    fn arbitrary_apply_never_panics(live in any_map(), applied in any_map(), force in any::<bool>()) {
         let named = |map: Map, version: &str| {
             let mut object = Object(map);
             object.insert("apiVersion".into(), version.into());

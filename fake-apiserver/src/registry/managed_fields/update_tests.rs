@@ -83,7 +83,7 @@ fn h9_identity_and_server_fields_are_not_owned() {
 }
 
 #[test]
-fn h17_an_object_without_fields_has_no_entries() {
+fn h17_object_without_fields_has_no_entries() {
     let made = write(
         None,
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),

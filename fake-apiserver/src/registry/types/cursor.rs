@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_fields_items_and_entries() {
+    fn cursor_paths_contain_fields_indexes_and_keys() {
         let object = object();
         let root = Cursor::root(&object);
         assert_eq!(root.path().to_string(), "<nil>");
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn null_absent_and_wrong_types_read_as_absent() {
+    fn null_and_wrong_types_are_read_as_absent() {
         let object = object();
         let root = Cursor::root(&object);
         for way in ["spec.paused", "spec.missing", "spec.ports.name", "missing.deep"] {

@@ -195,7 +195,7 @@ mod tests {
     #[case("^a{2,3}$", "aaa", true)]
     #[case("^[a&&b]+$", "a&b", true)]
     #[case("^[+--]+$", "+,-", true)]
-    fn go_syntax_is_translated(#[case] pattern: &str, #[case] value: &str, #[case] expected: bool) {
+    fn go_regex_syntax_is_translated(#[case] pattern: &str, #[case] value: &str, #[case] expected: bool) {
         assert_eq!(Pattern::new(pattern).is_match(value), Ok(expected));
     }
 
@@ -203,7 +203,7 @@ mod tests {
     #[case("([", "error parsing regexp: missing closing ]: `[`")]
     #[case("(a", "error parsing regexp: missing closing ): `(a`")]
     #[case("a(?=b)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`")]
-    fn errors_have_the_texts_of_go(#[case] pattern: &str, #[case] text: &str) {
+    fn errors_have_the_messages_of_go(#[case] pattern: &str, #[case] text: &str) {
         assert_eq!(Pattern::new(pattern).error(), Some(text));
     }
 }

@@ -29,7 +29,7 @@ fn causes(answer: &Answer) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_rule_on_an_unbounded_list_is_refused() {
+fn rule_on_an_unbounded_list_is_refused() {
     let rules = json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]);
     let answer = ask_once(&[], &post(CRDS, &widgets(&spec(rules))));
     assert_eq!(answer.code, 422);
@@ -56,7 +56,7 @@ fn a_rule_on_an_unbounded_list_is_refused() {
 #[case::only_the_list_is_bounded(json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]), Some(10), None, 422)]
 #[case::single_loop(json!([{"rule": "self.l.all(a, a.size() > 0)"}]), None, None, 201)]
 #[case::text(json!([{"rule": "self.t.matches('^[a-z]+$')"}]), None, None, 201)]
-fn bounds_make_a_rule_cheap_enough(
+fn bounds_reduce_the_cost_of_a_rule(
     #[case] rules: Value,
     #[case] items: Option<u64>,
     #[case] chars: Option<u64>,
@@ -130,7 +130,7 @@ fn evaluation_ends_at_its_cost_limit() {
 }
 
 #[test]
-fn a_request_ends_at_its_budget() {
+fn request_ends_at_its_cost_budget() {
     // Each rule costs 90 % of the limit.
     let rule = json!({"rule": "self.l.all(a, self.l.exists(b, b == 'y') || true)", "message": "m"});
     let mut small = widget(&json!({"l": vec!["x"; 360]}));

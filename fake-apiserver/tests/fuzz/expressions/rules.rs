@@ -189,7 +189,7 @@ fn duplicate_map_keys_are_an_error() {
 #[rstest]
 #[case::kept(json!({"t": "aab", "n": 4}), 200)]
 #[case::changed(json!({"t": "abc"}), 422)]
-fn an_optional_old_value_makes_a_field_immutable(#[case] change: Value, #[case] code: u16) {
+fn optional_old_value_makes_a_field_immutable(#[case] change: Value, #[case] code: u16) {
     let rule = "oldSelf.optMap(o, !has(o.t) || (has(self.t) && self.t == o.t)).orValue(true)";
     let crd = crd(json!([{"rule": rule, "message": "m", "optionalOldSelf": true}]));
     let prepare = [post(CRDS, &crd), post(WIDGETS, &widget(&spec()))];
@@ -253,7 +253,7 @@ const MESSAGE: &str =
 #[case::field_of_another_type("self.n", "messageExpression must evaluate to a string")]
 #[case::boolean("self.t == 'a'", "messageExpression must evaluate to a string")]
 #[case::sum("self.n + 1", "messageExpression must evaluate to a string")]
-fn a_message_expression_is_compiled(#[case] expression: &str, #[case] text: &str) {
+fn message_expression_is_compiled(#[case] expression: &str, #[case] text: &str) {
     let crd = crd(json!([{"rule": "true", "messageExpression": expression}]));
     let answer = ask_once(&[], &post(CRDS, &crd));
     assert_refused(&answer, MESSAGE);

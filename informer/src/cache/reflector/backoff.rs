@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_double_up_to_a_bound_and_are_reset() {
+    async fn delays_double_up_to_a_bound_and_are_reset() {
         let mut jitter = Jitter::new(0, "");
         let mut waits = Waits::new(Backoff {
             jitter: 0.0,

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_the_same_in_every_version_of_the_program() {
+    fn owner_is_the_same_in_every_version_of_the_program() {
         let view = view(&["web-0", "web-1", "web-2"]);
         let owners = ["default/a", "default/b", "shop/a", "node-1"].map(|it| view.owner(place_of(&it)));
         assert_eq!(owners, [Some("web-2"), Some("web-1"), Some("web-0"), Some("web-1")]);

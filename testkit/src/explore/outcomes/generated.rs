@@ -340,7 +340,7 @@ mod tests {
     #[case::common_prefix_only("begin-000000", &[])]
     #[case::in_base64("auth: YmVnaW4tYTFiMmMz", &[(0, Form::Value)])]
     #[case::value_of_another_run("begin-d4e5f6", &[])]
-    fn values_are_found_in_texts(#[case] text: &str, #[case] expected: &[(usize, Form)]) {
+    fn generated_values_are_found_in_strings(#[case] text: &str, #[case] expected: &[(usize, Form)]) {
         let found: Vec<_> = Index::of(&VALUES, 0).found_in(text).into_iter().collect();
         assert_eq!(found, expected);
     }
@@ -349,7 +349,7 @@ mod tests {
     #[case::whole_hash(64, 1)]
     #[case::first_eight_digits(8, 1)]
     #[case::too_few_digits(7, 0)]
-    fn hashes_of_values_are_found(#[case] digits: usize, #[case] count: usize) {
+    fn hashes_of_generated_values_are_found(#[case] digits: usize, #[case] count: usize) {
         let text = format!("config-{}", &hash(VALUES[1][0])[..digits]);
         let found = Index::of(&VALUES, 0).found_in(&text);
         assert_eq!(found.iter().filter(|it| **it == (1, Form::Hash)).count(), count);

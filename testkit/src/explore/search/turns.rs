@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_and_kinds_of_writes_take_turns() {
+    fn faults_and_write_kinds_alternate() {
         let trace = [
             step(0, Verb::Create, "secrets"),
             step(1, Verb::Create, "configmaps"),

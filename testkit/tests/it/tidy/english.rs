@@ -103,7 +103,7 @@ const PATTERNS: &[Pattern] = &[
 ];
 
 #[test]
-fn patterns_of_foreign_syntax_do_not_become_more_frequent() {
+fn patterns_of_unidiomatic_english_do_not_become_more_frequent() {
     let found = texts_of_all().into_iter().map(|(name, text)| (name, count(&text)));
     let found: BTreeMap<_, _> = found.collect();
     let file = root().join(BASELINE);

@@ -40,7 +40,7 @@ fn answers(session: &mut Session, frames: &[&str], size: usize) -> Result<Vec<u8
 }
 
 #[rstest]
-fn forwarded_port_answers_and_closes_its_streams(#[values(1, 7, 1_000)] size: usize) {
+fn forwarded_port_responds_and_closes_its_streams(#[values(1, 7, 1_000)] size: usize) {
     let found = answers(&mut session(8080), &frames(), size).expect("the frames are valid SPDY");
     let ends = "000000030000000568656c6c6f 0000000301000000 0000000101000000";
     assert_eq!(found, bytes(&format!("{REPLIES}{ends}")));

@@ -118,7 +118,7 @@ fn errors_are_sorted_by_position() {
 }
 
 #[test]
-fn type_that_doubles_with_each_step_is_bounded() {
+fn size_of_doubling_types_is_bounded() {
     let steps = ".map(x, {x: x})".repeat(60);
     assert_eq!(output(&format!("[1]{steps} == []")).as_deref(), Ok("bool"));
 }

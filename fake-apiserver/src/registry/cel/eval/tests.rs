@@ -53,7 +53,7 @@ fn values_can_be_converted_to_other_types(#[case] rule: &str) {
 #[case("bool('yes')", "bool")]
 #[case("duration('x') == duration('1s')", "google.protobuf.Duration")]
 #[case("timestamp('x') == timestamp('2026-01-01T00:00:00Z')", "google.protobuf.Timestamp")]
-fn conversion_of_an_invalid_text_is_an_error(#[case] rule: &str, #[case] kind: &str) {
+fn conversion_of_an_invalid_string_is_an_error(#[case] rule: &str, #[case] kind: &str) {
     let error = Program::parse(rule)
         .map(|_| ())
         .expect_err("the constant part has an error");

@@ -189,7 +189,7 @@ fn o4_versions_are_validated(#[case] versions: Value, #[case] expected: &str) {
 }
 
 #[test]
-fn o4_errors_of_differing_versions_name_the_version() {
+fn o4_errors_of_differing_versions_contain_the_version() {
     let bad = version("v2", false, json!({"type": "object", "properties": {"spec": {}}}));
     assert_eq!(
         errors(crd_with(json!([plain(), bad]), json!({}))),
@@ -312,7 +312,7 @@ fn o2_name_conflicts_are_reported(
 }
 
 #[test]
-fn o14_a_deleted_crd_waits_for_its_objects() {
+fn o14_deleted_crd_waits_for_its_objects() {
     let (mut crd, _) = settled(created(crd(plain())), &[]);
     crd.metadata_mut()
         .insert("deletionTimestamp".into(), "2024-01-01T00:00:05Z".into());

@@ -234,7 +234,7 @@ fn nulls_are_decoded_like_go() {
 }
 
 #[test]
-fn a_crd_schema_keeps_its_alternatives() {
+fn crd_schema_keeps_its_alternatives() {
     let raw =
         json!({"spec": {"group": "a.b", "names": {"kind": "A", "plural": "as"}, "scope": "Cluster", "versions": [{
         "name": "v1", "served": true, "storage": true,

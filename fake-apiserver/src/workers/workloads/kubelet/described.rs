@@ -282,7 +282,7 @@ mod tests {
     #[case::a_body("POST / HTTP/1.1\r\ncontent-length:4\r\n\r\nabcd", true)]
     #[case::first_chunk("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", false)]
     #[case::all_chunks("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", true)]
-    fn request_is_answered_once_it_is_complete(#[case] received: &str, #[case] is_whole: bool) {
+    fn response_is_sent_once_the_request_is_complete(#[case] received: &str, #[case] is_whole: bool) {
         assert_eq!(super::is_whole(received.as_bytes()), is_whole);
     }
 }

@@ -59,7 +59,7 @@ fn render(text: &str) -> Result<String, String> {
 )]
 #[case::host_network("{{ PodIPWith \"n\" true \"\" \"\" \"\" }}", "172.18.0.2")]
 #[case::yaml("a:{{ YAML .metadata.labels 1 }}", "a:\n  a.b/c: \"true\"\n  ")]
-fn a_template_is_rendered(#[case] text: &str, #[case] expected: &str) {
+fn template_is_rendered(#[case] text: &str, #[case] expected: &str) {
     assert_eq!(render(text).as_deref(), Ok(expected));
 }
 

@@ -3,7 +3,7 @@
 use envtest::{BinaryAssetsSettings, Environment};
 
 #[tokio::test]
-async fn a_control_plane_starts_and_answers() {
+async fn control_plane_starts_and_responds() {
     let environment = Environment {
         binary_assets_settings: BinaryAssetsSettings {
             download_binary_assets: false,

@@ -46,7 +46,7 @@ const STARTS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NU
 ])]
 #[case("foo(1, )", &[(7, "mismatched input ')' expecting STARTS")])]
 #[case("a.b.", &[(4, "no viable alternative at input '.'")])]
-fn syntax_errors_have_the_texts_of_antlr(#[case] text: &str, #[case] expected: &[(usize, &str)]) {
+fn syntax_errors_have_the_messages_of_antlr(#[case] text: &str, #[case] expected: &[(usize, &str)]) {
     let expected: Vec<(usize, String)> = expected
         .iter()
         .map(|(at, error)| (*at, format!("Syntax error: {}", error.replace("STARTS", STARTS))))
