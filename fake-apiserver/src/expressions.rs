@@ -94,9 +94,9 @@ mod tests {
     #[rstest::rstest]
     #[case::fields("object.spec.replicas == 3", Ok(true))]
     #[case::lists("items.filter(it, it.ready).size() > 1", Ok(false))]
-    #[case::a_missing_object("gone == null", Ok(true))]
+    #[case::missing_object("gone == null", Ok(true))]
     #[case::quantities("quantity(object.spec.size).isLessThan(quantity('2Gi'))", Ok(true))]
-    #[case::a_missing_field("object.spec.other == 1", Err("no such key: other"))]
+    #[case::missing_field("object.spec.other == 1", Err("no such key: other"))]
     #[case::result_of_another_type("object.spec.replicas", Err("the result is of type int instead of bool"))]
     fn rules_are_evaluated_with_their_variables(#[case] rule: &str, #[case] expected: Result<bool, &str>) {
         let names = [("object", false), ("items", true), ("gone", false)];
@@ -110,9 +110,9 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::an_unknown_name("obj.spec == 1", "undeclared reference to 'obj'")]
+    #[case::unknown_name("obj.spec == 1", "undeclared reference to 'obj'")]
     #[case::result_of_another_type("items.size()", "must evaluate to bool but got int")]
-    #[case::bad_syntax("object.", "Syntax error")]
+    #[case::invalid_syntax("object.", "Syntax error")]
     fn invalid_rules_are_refused(#[case] rule: &str, #[case] error: &str) {
         let refused = ObjectRule::parse(rule, [("object", false), ("items", true)]).expect_err("the rule is invalid");
         assert!(refused.contains(error), "{refused}");
@@ -121,8 +121,8 @@ mod tests {
     #[rstest::rstest]
     #[case::braces("{.status.replicas}", json!([3]))]
     #[case::without_braces("status.replicas", json!([3]))]
-    #[case::an_escaped_dot(r"{.status.a\.b}", json!([true]))]
-    #[case::a_filter(r#"{.status.conditions[?(@.type=="Ready")].status}"#, json!(["True"]))]
+    #[case::escaped_dot(r"{.status.a\.b}", json!([true]))]
+    #[case::filter(r#"{.status.conditions[?(@.type=="Ready")].status}"#, json!(["True"]))]
     #[case::several_values("{.status.conditions[*].type}", json!(["Other", "Ready"]))]
     #[case::missing_field("{.status.other}", json!([]))]
     fn paths_are_parsed_like_kubectl(#[case] path: &str, #[case] expected: Value) {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::an_open_bracket("{.a[0}", r#""{.a[0}": unterminated array"#)]
+    #[case::open_bracket("{.a[0}", r#""{.a[0}": unterminated array"#)]
     #[case::empty_path("{}", r#""{}" is not a path to a field"#)]
     fn invalid_paths_are_refused(#[case] path: &str, #[case] error: &str) {
         assert_eq!(FieldPath::parse(path).err().as_deref(), Some(error));

@@ -837,7 +837,7 @@ mod tests {
         }
 
         #[rstest]
-        #[case::a_proxy("proxy", "X-Remote-User: jane\r\nX-Remote-Group: a\r\nX-Remote-Group: b\r\nX-Extra-Color: red",
+        #[case::proxy("proxy", "X-Remote-User: jane\r\nX-Remote-Group: a\r\nX-Remote-Group: b\r\nX-Extra-Color: red",
             r#"Some(UserInfo { name: "jane", groups: ["a", "b", "system:authenticated"], uid: "", extra: {"color": ["red"]} })"#)]
         #[case::proxy_with_another_name("other", "X-Remote-User: jane", "None")]
         #[case::headers_without_a_user("proxy", "X-Remote-Group: a", "None")]

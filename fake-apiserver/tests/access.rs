@@ -86,8 +86,8 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 #[case::anonymous_with_rbac(rbac().anonymous(Anonymous::Allowed), None, 403)]
 #[case::anonymous_refused_with_rbac(rbac().anonymous(Anonymous::Refused), None, 401)]
 #[case::unknown_token_with_rbac(rbac(), Some("x"), 401)]
-#[case::a_user_without_rights(rbac(), Some("dev-token"), 403)]
-#[case::a_member_of_system_masters(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
+#[case::user_without_rights(rbac(), Some("dev-token"), 403)]
+#[case::member_of_system_masters(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
 #[tokio::test(start_paused = true)]
 async fn only_permitted_users_read_secrets(
     #[case] server: ApiServerBuilder,
@@ -114,33 +114,33 @@ async fn invalid_token_is_refused_with_401() {
 }
 
 #[rstest]
-#[case::a_name(
+#[case::name(
     "/api/v1/namespaces/a/pods/p",
     r#"pods "p" is forbidden: User "dev" cannot get resource "pods" in API group "" in the namespace "a""#
 )]
-#[case::a_subresource(
+#[case::subresource(
     "/api/v1/namespaces/a/pods/p/log",
     r#"pods "p" is forbidden: User "dev" cannot get resource "pods/log" in API group "" in the namespace "a""#
 )]
-#[case::a_list_in_all_namespaces("/apis/apps/v1/deployments",
+#[case::list_in_all_namespaces("/apis/apps/v1/deployments",
     r#"deployments.apps is forbidden: User "dev" cannot list resource "deployments" in API group "apps" at the cluster scope"#)]
-#[case::a_watch(
+#[case::watch(
     "/api/v1/pods?watch=true",
     r#"pods is forbidden: User "dev" cannot watch resource "pods" in API group "" at the cluster scope"#
 )]
-#[case::a_namespace(
+#[case::namespace(
     "/api/v1/namespaces/a",
     r#"namespaces "a" is forbidden: User "dev" cannot get resource "namespaces" in API group "" in the namespace "a""#
 )]
-#[case::an_unserved_resource(
+#[case::unserved_resource(
     "/apis/x.io/v1/things",
     r#"things.x.io is forbidden: User "dev" cannot list resource "things" in API group "x.io" at the cluster scope"#
 )]
-#[case::a_selected_name(
+#[case::selected_name(
     "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
     r#"nodes "n" is forbidden: User "dev" cannot list resource "nodes" in API group "" at the cluster scope"#
 )]
-#[case::a_path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
+#[case::path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
 #[tokio::test(start_paused = true)]
 async fn a23_refusals_describe_the_request(#[case] path: &str, #[case] message: &str) {
     let server = rbac().start();
@@ -149,8 +149,8 @@ async fn a23_refusals_describe_the_request(#[case] path: &str, #[case] message: 
 }
 
 #[rstest]
-#[case::the_user(json!({"kind": "User", "name": "dev"}), 200)]
-#[case::a_group_of_the_user(json!({"kind": "Group", "name": "devs"}), 200)]
+#[case::user(json!({"kind": "User", "name": "dev"}), 200)]
+#[case::group_of_the_user(json!({"kind": "Group", "name": "devs"}), 200)]
 #[case::all_authenticated_users(json!({"kind": "Group", "name": "system:authenticated"}), 200)]
 #[case::another_user(json!({"kind": "User", "name": "devs"}), 403)]
 #[tokio::test(start_paused = true)]
@@ -218,8 +218,8 @@ async fn view_aggregates_labelled_roles() {
 #[rstest]
 #[case::user_mode(&[("impersonate-user", "jane")], r#"cannot impersonate-on:user-info:list resource "secrets""#)]
 #[case::account_mode(&[("impersonate-user", "system:serviceaccount:a:b")], r#"cannot impersonate-on:serviceaccount:list resource "secrets""#)]
-#[case::an_account_with_groups(&[("impersonate-user", "system:serviceaccount:a:b"), ("impersonate-group", "g")], r#"cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#)]
-#[case::a_node(&[("impersonate-user", "system:node:n")], r#"cannot impersonate-on:arbitrary-node:list resource "secrets""#)]
+#[case::account_with_groups(&[("impersonate-user", "system:serviceaccount:a:b"), ("impersonate-group", "g")], r#"cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#)]
+#[case::node(&[("impersonate-user", "system:node:n")], r#"cannot impersonate-on:arbitrary-node:list resource "secrets""#)]
 #[tokio::test(start_paused = true)]
 async fn q1_refused_impersonation_reports_the_missing_right(#[case] headers: &[(&str, &str)], #[case] expected: &str) {
     let server = rbac().start();
@@ -391,10 +391,10 @@ async fn i5_bound_token_contains_its_pod_and_is_invalid_after_its_deletion() {
 }
 
 #[rstest]
-#[case::a_role_with_more_rights("roles",
+#[case::role_with_more_rights("roles",
     role(json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}])),
     "user \"dev\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"get\" \"list\"]}")]
-#[case::a_binding_to_a_missing_role("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
+#[case::binding_to_a_missing_role("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
     "rolebindings.rbac.authorization.k8s.io \"r\" not found")]
 #[tokio::test(start_paused = true)]
 async fn q2_users_cannot_grant_rights_they_lack(#[case] resource: &str, #[case] object: Value, #[case] message: &str) {

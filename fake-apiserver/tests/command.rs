@@ -81,10 +81,10 @@ fn request_targets_may_contain_characters_that_go_accepts() {
 
 #[rstest]
 #[case::no_token(&[], "", 200)]
-#[case::the_user_of_a_token(&[], "s3cret", 403)]
-#[case::a_member_of_system_masters(&[], "m", 200)]
-#[case::a_service_account_in_a_group(&[], "sa", 403)]
-#[case::an_unknown_token(&[], "x", 401)]
+#[case::user_of_a_token(&[], "s3cret", 403)]
+#[case::member_of_system_masters(&[], "m", 200)]
+#[case::service_account_in_a_group(&[], "sa", 403)]
+#[case::unknown_token(&[], "x", 401)]
 #[case::anonymous_allowed(&["--anonymous", "allow"], "", 403)]
 #[case::anonymous_denied(&["--anonymous", "deny"], "", 401)]
 fn rbac_is_enabled_on_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
@@ -127,7 +127,7 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
 #[case::empty_token(&["--control", "--control-token="], "--control-token")]
 #[case::unknown_worker(&["--workers", "gc,gx"], "unknown worker \"gx\"; the known workers are gc, namespace, ")]
 #[case::token_without_a_user(&["--token", "s3cret"], "--token")]
-#[case::an_empty_group(&["--token", "s3cret=jane:"], "--token")]
+#[case::empty_group(&["--token", "s3cret=jane:"], "--token")]
 #[case::unknown_authorization_mode(&["--authorization", "abac"], "--authorization")]
 #[case::unsupported_version(&["--kubernetes-version", "1.32"],
     "Kubernetes \"1.32\" is not supported; the supported versions are 1.33 to 1.37")]

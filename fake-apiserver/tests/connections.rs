@@ -319,7 +319,7 @@ async fn streams_of_forwarded_ports_begin_with_the_port_number() {
 #[case::unknown_container("db/exec?stdout=true&command=a&container=x", "", 400, "container x is not valid")]
 #[case::unknown_pod("x/exec?stdout=true&command=a", "", 404, "pods \"x\" not found")]
 #[case::invalid_port("db/portforward?ports=x", "", 400, "unable to parse \"x\" as a port")]
-#[case::a_container_that_does_not_run("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
+#[case::container_that_does_not_run("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
 #[tokio::test]
 async fn failed_connections_report_the_reason(
     #[case] path: &str,

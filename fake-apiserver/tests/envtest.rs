@@ -167,8 +167,8 @@ fn etcd_reports_health_and_exits_on_a_signal() {
 /// envtest discards the output of the programs that it starts, and reports a timeout when they end.
 #[cfg(target_os = "linux")]
 #[rstest]
-#[case::a_flag("--no-such-flag=1", "unknown flag: --no-such-flag")]
-#[case::a_value("--runtime-config=nothing.io/v1=true", "unknown api groups nothing.io/v1")]
+#[case::flag("--no-such-flag=1", "unknown flag: --no-such-flag")]
+#[case::value("--runtime-config=nothing.io/v1=true", "unknown api groups nothing.io/v1")]
 fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[case] why: &str) {
     let program = program(&assets(), "kube-apiserver");
     let script = format!(
@@ -195,28 +195,28 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
 #[case::another_authorizer(&["--authorization-mode=ABAC"], "--authorization-mode")]
 #[case::no_privileges(&["--allow-privileged=false"], "--allow-privileged")]
 #[case::two_address_families(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/108"], "--service-cluster-ip-range")]
-#[case::an_unknown_plugin_to_disable(&["--disable-admission-plugins=Nothing"], "\"Nothing\" is unknown")]
-#[case::an_unknown_admission_plugin(&["--enable-admission-plugins=Nothing"], "\"Nothing\"")]
-#[case::an_unknown_gate(&["--feature-gates=Nothing=true"], "unrecognized feature gate: Nothing")]
-#[case::a_gate_without_a_value(&["--feature-gates=WatchList"], "missing bool value for WatchList")]
-#[case::a_gate_with_an_invalid_value(&["--feature-gates=WatchList=yes"],
+#[case::unknown_plugin_to_disable(&["--disable-admission-plugins=Nothing"], "\"Nothing\" is unknown")]
+#[case::unknown_admission_plugin(&["--enable-admission-plugins=Nothing"], "\"Nothing\"")]
+#[case::unknown_gate(&["--feature-gates=Nothing=true"], "unrecognized feature gate: Nothing")]
+#[case::gate_without_a_value(&["--feature-gates=WatchList"], "missing bool value for WatchList")]
+#[case::gate_with_an_invalid_value(&["--feature-gates=WatchList=yes"],
     "invalid value of WatchList=yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax")]
-#[case::a_locked_gate(&["--feature-gates=APIServerTracing=false"],
+#[case::locked_gate(&["--feature-gates=APIServerTracing=false"],
     "cannot set feature gate APIServerTracing to false, feature is locked to true")]
-#[case::a_gate_that_is_not_served(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
+#[case::gate_that_is_not_served(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
     "feature gate CBORServingAndStorage cannot be turned on: this server only supports its default, false")]
-#[case::a_removed_gate(&["--kubernetes-version=1.37", "--feature-gates=AnyVolumeDataSource=true"],
+#[case::removed_gate(&["--kubernetes-version=1.37", "--feature-gates=AnyVolumeDataSource=true"],
     "unrecognized feature gate: AnyVolumeDataSource")]
-#[case::a_gate_that_cannot_be_disabled(&["--kubernetes-version=1.37", "--feature-gates=HPAScaleToZero=false"],
+#[case::gate_that_cannot_be_disabled(&["--kubernetes-version=1.37", "--feature-gates=HPAScaleToZero=false"],
     "feature gate HPAScaleToZero cannot be turned off: this server only supports its default, true")]
-#[case::a_gate_of_a_later_version(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
+#[case::gate_of_a_later_version(&["--feature-gates=HPAGeneration=true"], "unrecognized feature gate: HPAGeneration")]
 #[case::all_gates(&["--feature-gates=AllBeta=false"], "AllBeta=false is not supported")]
-#[case::an_api_of_another_version(&["--runtime-config=scheduling.k8s.io/v1alpha1=true"],
+#[case::api_of_another_version(&["--runtime-config=scheduling.k8s.io/v1alpha1=true"],
     "--runtime-config: group version scheduling.k8s.io/v1alpha1 that has not been registered")]
-#[case::an_unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"],
+#[case::unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"],
     "--runtime-config: group version resource.k8s.io/v1alpha9 that has not been registered")]
-#[case::a_retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the retired APIs")]
-#[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
+#[case::retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the retired APIs")]
+#[case::unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
 #[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]
 #[case::proxy_headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"],
     "--requestheader-client-ca-file")]
@@ -224,7 +224,7 @@ fn reason_is_reported_to_a_parent_that_discards_output(#[case] flag: &str, #[cas
     "--audit-policy-file Cargo.toml")]
 #[case::another_audit_mode(&["--audit-log-mode=batch"], "--audit-log-mode")]
 #[case::batched_audit_log(&["--audit-log-batch-max-size=30"], "--audit-log-batch-max-size is not supported")]
-#[case::a_missing_file(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
+#[case::missing_file(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
 #[case::invalid_signing_key(&["--service-account-signing-key-file=Cargo.toml"], "--service-account-signing-key-file")]
 fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &str) {
     let certificates = format!("--cert-dir={}", folder().display());

@@ -234,8 +234,8 @@ fn ordered(count: usize) -> Measured {
 #[case::merged_managers(201, |n| Measured::post(MAPS, managed(n, json!({"k": "v"}))))]
 #[case::json_patch_moves(200, moves)]
 #[case::json_patch_additions_to_a_list(200, additions)]
-#[case::a_set(201, |n| Measured::post(THINGS, thing(json!({"set": list(n, |at| json!(format!("v{at}")))}))))]
-#[case::an_applied_map(201, applied)]
+#[case::set(201, |n| Measured::post(THINGS, thing(json!({"set": list(n, |at| json!(format!("v{at}")))}))))]
+#[case::applied_map(201, applied)]
 #[case::element_order_of_variables(200, ordered)]
 #[tokio::test(start_paused = true)]
 async fn cost_grows_almost_linearly_with_the_size(#[case] code: u16, #[case] request: fn(usize) -> Measured) {

@@ -141,13 +141,13 @@ fn pem_request(der: &[u8]) -> String {
 #[rstest]
 #[case::empty_sequence(b"\x30\x00", "asn1: syntax error: sequence truncated")]
 #[case::too_short(b"\x30\x05\x30\x00", "asn1: syntax error: data truncated")]
-#[case::a_number(
+#[case::number(
     b"\x02\x01\x05",
     "asn1: structure error: tags don't match (16 vs {class:0 tag:2 length:1 isCompound:false}) {optional:false \
      explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
      omitEmpty:false} certificateRequest @2"
 )]
-#[case::a_number_within_a_sequence(
+#[case::number_within_a_sequence(
     b"\x30\x03\x02\x01\x05",
     "asn1: structure error: tags don't match (16 vs {class:0 tag:2 length:1 isCompound:false}) {optional:false \
      explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
@@ -646,7 +646,7 @@ async fn client_certificates_for_system_masters_are_refused(
 
 #[rstest]
 #[case::no_permission(&[], None, 403)]
-#[case::the_signer(&["example.com/s"], None, 200)]
+#[case::signer(&["example.com/s"], None, 200)]
 #[case::all_signers_of_the_domain(&["example.com/*"], None, 200)]
 #[case::another_signer(&["example.com/other"], None, 403)]
 #[case::disabled_plugin(&[], Some(["CertificateApproval", "CertificateSigning"]), 200)]
@@ -710,13 +710,13 @@ async fn created_part(server: &ApiServer, path: &str, body: Value, part: &str) -
 #[case::priority("Priority", "/api/v1/namespaces/default/pods",
     json!({"metadata": {"name": "a"}, "spec": {"priorityClassName": "none", "containers": [{"name": "c", "image": "i"}]}}),
     "/spec/priority", json!("pods \"a\" is forbidden: no PriorityClass with name none was found"), Value::Null)]
-#[case::a_missing_namespace("NamespaceLifecycle", "/api/v1/namespaces/none/configmaps", json!({"metadata": {"name": "a"}}),
+#[case::missing_namespace("NamespaceLifecycle", "/api/v1/namespaces/none/configmaps", json!({"metadata": {"name": "a"}}),
     "/metadata/name", json!("namespaces \"none\" not found"), json!("a"))]
-#[case::a_finalizer("StorageObjectInUseProtection", "/api/v1/persistentvolumes",
+#[case::finalizer("StorageObjectInUseProtection", "/api/v1/persistentvolumes",
     json!({"metadata": {"name": "a"}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
         "hostPath": {"path": "/v"}}}),
     "/metadata/finalizers", json!(["kubernetes.io/pv-protection"]), Value::Null)]
-#[case::a_taint("TaintNodesByCondition", "/api/v1/nodes", json!({"metadata": {"name": "a"}}),
+#[case::taint("TaintNodesByCondition", "/api/v1/nodes", json!({"metadata": {"name": "a"}}),
     "/spec/taints/0/key", json!("node.kubernetes.io/not-ready"), Value::Null)]
 #[tokio::test(start_paused = true)]
 async fn disabled_plugin_has_no_effect(

@@ -168,7 +168,7 @@ mod tests {
 
     #[rstest]
     #[case::another_suffix("web-1f2e3d", Some("web-*"))]
-    #[case::a_word_that_is_not_hexadecimal("web-config", None)]
+    #[case::word_that_is_not_hexadecimal("web-config", None)]
     #[case::more_words("web-1f2e3d-x", None)]
     #[case::other_words("db-1f2e3d", None)]
     #[case::suffix_that_is_too_short("web-1", None)]

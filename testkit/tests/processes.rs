@@ -395,44 +395,44 @@ fn panic_of_a_process_fails_without_any_fault_and_shows_its_output() {
 const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 
 #[rstest]
-#[case::an_unknown_field("controllers: [{name: a, command: [x], comand: y}]\nsteps: []", "line 1", "comand")]
+#[case::unknown_field("controllers: [{name: a, command: [x], comand: y}]\nsteps: []", "line 1", "comand")]
 #[case::no_controller("controllers: []\nsteps: []", "controllers", "at least one")]
 #[case::two_actions(
     "controllers: [{name: a, command: [x]}]\nsteps:\n  - {pause: 1s, run: ls}",
     "line 3",
     "only one action"
 )]
-#[case::a_missing_file(
+#[case::missing_file(
     "controllers: [{name: a, command: [x]}]\nsteps:\n  - apply: nothing.yaml",
     "line 3",
     "nothing.yaml does not exist"
 )]
-#[case::an_unknown_worker(
+#[case::unknown_worker(
     "controllers: [{name: a, command: [x]}]\ncluster: {workers: [cook]}\nsteps: []",
     "cluster.workers",
     "cook"
 )]
-#[case::an_unknown_kind_of_fault(
+#[case::unknown_kind_of_fault(
     "controllers: [{name: a, command: [x]}]\nfaults: [floods]\nsteps: []",
     "faults",
     "the known kinds are crashes"
 )]
-#[case::a_check_without_a_rule(
+#[case::check_without_a_rule(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, object: pods/a}",
     "line 4: checks[0]",
     "exactly one of always, eventually and sometimes is required"
 )]
-#[case::a_rule_without_objects(
+#[case::rule_without_objects(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: 'true'}",
     "line 4: checks[0]",
     "a rule requires one of them"
 )]
-#[case::an_invalid_rule(
+#[case::invalid_rule(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: obj == 1, object: pods/a}",
     "line 4: checks[0]: always",
     "undeclared reference to 'obj'"
 )]
-#[case::a_rule_of_another_form(
+#[case::rule_of_another_form(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {exec: x}}",
     "line 4",
     "expected a rule in CEL, or `run`"
@@ -442,24 +442,24 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
     "cluster.stubs",
     "can only reach stubs with `network: private`"
 )]
-#[case::a_stub_without_a_program(
+#[case::stub_without_a_program(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private\ncluster: {stubs: [{pods: {}, port: 80}]}",
     "cluster.stubs[0]",
     "either http or command is required"
 )]
-#[case::an_answer_with_an_unknown_placeholder(
+#[case::answer_with_an_unknown_placeholder(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private
 cluster: {stubs: [{pods: {}, port: 80, http: [{body: 'I am ${POD}'}]}]}",
     "cluster.stubs[0]: http[0].body",
     "`${POD}` is not a known placeholder"
 )]
-#[case::an_answer_with_an_invalid_script(
+#[case::answer_with_an_invalid_script(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nnetwork: private
 cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "cluster.stubs[0]: http[0].script",
     "unknown field `readyAfter`"
 )]
-#[case::a_fixed_port_of_webhooks_without_a_private_network(
+#[case::fixed_port_of_webhooks_without_a_private_network(
     "controllers: [{name: a, command: [x], webhookPort: 9443}]\nsteps: []",
     "controllers[0].webhookPort",
     "without `network: private`"
@@ -470,33 +470,33 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "line 5: checks[1]",
     "\"b\" is used twice"
 )]
-#[case::an_invalid_selector(
+#[case::invalid_selector(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: 'true', objects: pods, selector: \
      'a in b'}",
     "line 4: checks[0]: selector",
     "in"
 )]
-#[case::a_patch_of_two_kinds(
+#[case::patch_of_two_kinds(
     "controllers: [{name: a, command: [x]}]\nsteps: [{patch: {object: a/b, merge: {}, json: []}}]",
     "line 2: steps[0]: patch",
     "one of merge, json, strategic and apply"
 )]
-#[case::an_edit_without_a_change(
+#[case::edit_without_a_change(
     "controllers: [{name: a, command: [x]}]\nsteps: [{edit: {object: a/b}}]",
     "line 2: steps[0]: edit",
     "either run or json"
 )]
-#[case::a_user_without_roles(
+#[case::user_without_roles(
     "controllers: [{name: a, command: [x]}]\nsteps: [{delete: a/b, as: jane}]",
     "line 2: steps[0]: as",
     "cluster.rbac"
 )]
-#[case::an_invalid_wait(
+#[case::invalid_wait(
     "controllers: [{name: a, command: [x]}]\nsteps: [{wait: {object: a/b, for: ready}}]",
     "line 2: steps[0]: wait.for",
     "is not one of condition=TYPE"
 )]
-#[case::an_invalid_script_of_pods(
+#[case::invalid_script_of_pods(
     "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {pods: [{script: {crashes: true}}]}",
     "cluster.pods[0]",
     "unknown field `crashes`"
@@ -516,7 +516,7 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "controllers[0].webhooks",
     "each must name its Services"
 )]
-#[case::a_duration_without_a_unit("controllers: [{name: a, command: [x]}]\nwithin: soon\nsteps: []", "line 2", "soon")]
+#[case::duration_without_a_unit("controllers: [{name: a, command: [x]}]\nwithin: soon\nsteps: []", "line 2", "soon")]
 fn scenario_errors_contain_their_location(#[case] yaml: &str, #[case] place: &str, #[case] reason: &str) {
     let directory = Directory::new();
     let path = directory.write("scenario.yaml", yaml).display().to_string();
@@ -655,11 +655,11 @@ metadata: {name: a}
 }
 
 #[rstest]
-#[case::a_port(
+#[case::port(
     "ports: [{containerPort: 9443}]",
     "# it listens on 9443: pass a free port such as ${PORT_9443} instead"
 )]
-#[case::a_port_of_webhooks(
+#[case::port_of_webhooks(
     "ports: [{containerPort: 9876, name: hooks}]",
     "# it serves webhooks on 9876: pass ${PORT_WEBHOOK} instead, or set `webhookPort: 9876`"
 )]

@@ -173,15 +173,15 @@ fn explored(bug: Option<Bug>) -> Explore {
 const BACK: &str = "change the spec back to its initial value";
 
 #[rstest]
-#[case::a_removed_part_stays(
+#[case::removed_part_stays(
     Bug::Merges, "path independence", &[r#"change spec.footer: "about" → nothing"#],
 )]
-#[case::a_value_does_not_return(Bug::StaysOff, "recovery", &[r#"change spec.mode: "On" → "Off""#, BACK])]
-#[case::a_division_by_zero(Bug::DividesByNothing, "no panic", &["change spec.parts: 3 → 0"])]
-#[case::an_old_observed_generation(
+#[case::value_does_not_return(Bug::StaysOff, "recovery", &[r#"change spec.mode: "On" → "Off""#, BACK])]
+#[case::division_by_zero(Bug::DividesByNothing, "no panic", &["change spec.parts: 3 → 0"])]
+#[case::old_observed_generation(
     Bug::ObservesOnce, "observed generation", &[r#"change spec.footer: "about" → "about2""#],
 )]
-#[case::an_interrupted_cleanup(
+#[case::interrupted_cleanup(
     Bug::CleansUpLast, "end state",
     &[
         r#"change spec.mode: "On" → "Off""#,

@@ -334,9 +334,9 @@ mod tests {
     #[case::exact("get", "apps", "deployments", "", true)]
     #[case::other_verb("delete", "apps", "deployments", "", false)]
     #[case::other_group("get", "", "deployments", "", false)]
-    #[case::a_subresource_is_not_its_resource("get", "apps", "deployments/status", "", false)]
-    #[case::a_subresource_by_a_wildcard("get", "apps", "replicasets/scale", "x", true)]
-    #[case::the_resource_is_not_its_subresource("get", "apps", "replicasets", "x", false)]
+    #[case::subresource_is_not_its_resource("get", "apps", "deployments/status", "", false)]
+    #[case::subresource_by_a_wildcard("get", "apps", "replicasets/scale", "x", true)]
+    #[case::resource_is_not_its_subresource("get", "apps", "replicasets", "x", false)]
     fn rule_allows_only_matching_requests(
         #[case] verb: &str,
         #[case] group: &str,

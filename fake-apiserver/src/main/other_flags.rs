@@ -271,9 +271,9 @@ mod tests {
     #[rstest]
     #[case::supported_flags_are_kept(&["--secure-port=1", "--etcd-servers", "x"],
         &["--secure-port=1", "--etcd-servers", "x"], "")]
-    #[case::a_switch(&["--watch-cache", "-v", "3"], &["-v", "3"], "")]
-    #[case::a_switch_off(&["--profiling=false", "--watch-cache=true"], &[], "")]
-    #[case::a_switch_on(&["--profiling"], &[], "--profiling=true is not supported, only false: profiling is not supported")]
+    #[case::switch(&["--watch-cache", "-v", "3"], &["-v", "3"], "")]
+    #[case::switch_off(&["--profiling=false", "--watch-cache=true"], &[], "")]
+    #[case::switch_on(&["--profiling"], &[], "--profiling=true is not supported, only false: profiling is not supported")]
     #[case::value_in_the_next_argument(&["--kubelet-timeout", "5s", "--v=1"], &["--v=1"], "")]
     #[case::unsupported_value(&["--tls-min-version", "VersionTLS13"],
         &[], "--tls-min-version=VersionTLS13 is not supported, only VersionTLS12: TLS 1.2 and 1.3 are supported, with \

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a_subresource("/api/v1/namespaces/default/status", 200)]
+    #[case::subresource("/api/v1/namespaces/default/status", 200)]
     #[case::below_a_subresource("/api/v1/namespaces/default/status/y", 404)]
     #[case::below_the_log_of_a_pod("/api/v1/namespaces/default/pods/a/log/y", 404)]
     #[tokio::test]

@@ -201,11 +201,11 @@ mod tests {
 
     #[rstest]
     #[case::no_change(json!({"a": 1}), json!({"a": 1}), &[])]
-    #[case::a_value(json!({"a": {"b": 1}}), json!({"a": {"b": 2}}), &["a.b: 1 → 2"])]
-    #[case::a_new_field(json!({}), json!({"a": {"b": 1, "c": 2}}), &["+ a.b: 1", "+ a.c: 2"])]
-    #[case::a_removed_field(json!({"a": "x"}), json!({}), &["- a: \"x\""])]
-    #[case::an_empty_object(json!({}), json!({"spec": {}}), &["+ spec: {}"])]
-    #[case::a_label(json!({"l": {"x.io/y": "a"}}), json!({"l": {"x.io/y": "b"}}), &["l[x.io/y]: \"a\" → \"b\""])]
+    #[case::value(json!({"a": {"b": 1}}), json!({"a": {"b": 2}}), &["a.b: 1 → 2"])]
+    #[case::new_field(json!({}), json!({"a": {"b": 1, "c": 2}}), &["+ a.b: 1", "+ a.c: 2"])]
+    #[case::removed_field(json!({"a": "x"}), json!({}), &["- a: \"x\""])]
+    #[case::empty_object(json!({}), json!({"spec": {}}), &["+ spec: {}"])]
+    #[case::label(json!({"l": {"x.io/y": "a"}}), json!({"l": {"x.io/y": "b"}}), &["l[x.io/y]: \"a\" → \"b\""])]
     #[case::list_of_plain_values(json!({"f": ["a"]}), json!({"f": ["a", "b"]}), &["f: [\"a\"] → [\"a\",\"b\"]"])]
     #[case::items_with_a_type(
         json!({"c": [{"type": "A", "s": 1}, {"type": "B", "s": 1}]}),

@@ -158,7 +158,7 @@ async fn latencies_of_slow_requests_are_annotated(#[case] kind: &str, #[case] pa
 
 #[cfg(feature = "cel")]
 #[rstest]
-#[case::a_failure(json!({"validations": [{"expression": "true"}, {"expression": "false", "message": "<no>"}]}),
+#[case::failure(json!({"validations": [{"expression": "true"}, {"expression": "false", "message": "<no>"}]}),
     json!(["Audit", "Warn"]), 201, json!({"validation.policy.admission.k8s.io/validation_failure": concat!(
         r#"[{"message":"\u003cno\u003e","policy":"p.example.com","binding":"b","expressionIndex":1,"#,
         r#""validationActions":["Audit","Warn"]}]"#)}))]
@@ -166,11 +166,11 @@ async fn latencies_of_slow_requests_are_annotated(#[case] kind: &str, #[case] pa
 #[case::values(json!({"auditAnnotations": [{"key": "name", "valueExpression": "' ' + object.metadata.name"},
     {"key": "none", "valueExpression": "null"}, {"key": "empty", "valueExpression": "' '"}]}),
     json!(["Deny"]), 201, json!({"p.example.com/name": "a"}))]
-#[case::an_error_denies(json!({"auditAnnotations": [{"key": "x", "valueExpression": "string(object.data.no)"}]}),
+#[case::error_denies(json!({"auditAnnotations": [{"key": "x", "valueExpression": "string(object.data.no)"}]}),
     json!(["Warn"]), 422, json!({}))]
-#[case::an_error_that_is_ignored(json!({"failurePolicy": "Ignore",
+#[case::error_that_is_ignored(json!({"failurePolicy": "Ignore",
     "auditAnnotations": [{"key": "x", "valueExpression": "string(object.data.no)"}]}), json!(["Deny"]), 201, json!({}))]
-#[case::a_binding_without_its_params_denies(json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+#[case::binding_without_its_params_denies(json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
     "validations": [{"expression": "true"}]}), json!(["Audit"]), 422, json!({}))]
 #[tokio::test(start_paused = true)]
 async fn policies_annotate_the_audit_event(

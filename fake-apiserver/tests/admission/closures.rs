@@ -201,9 +201,9 @@ async fn i3_evictions_and_scales_are_reviewed_as_their_own_kinds() {
 }
 
 #[rstest]
-#[case::an_eviction("pods/p/eviction", json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}))]
-#[case::a_binding("pods/p/binding", json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}))]
-#[case::a_token("serviceaccounts/s/token", json!({"spec": {"audiences": ["a"]}}))]
+#[case::eviction("pods/p/eviction", json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}))]
+#[case::binding("pods/p/binding", json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}))]
+#[case::token("serviceaccounts/s/token", json!({"spec": {"audiences": ["a"]}}))]
 #[tokio::test(start_paused = true)]
 async fn i3_posts_to_subresources_get_warnings_and_refusals(#[case] path: &str, #[case] body: Value) {
     let build = |denies: bool| {

@@ -425,24 +425,24 @@ fn rights() -> [Value; 4] {
 }
 
 #[rstest]
-#[case::a_name("authorizer.group('').resource('pods').namespace('default').name('web-0').check('get').allowed()")]
+#[case::name("authorizer.group('').resource('pods').namespace('default').name('web-0').check('get').allowed()")]
 #[case::another_name("!authorizer.group('').resource('pods').namespace('default').name('b').check('get').allowed()")]
 #[case::another_verb(
     "!authorizer.group('').resource('pods').namespace('default').name('web-0').check('list').allowed()"
 )]
-#[case::a_subresource(
+#[case::subresource(
     "authorizer.group('apps').resource('deployments').subresource('scale').namespace('default').check('update').allowed()"
 )]
 #[case::no_namespace("!authorizer.group('').resource('configmaps').check('create').allowed()")]
-#[case::the_request("authorizer.requestResource.check('create').allowed()")]
-#[case::the_request_with_another_verb("!authorizer.requestResource.check('delete').allowed()")]
-#[case::a_reason(
+#[case::request("authorizer.requestResource.check('create').allowed()")]
+#[case::request_with_another_verb("!authorizer.requestResource.check('delete').allowed()")]
+#[case::reason(
     "authorizer.requestResource.check('create').reason() == \
      'RBAC: allowed by RoleBinding \"jane/default\" of Role \"jane\" to User \"jane\"'"
 )]
 #[case::no_error("!authorizer.requestResource.check('delete').errored()")]
-#[case::a_path("!authorizer.path('/metrics').check('get').allowed()")]
-#[case::a_service_account("authorizer.serviceAccount('default', 'ops').path('/metrics').check('get').allowed()")]
+#[case::path("!authorizer.path('/metrics').check('get').allowed()")]
+#[case::service_account("authorizer.serviceAccount('default', 'ops').path('/metrics').check('get').allowed()")]
 #[case::another_account("!authorizer.serviceAccount('default', 'dev').path('/metrics').check('get').allowed()")]
 #[tokio::test(start_paused = true)]
 async fn p7_authorizer_checks_the_user_of_the_request(#[case] expression: &str) {

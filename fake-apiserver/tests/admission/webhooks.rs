@@ -86,7 +86,7 @@ async fn p1_first_mutation_counts_as_a_change_if_the_request_has_new_field_owner
 }
 
 #[rstest]
-#[case::deny("/deny", json!({}), 400, "admission webhook \"w.example.com\" denied the request: not today")]
+#[case::denial("/deny", json!({}), 400, "admission webhook \"w.example.com\" denied the request: not today")]
 #[case::denial_with_failure_policy_ignore("/deny", json!({"failurePolicy": "Ignore"}), 400,
     "admission webhook \"w.example.com\" denied the request: not today")]
 #[case::bad_patch("/bad", json!({"failurePolicy": "Ignore"}), 500,

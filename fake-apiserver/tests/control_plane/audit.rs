@@ -161,20 +161,20 @@ async fn watch_has_three_stages() {
 }
 
 #[rstest]
-#[case::the_user(json!({"users": ["system:admin"]}), true)]
+#[case::user(json!({"users": ["system:admin"]}), true)]
 #[case::another_user(json!({"users": ["jane"]}), false)]
-#[case::a_group_of_the_user(json!({"userGroups": ["system:masters"]}), true)]
+#[case::group_of_the_user(json!({"userGroups": ["system:masters"]}), true)]
 #[case::another_group(json!({"userGroups": ["devs"]}), false)]
-#[case::the_verb(json!({"verbs": ["list"]}), true)]
+#[case::verb(json!({"verbs": ["list"]}), true)]
 #[case::another_verb(json!({"verbs": ["watch"]}), false)]
-#[case::the_namespace(json!({"namespaces": ["default"]}), true)]
+#[case::namespace(json!({"namespaces": ["default"]}), true)]
 #[case::cluster_scoped(json!({"namespaces": [""]}), false)]
-#[case::the_resource(json!({"resources": [{"group": "", "resources": ["configmaps"]}]}), true)]
-#[case::the_api_group(json!({"resources": [{"group": ""}]}), true)]
+#[case::resource(json!({"resources": [{"group": "", "resources": ["configmaps"]}]}), true)]
+#[case::api_group(json!({"resources": [{"group": ""}]}), true)]
 #[case::another_resource(json!({"resources": [{"group": "apps", "resources": ["*"]}]}), false)]
-#[case::a_subresource(json!({"resources": [{"group": "", "resources": ["configmaps/status"]}]}), false)]
+#[case::subresource(json!({"resources": [{"group": "", "resources": ["configmaps/status"]}]}), false)]
 #[case::any_subresource(json!({"resources": [{"group": "*", "resources": ["configmaps/*"]}]}), true)]
-#[case::a_resource_name(json!({"resources": [{"resources": ["configmaps"], "resourceNames": ["a"]}]}), false)]
+#[case::resource_name(json!({"resources": [{"resources": ["configmaps"], "resourceNames": ["a"]}]}), false)]
 #[case::non_resource_paths(json!({"nonResourceURLs": ["*"]}), false)]
 #[tokio::test(start_paused = true)]
 async fn rules_match_requests(#[case] mut rule: Value, #[case] matches: bool) {
@@ -186,8 +186,8 @@ async fn rules_match_requests(#[case] mut rule: Value, #[case] matches: bool) {
 }
 
 #[rstest]
-#[case::the_first_rule_decides(json!([{"level": "None", "nonResourceURLs": ["/health*"]}, {"level": "Metadata"}]), 0)]
-#[case::a_path(json!([{"level": "Metadata", "nonResourceURLs": ["/healthz"]}]), 1)]
+#[case::first_rule_decides(json!([{"level": "None", "nonResourceURLs": ["/health*"]}, {"level": "Metadata"}]), 0)]
+#[case::path(json!([{"level": "Metadata", "nonResourceURLs": ["/healthz"]}]), 1)]
 #[case::another_path(json!([{"level": "Metadata", "nonResourceURLs": ["/version", "/readyz*"]}]), 0)]
 #[tokio::test(start_paused = true)]
 async fn rules_match_paths(#[case] rules: Value, #[case] events: usize) {

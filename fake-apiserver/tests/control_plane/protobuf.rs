@@ -88,7 +88,7 @@ async fn objects_and_lists_are_protobuf_if_preferred(#[case] accept: String) {
 
 #[rstest]
 #[case::json_first("application/json,application/vnd.kubernetes.protobuf", CONFIG_MAPS)]
-#[case::a_table(
+#[case::table(
     "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json;as=Table;g=meta.k8s.io;v=v1",
     CONFIG_MAPS
 )]

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
 
 #[rstest]
-#[case::a_version(&["apps/v1=false"], "/apis/apps/v1/deployments", 404)]
+#[case::version(&["apps/v1=false"], "/apis/apps/v1/deployments", 404)]
 #[case::discovery_of_a_version(&["apps/v1=false"], "/apis/apps/v1", 404)]
-#[case::a_resource(&["batch/v1/cronjobs=false"], "/apis/batch/v1/cronjobs", 404)]
+#[case::resource(&["batch/v1/cronjobs=false"], "/apis/batch/v1/cronjobs", 404)]
 #[case::other_resource_of_the_version(&["batch/v1/cronjobs=false"], "/apis/batch/v1/jobs", 200)]
 #[case::exception_from_all(&["api/all=false", "apps/v1=true"], "/apis/apps/v1/deployments", 200)]
 #[case::no_exception_from_all(&["api/all=false", "apps/v1=true"], "/apis/batch/v1/jobs", 404)]
@@ -20,8 +20,8 @@ use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
 #[case::version_that_is_already_on(&["api/ga=true", "api/beta=false", "apps/v1"], "/apis/apps/v1/deployments", 200)]
 #[case::core_group_by_its_names(&["api/v1=true", "v1", "api/legacy=false"], CONFIG_MAPS, 200)]
 #[case::beta_is_off_by_default(&[], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
-#[case::a_beta_version(&["resource.k8s.io/v1beta2=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 200)]
-#[case::a_beta_resource(&["resource.k8s.io/v1beta2/deviceclasses=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
+#[case::beta_version(&["resource.k8s.io/v1beta2=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 200)]
+#[case::beta_resource(&["resource.k8s.io/v1beta2/deviceclasses=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
 #[case::all_beta_versions(&["api/beta=true"], "/apis/networking.k8s.io/v1beta1/ipaddresses", 200)]
 #[case::all_versions(&["api/all=true"], "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies", 200)]
 #[case::all_but_a_beta_version(&["api/all=true", "storage.k8s.io/v1beta1=false"],
@@ -40,24 +40,24 @@ async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[c
 #[rstest]
 #[case::everything_off("api/all=false", "invalid runtime-config with only api/all=false")]
 #[case::invalid_boolean("api/all=maybe", "invalid value api/all=maybe")]
-#[case::an_unknown_version(
+#[case::unknown_version(
     "resource.k8s.io/v1alpha9=true",
     "group version resource.k8s.io/v1alpha9 that has not been registered"
 )]
-#[case::an_unknown_version_to_disable(
+#[case::unknown_version_to_disable(
     "resource.k8s.io/v1alpha9=false",
     "group version resource.k8s.io/v1alpha9 that has not been registered"
 )]
-#[case::an_unknown_resource("apps/v1/things=true", "apps/v1/things is not served and cannot be enabled")]
+#[case::unknown_resource("apps/v1/things=true", "apps/v1/things is not served and cannot be enabled")]
 #[case::no_key("v2=true", "invalid key v2")]
-#[case::a_retired_version(
+#[case::retired_version(
     "policy/v1beta1=true",
     "policy/v1beta1 is not served and cannot be enabled: Kubernetes has retired it, and --retired-apis turns it \
      on"
 )]
 #[case::unknown_groups("z.io/v1=true,api/all=maybe,a.io/v1=false", "unknown api groups a.io/v1,z.io/v1")]
-#[case::the_core("api/v1=false", "api/v1: the core group cannot be disabled")]
-#[case::the_core_by_its_version("v1=false", "v1: the core group cannot be disabled")]
+#[case::core("api/v1=false", "api/v1: the core group cannot be disabled")]
+#[case::core_by_its_version("v1=false", "v1: the core group cannot be disabled")]
 #[case::no_plural(
     "apps/v1/Deployments=false",
     "invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not \"Deployments\""
@@ -69,17 +69,17 @@ fn invalid_runtime_config_is_refused_by_name(#[case] pairs: &str, #[case] why: &
 
 /// An API version that exists only in other Kubernetes versions is refused once the version of the server is known.
 #[rstest]
-#[case::not_any_more(
+#[case::removed_version(
     "1.36",
     "scheduling.k8s.io/v1alpha1=true",
     Some("group version scheduling.k8s.io/v1alpha1 that has not been registered")
 )]
-#[case::not_yet(
+#[case::later_version(
     "1.36",
     "scheduling.k8s.io/v1alpha3=false",
     Some("group version scheduling.k8s.io/v1alpha3 that has not been registered")
 )]
-#[case::no_group_yet(
+#[case::later_group(
     "1.36",
     "lifecycle.k8s.io/v1alpha1=true",
     Some("unknown api groups lifecycle.k8s.io/v1alpha1")
@@ -89,14 +89,14 @@ fn invalid_runtime_config_is_refused_by_name(#[case] pairs: &str, #[case] why: &
     "scheduling.k8s.io/v1beta1=true",
     Some("scheduling.k8s.io/v1beta1 is not served by Kubernetes 1.36")
 )]
-#[case::no_resource_any_more(
+#[case::removed_resource(
     "1.36",
     "resource.k8s.io/v1alpha3/resourceclaims=true",
     Some("resource.k8s.io/v1alpha3/resourceclaims is not served by Kubernetes 1.36")
 )]
 #[case::registered_and_disabled("1.36", "policy/v1beta1=false", None)]
-#[case::there_then("1.33", "resource.k8s.io/v1alpha3/resourceclaims=true", None)]
-#[case::there_now("1.37", "lifecycle.k8s.io/v1alpha1=true", None)]
+#[case::served_by_the_older_version("1.33", "resource.k8s.io/v1alpha3/resourceclaims=true", None)]
+#[case::served_by_the_newer_version("1.37", "lifecycle.k8s.io/v1alpha1=true", None)]
 #[tokio::test(start_paused = true)]
 async fn apis_of_other_versions_are_refused_at_startup(
     #[case] version: KubernetesVersion,
@@ -138,7 +138,7 @@ async fn sent(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16
     json!({"kind": "CronJob", "metadata": {"name": "a"}, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec":
         {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}})
 )]
-#[case::stored_in_a_third_version(
+#[case::stored_in_another_version(
     ("autoscaling", "v2beta2", "v2"),
     "namespaces/default/horizontalpodautoscalers",
     json!({"kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"}, "spec": {"maxReplicas": 3,

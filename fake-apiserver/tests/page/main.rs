@@ -159,9 +159,9 @@ fn page_is_self_contained_and_runs_only_its_own_code() {
 #[case::get("GET /_fake/", &[], 200)]
 #[case::head("HEAD /_fake/", &[], 200)]
 #[case::path_without_the_slash("GET /_fake", &["Accept: text/html,application/xml;q=0.9"], 307)]
-#[case::the_list_of_requests("GET /_fake", &["Accept: */*"], 401)]
+#[case::list_of_requests("GET /_fake", &["Accept: */*"], 401)]
 #[case::data("GET /_fake/objects", &["Accept: text/html"], 401)]
-#[case::a_write("POST /_fake/", &[], 405)]
+#[case::write("POST /_fake/", &[], 405)]
 #[case::rebound_host_name("GET /_fake/", &["Host: evil.example"], 403)]
 #[case::page_of_another_origin("GET /_fake/", &["Origin: http://evil.example"], 403)]
 fn only_the_page_is_served_without_a_token(#[case] request: &str, #[case] headers: &[&str], #[case] code: u16) {

@@ -226,7 +226,7 @@ async fn available_condition_is_set_by_calling_the_server() {
     404,
     "{\"apiVersion\":\"v1\""
 )]
-#[case::a_redirect(
+#[case::redirect(
     "/apis/wardle.example.com/v1/redirected",
     502,
     "the backend attempted to redirect this request, which is not permitted"

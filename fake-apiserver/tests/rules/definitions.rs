@@ -76,11 +76,11 @@ async fn paths_with_the_wrong_scope_are_not_found(#[case] method: &str, #[case] 
 
 /// The handler of custom resources treats HEAD like GET; built-in resources have no route for it.
 #[rstest]
-#[case::a_list("/apis/e.com/v1/foos", 200)]
-#[case::a_list_of_a_namespace("/apis/e.com/v1/namespaces/default/foos", 200)]
-#[case::an_object("/apis/e.com/v1/namespaces/default/foos/a", 200)]
+#[case::list("/apis/e.com/v1/foos", 200)]
+#[case::list_of_a_namespace("/apis/e.com/v1/namespaces/default/foos", 200)]
+#[case::object("/apis/e.com/v1/namespaces/default/foos/a", 200)]
 #[case::no_object("/apis/e.com/v1/namespaces/default/foos/none", 404)]
-#[case::a_built_in_list("/api/v1/namespaces/default/configmaps", 405)]
+#[case::built_in_list("/api/v1/namespaces/default/configmaps", 405)]
 #[tokio::test]
 async fn head_request_for_a_custom_resource_is_a_get_without_a_body(#[case] path: &str, #[case] code: u16) {
     let server = server().await;

@@ -16,7 +16,7 @@ const UNDETERMINABLE: &str = "the name of the object (a based on URL) was undete
     "converting (v1.Secret) to (core.ConfigMap): unknown conversion")]
 #[case::unknown_version(json!({"apiVersion": "v2"}), 422,
     "no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"")]
-#[case::a_malformed_version(json!({"apiVersion": "a/b/c"}), 422, "unexpected GroupVersion string: a/b/c")]
+#[case::malformed_version(json!({"apiVersion": "a/b/c"}), 422, "unexpected GroupVersion string: a/b/c")]
 #[case::no_version(json!({"apiVersion": null}), 400, UNDETERMINABLE)]
 #[case::another_kind_without_version(json!({"apiVersion": null, "kind": "Secret"}), 422,
     "converting (core.Secret) to (core.ConfigMap): unknown conversion")]
@@ -41,7 +41,7 @@ async fn patch_cannot_change_the_identity_of_an_object(#[case] patch: Value, #[c
 }
 
 #[rstest]
-#[case::a_list(json!([{"op": "replace", "path": "", "value": []}]))]
+#[case::list(json!([{"op": "replace", "path": "", "value": []}]))]
 #[case::no_name(json!([{"op": "remove", "path": "/metadata/name"}]))]
 #[case::another_kind(json!([{"op": "replace", "path": "/kind", "value": "Pod"}]))]
 #[tokio::test]

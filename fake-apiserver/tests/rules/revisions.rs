@@ -103,11 +103,11 @@ async fn watch_from_before_the_log_expires() {
 
 /// A watch cache waits three seconds. etcd, which serves only Events, does not wait, and does not send `Retry-After`.
 #[rstest]
-#[case::a_list("/api/v1/configmaps?resourceVersion=", 3, 1)]
-#[case::an_exact_list("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=", 3, 1)]
-#[case::an_object("/api/v1/namespaces/default/configmaps/a?resourceVersion=", 3, 1)]
-#[case::a_list_of_events("/api/v1/events?resourceVersion=", 0, 0)]
-#[case::an_event("/apis/events.k8s.io/v1/namespaces/default/events/a?resourceVersion=", 0, 0)]
+#[case::list("/api/v1/configmaps?resourceVersion=", 3, 1)]
+#[case::exact_list("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=", 3, 1)]
+#[case::object("/api/v1/namespaces/default/configmaps/a?resourceVersion=", 3, 1)]
+#[case::list_of_events("/api/v1/events?resourceVersion=", 0, 0)]
+#[case::event("/apis/events.k8s.io/v1/namespaces/default/events/a?resourceVersion=", 0, 0)]
 #[tokio::test(start_paused = true)]
 async fn reads_of_future_versions_time_out(#[case] path: &str, #[case] seconds: u64, #[case] retry_after: u64) {
     let server = ApiServer::start();

@@ -32,8 +32,8 @@ fn stand(pod: &Value) -> String {
 /// A container ends if its command is predictable, unless the restart policy is `Always`.
 #[rstest]
 #[case::command_of_the_image(json!([]), 5000.0, "Running running 0")]
-#[case::a_server(json!(["nginx", "-g", "daemon off;"]), 5000.0, "Running running 0")]
-#[case::an_exit(json!(["sh", "-c", "exit 7"]), 2.5, "Failed terminated Error 0")]
+#[case::server(json!(["nginx", "-g", "daemon off;"]), 5000.0, "Running running 0")]
+#[case::exit(json!(["sh", "-c", "exit 7"]), 2.5, "Failed terminated Error 0")]
 #[case::sleep_that_has_not_ended(json!(["sleep", "30"]), 30.5, "Running running 0")]
 #[case::sleep_that_has_ended(json!(["sleep", "30"]), 31.5, "Succeeded terminated Completed 0")]
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ async fn init_containers_run_first() {
 }
 
 #[rstest]
-#[case::at_once(PodScript::default(), 0.1)]
+#[case::immediately(PodScript::default(), 0.1)]
 #[case::within_the_grace_period(PodScript::default().stops_after(seconds(5)), 5.1)]
 #[case::killed_after_the_grace_period(PodScript::default().stops_after(seconds(500)), 30.1)]
 #[tokio::test(start_paused = true)]

@@ -22,13 +22,13 @@ fn on_port(port: u16) -> Value {
 }
 
 #[rstest]
-#[case::a_pod(pod("one", json!({})), 1)]
-#[case::an_assigned_pod(pod("one", json!({"nodeName": "node-0"})), 1)]
-#[case::a_daemon_set(
+#[case::pod(pod("one", json!({})), 1)]
+#[case::assigned_pod(pod("one", json!({"nodeName": "node-0"})), 1)]
+#[case::daemon_set(
     json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
         "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("agent")}}), 1,
 )]
-#[case::a_pod_of_another_scheduler(pod("one", json!({"schedulerName": "mine"})), 0)]
+#[case::pod_of_another_scheduler(pod("one", json!({"schedulerName": "mine"})), 0)]
 #[tokio::test(start_paused = true)]
 async fn first_pod_registers_a_node(#[case] object: Value, #[case] nodes: usize) {
     let cluster = Cluster::start();
@@ -91,7 +91,7 @@ async fn nodes_have_addresses_and_a_version() {
 
 #[rstest]
 #[case::another_port(json!({"containers": on_port(81)}), "Running", "", "")]
-#[case::the_same_port(
+#[case::same_port(
     json!({"containers": on_port(80)}), "Failed", "NodePorts",
     "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
 )]

@@ -46,9 +46,9 @@ async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
 #[case::two_lists(format!("{LIST}[{A}]}}{LIST}[{A}]}}"))]
 #[case::html_page(" <html>502</html>".to_owned())]
 #[case::empty_body(String::new())]
-#[case::a_status(r#"{"kind":"Status","metadata":{},"status":"Failure"}"#.to_owned())]
-#[case::an_object(r#"{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"9"}}"#.to_owned())]
-#[case::an_empty_object("{}".to_owned())]
+#[case::status_object(r#"{"kind":"Status","metadata":{},"status":"Failure"}"#.to_owned())]
+#[case::object(r#"{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"9"}}"#.to_owned())]
+#[case::empty_object("{}".to_owned())]
 #[tokio::test(start_paused = true)]
 async fn unreadable_list_reports_no_deletion(#[case] text: String) {
     let (told, stored) = told_after(vec![Answer::Text(text)]).await;
@@ -59,7 +59,7 @@ async fn unreadable_list_reports_no_deletion(#[case] text: String) {
 #[rstest]
 #[case::no_items(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"}}"#)]
 #[case::null(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":null}"#)]
-#[case::an_array(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":[]}"#)]
+#[case::array(r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":[]}"#)]
 #[tokio::test(start_paused = true)]
 async fn list_without_items_is_empty(#[case] text: &str) {
     let script = Script::new([Answer::Text(text.to_owned()), silent(&[])]);
@@ -68,7 +68,7 @@ async fn list_without_items_is_empty(#[case] text: &str) {
 }
 
 #[rstest]
-#[case::a_number("5\n")]
+#[case::number("5\n")]
 #[case::event_without_an_object("{\"type\":\"ADDED\"}\n")]
 #[case::null_object("{\"type\":\"ADDED\",\"object\":null}\n")]
 #[case::number_as_metadata("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":5}}\n")]

@@ -103,11 +103,11 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::an_unknown_name(
+    #[case::unknown_name(
         "${HOST}",
         "`${HOST}` is not a known placeholder; the known ones are ${PORT_…}, ${env.…}"
     )]
-    #[case::an_unknown_variable(
+    #[case::unknown_variable(
         "${env.NO_SUCH}",
         "`${env.NO_SUCH}` has no value: the environment variable NO_SUCH is not set"
     )]

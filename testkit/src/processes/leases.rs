@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[rstest::rstest]
-    #[case::a_lease(
+    #[case::lease(
         json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}),
         Some(json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})),
     )]
-    #[case::a_released_lease(json!({"spec": {"holderIdentity": ""}}), None)]
+    #[case::released_lease(json!({"spec": {"holderIdentity": ""}}), None)]
     #[case::object_without_a_lock(json!({"data": {}}), None)]
-    #[case::a_lock_in_an_annotation(
+    #[case::lock_in_an_annotation(
         json!({"metadata": {"annotations": {RECORD: r#"{"holderIdentity":"a","leaseDurationSeconds":15}"#}}}),
         Some(json!({"metadata": {"annotations": {RECORD: r#"{"holderIdentity":"","leaseDurationSeconds":1}"#}}})),
     )]

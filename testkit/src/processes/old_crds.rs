@@ -141,7 +141,7 @@ mod tests {
         json!([{"name": "v1", "served": true, "storage": true,
             "schema": {"openAPIV3Schema": {"type": "object", PRESERVE: true}}}]),
     )]
-    #[case::a_schema_and_columns_of_all_versions(
+    #[case::schema_and_columns_of_all_versions(
         json!({
             "versions": [{"name": "v1", "served": true, "storage": true}],
             "additionalPrinterColumns": [{"name": "Age", "type": "date", "JSONPath": ".metadata.creationTimestamp"}],

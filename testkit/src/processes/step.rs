@@ -374,16 +374,16 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::a_condition("condition: ready", Ok(()))]
-    #[case::a_condition_of_kubectl("for: condition=Ready=True", Ok(()))]
-    #[case::a_condition_that_is_false("for: condition=Synced", Err("the condition Synced of pods/a is False"))]
-    #[case::an_old_condition(
+    #[case::condition("condition: ready", Ok(()))]
+    #[case::condition_of_kubectl("for: condition=Ready=True", Ok(()))]
+    #[case::condition_that_is_false("for: condition=Synced", Err("the condition Synced of pods/a is False"))]
+    #[case::old_condition(
         "condition: Old",
         Err("the condition Old of pods/a has generation 1, but the object has generation 2")
     )]
-    #[case::a_field("path: status.phase, equals: Running", Ok(()))]
-    #[case::a_field_of_kubectl("for: 'jsonpath={.status.phase}=Running'", Ok(()))]
-    #[case::an_escaped_name(r"path: '{.metadata.labels.example\.com/role}', equals: db", Ok(()))]
+    #[case::field("path: status.phase, equals: Running", Ok(()))]
+    #[case::field_of_kubectl("for: 'jsonpath={.status.phase}=Running'", Ok(()))]
+    #[case::escaped_name(r"path: '{.metadata.labels.example\.com/role}', equals: db", Ok(()))]
     #[case::another_value(
         "for: 'jsonpath={.status.phase}=Failed'",
         Err("{.status.phase} of pods/a is Running")
@@ -392,7 +392,7 @@ mod tests {
         "path: '{.status.conditions[*].type}'",
         Err("{.status.conditions[*].type} of pods/a matches 3 values")
     )]
-    #[case::a_field_that_exists("for: 'jsonpath={.status.phase}'", Ok(()))]
+    #[case::field_that_exists("for: 'jsonpath={.status.phase}'", Ok(()))]
     #[case::absence("for: delete", Err("pods/a still exists"))]
     fn waits_have_the_conditions_of_kubectl_wait(#[case] text: &str, #[case] expected: Result<(), &str>) {
         let object = json!({
@@ -410,8 +410,8 @@ mod tests {
     #[rstest::rstest]
     #[case::two_conditions("condition: Ready, absent: true", "wait: only one of")]
     #[case::no_path("equals: 1", "wait.equals: a path is required")]
-    #[case::a_bad_path("path: '{.a[0}'", "wait.path: \"{.a[0}\": unterminated array")]
-    #[case::an_unknown_word("for: ready", "wait.for: \"ready\" is not one of")]
+    #[case::invalid_path("path: '{.a[0}'", "wait.path: \"{.a[0}\": unterminated array")]
+    #[case::unknown_word("for: ready", "wait.for: \"ready\" is not one of")]
     fn invalid_waits_are_refused(#[case] text: &str, #[case] error: &str) {
         let refused = wait(text).awaited().expect_err("the wait is invalid");
         assert!(refused.starts_with(error), "{refused}");

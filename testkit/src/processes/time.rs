@@ -73,9 +73,9 @@ mod tests {
     #[case::seconds("30s", Some(30_000))]
     #[case::without_a_unit("2", Some(2_000))]
     #[case::milliseconds("500ms", Some(500))]
-    #[case::a_fraction_of_a_minute("1.5m", Some(90_000))]
-    #[case::an_unknown_unit("3d", None)]
-    #[case::a_negative_number("-1s", None)]
+    #[case::fraction_of_a_minute("1.5m", Some(90_000))]
+    #[case::unknown_unit("3d", None)]
+    #[case::negative_number("-1s", None)]
     #[case::no_number("s", None)]
     fn durations_are_parsed_with_units(#[case] text: &str, #[case] millis: Option<u64>) {
         assert_eq!(Time::parse(text).map(|it| it.0), millis.map(Duration::from_millis));

@@ -249,7 +249,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case::no_bundle(None)]
-    #[case::a_placeholder(Some("Cg=="))]
+    #[case::placeholder(Some("Cg=="))]
     fn webhook_configurations_without_a_ca_bundle_get_one(#[case] bundle: Option<&str>) {
         let mut object = configuration(bundle);
         let trust =

@@ -80,7 +80,7 @@ async fn fault_counts_its_hits(cluster: TestCluster, #[case] fault: FaultBuilder
 #[case::this_verb(faults::conflict().on(Verb::Get, "configmaps"), 409)]
 #[case::another_resource(faults::conflict().on(Verb::Get, "secrets"), 200)]
 #[case::another_group(faults::conflict().on(Verb::Get, "deployments.apps"), 200)]
-#[case::a_subresource(faults::conflict().on(Verb::Get, "pods/status"), 200)]
+#[case::subresource(faults::conflict().on(Verb::Get, "pods/status"), 200)]
 #[case::another_namespace(faults::conflict().namespace("default"), 200)]
 #[case::this_namespace(faults::conflict().namespace("shop"), 409)]
 #[case::another_name(faults::conflict().name("b"), 200)]
@@ -164,13 +164,13 @@ async fn watches_are_filtered_by_resource_namespace_and_client(cluster: TestClus
 
 #[rstest]
 #[case::singular("pod", Verb::Get, "the resource pod is not served; did you mean pods?")]
-#[case::a_kind(
+#[case::kind(
     "ConfigMap",
     Verb::Get,
     "the resource ConfigMap is not served; did you mean configmaps?"
 )]
 #[case::short_name("svc", Verb::Get, "the resource svc is not served; did you mean services?")]
-#[case::a_typo(
+#[case::typo(
     "deploymnets",
     Verb::Get,
     "the resource deploymnets is not served; did you mean deployments.apps?"
@@ -180,12 +180,12 @@ async fn watches_are_filtered_by_resource_namespace_and_client(cluster: TestClus
     Verb::Get,
     "the resource deployments.extensions is not served; did you mean deployments.apps?"
 )]
-#[case::a_subresource(
+#[case::subresource(
     "configmaps/status",
     Verb::Get,
     "configmaps does not have the subresource status; it has none"
 )]
-#[case::a_verb(
+#[case::verb(
     "pods/status",
     Verb::Create,
     "pods/status does not support create; it supports get, patch, update"

@@ -86,11 +86,11 @@ rules:
     "missing:\n- {apiGroups: [\"\"], resources: [\"pods\"], verbs: [\"list\"]}",
     "unused:\n- {apiGroups: [\"\"], resources: [\"pods\"], verbs: [\"get\"]}",
 ])]
-#[case::a_wildcard("verbs: [create, patch]", "verbs: ['*']", &[
+#[case::wildcard("verbs: [create, patch]", "verbs: ['*']", &[
     "too wide:\n- {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"*\"]}",
     "used by the controller: {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
 ])]
-#[case::the_wrong_namespace("kind: ClusterRole\nmetadata: {name: copier}", "kind: Role\nmetadata: {name: copier, namespace: ops}", &[
+#[case::wrong_namespace("kind: ClusterRole\nmetadata: {name: copier}", "kind: Role\nmetadata: {name: copier, namespace: ops}", &[
     "missing:\n- {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
 ])]
 #[tokio::test(start_paused = true)]

@@ -65,7 +65,7 @@ fn only_watch(cluster: &TestCluster) -> WatchHandle {
     |it: &WatchHandle| it.send(WatchEventKind::Deleted, named("x")),
     &["deleted x", "added a", "added b"]
 )]
-#[case::a_bookmark(|it: &WatchHandle| it.bookmark(), &["bookmark", "added a", "added b"])]
+#[case::bookmark(|it: &WatchHandle| it.bookmark(), &["bookmark", "added a", "added b"])]
 #[case::ended(|it: &WatchHandle| it.end(), &["end"])]
 #[case::cut(|it: &WatchHandle| it.cut(), &["broken"])]
 #[case::cut_inside_an_event(|it: &WatchHandle| it.cut_inside(30), &["end"])]

@@ -87,7 +87,7 @@ async fn changes_are_listed_field_by_field(cluster: TestCluster) {
 }
 
 #[rstest]
-#[case::at_once(Pace::AtOnce, 0)]
+#[case::immediately(Pace::AtOnce, 0)]
 #[case::original_pace(Pace::Original, 90)]
 #[case::fixed_interval(Pace::Every(Duration::from_secs(10)), 20)]
 #[tokio::test(start_paused = true)]

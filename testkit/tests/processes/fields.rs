@@ -124,7 +124,7 @@ fn command_line(name: &str) -> String {
 }
 
 #[rstest]
-#[case::a_false_rule(
+#[case::false_rule(
     "always: objects.size() < 3\n    objects: configmaps\n    namespace: default",
     "violated: always \"it\": \"it\" does not hold: `objects.size() < 3` is false for objects = [default/"
 )]
@@ -132,17 +132,17 @@ fn command_line(name: &str) -> String {
     "always: objects.size() == 0\n    objects: cm\n    selector: role=source",
     "is false for objects = [default/web]"
 )]
-#[case::a_rule_with_an_error(
+#[case::rule_with_an_error(
     "eventually: object.data.other == ''\n    object: cm/web",
     "`eventually` failed: \"it\": `object.data.other == ''`: no such key: data"
 )]
-#[case::an_unserved_resource(
+#[case::unserved_resource(
     "always: objects.size() == 0\n    objects: webs",
     "\"it\" does not hold: no resource \"webs\" is served"
 )]
-#[case::a_command("eventually: {run: 'echo not yet; exit 3'}", "failed (exit status: 3): not yet")]
-#[case::a_command_that_always_runs("always: {run: COMMAND missing}", "missing is missing")]
-#[case::an_event_that_never_happens("sometimes: object != null\n    object: cm/missing", "it did not hold in any run")]
+#[case::command("eventually: {run: 'echo not yet; exit 3'}", "failed (exit status: 3): not yet")]
+#[case::command_that_always_runs("always: {run: COMMAND missing}", "missing is missing")]
+#[case::event_that_never_happens("sometimes: object != null\n    object: cm/missing", "it did not hold in any run")]
 fn violated_checks_fail_with_a_description(#[case] check: &str, #[case] message: &str) {
     let check = check.replace("COMMAND missing", &Value::from(command_line("missing")).to_string());
     let fields = format!("{WEB}checks:\n  - name: it\n    {check}\n");
@@ -168,22 +168,22 @@ fn checks_that_hold_pass() {
 
 /// Each step changes the ConfigMap `it`, and the check reads the result.
 #[rstest]
-#[case::a_json_patch(
+#[case::json_patch(
     "patch: {object: cm/it, json: [{op: replace, path: /data/a, value: new}]}",
     "object.data.a == 'new'"
 )]
-#[case::a_strategic_patch("patch: {object: cm/it, strategic: {data: {a: new}}}", "object.data.a == 'new'")]
-#[case::a_merge_patch("patch: {object: cm/it, merge: {data: {a: null}}}", "!has(object.data)")]
-#[case::an_apply_patch(
+#[case::strategic_patch("patch: {object: cm/it, strategic: {data: {a: new}}}", "object.data.a == 'new'")]
+#[case::merge_patch("patch: {object: cm/it, merge: {data: {a: null}}}", "!has(object.data)")]
+#[case::apply_patch(
     "patch: {object: cm/it, apply: {data: {b: new}}}",
     "object.data == {'a': 'old', 'b': 'new'}"
 )]
-#[case::an_edit_by_a_command("edit: {object: cm/it, run: sed s/old/new/}", "object.data.a == 'new'")]
-#[case::an_edit_by_a_patch(
+#[case::edit_by_a_command("edit: {object: cm/it, run: sed s/old/new/}", "object.data.a == 'new'")]
+#[case::edit_by_a_patch(
     "edit: {object: cm/it, json: [{op: add, path: /data/b, value: new}]}",
     "object.data.b == 'new'"
 )]
-#[case::a_user(
+#[case::user(
     "object: {apiVersion: v1, kind: ConfigMap, metadata: {name: it}, data: {a: new}}, as: jane, refused: Forbidden",
     "object.data.a == 'old'"
 )]
@@ -470,8 +470,8 @@ steps:
 
 #[rstest]
 #[case::no_controller_serves_webhooks("fixed", "", "", true)]
-#[case::a_controller_serves_another_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/others", true)]
-#[case::a_controller_serves_this_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/hooks", false)]
+#[case::controller_serves_another_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/others", true)]
+#[case::controller_serves_this_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/hooks", false)]
 fn webhook_service_that_no_controller_serves_is_reported(
     #[case] controller: &str,
     #[case] command: &str,

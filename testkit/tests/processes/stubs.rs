@@ -148,18 +148,18 @@ const COMMAND: &str = "command: ['${PROGRAM}', --exact, controller, --nocapture]
       env: {DRYDOCK_TEST_CONTROLLER: serving, DRYDOCK_TEST_PORT: '${PORT}', DRYDOCK_TEST_POD: '${POD_NAME} ${POD_NAMESPACE}'}";
 
 #[rstest]
-#[case::a_pod_by_its_name("GET http://db-0.db:8080/status", HTTP, "{'0': 200 stopped}")]
-#[case::an_unknown_path(
+#[case::pod_by_its_name("GET http://db-0.db:8080/status", HTTP, "{'0': 200 stopped}")]
+#[case::unknown_path(
     "GET http://db-0.db.default.svc.cluster.local:8080/x",
     HTTP,
     "{'0': 404 no answer matches GET /x}"
 )]
-#[case::a_service_by_its_name_once_the_pod_is_ready(
+#[case::service_by_its_name_once_the_pod_is_ready(
     "POST http://db:8080/start,GET http://front.default.svc:80/status,GET http://10.0.0.77:80/status",
     HTTP,
     "{'0': '202 ', '1': '200 {\"mode\":\"started\",\"pod\":\"db-0\"}', '2': '200 {\"mode\":\"started\",\"pod\":\"db-0\"}'}"
 )]
-#[case::a_command("GET http://db:8080/", COMMAND, "{'0': 200 db-0 default}")]
+#[case::command("GET http://db:8080/", COMMAND, "{'0': 200 db-0 default}")]
 fn controller_reaches_the_programs_of_pods(#[case] calls: &str, #[case] stub: &str, #[case] answers: &str) {
     let (code, report) = run(calls, stub, answers);
     if is_permitted() {

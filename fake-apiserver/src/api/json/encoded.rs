@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a_space("{ }")]
-    #[case::a_value("{\"f:a\":1}")]
-    #[case::a_null("{\"f:a\":null}")]
+    #[case::space("{ }")]
+    #[case::value("{\"f:a\":1}")]
+    #[case::null("{\"f:a\":null}")]
     #[case::unsorted("{\"f:b\":{},\"f:a\":{}}")]
     #[case::unsorted_without_escapes("{\"k:{\\\"a\\\":\\\"b\\\"}\":{},\"k:{\\\"a\\\":!}\":{}}")]
-    #[case::a_duplicate_key("{\"f:a\":{},\"f:a\":{}}")]
-    #[case::an_escaped_letter("{\"\\u0066:a\":{}}")]
+    #[case::duplicate_key("{\"f:a\":{},\"f:a\":{}}")]
+    #[case::escaped_letter("{\"\\u0066:a\":{}}")]
     #[case::unfinished("{\"f:a\":{}")]
     #[case::too_deep("{\"f:a\":{\"f:a\":{\"f:a\":{}}}}")]
     fn only_nested_objects_stay_encoded(#[case] text: &str) {

@@ -89,7 +89,7 @@ async fn unsupported_tables_of_subresources_are_refused_before_the_lookup(#[case
 
 #[rstest]
 #[case::paths("/", "application/yaml", 200)]
-#[case::paths_as_anything("/", "text/html", 200)]
+#[case::paths_as_unsupported_type("/", "text/html", 200)]
 #[case::version_as_anything("/version", "*/*", 200)]
 #[case::version_with_parameters("/version", "application/json;as=Table;g=meta.k8s.io;v=v1", 200)]
 #[case::version_with_json_at_quality_zero("/version", "application/yaml,application/json;q=0", 200)]

@@ -205,11 +205,11 @@ fn parameters_have_gos_descriptions() {
 /// The names contain hashes of the parameters, so they are only equal to kube-apiserver's names if the descriptions are
 /// equal.
 #[rstest::rstest]
-#[case::a_query("pretty-tJGM1-ng", "/api/v1/namespaces")]
-#[case::a_list("continue-QfD61s0i", "/api/v1/namespaces")]
-#[case::a_watch("watch-XNNPZGbK", "/api/v1/watch/namespaces")]
-#[case::a_patch("fieldManager-7c6nTn1T", "/api/v1/namespaces/{name}")]
-#[case::a_path("namespace-vgWSWtn3", "/api/v1/namespaces/{namespace}/pods")]
+#[case::query("pretty-tJGM1-ng", "/api/v1/namespaces")]
+#[case::list("continue-QfD61s0i", "/api/v1/namespaces")]
+#[case::watch("watch-XNNPZGbK", "/api/v1/watch/namespaces")]
+#[case::patch("fieldManager-7c6nTn1T", "/api/v1/namespaces/{name}")]
+#[case::path("namespace-vgWSWtn3", "/api/v1/namespaces/{namespace}/pods")]
 #[case::delete_options("body-2Y1dVQaQ", "/api/v1/namespaces/{name}")]
 #[case::log_options("container-1GeXxFDC", "/api/v1/namespaces/{namespace}/pods/{name}/log")]
 #[case::path_of_a_log_file("logpath-Noq7euwC", "/logs/{logpath}")]

@@ -358,7 +358,7 @@ mod tests {
     #[case::unknown_fields(
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}}),
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))]
-    #[case::a_property_may_have_any_name(json!({"properties": {"default": {"type": "string", "default": "a"}}}),
+    #[case::property_may_have_any_name(json!({"properties": {"default": {"type": "string", "default": "a"}}}),
         json!({"properties": {"default": {"type": "string"}}}))]
     fn n6_v2_omits_details_of_v3(#[case] mut schema: Value, #[case] expected: Value) {
         convert(&mut schema, 0);

@@ -36,7 +36,7 @@ fn csi() -> Value {
 
 #[rstest]
 #[case::one_source(json!({"csi": csi()}), &[])]
-#[case::the_first_source_is_checked(
+#[case::first_source_is_checked(
     json!({"csi": csi(), "flocker": {}}),
     &["spec.flocker: Required value: one of datasetName and datasetUUID is required",
       "spec.csi: Forbidden: may not specify more than 1 volume type"]

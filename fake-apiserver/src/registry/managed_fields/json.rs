@@ -380,7 +380,7 @@ mod tests {
 
     #[rstest]
     #[case::empty_set(json!({}))]
-    #[case::a_member_with_children(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}))]
+    #[case::member_with_children(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}))]
     #[case::keys(json!({"f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}}, "k:{\"containerPort\":8080,\"protocol\":\"TCP\"}": {}}}))]
     #[case::values(json!({"f:finalizers": {".": {}, "v:\"a\"": {}, "v:\"b\"": {}}}))]
     #[case::escaped_names(json!({"f:data": {"f:a\"\\\u{1}é": {}}}))]
@@ -397,9 +397,9 @@ mod tests {
 
     #[rstest]
     #[case::not_an_object(json!([]))]
-    #[case::a_number(json!({"f:a": 1}))]
+    #[case::number(json!({"f:a": 1}))]
     #[case::unknown_prefix(json!({"a": {}}))]
-    #[case::a_bad_index(json!({"i:x": {}}))]
+    #[case::invalid_index(json!({"i:x": {}}))]
     fn invalid_field_sets_are_refused(#[case] fields: Value) {
         assert!(decode(Some(&fields)).is_err());
     }
@@ -412,11 +412,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a_member(json!({"f:a": {}}), true, true)]
+    #[case::member(json!({"f:a": {}}), true, true)]
     #[case::ancestor_and_member(json!({"f:b": {"f:c": {}}}), true, true)]
     #[case::ancestor_of_a_member_only(json!({"f:b": {}}), false, false)]
     #[case::field_below_a_member(json!({"f:a": {"f:x": {}}}), false, false)]
-    #[case::an_item(json!({"f:l": {"k:{\"name\":\"x\"}": {}}}), true, true)]
+    #[case::item(json!({"f:l": {"k:{\"name\":\"x\"}": {}}}), true, true)]
     #[case::another_item(json!({"f:l": {"k:{\"name\":\"y\"}": {}}}), false, false)]
     #[case::one_of_two_members(json!({"f:a": {}, "f:z": {}}), true, false)]
     #[case::empty_set(json!({}), false, true)]

@@ -263,8 +263,8 @@ fn g6_map_directives_are_applied(#[case] patch: Value, #[case] data: Value) {
     json!({"affinity": {"podAffinity": {}}}))]
 #[case::nulls_in_items(json!({"volumes": [{"name": "v", "emptyDir": {"medium": null}}]}),
     json!({"volumes": [{"name": "v", "emptyDir": {}}]}))]
-#[case::a_replacement(json!({"nodeSelector": {"$patch": "replace", "a": "b"}}), json!({}))]
-#[case::a_deletion(json!({"nodeSelector": {"$patch": "delete"}}), json!({}))]
+#[case::replacement(json!({"nodeSelector": {"$patch": "replace", "a": "b"}}), json!({}))]
+#[case::deletion(json!({"nodeSelector": {"$patch": "delete"}}), json!({}))]
 #[case::unknown_directive(json!({"nodeSelector": {"$patch": "explode"}}), json!({}))]
 #[case::items_with_directives(json!({"volumes": [{"$patch": "replace"}, {"name": "v"}, {"name": "w", "$patch": "delete"}]}),
     json!({"volumes": [{"name": "v"}]}))]

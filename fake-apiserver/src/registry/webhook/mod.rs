@@ -143,7 +143,7 @@ mod tests {
     #[case::as_envtest_writes_it("https://127.0.0.1:9443//mutate-v1-pod", "https://127.0.0.1:9443/mutate-v1-pod")]
     #[case::dots("https://h/a/./b/../c/?x=//y", "https://h/a/c?x=//y")]
     #[case::above_the_root("https://h/../a", "https://h/a")]
-    #[case::the_root("https://h//", "https://h/")]
+    #[case::root("https://h//", "https://h/")]
     #[case::no_path("https://h", "https://h")]
     fn paths_are_shortened_like_client_go(#[case] url: &str, #[case] expected: &str) {
         assert_eq!(cleaned(url), expected);

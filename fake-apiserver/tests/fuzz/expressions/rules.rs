@@ -115,7 +115,7 @@ fn rules_can_read_the_name_of_an_embedded_object() {
 #[case::set("sets.contains(self.l, ['a'])")]
 #[case::all_entries("self.m.all(k, v, k != '' && v > 0)")]
 #[case::all_items("self.l.all(i, v, i < 2 && v != '')")]
-#[case::an_entry("self.m.exists(k, v, k == 'y' && v == 2)")]
+#[case::entry("self.m.exists(k, v, k == 'y' && v == 2)")]
 #[case::no_entry("!self.m.exists(k, v, k == 'y' && v == 1)")]
 #[case::one_entry("self.m.existsOne(k, v, v > 1) && !self.m.exists_one(k, v, v > 0)")]
 #[case::list("self.m.transformList(k, v, v > 1 ? k : 'a') == ['a', 'y']")]
@@ -219,9 +219,9 @@ fn estimated_cost_doubles_with_each_opt_map(#[case] links: usize, #[case] refusa
 }
 
 #[rstest]
-#[case::a_text("self != 'oldSelf'", 201)]
-#[case::a_comment("self != '' // oldSelf", 201)]
-#[case::a_change("self != oldSelf", 422)]
+#[case::text("self != 'oldSelf'", 201)]
+#[case::comment("self != '' // oldSelf", 201)]
+#[case::change("self != oldSelf", 422)]
 fn rules_naming_old_self_are_transition_rules(#[case] rule: &str, #[case] code: u16) {
     let items = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule, "message": "m"}]});
     let crd =

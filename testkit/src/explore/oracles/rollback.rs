@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::the_status_changes(
+    #[case::status_changes(
         r#""name":"a"},"spec":{"x":[1,"}"]},"status":{"n":1}}"#,
         r#""name":"a","generation":2},"spec":{"x":[1,"}"]},"status":{"n":2}}"#,
         true
     )]
-    #[case::the_spec_changes(r#""name":"a"},"spec":{"x":1}}"#, r#""name":"a"},"spec":{"x":2}}"#, false)]
+    #[case::spec_changes(r#""name":"a"},"spec":{"x":1}}"#, r#""name":"a"},"spec":{"x":2}}"#, false)]
     #[case::data_is_added(r#""name":"a"}}"#, r#""name":"a"},"data":{"k":"\"v"}}"#, false)]
     fn content_excludes_metadata_and_status(#[case] one: &str, #[case] other: &str, #[case] is_same: bool) {
         assert_eq!(content(one.as_bytes()).eq(content(other.as_bytes())), is_same);

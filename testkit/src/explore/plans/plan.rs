@@ -222,7 +222,7 @@ mod tests {
     #[case::in_a_namespace("lose@b:patch:pods:shop/a#2", "patch pods shop/a (number 2)")]
     #[case::numbered_within_a_step("lose@b:patch:pods:shop/a#step2", "patch pods shop/a (the first in step 2)")]
     #[case::cluster_scoped("lose@b:patch:nodes:/a#1", "patch nodes a")]
-    #[case::a_generated_name("lose@b:create:pods:shop/#1", "create pods in shop")]
+    #[case::generated_name("lose@b:create:pods:shop/#1", "create pods in shop")]
     #[case::cluster_scoped_with_a_generated_name("lose@b:create:nodes:/#1", "create nodes")]
     fn requests_are_described_in_words(#[case] replay: &str, #[case] told: &str) {
         let words = Plan::parse(replay).expect("the plan is valid").words(&BTreeMap::new());

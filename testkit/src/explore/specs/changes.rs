@@ -326,21 +326,21 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::a_range(
+    #[case::range(
         json!({"type": "integer", "minimum": 1, "maximum": 5}), json!(3),
         &["spec.x: 3 → 2", "spec.x: 3 → 4", "spec.x: 3 → 1", "spec.x: 3 → 5", "spec.x: 3 → nothing"],
     )]
     #[case::no_negative_number_without_a_minimum(
         json!({"type": "integer"}), json!(0), &["spec.x: 0 → 1", "spec.x: 0 → nothing"],
     )]
-    #[case::an_enum(
+    #[case::enumeration(
         json!({"type": "string", "enum": ["a", "b"]}), json!("a"),
         &[r#"spec.x: "a" → "b""#, r#"spec.x: "a" → nothing"#],
     )]
-    #[case::an_absent_field(
+    #[case::absent_field(
         json!({"type": "boolean"}), Value::Null, &["spec.x: nothing → true", "spec.x: nothing → false"],
     )]
-    #[case::a_list(
+    #[case::list(
         json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}), json!(["a", "b"]),
         &[
             r#"spec.x: ["a","b"] → ["a","b","b2"]"#, r#"spec.x: ["a","b"] → ["a"]"#, r#"spec.x: ["a","b"] → []"#,
@@ -348,7 +348,7 @@ mod tests {
             r#"spec.x.0: "a" → "b""#, r#"spec.x.1: "b" → "a""#,
         ],
     )]
-    #[case::the_smallest_valid_object(
+    #[case::smallest_valid_object(
         json!({
             "type": "object", "required": ["name"],
             "properties": {"name": {"type": "string", "minLength": 1}, "port": {"type": "integer"}},

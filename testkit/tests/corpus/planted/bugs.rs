@@ -258,15 +258,15 @@ pub(super) fn scenario(start: fn(&TestCluster, bool), is_fixed: bool) -> impl Sc
 }
 
 #[rstest]
-#[case::an_error_of_an_external_system_is_ignored(cloud_errors, "end state")]
-#[case::the_id_of_an_external_object_is_lost(cloud_ids, "end state")]
-#[case::a_write_arrives_late(late_writes, "end state")]
-#[case::a_later_step_repairs_the_damage(repaired_later, "end state")]
-#[case::a_value_is_rolled_back(rolled_back, "no field goes back")]
+#[case::error_of_an_external_system_is_ignored(cloud_errors, "end state")]
+#[case::id_of_an_external_object_is_lost(cloud_ids, "end state")]
+#[case::write_arrives_late(late_writes, "end state")]
+#[case::later_step_repairs_the_damage(repaired_later, "end state")]
+#[case::value_is_rolled_back(rolled_back, "no field goes back")]
 #[case::only_the_first_page_is_read(small_limit, "all pages are read")]
 #[case::only_the_first_page_is_read_with_a_large_limit(large_limit, "all pages are read")]
-#[case::an_owner_reference_is_missing(forgotten_owner, "all have owners")]
-#[case::a_create_is_retried(retried_create, "end state")]
+#[case::owner_reference_is_missing(forgotten_owner, "all have owners")]
+#[case::create_is_retried(retried_create, "end state")]
 fn planted_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &str) {
     let report = exploration(scenario(start, false)).report();
     assert_eq!(report.failure().map(|it| it.oracle()), Some(oracle), "{report}");

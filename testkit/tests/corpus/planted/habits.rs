@@ -215,11 +215,11 @@ fn remembered_early(cluster: &TestCluster, is_fixed: bool) {
 
 #[rstest]
 #[case::deleting_a_missing_object_is_an_error(failing_deletes, "the controllers settle")]
-#[case::an_object_with_an_old_name_is_leaked(leaked_names, "end state")]
+#[case::object_with_an_old_name_is_leaked(leaked_names, "end state")]
 #[case::observed_generation_is_written_too_early(observed_too_much, "end state")]
-#[case::a_repeated_write_is_counted_twice(counted_twice, "end state")]
-#[case::a_timer_is_lost(lost_timer, "end state")]
-#[case::an_object_is_overwritten(overwritten, "end state")]
+#[case::repeated_write_is_counted_twice(counted_twice, "end state")]
+#[case::timer_is_lost(lost_timer, "end state")]
+#[case::object_is_overwritten(overwritten, "end state")]
 #[case::failed_work_is_remembered_as_done(remembered_early, "end state")]
 fn common_bug_is_found(#[case] start: fn(&TestCluster, bool), #[case] oracle: &str) {
     let report = exploration(scenario(start, false)).report();

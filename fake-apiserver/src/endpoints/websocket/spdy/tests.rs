@@ -70,7 +70,7 @@ fn only_pings_of_the_client_are_answered(#[case] frame: &str, #[case] answer: &s
 
 #[rstest]
 #[case::another_version("800200060000000400000001")]
-#[case::a_long_control_frame("8003000100ffffff")]
+#[case::long_control_frame("8003000100ffffff")]
 #[case::not_spdy("ffffffffffffffff")]
 #[case::ping_without_a_complete_number("80030006000000020000")]
 #[case::no_headers("80030001000000020000")]
