@@ -27,7 +27,7 @@ use kube::{Client, ResourceExt};
 use rstest::rstest;
 use serde_json::Value;
 
-/// Environment variable that turns the test `controller` into a controller.
+/// Environment variable that makes the test `runs_as_a_controller` run as a controller.
 const CONTROLLER: &str = "DRYDOCK_TEST_CONTROLLER";
 
 /// A directory that is removed when this is dropped.
@@ -75,7 +75,7 @@ fn scenario(directory: &Directory, controller: &str) -> PathBuf {
     let yaml = format!(
         "controllers:
   - name: operator
-    command: [{program:?}, --exact, controller, --nocapture]
+    command: [{program:?}, --exact, runs_as_a_controller, --nocapture]
     env: {{{CONTROLLER}: {controller}}}
     insecure: true
 cluster: {{workers: []}}
@@ -176,7 +176,7 @@ async fn follow(client: Client) {
 
 /// Runs the controller in the environment variable, in a separate process. Without the variable, the test does nothing.
 #[test]
-fn controller() {
+fn runs_as_a_controller() {
     let Ok(name) = std::env::var(CONTROLLER) else {
         assert!(CONTROLLER.starts_with("DRYDOCK_"));
         return;

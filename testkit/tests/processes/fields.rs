@@ -35,7 +35,7 @@ fn explored_with(controller: &str, command: &str, own: &str, fields: &str, argum
     let yaml = format!(
         "controllers:
   - name: operator
-    command: [{program:?}, --exact, controller, --nocapture{command}]
+    command: [{program:?}, --exact, runs_as_a_controller, --nocapture{command}]
     env: {{{CONTROLLER}: {controller}}}
     insecure: true
 {own}within: 2s
@@ -100,7 +100,7 @@ checks:
 /// The command of a check: fails if the ConfigMap in the environment variable does not exist. Does nothing without the
 /// variable.
 #[test]
-fn command() {
+fn runs_as_a_command() {
     let Ok(name) = std::env::var("DRYDOCK_TEST_COMMAND") else {
         assert!(CONTROLLER.starts_with("DRYDOCK_"));
         return;
@@ -118,7 +118,7 @@ fn command() {
 fn command_line(name: &str) -> String {
     let program = std::env::current_exe().expect("the test has an executable");
     format!(
-        "DRYDOCK_TEST_COMMAND={name} {} --exact fields::command --nocapture",
+        "DRYDOCK_TEST_COMMAND={name} {} --exact fields::runs_as_a_command --nocapture",
         program.display()
     )
 }
