@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn plain_http_request_is_answered() {
+    async fn plain_http_request_receives_a_response() {
         let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/a").await;
         let answer = read_until(&mut stream, "you asked for /a").await;

@@ -140,7 +140,7 @@ fn wrong_usage_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
 #[rstest]
 #[case::help_of_fake_apiserver(&["--help"])]
 #[case::help_of_kube_apiserver(&["kube-apiserver", "--help"])]
-fn help_names_every_worker(#[case] args: &[&str]) {
+fn help_lists_every_worker(#[case] args: &[&str]) {
     let output = run(args);
     let help: String = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     let workers = help

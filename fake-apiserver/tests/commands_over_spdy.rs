@@ -194,7 +194,7 @@ async fn command_reports_its_output_and_exit_code(#[case] asked: &[&str], #[case
 }
 
 #[tokio::test]
-async fn standard_input_arrives_and_ends() {
+async fn standard_input_is_delivered_and_closed() {
     let (_server, serving) = scripted(shell()).await;
     let path = "exec?command=cat&stdin=true&stdout=true";
     let (mut client, _) = Client::connect(&serving, path, &[V4])

@@ -201,7 +201,7 @@ impl Lines {
 }
 
 #[test]
-fn watches_are_held_released_and_cut_over_a_socket() {
+fn watches_are_held_released_and_ended_over_a_socket() {
     let server = controlled();
     let mut lines = Lines::open(&server);
     let on_maps = |action: Value| json!({"on": {"resource": "configmaps"}, "do": action});

@@ -238,7 +238,7 @@ fn ordered(count: usize) -> Measured {
 #[case::applied_map(201, applied)]
 #[case::element_order_of_variables(200, ordered)]
 #[tokio::test(start_paused = true)]
-async fn cost_grows_almost_linearly_with_the_size(#[case] code: u16, #[case] request: fn(usize) -> Measured) {
+async fn allocations_grow_almost_linearly_with_the_size(#[case] code: u16, #[case] request: fn(usize) -> Measured) {
     const COUNT: usize = 250;
     let first = cost(&request(COUNT), code).await;
     let double = cost(&request(2 * COUNT), code).await;
@@ -266,7 +266,7 @@ async fn start(fields: usize) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn start_with_a_snapshot_does_not_depend_on_the_size_of_its_crds() {
+async fn memory_of_a_start_from_a_snapshot_is_independent_of_crd_size() {
     let (small, large) = (start(10).await, start(1_000).await);
     assert!(
         large <= small * 11 / 10,

@@ -472,7 +472,7 @@ async fn deleting_a_definition_collects_dependents_of_its_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forks_and_restored_worlds_have_their_own_workers() {
+async fn forks_and_restored_servers_have_their_own_workers() {
     let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
@@ -798,7 +798,7 @@ fn f7_events_expire_in_every_runtime_of_a_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_event_lifetimes_restart_in_a_restored_world_and_continue_in_a_fork() {
+async fn f7_event_lifetimes_restart_after_a_restore_and_continue_in_a_fork() {
     let server = ApiServer::start();
     event(&server, "a").await;
     let state = server.snapshot();

@@ -336,7 +336,7 @@ async fn copy(client: Client) {
 }
 
 #[test]
-fn read_of_one_object_may_be_answered_by_a_lagging_replica() {
+fn read_of_one_object_may_be_served_by_a_lagging_replica() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", copy);
         cluster.create(config_map("a").data("version", "1")).await;

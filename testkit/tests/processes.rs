@@ -613,7 +613,7 @@ fn schema_describes_controllers_and_steps() {
 }
 
 #[test]
-fn scenario_is_written_for_rendered_manifests() {
+fn scenario_is_generated_from_rendered_manifests() {
     let directory = Directory::new();
     directory.write(
         "all.yaml",
@@ -674,7 +674,7 @@ metadata: {name: a}
 )]
 #[case::no_command("", "# missing: the program of the image example.com/web-operator:1 on this machine")]
 #[case::no_object("", "# missing: an object for the controller to work on")]
-fn hints_are_written_for_rendered_manifests_and_the_scenario_is_valid(#[case] container: &str, #[case] hint: &str) {
+fn scenario_generated_from_rendered_manifests_has_hints_and_is_valid(#[case] container: &str, #[case] hint: &str) {
     let directory = Directory::new();
     let rendered = directory.0.join("rendered");
     fs::create_dir(&rendered).expect("the directory can be created");

@@ -293,7 +293,7 @@ async fn p2_connection_is_reviewed_before_its_object_is_looked_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_admitted_connection_fails_with_its_warnings() {
+async fn p2_failed_connection_keeps_the_warnings_of_admission() {
     let server = ApiServer::builder()
         .validate("w.example.com", |_| AdmissionResponse::allow().warn("you are seen"))
         .start();

@@ -173,7 +173,7 @@ async fn webhook_patches_have_unlimited_operations() {
 #[case::whole_up_to_the_limit(vec!["x".repeat(4_000), "y".repeat(96)], vec!["x".repeat(4_000), "y".repeat(96)])]
 #[case::cut_beyond_it(vec!["x".repeat(4_000), "y".repeat(97)], vec!["x".repeat(256), "y".repeat(97)])]
 #[tokio::test(start_paused = true)]
-async fn invalid_and_repeated_warnings_are_dropped_and_long_ones_cut(
+async fn invalid_and_repeated_warnings_are_dropped_and_long_ones_are_truncated(
     #[case] warnings: Vec<String>,
     #[case] shown: Vec<String>,
 ) {

@@ -30,7 +30,7 @@ use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
 #[case::openapi_of_a_beta_version(&["api/all=true"], "/openapi/v3/apis/resource.k8s.io/v1beta2", 200)]
 #[case::no_retired_version(&["api/all=true"], "/apis/policy/v1beta1/poddisruptionbudgets", 404)]
 #[tokio::test(start_paused = true)]
-async fn apis_are_turned_off_by_version_and_resource(#[case] pairs: &[&str], #[case] path: &str, #[case] code: u16) {
+async fn apis_are_disabled_by_version_and_resource(#[case] pairs: &[&str], #[case] path: &str, #[case] code: u16) {
     let builder = ApiServer::builder()
         .runtime_config(pairs)
         .expect("the runtime config is valid");

@@ -166,7 +166,7 @@ async fn buttons_hold_a_watch_release_one_event_and_resume() {
 }
 
 #[tokio::test]
-async fn buttons_cut_and_expire_watches() {
+async fn buttons_end_and_expire_watches() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
     };
@@ -361,7 +361,7 @@ async fn page_is_usable_with_only_the_keyboard() {
 }
 
 #[tokio::test]
-async fn every_control_has_a_name_and_every_key_is_listed() {
+async fn every_control_has_a_label_and_every_shortcut_is_listed() {
     let Some((server, mut tab)) = open(&[]).await else {
         return;
     };

@@ -44,7 +44,10 @@ async fn default_labels_share_the_labels_of_the_template(#[case] labels: &Value,
     &["metadata.labels", "metadata.labels", "spec.template.labels", "spec.template.labels"])]
 #[case::labels_of_the_object(&json!(null), &["spec.template.labels", "spec.template.labels"])]
 #[tokio::test(start_paused = true)]
-async fn shared_labels_are_checked_in_both_places(#[case] of_template: &Value, #[case] fields: &[&str]) {
+async fn shared_labels_are_validated_in_the_object_and_the_template(
+    #[case] of_template: &Value,
+    #[case] fields: &[&str],
+) {
     let name = "n".repeat(64);
     let answer = post(&ApiServer::start(), JOBS, &job(&name, &Value::Null, of_template)).await;
     let found: Vec<String> = causes(&answer)
@@ -118,7 +121,7 @@ async fn removing_an_empty_list_of_rules_increments_the_generation(
 #[case::binary_data_of_a_config_map("configmaps", "binaryData")]
 #[case::data_of_a_secret("secrets", "data")]
 #[tokio::test(start_paused = true)]
-async fn immutable_unset_data_cannot_become_empty(#[case] resource: &str, #[case] field: &str) {
+async fn unset_data_of_an_immutable_object_cannot_become_empty(#[case] resource: &str, #[case] field: &str) {
     let server = ApiServer::start();
     let path = format!("/api/v1/namespaces/default/{resource}");
     let body = |data: Value| json!({"metadata": {"name": "i"}, "immutable": true, field: data});

@@ -180,7 +180,7 @@ async fn claims_of_a_stateful_set_are_deleted_according_to_its_policy(
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_attributes_class_is_removed_once_no_claim_names_it() {
+async fn deleted_attributes_class_is_removed_once_no_claim_references_it() {
     let cluster = Cluster::start();
     let group = "storage.k8s.io/v1";
     let attributes = json!({

@@ -268,7 +268,7 @@ mod tests {
     #[case::absence_at_an_unknown_version([absent(""), version("5")], &[absent(""), version("5")])]
     #[case::two_absences([absent("7"), absent("9")], &[absent("9")])]
     #[tokio::test(start_paused = true)]
-    async fn order_of_arrival_does_not_matter(#[case] writes: [Written; 2], #[case] kept: &[Written]) {
+    async fn merged_writes_do_not_depend_on_their_order(#[case] writes: [Written; 2], #[case] kept: &[Written]) {
         let kept = kept.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>();
         let sorted = |mut texts: Vec<String>| {
             texts.sort();

@@ -71,7 +71,7 @@ async fn factory_has_one_informer_per_type(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn several_namespaces_are_one_cache(cluster: TestCluster) {
+async fn several_namespaces_share_one_cache(cluster: TestCluster) {
     for name in ["shop", "billing", "other"] {
         cluster.create(namespace(name)).await;
         cluster.create(config_map("a").namespace(name)).await;
@@ -107,7 +107,7 @@ async fn several_namespaces_are_one_cache(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn selectors_and_tweaks_are_sent(cluster: TestCluster) {
+async fn selectors_and_added_parameters_are_sent(cluster: TestCluster) {
     for (name, app) in [("a", "web"), ("b", "web"), ("c", "api")] {
         cluster.create(pod(name).label("app", app)).await;
     }

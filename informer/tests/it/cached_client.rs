@@ -402,7 +402,7 @@ async fn type_can_be_read_from_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dynamic_types_and_metadata_have_clients() {
+async fn client_supports_dynamic_types_and_metadata() {
     let cluster = TestCluster::builder()
         .object(config_map("m").data("a", "b"))
         .object(node("n"))

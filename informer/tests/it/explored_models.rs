@@ -268,7 +268,7 @@ async fn two_writers(client: Client, model: Shared<Answered>) {
 }
 
 #[test]
-fn no_fault_starts_a_reconcile_on_a_cache_older_than_an_answered_write() {
+fn no_fault_starts_a_reconcile_on_a_cache_older_than_a_completed_write() {
     explored(30, async |cluster: &TestCluster| {
         let names = if is_whole() {
             vec!["a", "b", "c", "d"]
@@ -310,7 +310,7 @@ async fn two_tasks(client: Client, model: Shared<Answered>) {
 }
 
 #[test]
-fn no_fault_lets_a_read_miss_an_answered_write() {
+fn no_fault_makes_a_read_miss_a_completed_write() {
     explored(4, async |cluster: &TestCluster| {
         cluster.create(secret("s")).await;
         let model: Shared<Answered> = Shared::new();

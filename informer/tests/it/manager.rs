@@ -343,7 +343,7 @@ async fn standby_warms_up_and_runs_leaderless_controllers(
 #[case::added_before_the_start(false)]
 #[case::added_later(true)]
 #[tokio::test(start_paused = true)]
-async fn controller_that_is_added_to_a_standby_is_warmed_up_too(#[case] is_late: bool) {
+async fn controller_added_to_a_standby_is_warmed_up(#[case] is_late: bool) {
     let (cluster, log) = (TestCluster::start(), Log::default());
     cluster.create(config_map("m")).await;
     let (_leader, stop) = start(&cluster, &electing(&cluster, "leader"), &log);

@@ -267,7 +267,7 @@ async fn watch_added_later_must_receive_writes(#[values(false, true)] is_of_fact
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_added_later_holds_keys_only_between_sync_and_end() {
+async fn watch_added_later_holds_keys_back_only_between_its_sync_and_end() {
     let cluster = two_namespaces().await;
     let source = ApiListWatch::all::<Secret>(cluster.client_named("part"), &());
     let silent =
@@ -401,7 +401,7 @@ type Loss = fn() -> testkit::FaultBuilder;
 #[case::no_answer(|| faults::no_answer().but_applied())]
 #[case::truncated(|| faults::truncated(40))]
 #[tokio::test(start_paused = true)]
-async fn key_waits_for_a_current_cache_after_a_lost_create_answer(#[case] loss: Loss) {
+async fn key_waits_for_a_current_cache_after_a_lost_create_response(#[case] loss: Loss) {
     let cluster = TestCluster::start();
     let factory = SharedInformerFactory::new(cluster.client_named("cache"));
     let made = factory.informer::<Secret>().lister();

@@ -270,7 +270,7 @@ async fn missing_event_is_recreated_when_its_count_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_note_is_cut_and_cluster_scoped_events_are_in_default() {
+async fn long_note_is_truncated_and_cluster_scoped_events_are_in_default() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     cluster.create(testkit::objects::node("node-1")).await;
@@ -289,7 +289,7 @@ async fn long_note_is_cut_and_cluster_scoped_events_are_in_default() {
 #[case::name_with_two_dots("a..b")]
 #[case::empty_name("")]
 #[tokio::test(start_paused = true)]
-async fn object_with_an_invalid_event_name_gets_events(#[case] name: &str) {
+async fn events_are_recorded_for_objects_with_invalid_event_names(#[case] name: &str) {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let regarding = ObjectReference {

@@ -581,7 +581,7 @@ async fn key_does_not_wait_without_writes() {
 #[case::timeout(|| faults::timeout().but_applied())]
 #[case::truncated(|| faults::truncated(20))]
 #[tokio::test(start_paused = true)]
-async fn key_waits_for_its_writes_after_lost_answers(#[case] loss: fn() -> FaultBuilder) {
+async fn key_waits_for_its_writes_after_lost_responses(#[case] loss: fn() -> FaultBuilder) {
     for (name, act) in WRITES {
         let cluster = world().await;
         let before = cluster.server().resource_version();

@@ -450,7 +450,7 @@ async fn requests_are_counted_by_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn configurations_are_applied_by_the_process_itself() {
+async fn process_applies_its_webhook_configurations() {
     let cluster = TestCluster::start();
     let webhooks = Webhooks::new()
         .validate::<ConfigMap>(judged)

@@ -51,7 +51,7 @@ fn no_fault_breaks_the_publisher() {
 }
 
 #[test]
-fn lost_answer_always_breaks_the_buggy_variant() {
+fn lost_response_always_breaks_the_buggy_variant() {
     let exploration = || explore(async |cluster: &TestCluster| scenario(cluster, Makes::Anew).await).cluster(builder());
     let found = exploration().report();
     let failure = found.failure().expect("the exploration fails");

@@ -381,7 +381,7 @@ mod tests {
     #[case::addresses("pods.shop.svc.cluster.local", Rcode::NOERROR, 2)]
     #[case::unknown_name("web.shop.svc.cluster.local", Rcode::NXDOMAIN, 0)]
     #[tokio::test]
-    async fn query_is_answered_with_its_records(#[case] name: &str, #[case] code: Rcode, #[case] count: u16) {
+    async fn query_is_answered_with_matching_records(#[case] name: &str, #[case] code: Rcode, #[case] count: u16) {
         let name: Name<Vec<u8>> = name.parse().expect("the name is valid");
         let mut query = MessageBuilder::new_vec().question();
         query.push((name, Rtype::A)).expect("the query fits into the message");

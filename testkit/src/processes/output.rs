@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn long_lines_are_cut_and_an_unterminated_last_line_is_read() {
+    async fn long_lines_are_truncated_and_an_unterminated_last_line_is_read() {
         let input = format!("a\r\n{}\nlast", "x".repeat(3_000));
         let mut lines = Vec::new();
         read_lines(Some(input.as_bytes()), |line| lines.push(line)).await;

@@ -75,7 +75,7 @@ fn coverage_ends_at_the_first_failure() {
 }
 
 #[test]
-fn several_replays_give_several_failures() {
+fn each_failing_replay_is_a_failure_of_the_report() {
     let found = two_bugs().report();
     let explore = found
         .failures()

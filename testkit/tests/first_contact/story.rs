@@ -104,7 +104,7 @@ fn created_object_is_shown_with_its_final_name() {
 }
 
 #[test]
-fn rows_that_both_runs_have_are_folded_in_text() {
+fn rows_common_to_both_runs_are_folded_in_text() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("maker", make_maps);
         for number in 0..20 {

@@ -43,7 +43,7 @@ fn learned(list: kube::Result<kube::api::ObjectList<ConfigMap>>) -> String {
     "a b c")]
 #[case::pages(|_, _| ListParams::default().limit(2), "a b")]
 #[tokio::test(start_paused = true)]
-async fn list_is_read_at_the_replicas_state(
+async fn list_is_served_from_the_state_of_the_replica(
     cluster: TestCluster,
     #[case] params: fn(u64, u64) -> ListParams,
     #[case] expected: &str,
@@ -63,7 +63,7 @@ fn not_older_than(revision: u64) -> ListParams {
 #[case::newest_version(GetParams::default(), true)]
 #[case::any_version(GetParams::any(), false)]
 #[tokio::test(start_paused = true)]
-async fn get_is_answered_from_the_replicas_state(
+async fn get_is_served_from_the_state_of_the_replica(
     cluster: TestCluster,
     #[case] params: GetParams,
     #[case] is_found: bool,

@@ -784,7 +784,7 @@ mod reader {
     }
 
     #[test]
-    fn layers_are_named_by_crate_and_by_super() {
+    fn paths_from_crate_and_super_refer_to_layers() {
         let source = |path: &str, code: &str| Source {
             path: path.to_owned(),
             text: String::new(),

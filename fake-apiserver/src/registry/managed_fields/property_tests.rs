@@ -325,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn pruning_by_parts_equals_pruning_the_whole(
+    fn pruning_in_parts_equals_pruning_the_whole_object(
         merged in any_deployment(), last in any_deployment(), set in any_deployment(), other in any_deployment()
     ) {
         let schema = deployment();

@@ -326,7 +326,7 @@ mod tests {
         "2024-05-01T00:00:00Zx",
         Err("parsing time \"2024-05-01T00:00:00Zx\": extra text: \"x\"")
     )]
-    fn times_are_cut_to_seconds(#[case] text: &str, #[case] expected: Result<Canonical, &str>) {
+    fn times_are_truncated_to_seconds(#[case] text: &str, #[case] expected: Result<Canonical, &str>) {
         assert_eq!(
             canonical_time(text, Precision::Seconds),
             expected.map_err(str::to_owned)
