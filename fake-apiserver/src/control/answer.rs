@@ -184,29 +184,29 @@ DELETE /_fake/faults[/N]     end all faults, or one
 GET    /_fake/watches        open watches
 POST   /_fake/watches        control watches: {\"on\": {\"resource\": \"pods\"}, \"do\": \"hold\"}
 GET    /_fake/journal        requests and events; ?since=N
-GET    /_fake/journal/{number} one of them with its answer
-DELETE /_fake/journal        forget them
+GET    /_fake/journal/{number} one entry with its response
+DELETE /_fake/journal        delete all entries
 POST   /_fake/replicas       {\"client\": \"operator\", \"sees\": {\"behind\": 3}}
 POST   /_fake/clocks         {\"client\": \"operator\", \"aheadMs\": 5000}
 POST   /_fake/pods           {\"pods\": {\"labels\": \"app=db\"}, \"script\": {\"crashLoop\": true}}
 DELETE /_fake/pods           remove the scripts of Pods
 POST   /_fake/nodes          {\"node\": \"node-0\", \"kubelet\": \"stopped\"}, or \"running\"
-POST   /_fake/compact        forget history
+POST   /_fake/compact        compact the history
 POST   /_fake/restart        {\"log\": \"lost\", \"downMs\": 2000}
-POST   /_fake/snapshot       keep the state
-GET    /_fake/snapshot       kept states
+POST   /_fake/snapshot       save the state
+GET    /_fake/snapshot       saved states
 POST   /_fake/restore        {\"snapshot\": 1}
-GET    /_fake/diff?from=N    changes since a state was kept
-GET    /_fake/kinds          kinds that have objects, with their numbers in each namespace
+GET    /_fake/diff?from=N    changes since a state was saved
+GET    /_fake/kinds          kinds that have objects, with their counts in each namespace
 GET    /_fake/table          ?resource=deployments.apps[&namespace=shop]: as kubectl get shows them
-GET    /_fake/changes        ?since=N: writes as the history keeps them
-GET    /_fake/objects        all objects with their owners; ?snapshot=N or ?at=REVISION names a state
+GET    /_fake/changes        ?since=N: writes in the history
+GET    /_fake/objects        all objects with their owners; ?snapshot=N or ?at=REVISION selects a state
 GET    /_fake/objects/{uid}  one object
-GET    /_fake/objects/{uid}/history its revisions: what each write changed, and who made it
+GET    /_fake/objects/{uid}/history its revisions: the changes and the author of each write
 GET    /_fake/objects/{uid}/related its owners, the objects that it owns, and Events about it
 GET    /_fake/world          all objects as YAML
-POST   /_fake/objects        store objects as they are
+POST   /_fake/objects        store objects unchanged
 POST   /_fake/events         {\"type\": \"DELETED\", \"object\": {...}}
 
-In a browser /_fake/ shows all of it.
+In a browser, /_fake/ shows a page for these requests.
 ";

@@ -148,7 +148,8 @@ impl Enablement {
     pub(crate) fn open<'a>(&mut self, gates: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
         for name in gates {
             let gate = Self::api_gates().find(|it| *it == name);
-            let gate = gate.ok_or_else(|| format!("{name} is not a feature gate of an API that is off by default"))?;
+            let gate =
+                gate.ok_or_else(|| format!("{name} is not a feature gate of an API that is disabled by default"))?;
             self.gates.insert(gate);
         }
         Ok(())

@@ -39,7 +39,7 @@ pub(crate) struct Unreachable;
 
 impl Transport for Unreachable {
     fn post<'a>(&'a self, _: &'a Endpoint, _: &'a str, _: Bytes) -> BoxFuture<'a, Result<Reply, String>> {
-        Box::pin(std::future::ready(Err("this server calls no webhooks".to_owned())))
+        Box::pin(std::future::ready(Err("this server does not call webhooks".to_owned())))
     }
 
     fn has_route(&self, _: &Endpoint) -> bool {

@@ -44,7 +44,7 @@ impl Admission {
         if conditions.is_empty() {
             return Ok(true);
         }
-        let why = "matchConditions need the feature cel of this server";
+        let why = "matchConditions require the feature cel of the crate fake-apiserver";
         Err(Status::forbidden(
             &attributes.row.info.group_resource(),
             &attributes.name,
