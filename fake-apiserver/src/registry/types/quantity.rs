@@ -84,8 +84,15 @@ impl Quantity {
                 exponent,
                 notation: self.notation,
             },
-            None if self.mantissa.unsigned_abs() >= other.mantissa.unsigned_abs() => *self,
+            None if self.absolute() >= other.absolute() => *self,
             None => *other,
+        }
+    }
+
+    fn absolute(&self) -> Self {
+        Self {
+            mantissa: self.mantissa.saturating_abs(),
+            ..*self
         }
     }
 
@@ -444,5 +451,7 @@ mod tests {
         assert_eq!(read("1Ki").milli_value(), 1_024_000);
         assert_eq!(read("1e300").value(), i64::MAX);
         assert_eq!(read("1Gi").add(&read("512Mi")).to_string(), "1536Mi");
+        assert_eq!(read("5").add(&read("1e300")), read("1e300"));
+        assert_eq!(read("-1e300").add(&read("5")), read("-1e300"));
     }
 }
