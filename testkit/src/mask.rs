@@ -18,6 +18,10 @@ pub(crate) struct Mask {
     pub(crate) names: BTreeSet<String>,
     /// Names with generated parts, which differ between runs.
     pub(crate) templates: Templates,
+    /// Objects with a time in their names that the run without faults creates after the end of the scenario: resource,
+    /// namespace and name. A run that takes longer, or that reads the clock at other times, may already have created
+    /// them.
+    pub(crate) upcoming: Arc<BTreeSet<String>>,
     /// Fields that were added after comparisons had begun to use the mask. Shared by all copies.
     learnt: Arc<Learnt>,
 }
@@ -57,6 +61,9 @@ impl Mask {
         self.paths.extend(other.paths);
         self.names.extend(other.names);
         self.templates.add(other.templates);
+        if !other.upcoming.is_empty() {
+            Arc::make_mut(&mut self.upcoming).extend(other.upcoming.iter().cloned());
+        }
     }
 
     /// Returns `true` if the names of a resource's objects differ between runs.

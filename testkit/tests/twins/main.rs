@@ -32,6 +32,7 @@ mod rollouts;
 mod sets;
 mod sharing;
 mod sites;
+mod slots;
 mod statuses;
 mod tenants;
 mod timers;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Restarted};
-use crate::explore::outcomes::{has_time_in_name, is_time, leaves};
+use crate::explore::outcomes::{has_time_in_name, is_time, leaves, plain_key};
 use crate::explore::plans::given;
 use crate::explore::trace::{Step, What};
 
@@ -95,7 +95,8 @@ fn contents(change: &StoredChange) -> Option<[BTreeMap<String, Value>; 2]> {
 
 /// Returns `true` if all changes after the restart continue a series, and the state is the same except for times. A
 /// controller may replace objects with a time in their names, for example take the next backup and delete the oldest
-/// one. It may also send its next heartbeat.
+/// one. It may also send its next heartbeat, or make changes that belong to an object that the run without faults
+/// creates as well when time passes.
 fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeSet<u64>) -> bool {
     let changes = facts.gate.server.changes_after(facts.gate.base);
     let (earlier, later): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.revision <= restarted.revision);
@@ -104,12 +105,21 @@ fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeS
         let is_change = it.before.is_some() && it.after.is_some();
         !is_change && it.object().is_some_and(has_time_in_name)
     };
-    let mut has_replaced = false;
-    let is_series = later.all(|it| {
-        let is_replaced = is_replaced(it);
-        has_replaced |= is_replaced;
-        is_replaced || is_heartbeat(facts, it, &earlier)
-    });
+    let is_upcoming = |it: &StoredChange| {
+        let created = it.after.as_ref().filter(|_| it.before.is_none());
+        created.is_some_and(|it| {
+            facts
+                .reference
+                .is_some_and(|known| known.mask.upcoming.contains(&plain_key(it)))
+        })
+    };
+    let mut has_replaced = later.clone().any(is_upcoming);
+    let is_series = has_replaced
+        || later.all(|it| {
+            let is_replaced = is_replaced(it);
+            has_replaced |= is_replaced;
+            is_replaced || is_heartbeat(facts, it, &earlier)
+        });
     is_series
         && (!has_replaced
             || facts.reference.is_some_and(|reference| {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::counts::{Count, only_counts};
 use super::derived::Deciders;
 use super::difference::Difference;
-use super::identities::{Identities, Keys, Referent, Which, resource};
+use super::identities::{Identities, Keys, Referent, Which, has_time_in_name, resource};
 use super::pair::Pair;
 use super::permutations::take_permuted;
 use super::sameness::owners;
@@ -176,6 +176,13 @@ impl EndState {
 
     pub(crate) fn exists(&self, uid: &str) -> bool {
         self.existing(uid).is_some()
+    }
+
+    /// Returns the resource, namespace and name of the objects that the run created with a time in their names.
+    pub(crate) fn with_times_in_names(&self) -> BTreeSet<String> {
+        let created = self.objects.values().flatten().filter(|it| !it.is_untouched);
+        let timed = created.filter(|it| has_time_in_name(&it.object));
+        timed.map(|it| plain_key(&it.object)).collect()
     }
 
     /// Returns `true` if at most one object has this key.
@@ -499,7 +506,7 @@ fn hint(differences: &[Difference]) -> Option<String> {
     ))
 }
 
-fn plain_key(object: &StoredObject) -> String {
+pub(crate) fn plain_key(object: &StoredObject) -> String {
     format!("{} {}/{}", resource(object), object.namespace(), object.name())
 }
 

@@ -29,7 +29,7 @@ mod left_behind;
 pub(crate) use counts::Count;
 pub(crate) use derived::Deciders;
 pub(crate) use doing::Doing;
-pub(crate) use end_state::{EndState, Judged};
+pub(crate) use end_state::{EndState, Judged, plain_key};
 pub(crate) use finding::Finding;
 pub(crate) use generated::Generated;
 pub(crate) use identities::{generate_name, has_time_in_name, resource};

@@ -55,6 +55,8 @@ pub(crate) struct Outcome {
     pub(crate) end: EndState,
     /// The end state after more time has passed, if this was requested and the state differs from `end`.
     pub(crate) rested: Option<EndState>,
+    /// Objects with a time in their names that were created after the end of the scenario, if this was requested.
+    pub(crate) upcoming: BTreeSet<String>,
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times the scenario waited for the cluster.
     pub(crate) waited: usize,

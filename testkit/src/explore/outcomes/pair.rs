@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
-use super::end_state::{EndState, Kept};
+use super::end_state::{EndState, Kept, plain_key};
 use super::identities::{Referent, Which, replace};
 use super::sameness::are_the_same;
 use super::unordered::sort;
@@ -61,6 +61,10 @@ impl<'a> Pair<'a> {
     pub(crate) fn fields_of_one(&self, key: &str, left: &[Kept], right: &[Kept]) -> Vec<Field> {
         let resource = key.split(' ').next().unwrap_or_default();
         if left.len() != right.len() {
+            let [due_left, due_right] = [left, right].map(|all| self.without_upcoming(all));
+            if due_left.len() == due_right.len() {
+                return self.fields_of_one(key, &due_left, &due_right);
+            }
             let is_masked = self.mask.hides_names(resource);
             let difference = (!is_masked).then(|| Field::whole(number(left.len(), right.len())));
             return difference.into_iter().collect();
@@ -79,6 +83,12 @@ impl<'a> Pair<'a> {
             sorted.collect::<Vec<Value>>()
         };
         self.fields_of_values(resource, sorted(0, left), sorted(1, right))
+    }
+
+    /// Returns the objects that are due before the end of the scenario.
+    fn without_upcoming(&self, all: &[Kept]) -> Vec<Kept> {
+        let is_due = |it: &&Kept| !self.mask.upcoming.contains(&plain_key(&it.object));
+        all.iter().filter(is_due).cloned().collect()
     }
 
     /// Same as `fields_of_one`, for objects in canonical form. Both sides must have the same number of objects.

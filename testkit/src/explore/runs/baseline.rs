@@ -1,5 +1,6 @@
 //! The reference: runs without faults, and their common end state.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::config::{Config, Role};
@@ -77,6 +78,7 @@ pub(crate) fn rest(
         // In real time, runs do not wait for timers.
         return;
     }
+    mask.upcoming = upcoming(config, world, plan, first).into();
     let mut made = |role| {
         let outcome = run(config, world, plan, role, None);
         first.took += outcome.took;
@@ -89,6 +91,17 @@ pub(crate) fn rest(
     }
     first.end = rested;
     (first.created, first.deleted) = (resting.created, resting.deleted);
+}
+
+/// Returns the objects with a time in their names that controllers create after the end of the scenario. Empty if the
+/// run has not created any such object.
+fn upcoming(config: &Config, world: &World, plan: &Plan, first: &mut Outcome) -> BTreeSet<String> {
+    if first.end.with_times_in_names().is_empty() {
+        return BTreeSet::new();
+    }
+    let passing = run(config, world, plan, Role::Passing, None);
+    first.took += passing.took;
+    passing.upcoming
 }
 
 /// Runs the scenario with a pause after each settled step, and returns the states after these pauses; empty if the run

@@ -161,6 +161,8 @@ pub(crate) enum Role {
     /// The reference, continued after its end until nothing changes any more; `OtherResting` uses different uids.
     Resting,
     OtherResting,
+    /// The reference, continued after its end for as long as the scenario took.
+    Passing,
 }
 
 /// Calls `attempt` for runs that may end early, which are sufficient for most failures, and then for usual runs. In

@@ -1,5 +1,6 @@
 //! Executes one run: starts a cluster, runs the scenario with a plan, and collects and judges the outcome.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +40,9 @@ use crate::{seeded_hash, virtual_clock};
 /// Interval, in real time, at which a run checks whether it must end.
 const LOOK_FOR_STOP: Duration = Duration::from_millis(100);
 
+/// Minimum virtual time that a `Passing` run continues. Schedules of controllers often have slots of one hour.
+const PASSING: Duration = Duration::from_secs(3600);
+
 /// Maximum number of messages of a run: `.1` times the messages of the reference, plus `.0`.
 const MESSAGES: (u64, u64) = (200, 10);
 
@@ -74,7 +78,7 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
 const fn seed_of(role: Role) -> u64 {
     match role {
         Role::Other | Role::OtherResting => 1 << 32,
-        Role::Usual | Role::Tried | Role::Shown | Role::Waiting | Role::Resting => 0,
+        Role::Usual | Role::Tried | Role::Shown | Role::Waiting | Role::Resting | Role::Passing => 0,
     }
 }
 
@@ -120,8 +124,8 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
     let is_large = plan.has(OnRun::LargeVersions);
     let variant = match (role, is_large) {
         (Role::Other | Role::OtherResting, _) => Variant::Other,
-        (Role::Usual | Role::Tried | Role::Shown | Role::Waiting | Role::Resting, true) => Variant::Large,
-        (Role::Usual | Role::Tried | Role::Shown | Role::Waiting | Role::Resting, false) => Variant::Usual,
+        (_, true) => Variant::Large,
+        (_, false) => Variant::Usual,
     };
     let mode = match (role, reference) {
         (Role::Waiting, _) => Mode::Wait,
@@ -162,10 +166,14 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
     run.restarts(plan).await;
     let rested = match role {
         Role::Resting | Role::OtherResting => run.rested(&end).await,
-        Role::Usual | Role::Tried | Role::Shown | Role::Other | Role::Waiting => None,
+        Role::Usual | Role::Tried | Role::Shown | Role::Other | Role::Waiting | Role::Passing => None,
+    };
+    let upcoming = match role {
+        Role::Passing => run.upcoming(&end).await,
+        _ => BTreeSet::new(),
     };
     let mut outcome = run.outcome(end, role == Role::Other);
-    outcome.rested = rested;
+    (outcome.rested, outcome.upcoming) = (rested, upcoming);
     if let Some(output) = output {
         outcome.recorded = Some(Recorded {
             bodies: run.gate.state().bodies.take().unwrap_or_default(),
@@ -360,6 +368,14 @@ impl Run<'_> {
         is_same(&rested, &state()).then_some(rested)
     }
 
+    /// Lets as much time pass as the run has taken, but at least `PASSING`. Returns the objects with a time in their
+    /// names that controllers have created meanwhile.
+    async fn upcoming(&self, end: &EndState) -> BTreeSet<String> {
+        sleep(self.gate.started.elapsed().max(PASSING)).await;
+        let later = self.harness.end_state().with_times_in_names();
+        later.difference(&end.with_times_in_names()).cloned().collect()
+    }
+
     /// Checks the end state. `known` is the result of an earlier check of the same state, if any.
     async fn is_right(&self, end: &EndState, known: Option<Wrong>) -> Result<(), Wrong> {
         if self.gate.state().is_void {
@@ -467,6 +483,7 @@ impl Run<'_> {
             messages: state.messages,
             end,
             rested: None,
+            upcoming: BTreeSet::new(),
             milestones: std::mem::take(&mut state.milestones),
             waited: state.waited,
             settled_times: std::mem::take(&mut state.settled_times),
