@@ -1,7 +1,7 @@
 """Packs programs for several platforms: python3 static.py FOLDER TARGET=PROGRAM...
 
-Writes archives, SHA256SUMS, wheels and folders of npm packages. A wheel has the module of fake-apiserver/clients/python
-and the program as a script, so that pip puts it on the path.
+Writes archives, SHA256SUMS, wheels and folders of npm packages. A wheel contains the module in
+fake-apiserver/clients/python, and the program as a script, so that pip installs it into a folder in PATH.
 """
 
 import base64
@@ -18,7 +18,7 @@ import zipfile
 
 CLIENTS = pathlib.Path("fake-apiserver/clients")
 
-# The tags of wheels, and the os and cpu of npm packages. A static Linux program runs with any C library.
+# The tags of wheels, and `os` and `cpu` of npm packages. A static Linux program runs with any C library.
 PLATFORMS = {
     "x86_64-unknown-linux-musl": ("manylinux2014_x86_64.musllinux_1_1_x86_64", "linux", "x64"),
     "aarch64-unknown-linux-musl": ("manylinux2014_aarch64.musllinux_1_1_aarch64", "linux", "arm64"),
@@ -34,7 +34,7 @@ def version():
 
 
 def archive(out, target, program):
-    """A tar.gz, or a zip on Windows, with the program and the licence."""
+    """Writes a tar.gz, or a zip for Windows, with the program and the licence."""
     name = f"fake-apiserver-{version()}-{target}"
     files = [(program.name, program.read_bytes(), 0o755), ("LICENSE", pathlib.Path("LICENSE").read_bytes(), 0o644)]
     if program.suffix == ".exe":
@@ -42,7 +42,7 @@ def archive(out, target, program):
             for file, data, _ in files:
                 packed.writestr(zipfile.ZipInfo(f"{name}/{file}"), data, zipfile.ZIP_DEFLATED)
         return
-    # Without times, so that the same program makes the same archive.
+    # Without timestamps, so that the same program results in the same archive.
     with open(out / f"{name}.tar.gz", "wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
         with tarfile.open(fileobj=packed, mode="w") as tar:
             for file, data, mode in files:
@@ -52,7 +52,7 @@ def archive(out, target, program):
 
 
 def wheel(out, target, program):
-    """A wheel as the binary distribution format describes it."""
+    """Writes a wheel in the binary distribution format."""
     project = (CLIENTS / "python/pyproject.toml").read_text()
     text = lambda key: re.search(rf'^{key} = "(.*)"$', project, re.M)[1]
     tags = PLATFORMS[target][0]
@@ -88,7 +88,7 @@ def wheel(out, target, program):
 
 
 def npm(out, targets):
-    """The package with the client, and a package with the program for each platform."""
+    """Writes the package with the client, and a package with the program for each platform."""
     client = json.loads((CLIENTS / "javascript/package.json").read_text())
     client["version"] = version()
     client["optionalDependencies"] = {}
