@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use super::facts::Facts;
 use super::plain::restore_metadata;
-use super::pod_group::{check_declared, check_kept, check_minimum, declared};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::declarative::in_bytes;
 use crate::registry::types::edit::{default_value, ensure_object};
 use crate::registry::types::names;
 
@@ -53,7 +53,7 @@ impl Strategy for ResourcePoolStatusRequest {
         if let Some(value) = limit.integer("").filter(|it| *it > LIMIT_MAX) {
             errors.invalid(limit, value, format!("must be less than or equal to {LIMIT_MAX}"));
         }
-        check_minimum(&limit, 1, false, errors);
+        limit.check_minimum(1, false, errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -65,7 +65,7 @@ impl Strategy for ResourcePoolStatusRequest {
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         let (new, old) = (Cursor::root(object), Cursor::root(old));
         if context.subresource != "status" {
-            check_kept(&new.at("spec"), &old, errors);
+            new.at("spec").check_immutable(&old, errors);
             return;
         }
         let (status, before) = (new.at("status"), old.at("status"));
@@ -85,7 +85,7 @@ impl Strategy for ResourcePoolStatusRequest {
 fn validate_status(status: &Cursor<'_>, before: &Cursor<'_>, errors: &mut FieldErrors) {
     let count = status.at("poolCount");
     match count.is_set("") {
-        true => check_minimum(&count, 0, false, errors),
+        true => count.check_minimum(0, false, errors),
         false => errors.required(count, ""),
     }
     let pools = status.at("pools");
@@ -118,18 +118,18 @@ fn validate_pool(pool: &Cursor<'_>, errors: &mut FieldErrors) {
     if name.check_required(errors) {
         check_pool_name(&name, errors);
     }
-    check_minimum(&pool.at("generation"), 0, true, errors);
-    check_minimum(&pool.at("resourceSliceCount"), 1, false, errors);
+    pool.at("generation").check_minimum(0, true, errors);
+    pool.at("resourceSliceCount").check_minimum(1, false, errors);
     for field in [
         "totalDevices",
         "allocatedDevices",
         "availableDevices",
         "unavailableDevices",
     ] {
-        check_minimum(&pool.at(field), 0, false, errors);
+        pool.at(field).check_minimum(0, false, errors);
     }
     if let Some(node) = pool.present("nodeName") {
-        check_declared(&node, names::dns1123_subdomain, errors);
+        node.check_declared_name(names::dns1123_subdomain, errors);
     }
     if pool.text("validationError").len() > ERROR_MAX {
         errors.too_long(pool.at("validationError"), ERROR_MAX);
@@ -139,7 +139,7 @@ fn validate_pool(pool: &Cursor<'_>, errors: &mut FieldErrors) {
 /// Checks a required driver name, which may contain capital letters.
 fn check_driver(driver: &Cursor<'_>, errors: &mut FieldErrors) {
     if driver.check_required(errors) {
-        check_declared(driver, subdomain_in_any_case, errors);
+        driver.check_declared_name(subdomain_in_any_case, errors);
     }
 }
 
@@ -170,7 +170,7 @@ fn check_pool_name(pool: &Cursor<'_>, errors: &mut FieldErrors) {
             errors.invalid(pool, name, format!("segment {at}: must not be empty"));
             continue;
         }
-        for text in declared(names::dns1123_subdomain(segment, false)) {
+        for text in in_bytes(names::dns1123_subdomain(segment, false)) {
             errors.invalid(pool, segment, format!("segment {at}: {text}"));
         }
     }

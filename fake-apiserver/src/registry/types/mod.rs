@@ -24,4 +24,5 @@ pub(crate) mod url;
 pub(crate) mod webhook_client;
 pub(crate) mod labels;
 pub(crate) mod check;
+pub(crate) mod declarative;
 pub(crate) mod conditions;
