@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fake_apiserver::{ApiServer, Authorization};
+use fake_apiserver::{ApiServer, Authorization, KubernetesVersion};
 use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -605,15 +605,28 @@ async fn pod_is_validated_before_its_limits() {
     assert_eq!(send(&server, "POST", pods, &pod("i")).await.0, 403);
 }
 
+/// Returns a DER element of less than 128 bytes.
+fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).expect("the length fits into a byte");
+    [&[tag, length], content].concat()
+}
+
+/// Returns the PEM of a certificate authority without names and keys.
+fn authority() -> String {
+    let sequence = |content: &[u8]| element(0x30, content);
+    let basic_constraints = [
+        element(6, &[0x55, 0x1d, 0x13]),
+        element(4, &sequence(&element(1, &[0xff]))),
+    ];
+    let extensions = element(0xa3, &sequence(&sequence(&basic_constraints.concat())));
+    let signed = [element(2, &[1]), sequence(&[]).repeat(5), extensions].concat();
+    let certificate = sequence(&[sequence(&signed), sequence(&[]), element(3, &[0])].concat());
+    let body = STANDARD.encode(certificate);
+    format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+}
+
 /// Returns a certificate request with these organizations in its subject.
 fn pem_request_of(organizations: &[&str]) -> String {
-    fn element(tag: u8, content: &[u8]) -> Vec<u8> {
-        [
-            &[tag, u8::try_from(content.len()).expect("the length fits into a byte")],
-            content,
-        ]
-        .concat()
-    }
     let name = |text: &&str| {
         let kind = element(6, &[0x55, 4, 10]);
         element(0x31, &element(0x30, &[kind, element(0x0c, text.as_bytes())].concat()))
@@ -691,6 +704,118 @@ async fn signing_requires_permission_for_the_signer(
         let why = format!("user not permitted to {verb} requests with signerName \"example.com/s\"");
         let message = format!("certificatesigningrequests.certificates.k8s.io \"c\" is forbidden: {why}");
         assert_eq!(body["message"], message);
+    }
+}
+
+/// Starts a server of Kubernetes 1.37 on which the user `dev` may use all certificate resources, and `verb` on these
+/// signers.
+fn server_with_signers(verb: &str, signers: &[&str]) -> ApiServer {
+    let builder = ApiServer::builder()
+        .kubernetes_version(KubernetesVersion::V1_37)
+        .authorization(Authorization::Rbac)
+        .token("dev-token", "dev", ["devs"]);
+    let server = builder.start();
+    let group = "certificates.k8s.io";
+    let resources = [
+        "clustertrustbundles",
+        "podcertificaterequests",
+        "podcertificaterequests/status",
+    ];
+    let mut rules = vec![json!({"apiGroups": [group], "verbs": ["*"], "resources": resources})];
+    if !signers.is_empty() {
+        rules.push(json!({"apiGroups": [group], "verbs": [verb], "resources": ["signers"], "resourceNames": signers}));
+    }
+    let of = "rbac.authorization.k8s.io";
+    let objects = [
+        json!({"apiVersion": format!("{of}/v1"), "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": rules}),
+        json!({"apiVersion": format!("{of}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "b"},
+            "roleRef": {"apiGroup": of, "kind": "ClusterRole", "name": "r"},
+            "subjects": [{"apiGroup": of, "kind": "User", "name": "dev"}]}),
+    ];
+    server.load(objects).expect("the objects are valid");
+    server
+}
+
+async fn send_as_dev(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let media = match method {
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media)
+        .header("authorization", "Bearer dev-token")
+        .body(body.to_string())
+        .expect("the request is valid");
+    let response = server.call(request).await;
+    let body = serde_json::from_slice(response.body()).expect("the text is valid JSON");
+    (response.status().as_u16(), body)
+}
+
+const BUNDLES: &str = "/apis/certificates.k8s.io/v1/clustertrustbundles";
+
+#[rstest]
+#[case::no_permission(&[], "example.com/s", 403)]
+#[case::signer(&["example.com/s"], "example.com/s", 201)]
+#[case::all_signers_of_the_domain(&["example.com/*"], "example.com/s", 201)]
+#[case::another_signer(&["example.com/other"], "example.com/s", 403)]
+#[case::bundle_without_a_signer(&[], "", 201)]
+#[tokio::test(start_paused = true)]
+async fn trust_bundle_requires_permission_to_attest_for_the_signer(
+    #[case] signers: &[&str],
+    #[case] signer: &str,
+    #[case] code: u16,
+) {
+    let server = server_with_signers("attest", signers);
+    let name = if signer.is_empty() { "a" } else { "example.com:s:a" };
+    let body = json!({"metadata": {"name": name}, "spec": {"signerName": signer, "trustBundle": authority()}});
+    let (found, answer) = send_as_dev(&server, "POST", BUNDLES, &body).await;
+    assert_eq!(found, code, "{answer}");
+    if code == 403 {
+        let message = "clustertrustbundles.certificates.k8s.io \"example.com:s:a\" is forbidden: user not permitted to \
+                       attest for signerName \"example.com/s\"";
+        assert_eq!(answer["message"], message);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_of_a_trust_bundle_may_change_without_permission_to_attest() {
+    let server = server_with_signers("attest", &[]);
+    let body = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle",
+        "metadata": {"name": "example.com:s:a"},
+        "spec": {"signerName": "example.com/s", "trustBundle": authority()}});
+    server.load([body]).expect("the bundle is valid");
+    let path = format!("{BUNDLES}/example.com:s:a");
+    let finalizers = json!({"metadata": {"finalizers": ["example.com/a"]}});
+    assert_eq!(send_as_dev(&server, "PATCH", &path, &finalizers).await.0, 200);
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(send_as_dev(&server, "PATCH", &path, &labels).await.0, 403);
+}
+
+#[rstest]
+#[case::no_permission(&[], 422)]
+#[case::signer(&["example.com/s"], 200)]
+#[tokio::test(start_paused = true)]
+async fn pod_certificate_requires_permission_to_sign(#[case] signers: &[&str], #[case] code: u16) {
+    let server = server_with_signers("sign", signers);
+    let request = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "PodCertificateRequest",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"signerName": "example.com/s", "podName": "p", "podUID": "1", "serviceAccountName": "s",
+            "serviceAccountUID": "2", "nodeName": "n", "nodeUID": "3"},
+    });
+    server.load([request]).expect("the request is valid");
+    let times = ["2026-01-01T00:00:00Z", "2026-01-01T12:00:00Z", "2026-01-02T00:00:00Z"];
+    let issued = json!({"type": "Issued", "status": "True", "reason": "r", "lastTransitionTime": times[0]});
+    let status = json!({"status": {"conditions": [issued], "certificateChain": authority(), "notBefore": times[0],
+        "beginRefreshAt": times[1], "notAfter": times[2]}});
+    let path = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests/a/status";
+    let (found, answer) = send_as_dev(&server, "PATCH", path, &status).await;
+    assert_eq!(found, code, "{answer}");
+    if code == 422 {
+        let why = "spec.signerName: Forbidden: User \"dev\" is not permitted to \"sign\" for signer \"example.com/s\"";
+        assert_eq!(causes(&answer), [why]);
     }
 }
 

@@ -23,11 +23,10 @@ use crate::{feature_gates, log, other_flags, report};
 const SECURE_PORT: u16 = 6443;
 
 /// Admission plugins of kube-apiserver that this server does not implement, so disabling them does not change anything.
-const ABSENT_PLUGINS: [&str; 17] = [
+const ABSENT_PLUGINS: [&str; 16] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
-    "ClusterTrustBundleAttest",
     "DenyServiceExternalIPs",
     "EventRateLimit",
     "ExtendedResourceToleration",
@@ -44,10 +43,11 @@ const ABSENT_PLUGINS: [&str; 17] = [
 ];
 
 /// Admission plugins that are enabled by default and can be disabled.
-const PLUGINS: [&str; 21] = [
+const PLUGINS: [&str; 22] = [
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
     "DefaultIngressClass",
     "DefaultStorageClass",
     "DefaultTolerationSeconds",

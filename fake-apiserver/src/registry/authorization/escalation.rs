@@ -25,7 +25,7 @@ impl Authorization {
         let Some(rbac) = self.rbac.as_ref().filter(|_| request.row.info.group == GROUP) else {
             return Ok(());
         };
-        if request.user.is_in(MASTERS) || old.is_some_and(|old| is_same_grant(object, old)) {
+        if request.user.is_in(MASTERS) || old.is_some_and(|old| changes_only_gc_fields(object, old)) {
             return Ok(());
         }
         match &*request.row.info.resource {
@@ -105,8 +105,9 @@ impl Authorization {
     }
 }
 
-/// Returns `true` if an update only changes fields such as finalizers, and therefore does not grant permissions.
-fn is_same_grant(object: &Object, old: &Object) -> bool {
+/// Returns `true` if an update only changes metadata that the garbage collector or the server changes
+/// (`IsOnlyMutatingGCFields`). Such an update does not need further permissions.
+pub(in crate::registry) fn changes_only_gc_fields(object: &Object, old: &Object) -> bool {
     let told = |object: &Object| {
         let mut object = object.clone();
         for field in UNTOLD {

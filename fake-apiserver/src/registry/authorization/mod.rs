@@ -19,6 +19,7 @@ use crate::api::user::{MASTERS, UserInfo};
 use crate::storage::Key;
 
 pub(crate) use bootstrap::objects as bootstrap_objects;
+pub(in crate::registry) use escalation::changes_only_gc_fields;
 use policy::Policy;
 
 /// The API group of Roles and bindings.

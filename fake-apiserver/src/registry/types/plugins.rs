@@ -18,6 +18,7 @@ pub(crate) enum Plugin {
     CertificateApproval,
     CertificateSigning,
     CertificateSubjectRestriction,
+    ClusterTrustBundleAttest,
     DefaultIngressClass,
     DefaultStorageClass,
     DefaultTolerationSeconds,
@@ -38,10 +39,11 @@ pub(crate) enum Plugin {
 }
 
 impl Plugin {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::CertificateApproval,
         Self::CertificateSigning,
         Self::CertificateSubjectRestriction,
+        Self::ClusterTrustBundleAttest,
         Self::DefaultIngressClass,
         Self::DefaultStorageClass,
         Self::DefaultTolerationSeconds,

@@ -1,14 +1,16 @@
-//! `CertificateApproval`, `CertificateSigning` and `CertificateSubjectRestriction`: users need a permission for the
-//! signer to approve or sign a certificate request, and client certificates for `system:masters` are refused.
+//! `CertificateApproval`, `CertificateSigning`, `CertificateSubjectRestriction` and `ClusterTrustBundleAttest`: users
+//! need a permission for the signer to approve or sign a certificate request and to write a trust bundle, and client
+//! certificates for `system:masters` are refused. The permission to sign a PodCertificateRequest is always required.
 
 use super::Plugin;
-use crate::api::field::quote;
+use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::api::rbac;
 use crate::api::status::Status;
 use crate::api::user::MASTERS;
 use crate::registry::admission::Admission;
 use crate::registry::admission::attributes::Attributes;
+use crate::registry::authorization::changes_only_gc_fields;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::der::organizations;
 use crate::registry::types::pem::pem_blocks;
@@ -17,13 +19,64 @@ const GROUP: &str = "certificates.k8s.io";
 /// Signer of client certificates for kube-apiserver.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Returns `true` for CertificateSigningRequests, which these plugins check.
+/// Returns `true` for the resources that these plugins check.
 pub(super) fn concerns(group: &str, resource: &str) -> bool {
-    (group, resource) == (GROUP, "certificatesigningrequests")
+    group == GROUP
+        && matches!(
+            resource,
+            "certificatesigningrequests" | "clustertrustbundles" | "podcertificaterequests"
+        )
+}
+
+/// Checks a write of a certificate request or a trust bundle.
+pub(super) fn check(admission: &Admission, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+    match &*attributes.row.info.resource {
+        "clustertrustbundles" => check_bundle(admission, attributes, object),
+        "podcertificaterequests" => check_pod_request(admission, attributes, object),
+        _ => check_request(admission, attributes, object),
+    }
+}
+
+/// Checks that the user may attest for the signer of a new or changed ClusterTrustBundle.
+fn check_bundle(admission: &Admission, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+    let signer = Cursor::root(object).text("spec.signerName");
+    let old = attributes.old.as_ref();
+    if signer.is_empty()
+        || !admission.setup.plugins.has(Plugin::ClusterTrustBundleAttest)
+        || old.is_some_and(|old| changes_only_gc_fields(object, old))
+        || is_allowed_for(admission, attributes, "attest", signer)
+    {
+        return Ok(());
+    }
+    let why = format!("user not permitted to attest for signerName {}", quote(signer));
+    Err(Status::forbidden(
+        &attributes.row.info.group_resource(),
+        attributes.shown_name(),
+        why,
+    ))
+}
+
+/// Checks that the user may sign for the signer of a PodCertificateRequest whose certificates change. In
+/// kube-apiserver, this is part of the validation.
+fn check_pod_request(admission: &Admission, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+    let Some(old) = attributes.old.as_ref().filter(|_| attributes.subresource == "status") else {
+        return Ok(());
+    };
+    let chain = |object: &Object| Cursor::root(object).text("status.certificateChain").to_owned();
+    let signer = Cursor::root(old).text("spec.signerName");
+    if chain(object) == chain(old) || is_allowed_for(admission, attributes, "sign", signer) {
+        return Ok(());
+    }
+    let mut errors = FieldErrors::default();
+    let user = quote(&attributes.user.username);
+    let why = format!("User {user} is not permitted to \"sign\" for signer {}", quote(signer));
+    errors.forbidden(FieldPath::new("spec.signerName"), why);
+    let kind = attributes.row.info.group_kind();
+    Err(Status::invalid(&kind, attributes.shown_name(), &errors))
 }
 
 /// Checks a write of a CertificateSigningRequest or its subresources `approval` and `status`.
-pub(super) fn check(admission: &Admission, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+fn check_request(admission: &Admission, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let has = |plugin| admission.setup.plugins.has(plugin);
     let refused = match (attributes.subresource, &attributes.old) {
         ("", None) if has(Plugin::CertificateSubjectRestriction) => check_subject(object),
@@ -60,7 +113,7 @@ fn is_signed(object: &Object, old: &Object) -> bool {
         || object.list("status.conditions") != old.list("status.conditions")
 }
 
-/// Checks the permission to use `verb` on a signer, by the signer's name or domain.
+/// Checks the permission to use `verb` on the signer of a CertificateSigningRequest.
 fn check_signer(
     admission: &Admission,
     attributes: &Attributes<'_>,
@@ -68,22 +121,27 @@ fn check_signer(
     old: &Object,
 ) -> Result<(), String> {
     let signer = Cursor::root(old).text("spec.signerName");
-    let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
-    let is_allowed = |name: &str| {
-        let right = rbac::Attributes {
-            verb,
-            group: GROUP,
-            resource: "signers",
-            name,
-            ..rbac::Attributes::default()
-        };
-        admission.authorization.is_allowed(attributes.user, &right)
-    };
-    match is_allowed(signer) || is_allowed(&domain) {
+    match is_allowed_for(admission, attributes, verb, signer) {
         true => Ok(()),
         false => Err(format!(
             "user not permitted to {verb} requests with signerName {}",
             quote(signer)
         )),
     }
+}
+
+/// Returns `true` if the user may use `verb` on a signer, by the signer's name or domain
+/// (`IsAuthorizedForSignerName`).
+fn is_allowed_for(admission: &Admission, attributes: &Attributes<'_>, verb: &'static str, signer: &str) -> bool {
+    let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
+    [signer, &domain].into_iter().any(|name| {
+        let permission = rbac::Attributes {
+            verb,
+            group: GROUP,
+            resource: "signers",
+            name,
+            ..rbac::Attributes::default()
+        };
+        admission.authorization.is_allowed(attributes.user, &permission)
+    })
 }
