@@ -15,6 +15,8 @@ use serde_json::json;
 use testkit::objects::{object, serialized};
 use testkit::{TestCluster, TestClusterBuilder};
 
+use crate::support::plain;
+
 twins! {
     bindings();
     claims_are_bound_to_volumes: "end state", "claims.example.com default/one spec.volume";
@@ -34,7 +36,7 @@ struct VolumeSpec {
 }
 
 fn bindings() -> TestClusterBuilder {
-    TestCluster::builder()
+    plain()
         .object(serialized(&Claim::crd()))
         .object(serialized(&Volume::crd()))
 }

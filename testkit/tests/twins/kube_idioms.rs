@@ -16,8 +16,8 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
+use testkit::TestCluster;
 use testkit::objects::config_map;
-use testkit::{TestCluster, TestClusterBuilder};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{field, now, plain, silent};
@@ -28,7 +28,7 @@ macro_rules! idioms {
         mod idiom_is_not_reported {
             use super::*;
             $(#[test] fn $name() {
-                silent(stringify!($name), world(), async |cluster: &TestCluster, _| super::$name(cluster).await);
+                silent(stringify!($name), plain(), async |cluster: &TestCluster, _| super::$name(cluster).await);
             })+
         }
     };
@@ -50,12 +50,6 @@ idioms!(
 );
 
 type Maps = Api<ConfigMap>;
-
-/// Returns a cluster at a fixed time of day: the number of slots that begin during a scenario depends on it.
-fn world() -> TestClusterBuilder {
-    let start = "2026-01-05T09:00:00Z".parse().expect("the time is valid");
-    plain().server(|server| server.start_time(start))
-}
 
 fn retry<K, C>(_: Arc<K>, _: &kube::Error, _: Arc<C>) -> Action {
     Action::requeue(Duration::from_secs(5))

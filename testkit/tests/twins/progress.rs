@@ -19,7 +19,7 @@ use testkit::explore::{External, ExternalError, errors};
 use testkit::objects::{object, serialized};
 use testkit::{TestCluster, TestClusterBuilder};
 
-use crate::support::{Done, Error, STOOD, again, done, exploration, now};
+use crate::support::{Done, Error, STOOD, again, done, exploration, now, plain};
 
 twins! {
     tasks();
@@ -64,7 +64,7 @@ struct Change {
 }
 
 fn tasks() -> TestClusterBuilder {
-    TestCluster::builder().object(serialized(&Task::crd()))
+    plain().object(serialized(&Task::crd()))
 }
 
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use testkit::objects::{object, serialized};
 use testkit::{ObjectBuilder, TestCluster, TestClusterBuilder};
 
-use crate::support::{Context, Done, Error, now};
+use crate::support::{Context, Done, Error, now, plain};
 
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -64,7 +64,7 @@ pub(crate) struct Condition {
 }
 
 pub(crate) fn sites() -> TestClusterBuilder {
-    TestCluster::builder().object(serialized(&Site::crd()))
+    plain().object(serialized(&Site::crd()))
 }
 
 pub(crate) fn site(name: &str, spec: Value) -> ObjectBuilder {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use testkit::objects::{config_map, serialized};
 use testkit::{TestCluster, TestClusterBuilder};
 
-use crate::support::now;
+use crate::support::{now, plain};
 
 twins! {
     apps();
@@ -57,7 +57,7 @@ struct Condition {
 }
 
 fn apps() -> TestClusterBuilder {
-    TestCluster::builder().object(serialized(&App::crd()))
+    plain().object(serialized(&App::crd()))
 }
 
 /// Starts a controller of Apps, as in kube's examples.
