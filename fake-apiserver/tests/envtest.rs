@@ -215,7 +215,7 @@ fn reason_is_reported_even_if_the_parent_discards_output(#[case] flag: &str, #[c
     "--runtime-config: group version scheduling.k8s.io/v1alpha1 that has not been registered")]
 #[case::unknown_api(&["--runtime-config=resource.k8s.io/v1alpha9=true"],
     "--runtime-config: group version resource.k8s.io/v1alpha9 that has not been registered")]
-#[case::retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the retired APIs")]
+#[case::retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the supported retired APIs")]
 #[case::unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
 #[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]
 #[case::proxy_headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"],

@@ -210,7 +210,11 @@ async fn runnables_can_be_added_until_the_manager_stops() {
     cluster.create(config_map("m")).await;
     manager.add(counting(&manager, &log)).expect("the runnable is accepted");
     let err = manager.add(counting(&manager, &log)).expect_err("the name is used");
-    assert!(err.to_string().contains("already a runnable \"maps\""), "{err}");
+    assert!(
+        err.to_string()
+            .contains("a runnable with the name \"maps\" already exists"),
+        "{err}"
+    );
     manager
         .add(log.task(always, "always"))
         .expect("the runnable is accepted");

@@ -68,7 +68,7 @@ fn check_pod_request(admission: &Admission, attributes: &Attributes<'_>, object:
         return Ok(());
     }
     let mut errors = FieldErrors::default();
-    let user = quote(&attributes.user.username);
+    let user = quote(&attributes.user.name);
     let why = format!("User {user} is not permitted to \"sign\" for signer {}", quote(signer));
     errors.forbidden(FieldPath::new("spec.signerName"), why);
     let kind = attributes.row.info.group_kind();
