@@ -88,7 +88,7 @@ pub struct AdmissionRequest {
     pub operation: Operation,
     /// The kind of [`AdmissionRequest::object`].
     pub kind: GroupVersionKind,
-    /// The resource that matched a webhook's rule.
+    /// The resource in the version that matched a webhook's rule.
     pub resource: GroupVersionResource,
     /// The kind in the client's request; it differs from `kind` if an equivalent version matched.
     pub request_kind: GroupVersionKind,
@@ -113,7 +113,7 @@ pub struct AdmissionRequest {
 }
 
 impl AdmissionRequest {
-    /// Returns the request as the JSON of an `AdmissionReview`.
+    /// Returns the JSON of the field `request` of an `AdmissionReview`.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
         let mut set = |key: &str, value: Value| {
@@ -208,8 +208,8 @@ impl AdmissionResponse {
         }
     }
 
-    /// Refuses the request with 400 and without a reason. [`AdmissionResponse::code`] and [`AdmissionResponse::reason`]
-    /// override both.
+    /// Refuses the request with status 400 and without a reason. [`AdmissionResponse::code`] and
+    /// [`AdmissionResponse::reason`] override these defaults.
     pub fn deny(message: impl Into<String>) -> Self {
         Self {
             denied: Some(Denial {
@@ -220,7 +220,7 @@ impl AdmissionResponse {
         }
     }
 
-    /// Sets the HTTP status of a denial. A status below 400 is replaced by 400.
+    /// Sets the HTTP status of a denial. It is clamped to the range from 400 to 599.
     pub fn code(mut self, code: u16) -> Self {
         if let Some(denial) = &mut self.denied {
             denial.code = code;

@@ -2,8 +2,8 @@
 //! use.
 //!
 //! A web page in a browser on the developer's machine can also send requests to loopback addresses. Such requests are
-//! recognised by two headers that a page cannot change: `Host`, which has the name from which the page was loaded even
-//! after DNS rebinding, and `Origin`.
+//! recognised by headers that a page cannot change: `Host`, which contains the name from which the page was loaded even
+//! after DNS rebinding, `Origin`, and `Sec-Fetch-Site`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -41,7 +41,8 @@ impl Hosts {
         let host = host_of(authority).to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
         match host.parse::<IpAddr>() {
-            // DNS rebinding requires a host name, so a server that listens on all addresses accepts any IP address.
+            // DNS rebinding requires a host name, so a server that listens on all addresses accepts every address
+            // except the unspecified one.
             Ok(address) if self.address.is_unspecified() => !address.is_unspecified() || self.names_host(host),
             Ok(address) => address.is_loopback() || address == self.address || self.names_host(host),
             Err(_) => host == "localhost" || host.ends_with(".localhost") || self.names_host(host),

@@ -175,7 +175,7 @@ pub(crate) fn is_print(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    // Rust escapes unprintable characters. Other characters are escaped only at the start of a string.
+    // `escape_debug` escapes unprintable characters, but combining characters only at the start of a string.
     let text = ['a', c].iter().collect::<String>();
     !text.escape_debug().skip(1).collect::<String>().starts_with('\\')
 }

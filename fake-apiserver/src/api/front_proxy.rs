@@ -14,9 +14,9 @@
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontProxy {
-    /// Authorities of the proxies' certificates, in PEM.
+    /// CA certificates that issue the client certificates of proxies, in PEM.
     pub client_ca: Vec<u8>,
-    /// Common names that proxies may have; empty allows every name.
+    /// Permitted common names of proxies; an empty list permits every name.
     pub allowed_names: Vec<String>,
     /// Headers that contain the name of the user; the first header present is used.
     pub username_headers: Vec<String>,
@@ -26,7 +26,7 @@ pub struct FrontProxy {
     pub group_headers: Vec<String>,
     /// Prefixes of headers with extra fields of the user; the remaining part of the header's name is the field's key.
     pub extra_headers_prefix: Vec<String>,
-    /// Unused. End literals with `..`, because fields may be added.
+    /// Unused. End struct literals with `..FrontProxy::default()`, because fields may be added.
     #[doc(hidden)]
     pub _more: (),
 }

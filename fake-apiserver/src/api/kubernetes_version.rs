@@ -48,7 +48,8 @@ impl KubernetesVersion {
         self.minor() - 1
     }
 
-    /// Returns the default of the feature gate `WatchList` (streaming lists), which is only off in 1.33.
+    /// Returns the default of the feature gate `WatchList` (streaming lists). Of the supported versions, only 1.33
+    /// disables it.
     pub(crate) fn has_watch_list(self) -> bool {
         self >= Self::V1_34
     }
@@ -66,7 +67,7 @@ impl KubernetesVersion {
         self >= Self::V1_36
     }
 
-    /// Returns the served release in the form of `/version`.
+    /// Returns the release that `/version` shows, such as `v1.36.2`.
     pub(crate) fn release(self) -> &'static str {
         match self {
             Self::V1_33 => "v1.33.13",

@@ -33,7 +33,7 @@ impl<'a> Beside<'a> {
         Self(map.iter().peekable())
     }
 
-    /// Returns the value of a field. Names must be requested in ascending order.
+    /// Returns the value of a field. Names must be requested in strictly ascending order.
     pub(crate) fn get(&mut self, name: &str) -> Option<&'a Value> {
         while self.0.next_if(|(it, _)| it.as_str() < name).is_some() {}
         self.0.next_if(|(it, _)| *it == name).map(|(_, value)| value)

@@ -20,7 +20,7 @@ fn is_readable(pair: &str) -> bool {
 }
 
 impl Query {
-    /// Parses a query string. A `+` is a space; invalid escapes are kept unchanged.
+    /// Parses a query string. A `+` is a space. Parameters with an invalid escape or a semicolon are dropped.
     pub fn parse(query: Option<&str>) -> Self {
         let Some(query) = query.filter(|it| !it.is_empty()) else {
             return Self::default();
@@ -115,7 +115,7 @@ pub struct ListOptions {
     pub resource_version: String,
     /// `resourceVersionMatch`
     pub version_match: Option<VersionMatch>,
-    /// `limit`; 0 means unlimited.
+    /// `limit`; 0 means unlimited. Negative values are read as 0.
     pub limit: usize,
     /// `continue`; empty if absent.
     pub continue_token: String,
@@ -125,13 +125,13 @@ pub struct ListOptions {
     pub allow_watch_bookmarks: bool,
     /// `sendInitialEvents`
     pub send_initial_events: Option<bool>,
-    /// `timeoutSeconds`; 0 if unset.
+    /// `timeoutSeconds`; 0 if it is unset or negative.
     pub timeout_seconds: u64,
 }
 
 impl ListOptions {
     /// Parses and checks the options (rules A34, D3, E5), with the rules of a version of Kubernetes. `watch` is set if
-    /// the path or the method already makes the request a watch.
+    /// the route has already determined that the request is a watch.
     pub(crate) fn parse(query: &Query, watch: bool, version: KubernetesVersion) -> Result<Self, Status> {
         // A path of the old form `/watch/` starts a watch, but its options are validated like the options of a list.
         let asks_watch = query.flag("watch").unwrap_or(false);
@@ -157,7 +157,7 @@ impl ListOptions {
             send_initial_events: query.flag("sendInitialEvents"),
             timeout_seconds: u64::try_from(timeout_seconds).unwrap_or(0),
         };
-        // With watch-list, a watch without a version or from "0" starts with the initial state (rule E4).
+        // With the feature gate WatchList, a watch without a version or from "0" implies `sendInitialEvents=true`.
         let mut version_match = version_match;
         if asks_watch
             && version.has_watch_list()
@@ -251,9 +251,9 @@ const MANAGER_BYTES_MAX: usize = 128;
 /// `fieldValidation`: the treatment of unknown and duplicate fields (rules L1 to L5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Unknown and duplicate fields are dropped silently.
+    /// Unknown fields are dropped silently. Of a duplicate field, only the last value is kept.
     Ignore,
-    /// Unknown and duplicate fields are dropped, and reported in `Warning` headers; the default.
+    /// Same as `Ignore`, but the fields are reported in `Warning` headers. This is the default.
     #[default]
     Warn,
     /// Requests with unknown or duplicate fields are refused.

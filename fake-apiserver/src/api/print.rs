@@ -35,7 +35,7 @@ impl Drop for Printer {
 }
 
 impl Printer {
-    /// Returns a printer for a value at this depth of nesting.
+    /// Creates a printer for values that are nested in `level` lists or objects.
     pub(crate) fn new(level: usize) -> Self {
         Self {
             // The buffer no longer exists while the thread exits.

@@ -1,4 +1,4 @@
-//! The wire format of protobuf: fields with numbers, strings and messages.
+//! Writes fields in the wire format of protobuf.
 
 pub(crate) fn write_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {

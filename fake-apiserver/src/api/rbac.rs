@@ -171,7 +171,7 @@ impl PolicyRule {
             && self.resources.iter().any(|rule| resource_matches(rule, request))
     }
 
-    /// Returns `true` if the rule grants everything that `part` grants; `part` must have one item per field.
+    /// Returns `true` if the rule grants everything that `part` grants. `part` is a result of [`parts`](Self::parts).
     fn covers(&self, part: &Self) -> bool {
         let names = self.resource_names.is_empty()
             || (!part.resource_names.is_empty() && part.resource_names.iter().all(|it| has(&self.resource_names, it)));
@@ -191,7 +191,7 @@ impl PolicyRule {
         has_or_all(&self.resources, resource) || resource.split_once('/').is_some_and(|(_, sub)| of_all(sub))
     }
 
-    /// Splits the rule into rules with one item per field.
+    /// Splits the rule into rules with at most one item per field.
     pub fn parts(&self) -> Vec<Self> {
         let mut parts = Vec::new();
         for group in &self.api_groups {
@@ -215,7 +215,7 @@ impl PolicyRule {
         parts
     }
 
-    /// Returns the parts of `wanted` that no rule of `held` allows, as rules with one item per field.
+    /// Returns the [parts](Self::parts) of `wanted` that no single rule of `held` grants.
     pub(crate) fn missing(held: &[Self], wanted: &[Self]) -> Vec<Self> {
         let parts = wanted.iter().flat_map(Self::parts);
         parts
@@ -223,8 +223,8 @@ impl PolicyRule {
             .collect()
     }
 
-    /// Merges all rules for the same single resource into one rule with all of their verbs. Other rules are returned
-    /// unchanged, before the merged ones.
+    /// Merges all rules for the same single resource and the same object name, if any, into one rule with all of their
+    /// verbs. Other rules are returned unchanged, before the merged ones.
     pub fn compact(rules: Vec<Self>) -> Vec<Self> {
         let mut simple: Vec<Self> = Vec::new();
         let mut compact = Vec::new();

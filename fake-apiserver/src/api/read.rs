@@ -21,12 +21,12 @@ pub(crate) struct Read {
     pub(crate) repeats_key: bool,
     /// Nesting depth of lists and objects.
     pub(crate) levels: usize,
-    /// Set if a number has a fraction or an exponent.
+    /// Set if a number is a float: it has a fraction or an exponent, is -0, or does not fit into 64 bits.
     pub(crate) has_fraction: bool,
 }
 
-/// Parses JSON text like serde_json, but replaces an unpaired surrogate by U+FFFD, as Go does. Returns `None` for other
-/// malformed input; the caller then gets the error from serde_json.
+/// Parses JSON text like serde_json, but replaces an unpaired surrogate with U+FFFD, as Go does. Returns `None` for
+/// other input that serde_json refuses.
 pub(crate) fn read(text: &str) -> Option<Read> {
     let (entries, items) = ROOM.try_with(Cell::take).unwrap_or_default();
     let mut reader = Reader {
@@ -136,7 +136,7 @@ impl Reader<'_> {
         value
     }
 
-    /// Parses an object that remains text, if it has the server's format.
+    /// Parses a value. An object that contains only objects and has the server's format remains text.
     fn encoded(&mut self) -> Option<Value> {
         self.peek()?;
         let rest = self.text.get(self.at..)?;
@@ -266,7 +266,7 @@ fn with_whole_pairs(quoted: &str) -> String {
                 rest = &escaped[6..];
                 continue;
             }
-            // Skips the character after the backslash, which may be a backslash as well.
+            // Keeps the character after the backslash, which may be a backslash as well.
             _ => 1 + escaped[1..].chars().next().map_or(0, char::len_utf8),
         };
         let (kept, behind) = escaped.split_at(len);

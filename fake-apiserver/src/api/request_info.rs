@@ -13,7 +13,7 @@ pub enum Verb {
     Get,
     /// GET of a collection.
     List,
-    /// GET of a collection with `watch=true`.
+    /// GET of a collection with `watch=true`, or of a path with the legacy `/watch/` prefix.
     Watch,
     /// POST.
     Create,

@@ -69,7 +69,7 @@ pub struct ResourceInfo {
     pub kind: Text,
     /// Kind of a list, usually `<kind>List`.
     pub list_kind: Text,
-    /// Namespaced or not.
+    /// Namespaced or cluster-scoped.
     pub scope: Scope,
     /// Short names, for kubectl.
     pub short_names: Cow<'static, [Text]>,
@@ -77,7 +77,7 @@ pub struct ResourceInfo {
     pub categories: Cow<'static, [Text]>,
     /// Verbs of the resource itself, sorted; a virtual resource such as `tokenreviews` has only `create`.
     pub verbs: Cow<'static, [Text]>,
-    /// Version that objects are stored in; `None` if a CRD does not serve that version.
+    /// Version in which objects are stored; `None` if a CRD does not serve that version.
     pub stored_version: Option<Text>,
     /// Subresources, sorted by name.
     pub subresources: Cow<'static, [SubresourceInfo]>,
@@ -89,8 +89,7 @@ pub struct ResourceInfo {
 pub struct SubresourceInfo {
     /// `status`, `scale`, …
     pub name: Text,
-    /// Group of the kind that it accepts and returns, if it differs from the resource's group (`autoscaling` for
-    /// `scale`).
+    /// API group of the kind that it accepts and returns, such as `autoscaling` for `scale`; empty for core.
     pub group: Text,
     /// Version of the kind that it accepts and returns.
     pub version: Text,

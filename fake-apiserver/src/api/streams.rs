@@ -13,7 +13,7 @@ pub struct Stdin<'a> {
     pub bytes: &'a [u8],
     /// Number of bytes that had arrived at the previous call of the handler.
     pub seen: usize,
-    /// Set if no further bytes will arrive; always set if the client sends no standard input.
+    /// Set if no further bytes will arrive; always set if the client does not request standard input.
     pub has_ended: bool,
 }
 
@@ -59,8 +59,8 @@ impl ExecOutput {
         }
     }
 
-    /// Keeps the command running after this output, which is written immediately. The handler is called again as for
-    /// [`ExecOutput::awaits_stdin`], and its next output is appended.
+    /// Keeps the command running after this output, which is written immediately, unless standard input has ended. The
+    /// handler is called again as for [`ExecOutput::awaits_stdin`], and its next output is appended.
     ///
     /// ```
     /// use fake_apiserver::{ExecOutput, Stdin};

@@ -14,7 +14,7 @@ pub const MASTERS: &str = "system:masters";
 /// Prefix of the user names of ServiceAccounts.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// A user. As a request extension, it is the user of a verified client certificate.
+/// A user. As a request extension, it is the authenticated user, such as the user of a verified client certificate.
 ///
 /// ```
 /// use fake_apiserver::UserInfo;
@@ -28,7 +28,7 @@ pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 pub struct UserInfo {
     /// The user's name.
     pub name: String,
-    /// The groups the user is in.
+    /// The groups of the user.
     pub groups: Vec<String>,
     /// Distinguishes users with the same name; empty if unknown.
     pub uid: String,
@@ -51,7 +51,8 @@ pub enum Anonymous {
 }
 
 impl UserInfo {
-    /// Creates a user with a name and groups, and adds `system:authenticated`, as for all users with credentials.
+    /// Creates a user with a name and groups, and adds the group `system:authenticated`, unless the groups contain
+    /// `system:unauthenticated`.
     pub fn new(name: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut user = Self {
             name: name.into(),
@@ -82,7 +83,7 @@ impl UserInfo {
         }
     }
 
-    /// Creates the user of all requests if authorization is off.
+    /// Creates the administrator, who is by default the user of requests without credentials.
     pub fn admin() -> Self {
         Self::new("system:admin", [MASTERS])
     }
@@ -103,7 +104,7 @@ impl UserInfo {
         self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')
     }
 
-    /// Adds the group of all authenticated users.
+    /// Adds the group of all authenticated users, unless the user is in the group of unauthenticated users.
     pub(crate) fn authenticate(&mut self) {
         if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());

@@ -49,8 +49,8 @@ impl<M> Encoded<M> {
     }
 }
 
-/// Returns the length in bytes and the depth of the object at the start of `text`; `None` unless the object contains
-/// only objects and has the server's format.
+/// Returns the length in bytes and the depth of the object at the start of `text`. Returns `None` unless the object
+/// contains only objects, has the server's format, has no empty keys, and is at most `levels_max` levels deep.
 pub(crate) fn encoded_len(text: &str, levels_max: usize) -> Option<(usize, usize)> {
     let mut walk = Walk {
         text: text.as_bytes(),
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
                 b'"' => break,
                 b'\\' => {
                     has_escapes = true;
-                    // All other characters are escaped differently, or not at all.
+                    // Other escapes are rare, and not all of them have the server's format.
                     if !matches!(self.next()?, b'"' | b'\\') {
                         return None;
                     }

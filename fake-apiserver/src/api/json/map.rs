@@ -17,16 +17,17 @@ const SCANNED_MAX: usize = 16;
 
 /// The fields of a JSON object, always sorted by name, regardless of serde_json's features.
 ///
-/// Objects usually have few fields, so the map is one sorted slice. Names of up to 23 bytes are stored inline.
+/// Objects usually have few fields, so maps of up to 128 entries are sorted slices. Larger maps are trees. Names of up
+/// to 23 bytes are stored inline.
 ///
 /// An object that contains only objects may remain text until it is accessed ([`Encoded`]).
 ///
-/// Copies do not share unchanged parts: measurements showed no benefit, because defaulting accesses the whole object
-/// mutably.
+/// Copies only share long strings and encoded objects. Sharing other unchanged parts had no measurable benefit, because
+/// defaulting accesses the whole object mutably.
 #[derive(Clone)]
 pub(crate) struct SortedMap<V> {
-    /// Bits of the keys that are or were in the map. An unset bit proves that a key is absent, which saves a search:
-    /// validation rules look up ten times as many fields as an object has.
+    /// Bits of the keys that are or were in the map; all bits for encoded text. An unset bit proves that a key is
+    /// absent, which saves a search: validation rules look up many more fields than an object has.
     marks: u64,
     entries: Entries<V>,
 }
@@ -142,7 +143,7 @@ impl<V> SortedMap<V> {
         }
     }
 
-    /// Returns the JSON text, if the map was not changed.
+    /// Returns the encoded object, if the map is still JSON text.
     pub(crate) fn encoded(&self) -> Option<&Encoded<Self>> {
         match &self.entries {
             Entries::Text(encoded) => Some(encoded),

@@ -11,8 +11,8 @@ use smol_str::SmolStr;
 use super::map::{self, SortedMap};
 
 /// A JSON value with the interface of `serde_json::Value` but a different memory layout: strings and field names of up
-/// to 23 bytes are stored inline, and copies share longer strings. This matters because an object of 5 KB contains a
-/// thousand strings and names, and each write creates, copies and frees it several times.
+/// to 23 bytes are stored inline, and copies share longer strings. This matters because each write creates, copies and
+/// frees the strings of an object several times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Value {
     /// `null`

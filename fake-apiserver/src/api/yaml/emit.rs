@@ -6,7 +6,7 @@ use super::emitter::Emitter;
 use super::scalar;
 use crate::api::json::{Map, Value};
 
-/// Maximum length of a simple key; longer ones are written as `? key`.
+/// Maximum length of a simple key in bytes. Longer keys are written as `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
 
 /// Formats a value as a YAML document with a trailing line feed.
@@ -99,7 +99,7 @@ fn key_order(a: &str, b: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero is only significant if it follows other digits of the same number.
+    // A zero is only significant after a digit other than zero in the same number.
     let is_inside_number = (l == '0' || r == '0')
         && left[..at]
             .iter()

@@ -28,7 +28,7 @@ impl Emitter {
         self.column > BEST_WIDTH
     }
 
-    /// Writes an indicator such as `-`; with `separate`, inserts a space before it if it is missing.
+    /// Writes an indicator such as `-`. With `separate`, writes a space before the indicator if there is none.
     pub(super) fn indicator(&mut self, sign: &str, separate: bool, is_indention: bool) {
         if separate && !self.whitespace {
             self.push(' ');
@@ -40,7 +40,7 @@ impl Emitter {
         self.indention = self.indention && is_indention;
     }
 
-    /// Moves to this column, on a new line unless the current one only contains indentation up to it.
+    /// Moves to this column, on a new line unless the current line only contains indentation up to this column.
     pub(super) fn indent(&mut self, indent: usize) {
         if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
             self.line_break();

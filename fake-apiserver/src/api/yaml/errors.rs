@@ -36,7 +36,7 @@ pub(super) fn message(error: &ScanError, text: &str) -> String {
         line += text.lines().skip(line).position(is_abuse).unwrap_or_default();
     }
     let last = text.matches('\n').count();
-    // libyaml reports a missing end one line after the last line.
+    // The line after the last line, counted from 0. libyaml's parser reports a missing end there.
     let behind_last = if text.ends_with('\n') { last } else { last + 1 };
     if let ErrorKind::SimpleKeyExpected = error.kind() {
         // libyaml reports a missing colon at the next token.
@@ -144,8 +144,8 @@ fn problem(kind: &ErrorKind, text: &str) -> (Finder, String) {
     (found.0, found.1.to_owned())
 }
 
-/// Returns the error for an unclosed flow collection: libyaml expects a node after a comma or bracket, and a separator
-/// after a node.
+/// Returns the error for an unclosed flow collection: libyaml expects a node after a bracket, comma or colon, and a
+/// separator after a node.
 fn unclosed(open: char, text: &str) -> &'static str {
     match text.trim_end().chars().next_back() {
         Some('[' | '{' | ',' | ':') | None => "did not find expected node content",

@@ -1,4 +1,4 @@
-//! YAML input and output: parses YAML 1.1 like Go's `sigs.k8s.io/yaml`, and writes its style.
+//! YAML input and output: parses YAML 1.1 and writes YAML like Go's `sigs.k8s.io/yaml`.
 
 mod errors;
 mod parse;

@@ -12,10 +12,10 @@ use crate::api::json::{Map, Value};
 use crate::api::nesting;
 use crate::api::read::read;
 
-/// Maximum number of values that aliases may copy in one document.
+/// Maximum number of values that anchors and aliases may copy in one document.
 const COPIED_VALUES_MAX: usize = 200_000;
 
-/// Maximum number of bytes of text that aliases may copy in one document.
+/// Maximum number of bytes of text that anchors and aliases may copy in one document.
 const COPIED_BYTES_MAX: usize = 8 << 20;
 
 const EXCESSIVE_ALIASING: &str = "yaml: document contains excessive aliasing";
@@ -42,9 +42,9 @@ impl Parsed {
     }
 }
 
-/// Parses the first document of a request's body; an empty body is `null`. Errors begin with `yaml: `.
+/// Parses the first document of a request's body; an empty body is `null`. Fails with the message of Go's library.
 pub(crate) fn parse(body: &[u8]) -> Result<Parsed, String> {
-    // Fast path: most YAML bodies are JSON, because clients send apply patches as JSON.
+    // Fast path: most YAML bodies are JSON, because most clients send apply patches as JSON.
     if let Some(value) = plain_json(body) {
         let duplicates = Vec::new();
         return Ok(Parsed { value, duplicates });
@@ -67,7 +67,8 @@ fn plain_json(body: &[u8]) -> Option<Value> {
     }
 }
 
-/// Returns all non-empty documents of a file, up to the first error.
+/// Returns the documents of a file, except for null ones. A document with duplicate keys is an error. The iteration
+/// ends after the first syntax error.
 pub(crate) fn documents(text: &str) -> impl Iterator<Item = Result<Value, String>> + '_ {
     let (documents, error) = match readable(text.as_bytes()) {
         Ok(text) => (Some(Documents::new(text)), None),
@@ -101,7 +102,7 @@ fn readable(body: &[u8]) -> Result<&str, String> {
     Ok(text)
 }
 
-/// An iterator over the documents.
+/// An iterator over the documents in a text.
 struct Documents<'a> {
     text: &'a str,
     parser: Parser<'a, StrInput<'a>>,
@@ -328,7 +329,8 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// Merges `<<: *map` or `<<: [*a, *b]` into a map; the first map takes precedence.
+/// Merges `<<: *map` or `<<: [*a, *b]` into a map. The first map of a list takes precedence over the others, and all of
+/// them over earlier keys of the map.
 fn merge(value: Value, into: &mut Map) -> Result<(), String> {
     let maps = match value {
         Value::Array(maps) => maps,
@@ -408,7 +410,8 @@ fn plain(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Converts floats without a fraction to integers, as a round trip through YAML does; `None` if a number is too large.
+/// Converts integral floats in the range of `i64` to integers, as a round trip through YAML does; `None` if a float is
+/// not finite.
 fn with_integers(mut value: Value) -> Option<Value> {
     match &mut value {
         Value::Number(number) if number.is_f64() => *number = resolve::number(number.as_f64()?)?,

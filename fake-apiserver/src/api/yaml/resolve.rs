@@ -18,7 +18,7 @@ pub(super) enum Resolved {
 }
 
 impl Resolved {
-    /// Converts the value to JSON; `text` is the scalar.
+    /// Converts the value to JSON; `None` for infinities and NaN. `text` is the scalar.
     pub(super) fn into_value(self, text: &str) -> Option<Value> {
         match self {
             Resolved::Null => Some(Value::Null),
@@ -120,7 +120,7 @@ fn is_float(text: &str) -> bool {
     (!whole.is_empty() || !fraction.is_empty()) && all_digits(whole) && all_digits(fraction) && exponent_fits
 }
 
-/// Parses a float. A float without a fraction becomes an integer, as after a round trip through Go's JSON.
+/// Parses a float. An integral float in the range of `i64` becomes an integer, as after a round trip through Go's JSON.
 fn float(text: &str) -> Resolved {
     match text.parse::<f64>() {
         Ok(it) => number(it).map_or(Resolved::String, Resolved::Number),
@@ -138,7 +138,7 @@ pub(super) fn number(it: f64) -> Option<Number> {
     Number::from_f64(it)
 }
 
-/// Returns `true` for `2006-01-02`, and for a date and a time in one of four forms that go-yaml accepts.
+/// Returns `true` for `2006-01-02`, and for a date and a time in one of the three forms that go-yaml accepts.
 fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digits = |from: usize, to: usize| bytes[from..to].iter().all(u8::is_ascii_digit);

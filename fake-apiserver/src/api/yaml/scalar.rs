@@ -87,7 +87,7 @@ fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns `true` for characters that libyaml writes unescaped. It escapes all characters beyond the basic plane.
+/// Returns `true` for characters that libyaml writes unescaped. libyaml escapes all characters beyond U+FFFF.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{fffd}') && c != '\u{feff}'
 }
@@ -230,7 +230,7 @@ fn literal(emitter: &mut Emitter, text: &str, indent: usize) {
     }
 }
 
-/// Formats a float like Go's `%g` with the fewest digits. Whole floats were already converted to integers.
+/// Formats a float like Go's `%g` with the fewest digits. Integral floats below 10^18 are formatted as integers.
 pub(super) fn float(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e18 {
         return format!("{value}");
