@@ -118,8 +118,8 @@ impl<'a> Cursor<'a> {
         self.map("").is_some_and(|map| map.contains_key(key))
     }
 
-    /// Returns the items of a list field, each with its index as its path. An empty `way` means the items of this
-    /// value.
+    /// Returns the items of a list field. The path of an item ends with its index. An empty `way` means the items of
+    /// this value.
     pub(crate) fn items(&'a self, way: &'a str) -> impl ExactSizeIterator<Item = Cursor<'a>> {
         let items = self.list(way).iter().enumerate();
         items.map(move |(index, item)| Cursor {
@@ -128,8 +128,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Returns the entries of a map field in the order of the map, each with its key as its path. An empty `way` means
-    /// the entries of this value.
+    /// Returns the entries of a map field in the order of their keys. The path of an entry ends with its key. An empty
+    /// `way` means the entries of this value.
     pub(crate) fn entries(&'a self, way: &'a str) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.map(way).into_iter().flatten().map(move |(key, value)| {
             let entry = Cursor {
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Returns the fields of this object, each with its name as its path. Field names may contain dots.
+    /// Returns the fields of this object. The path of a field ends with its name, which may contain dots.
     pub(crate) fn fields(&'a self) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
         self.map("").into_iter().flatten().map(move |(name, value)| {
             let field = Cursor {
@@ -163,7 +163,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns the value at a dotted path; `None` if it is absent or null. An empty `way` means this value itself.
+    /// Returns the value at a dotted path; `None` if it is absent or null. An empty `way` means this value itself, or
+    /// `None` for a complete object, which is not a [`Value`].
     pub(crate) fn get(&self, way: &str) -> Option<&'a Value> {
         let map = match (self.node, way) {
             (Node::Absent, _) | (Node::Map(_), "") => return None,
@@ -262,7 +263,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns `true` if both objects have the same fields and entries, ignoring those in `names`.
+    /// Returns `true` if both objects have the same fields and entries, ignoring the fields in `names`. Absent and null
+    /// are equal.
     pub(crate) fn same_but(&self, other: &Cursor<'_>, names: &[&str]) -> bool {
         let covers = |one: &Cursor<'_>, other: &Cursor<'_>, is_same: &dyn Fn(&Value, &Value) -> bool| {
             let mut beside = Beside::new(other.map_or_empty(""));

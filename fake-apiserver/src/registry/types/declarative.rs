@@ -1,5 +1,5 @@
-//! Checks of declarative validation (`k8s.io/apimachinery/pkg/api/validate`), which kinds of alpha versions use. Their
-//! errors differ from the checks in `check`: limits are in bytes, and an immutable field is shown without its value.
+//! Checks of declarative validation (`k8s.io/apimachinery/pkg/api/validate`), which some newer kinds use. Their errors
+//! differ from the errors in `check`: limits are in bytes, and the value of an immutable field is shown as `null`.
 
 use super::check::IMMUTABLE;
 use super::cursor::Cursor;

@@ -1,4 +1,5 @@
-//! Decodes request bodies and patched objects into built-in types, like Go's decoder (rules A15, L1 to L5, T7).
+//! Decodes request bodies and patched objects into built-in types, like Go's decoder (rules A15, L1 to L5 and T7 in
+//! `docs/rules.md`).
 
 mod convert;
 pub(crate) mod protobuf;
@@ -51,12 +52,12 @@ impl Wanted<'_> {
 pub(crate) struct Text<'a> {
     /// The JSON of the body.
     pub(crate) raw: &'a [u8],
-    /// Set if an object in the body has a duplicate key.
+    /// Set if an object in the body may have a duplicate key.
     pub(crate) repeats_key: bool,
 }
 
-/// Parses a JSON body, which must be an object. Also returns `true` if an object may have a duplicate key. Fails with
-/// kube-apiserver's error for a body without a readable kind (rule A15).
+/// Parses a JSON body, which must be an object or `null`. Also returns `true` if an object may have a duplicate key.
+/// Fails with kube-apiserver's error for a body without a readable kind (rule A15).
 pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<(Object, bool), Status> {
     let read = std::str::from_utf8(raw).ok().and_then(read);
     let parsed = match read {
@@ -100,7 +101,7 @@ fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
     unrecognized(&format!("{UNREADABLE}{error}"), raw, kind)
 }
 
-/// Returns the error (status 400) for a body of an unknown kind.
+/// Returns the error (status 400) for a body without a known kind.
 pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     let summary = summary(raw);
     Status::bad_request(format!(
@@ -108,7 +109,7 @@ pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     ))
 }
 
-/// Returns the first 30 bytes of a body for an error message: unchanged if they look like JSON, otherwise in hex.
+/// Returns the first 30 bytes of a body for an error message: unchanged if they begin with `{`, otherwise in hex.
 fn summary(raw: &[u8]) -> String {
     let head = &raw[..raw.len().min(30)];
     let more = if raw.len() > 30 { " ..." } else { "" };

@@ -1,7 +1,7 @@
 //! Parses the DER of certificates and certificate requests: the outer structures, with the errors of Go's
-//! `encoding/asn1`, the type of public keys, and the basic constraints.
+//! `encoding/asn1`, the type of public keys, the organizations, and the basic constraints.
 
-/// Tags of DER elements.
+// Tags of DER elements.
 const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
@@ -11,7 +11,7 @@ const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const BMP_STRING: u8 = 0x1e;
 
-/// Tags of the version and the extensions of a certificate.
+// Tags of the version and the extensions of a certificate.
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 

@@ -21,7 +21,7 @@ pub(crate) fn items_mut<'a>(map: &'a mut Map, way: &str) -> impl Iterator<Item =
     items.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Returns the object `field`, which is created if it is absent.
+/// Returns the object in `field`, which is created if the field is absent.
 pub(crate) fn ensure_object<'a>(map: &'a mut Map, field: &str) -> &'a mut Map {
     if !map.get(field).is_some_and(Value::is_object) {
         map.insert(field.into(), Value::Object(Map::new()));
@@ -30,8 +30,8 @@ pub(crate) fn ensure_object<'a>(map: &'a mut Map, field: &str) -> &'a mut Map {
     value.expect("the value is an object")
 }
 
-/// Keeps the entries for which `keeps` returns `true`, like `Map::retain`, but several times as fast if all entries are
-/// kept, which is the usual case.
+/// Keeps the entries for which `keeps` returns `true`, like `Map::retain`, but faster if all entries are kept, which is
+/// the usual case.
 pub(crate) fn keep_entries(map: &mut Map, mut keeps: impl FnMut(&str, &mut Value) -> bool) {
     let mut gone: Vec<String> = Vec::new();
     for (key, value) in map.iter_mut() {

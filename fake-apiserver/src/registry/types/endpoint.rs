@@ -1,10 +1,10 @@
-//! `Endpoint`: the address of a webhook, as configured for admission and in CRDs.
+//! `Endpoint`: the address of a webhook or of an aggregated API server.
 
 use base64::Engine as _;
 
 use super::cursor::Cursor;
 
-/// The target of a `clientConfig`.
+/// The target of a `clientConfig` or of an APIService.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// `https://host[:port]/path`; for a service `https://name.namespace.svc:port/path`.

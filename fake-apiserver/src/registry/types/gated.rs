@@ -1,5 +1,6 @@
-//! Drops fields that depend on disabled feature gates and were added after the oldest supported version of Kubernetes.
-//! As in kube-apiserver, they are dropped before validation (`dropDisabledFields` of the packages in `pkg/registry`).
+//! Drops fields that depend on feature gates that are disabled in the served version of Kubernetes, but not in the
+//! default version. As in kube-apiserver, they are dropped before validation (`dropDisabledFields` of the packages in
+//! `pkg/registry`). The strategies of kinds drop fields with gates that are also disabled in the default version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use super::schema::builtin::{Shape, StructType};
 use crate::api::json::{Map, Value};
 
-/// Drops fields that depend on disabled feature gates, at any depth.
+/// Drops the fields for which [`is_gated`](super::schema::builtin::Field::is_gated) returns `true`, at any depth.
 pub(crate) fn drop_gated(shape: &'static Shape, object: &mut Map) {
     if !leads_to_gated(shape) {
         return;
@@ -42,7 +43,7 @@ fn drop_in(shape: &'static Shape, value: &mut Value) {
     }
 }
 
-/// Returns `true` if values of the type can contain a field that depends on a disabled feature gate. Few types can.
+/// Returns `true` if values of the type can contain a gated field. Most types cannot.
 fn leads_to_gated(shape: &'static Shape) -> bool {
     static KNOWN: Mutex<BTreeMap<usize, bool>> = Mutex::new(BTreeMap::new());
     let key = std::ptr::from_ref(shape).addr();

@@ -12,11 +12,11 @@ pub(crate) struct Hidden {
     /// Top-level fields in which an empty list or map was omitted. `reflect.DeepEqual` distinguishes such a value from
     /// nil, but storage does not.
     emptied: Vec<&'static str>,
-    /// The empty lists, maps and bytes of the body, with their paths. Errors show these values unchanged, but show
-    /// absent values as `null`.
+    /// The first empty lists, maps and bytes of the body, with their paths. Errors show these values unchanged, but
+    /// show absent values as `null`.
     empty_values: Vec<(FieldPath, Value)>,
-    /// Set if the default labels were copied from the template. In Go, both labels are then the same map, so adding a
-    /// label to one adds it to both.
+    /// Set if the default labels were copied from the template. In Go, the object and its template then have the same
+    /// map of labels, so a label that is added to one is added to both.
     pub(crate) shares_labels: bool,
     /// Set if an apply to a custom resource sets a list or map in its metadata to null. The null is stored but not read
     /// back, so such a write is always treated as a change.

@@ -19,7 +19,7 @@ pub(crate) fn validate_labels(labels: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the keys of annotations, ignoring case, and their total size.
+/// Checks the keys of annotations, ignoring case, and the total size of keys and values.
 pub(crate) fn validate_annotations(annotations: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut size = 0;
     for (key, value) in entries(annotations) {

@@ -1,8 +1,7 @@
 //! Name rules (rule B26): functions that return the errors for an invalid name, label key or label value, with the
 //! messages of Kubernetes.
 //!
-//! Every write checks names and labels, so each rule scans the bytes. The regular expressions are only used in error
-//! messages.
+//! Every write checks names and labels, so the rules scan bytes. The regular expressions only occur in error messages.
 
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -323,7 +322,7 @@ fn too_long(length: usize, max: usize, unit: &str) -> Vec<String> {
     }
 }
 
-/// Returns the error message for a string that does not match a regular expression. Like in Kubernetes, there are two
+/// Returns the error message for a string that does not match a regular expression. As in Kubernetes, there are two
 /// spaces before each `or`.
 pub(crate) fn mismatch(rule: &str, format: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();

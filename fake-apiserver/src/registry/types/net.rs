@@ -55,7 +55,8 @@ fn strict_cidr(value: &str) -> Result<(IpAddr, u32), &'static str> {
     Ok((address, length))
 }
 
-/// Returns the error for an invalid address; non-canonical forms are permitted (`IsValidIPForLegacyField`).
+/// Returns the error for an invalid or ambiguous address; other non-canonical forms are permitted
+/// (`IsValidIPForLegacyField`).
 pub(crate) fn wrong_in_legacy_ip(value: &str) -> Option<String> {
     strict_ip(value).err().map(str::to_owned)
 }

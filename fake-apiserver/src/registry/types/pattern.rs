@@ -1,10 +1,10 @@
-//! Regular expressions of schemas: translates Go's RE2 syntax for the `regex` crate.
+//! Regular expressions of schemas and CEL: translates Go's RE2 syntax for the `regex` crate.
 
 use std::sync::OnceLock;
 
 use regex::Regex;
 
-/// The `pattern` of a schema. It is compiled once, on first use.
+/// A regular expression in Go's syntax. It is compiled once, on first use.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     text: String,
@@ -19,7 +19,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the pattern as it is written in the schema.
+    /// Returns the pattern in Go's syntax.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -54,8 +54,8 @@ impl Pattern {
     }
 }
 
-/// Rewrites syntax that Go and Rust interpret differently: `\d` and similar classes are ASCII-only in Go, and Go's
-/// classes do not support set operators.
+/// Rewrites syntax that Go and Rust interpret differently: `\d` and similar classes are ASCII-only in Go, Go's classes
+/// do not support set operators, and a brace that does not begin a repetition is a literal in Go.
 fn translate(pattern: &str) -> String {
     let chars: Vec<char> = pattern.chars().collect();
     let mut out = String::with_capacity(pattern.len() + 8);

@@ -52,8 +52,8 @@ pub(crate) fn pem_blocks_of_text(text: &str) -> impl Iterator<Item = PemBlock> +
 /// DER tag of a SEQUENCE, the outermost element of certificates and keys.
 const SEQUENCE: u8 = 0x30;
 
-/// Returns the error of Go's `tls.X509KeyPair` for a certificate and its key, both base64-encoded. Only the outermost
-/// DER element is checked, so a key that does not belong to the certificate is not detected.
+/// Returns the error of Go's `tls.X509KeyPair` for a certificate and its key, both base64-encoded. Only the tag of the
+/// outermost DER element is checked, so a key that does not belong to the certificate is not detected.
 pub(crate) fn key_pair_error(certificate: &str, key: &str) -> Option<String> {
     let is_key = |kind: &str| kind == "PRIVATE KEY" || kind.ends_with(" PRIVATE KEY");
     let blocks: Vec<PemBlock> = pem_blocks(certificate).collect();

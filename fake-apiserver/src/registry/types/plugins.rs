@@ -3,8 +3,8 @@
 /// The enabled plugins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PluginSet {
-    /// Set if the plugin `ServiceAccount` is enabled. It is disabled by default, because it requires ServiceAccounts
-    /// that nothing creates.
+    /// Set if the plugin `ServiceAccount` is enabled. It is disabled by default, because it requires ServiceAccounts,
+    /// which only a worker creates.
     pub(crate) service_account: bool,
     /// Set if the server updates `status` of ResourceQuotas, like the quota controller.
     pub(crate) counts_quota: bool,

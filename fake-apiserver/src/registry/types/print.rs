@@ -7,7 +7,7 @@ use super::schema::builtin::{Kind, Shape, shape_of};
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::print::Printer;
 
-/// An entry to print: its position and its value.
+/// An entry to print: its position in the Go struct, its name, and its value.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     place: u8,
@@ -29,8 +29,8 @@ impl<'a> TypedPrinter<'a> {
         }
     }
 
-    /// Writes the entries of an object with sorted keys, without its braces and without the entries in `omitted`.
-    /// `each` is called with the position of each entry before it is written.
+    /// Writes the entries of an object in Go's order, without its braces and without the entries in `omitted`. Calls
+    /// `each` with the position of each entry before the entry is written.
     pub(crate) fn entries(
         &mut self,
         shape: &'static Shape,

@@ -10,7 +10,7 @@ const SUFFIX_WRONG: &str = "unable to parse quantity's suffix";
 
 /// Exponent of the highest precision. More precise amounts are rounded away from zero.
 const FINEST: i32 = -9;
-/// Maximum of amounts in binary notation. Larger amounts are capped.
+/// Maximum absolute value of amounts in binary notation. Larger amounts are capped.
 const LARGEST_BINARY: i128 = i64::MAX as i128;
 
 /// Notation of an amount.
@@ -67,7 +67,7 @@ impl Quantity {
     }
 
     /// Returns the sum, in the notation of the first operand that is not zero. If the sum overflows, returns the
-    /// operand with the larger mantissa.
+    /// operand with the larger absolute value.
     #[must_use]
     pub(crate) fn add(&self, other: &Self) -> Self {
         if self.mantissa == 0 {
@@ -105,8 +105,7 @@ impl Quantity {
         })
     }
 
-    /// Returns the amount rounded away from zero to a multiple of a thousandth, as kube-apiserver stores quantities of
-    /// resources.
+    /// Returns the amount, rounded away from zero to thousandths, as kube-apiserver stores quantities of resources.
     #[must_use]
     pub(crate) fn rounded_to_milli(self) -> Self {
         self.rounded(-3)
@@ -133,7 +132,8 @@ impl Quantity {
         value.and_then(|it| i64::try_from(it).ok()).unwrap_or(bound)
     }
 
-    /// Returns the mantissa for this exponent, which must not be higher than the current one; `None` if it overflows.
+    /// Returns the mantissa for an exponent that is not higher than the current exponent; `None` if the mantissa
+    /// overflows.
     fn raised(&self, exponent: i32) -> Option<i128> {
         if self.mantissa == 0 {
             return Some(0);
@@ -327,7 +327,7 @@ fn read_suffix(suffix: &str) -> Option<(Notation, i32)> {
         "Ei" => binary(60),
         _ => {
             let number = suffix.strip_prefix(['e', 'E'])?;
-            // Exponents outside of the range of quantities are refused, because they cause overflows.
+            // Exponents with an absolute value above 1000 are refused, because they cause overflows.
             let exponent: i32 = number.parse().ok().filter(|it| (-1000..=1000).contains(it))?;
             Some((Notation::Exponent, exponent))
         }

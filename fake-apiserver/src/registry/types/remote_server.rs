@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::endpoint::Endpoint;
 use crate::api::object::Object;
 
-/// The aggregated API server of a group and version, from an APIService that refers to a Service.
+/// The aggregated API server of a group and version: the Service of an APIService, or a server in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteServer {
     /// The name of the APIService.
@@ -18,7 +18,7 @@ pub(crate) struct RemoteServer {
     pub(crate) group_priority: i64,
     /// The value of `versionPriority`.
     pub(crate) version_priority: i64,
-    /// The Service, as `https://name.namespace.svc:port`.
+    /// The address; for a Service `https://name.namespace.svc:port`.
     pub(crate) endpoint: Endpoint,
     /// The value of `insecureSkipTLSVerify`.
     pub(crate) skips_checks: bool,

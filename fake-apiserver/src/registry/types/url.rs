@@ -6,7 +6,7 @@ use crate::api::field::quote;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) scheme: String,
-    /// The part after the scheme, if it does not begin with a slash, as in `mailto:jane@example.com`.
+    /// The part between the scheme and the query, if it does not begin with a slash, as in `mailto:jane@example.com`.
     pub(crate) opaque: String,
     /// The user information as written in the URL, still percent-encoded.
     pub(crate) user: String,
@@ -118,7 +118,7 @@ fn read_host(host: &str) -> Result<String, String> {
         let quoted = quote(&wrong.to_string());
         return Err(format!("invalid character {quoted} in host name"));
     }
-    // A host name may only contain escapes of non-ASCII bytes, and `%25` before a zone.
+    // A host name may only contain escapes of non-ASCII bytes, and `%25`.
     for (at, _) in host[..zone].match_indices('%') {
         let is_ascii = host.as_bytes().get(at + 1).is_some_and(|b| (b'0'..b'8').contains(b));
         let escape = host.get(at..at + 3).unwrap_or(&host[at..]);
@@ -163,7 +163,7 @@ pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Returns `true` if Go leaves this byte of a path unescaped.
+/// Returns `true` if this byte may occur in an escaped path, which Go then keeps unchanged (`validEncoded`).
 fn may_stand_in_path(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:@[]%/".contains(&byte)
 }

@@ -18,7 +18,7 @@ use crate::registry::types::hidden::Hidden;
 use crate::registry::types::quantity;
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
-/// Maximum depth of documents, which also limits recursion. Deeper documents are refused.
+/// Maximum nesting depth of values, which also limits recursion. Deeper documents are refused.
 const MOST_LEVELS: usize = 200;
 /// Maximum number of unknown fields that are reported, as in kube-apiserver.
 const MOST_UNKNOWN: usize = 100;
@@ -82,7 +82,7 @@ impl Misfits {
 }
 
 impl Misfit {
-    /// Returns the error message, with the number as it is written in the document.
+    /// Returns the error message. A number in the message is replaced with its spelling in the document.
     fn told_of(self, raw: &[u8]) -> String {
         const NUMBER: &str = "json: cannot unmarshal number ";
         let rest = self.error.strip_prefix(NUMBER).and_then(|it| it.split_once(" into "));
@@ -105,7 +105,8 @@ fn field_path(path: &[Step]) -> FieldPath {
 
 #[derive(Default)]
 pub(super) struct Converter<'a> {
-    /// The object before a patch. It is already converted, so equal fields are not converted again.
+    /// An object of the same type that is already converted, such as the object before a patch. Top-level fields that
+    /// are equal in both are not converted again.
     before: Option<&'a Map>,
     path: Vec<Step>,
     /// Number of enclosing values with a custom decoder. Unknown fields within these values are not reported.
@@ -119,8 +120,8 @@ pub(super) struct Converter<'a> {
     misfits: Vec<Misfit>,
 }
 
-/// Converts an object. `before` is the object before a patch. Returns the removed parts, or errors for values of the
-/// wrong type.
+/// Converts an object. `before` is a converted object of the same type, such as the object before a patch. Returns the
+/// removed parts, or errors for values of the wrong type.
 pub(super) fn convert(shape: &'static Shape, object: &mut Map, before: Option<&Map>) -> Result<Removed, Misfits> {
     let mut it = Converter {
         before,

@@ -255,7 +255,7 @@ fn read_list(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, level
                 return Ok(Value::Null);
             }
         }
-        // Repeated integers may be packed into one value.
+        // Repeated integers and booleans may be packed into one value.
         (Wire::Bytes(bytes), Kind::Int32 | Kind::Int64 | Kind::Bool) => {
             let mut reader = Reader { bytes };
             while !reader.bytes.is_empty() {

@@ -30,7 +30,7 @@ pub(crate) fn duplicate_fields(text: Text<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Returns all strict decoding errors of a body for a built-in type: `unknown field "spec.x"`, `duplicate field
+/// Returns the first strict decoding errors of a body for a built-in type: `unknown field "spec.x"`, `duplicate field
 /// "spec.y"`, in the order of the document.
 pub(super) fn strict_errors(raw: &[u8], shape: &'static Shape) -> Vec<String> {
     let mut walk = Walk::default();

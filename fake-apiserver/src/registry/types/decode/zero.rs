@@ -3,7 +3,7 @@
 use crate::api::json::{Map, Value};
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
-/// Returns `true` if Go's `omitempty` considers the value empty. Structs are never empty.
+/// Returns `true` if Go's `omitempty` considers the value empty. Structs and `null` are never empty.
 pub(super) fn is_empty(kind: Kind, value: &Value) -> bool {
     has_empty_value(kind)
         && match value {
@@ -41,8 +41,8 @@ fn has_empty_value(kind: Kind) -> bool {
 }
 
 /// Lists and maps with `omitempty` for which validation distinguishes empty from nil. Empty values of these fields are
-/// kept until validation, which refuses them. An entry contains the name of a struct, the name of the field that
-/// contains the struct (empty for any field), and the names of fields in the struct.
+/// not omitted. An entry contains the name of a struct, the name of the field that contains the struct (empty for any
+/// field), and the names of fields in the struct.
 const TOLD_EMPTY: [(&str, &str, &[&str]); 5] = [
     ("HPAScalingRules", "", &["policies"]),
     (

@@ -275,7 +275,7 @@ impl Field {
     }
 
     /// Returns the field's number in the protobuf message at `prefix`, and a flag that is unset if the field is in an
-    /// inlined struct, which is a separate message.
+    /// inlined struct, which is a separate message. Returns `None` for a field outside of the message at `prefix`.
     pub(crate) fn protobuf(&self, prefix: u32) -> Option<(u8, bool)> {
         let len = |path: u32| 4 - path.leading_zeros() / 8;
         let deeper = len(self.protobuf).checked_sub(len(prefix)).filter(|&it| it > 0)?;
@@ -318,8 +318,8 @@ impl Field {
         self.flags & OMIT_EMPTY != 0
     }
 
-    /// Returns `true` if the field depends on a disabled feature gate, and the oldest supported version of Kubernetes
-    /// does not have the field.
+    /// Returns `true` if the field depends on a feature gate that is disabled in this version of Kubernetes, but not in
+    /// the default version. The strategies of kinds handle fields with gates that are disabled in both.
     pub(crate) fn is_gated(&self) -> bool {
         self.flags & GATED != 0
     }

@@ -75,14 +75,14 @@ pub(crate) enum Form {
     Scalar,
 }
 
-/// Options for a list or map in strategic merge patches (rules G4 to G6).
+/// Options of a list or object in strategic merge patches (rules G4 to G6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PatchStrategy {
     /// `merge`: items are merged by `merge_key`, or as a set if the key is unset.
     pub(crate) merge: bool,
     /// `retainKeys`: the patch may contain a list of the keys to keep.
     pub(crate) retain_keys: bool,
-    /// `replace`: a map is replaced as a whole.
+    /// `replace`: an object is replaced as a whole.
     pub(crate) replace: bool,
     /// The field that identifies an item.
     pub(crate) merge_key: Option<&'static str>,
@@ -121,8 +121,8 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Returns the value that Go's encoder writes for the unset field `name`. A field that is always written cannot be
-    /// added or removed; only its contents can.
+    /// Returns the value that Go's encoder writes for the unset field `name`. A field that is always written is never
+    /// added or removed; only its value changes.
     pub(crate) fn unset(self, name: &str) -> Unset {
         match self {
             SchemaRef::Builtin(shape) => shape.unset(name),

@@ -1,5 +1,5 @@
 //! `OptionalResource`: a built-in resource in an alpha or beta version, or in a version that Kubernetes no longer
-//! serves. Such versions are disabled by default. All versions of a resource have the same stored objects.
+//! serves. Such versions are disabled by default. All versions of a resource share its stored objects.
 
 use std::borrow::Cow::Borrowed;
 use std::sync::OnceLock;
@@ -73,7 +73,7 @@ pub(crate) fn optional_resources(of: KubernetesVersion) -> &'static [OptionalRes
 /// Creates the resource in a retired version from the stable resource.
 fn renamed(retired: &Retired, resource: &str) -> Option<OptionalResource> {
     let is_it = |it: &&ResourceInfo| it.group == retired.group && it.version == retired.of && it.resource == resource;
-    // If the resource has changed between versions of Kubernetes, the last entry is the newest.
+    // The resources in `RETIRED` have a single entry in the stable version.
     let mut info = all_builtins().filter(is_it).last()?.clone();
     info.version = Borrowed(retired.version);
     for sub in info.subresources.to_mut() {

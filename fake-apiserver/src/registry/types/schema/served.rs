@@ -7,7 +7,7 @@ use super::resources::{GROUPS, OPTIONAL, REGISTERED, RESOURCES};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 
-/// A resource in one version, and the versions of Kubernetes that serve it by default.
+/// A resource in one version, and the versions of Kubernetes that have it.
 #[derive(Debug)]
 pub(super) struct Served {
     info: ResourceInfo,
@@ -84,8 +84,8 @@ pub(crate) fn versions_of(in_version: KubernetesVersion, group: &str) -> impl It
     of_group.filter(move |row| is_in(row.2, row.3)).map(|row| row.1)
 }
 
-/// Returns the built-in resources of all versions of Kubernetes, in the order of discovery. A resource that has changed
-/// between versions has an entry for each state.
+/// Returns the built-in resources that any version of Kubernetes serves by default, in the order of discovery. A
+/// resource that has changed between versions has an entry for each state.
 pub(crate) fn all_builtins() -> impl Iterator<Item = &'static ResourceInfo> {
     RESOURCES.iter().map(|it| &it.info)
 }
