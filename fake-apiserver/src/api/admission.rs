@@ -8,7 +8,7 @@ use super::user::UserInfo;
 /// Operation of a request, named as in webhook rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// Creation of an object, or a POST to a subresource.
+    /// Creation of an object, or a POST to a subresource that is not a connection.
     Create,
     /// Change of an object: PUT, PATCH and apply.
     Update,
@@ -96,13 +96,13 @@ pub struct AdmissionRequest {
     pub request_resource: GroupVersionResource,
     /// The subresource; empty for the resource itself.
     pub sub_resource: String,
-    /// The object's name; empty if the server has yet to generate it.
+    /// The object's name; empty if the server has not generated it yet, or if the request deletes a collection.
     pub name: String,
     /// The object's namespace; empty for cluster-scoped objects. For a Namespace, its own name.
     pub namespace: String,
     /// User that sent the request.
     pub user: UserInfo,
-    /// The new object; null for DELETE.
+    /// The new object, or for CONNECT the options, such as `PodExecOptions`; null for DELETE.
     pub object: Value,
     /// The stored object; null for CREATE and CONNECT.
     pub old_object: Value,

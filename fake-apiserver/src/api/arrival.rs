@@ -15,7 +15,7 @@ pub(crate) struct Arrival {
     pub(crate) peer: IpAddr,
     /// The accepted hosts.
     pub(crate) hosts: Arc<Hosts>,
-    /// Set if the request has a body and therefore requires a Content-Type.
+    /// Set if the request has a body. A browser's write with a body must have a Content-Type.
     pub(crate) has_body: bool,
 }
 

@@ -18,13 +18,14 @@ pub struct FrontProxy {
     pub client_ca: Vec<u8>,
     /// Permitted common names of proxies; an empty list permits every name.
     pub allowed_names: Vec<String>,
-    /// Headers that contain the name of the user; the first header present is used.
+    /// Headers that contain the name of the user; the first header that is not empty is used.
     pub username_headers: Vec<String>,
-    /// Headers that contain the uid of the user; the first header present is used.
+    /// Headers that contain the uid of the user; the first header that is not empty is used.
     pub uid_headers: Vec<String>,
     /// Headers that contain the groups of the user; the values of all headers are used.
     pub group_headers: Vec<String>,
-    /// Prefixes of headers with extra fields of the user; the remaining part of the header's name is the field's key.
+    /// Prefixes of headers with extra fields of the user. The remaining part of the header's name, in lower case and
+    /// without percent-encoding, is the field's key.
     pub extra_headers_prefix: Vec<String>,
     /// Unused. End struct literals with `..FrontProxy::default()`, because fields may be added.
     #[doc(hidden)]
@@ -39,6 +40,7 @@ impl FrontProxy {
     }
 }
 
-/// Request extension of a client with a certificate that identifies neither a user nor a proxy.
+/// Request extension for a client certificate that does not identify a user, unless the request has the headers with
+/// which a front proxy passes a user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnknownCertificate;

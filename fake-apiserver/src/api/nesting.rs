@@ -43,7 +43,7 @@ fn levels_of_map(object: &Map) -> usize {
     1 + object.iter().map(below).max().unwrap_or_default()
 }
 
-/// Returns `true` if this server and serde_json can decode the encoded object, including its managed fields.
+/// Returns `true` if this server and serde_json can decode the object, including its managed fields, from its JSON.
 pub(crate) fn is_readable(object: &Map) -> bool {
     let whole = 1 + object.values().map(levels).max().unwrap_or_default();
     whole <= READABLE_MAX && (whole <= MAX || levels_of_map(object) <= MAX)

@@ -41,7 +41,7 @@ impl<'a> Beside<'a> {
 }
 
 impl Object {
-    /// Returns a string field of `metadata`, empty if absent.
+    /// Returns a string field of `metadata`; empty if it is absent.
     pub(crate) fn meta_str(&self, field: &str) -> &str {
         self.metadata()
             .and_then(|meta| meta.get(field))

@@ -241,7 +241,7 @@ impl Status {
         Self::new(403, "Forbidden", why)
     }
 
-    /// Returns 415 for a body without a Content-Type.
+    /// Returns 415 for a browser's write that has a body but no Content-Type.
     pub(crate) fn no_content_type() -> Self {
         Self::new(
             415,

@@ -142,7 +142,7 @@ struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// Compares the unescaped keys.
+    /// Returns `true` if this key, unescaped, is sorted before the other key.
     fn is_before(&self, other: &Self) -> bool {
         if self.has_escapes || other.has_escapes {
             return self.bytes().lt(other.bytes());

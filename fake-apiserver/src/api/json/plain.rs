@@ -1,6 +1,6 @@
 //! `plain_len`: length of the part of a JSON string that needs no escapes.
 
-/// Returns the number of bytes before the first one that needs an escape: a quote, a backslash or a control character.
+/// Returns the number of bytes before the first byte that needs an escape: a quote, a backslash or a control character.
 pub(crate) fn plain_len(text: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;

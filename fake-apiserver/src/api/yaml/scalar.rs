@@ -11,8 +11,7 @@ enum Style {
     Literal,
 }
 
-/// Writes a string; lines after the first are indented by `indent`. `is_key` is set before a `:`, which forbids
-/// folding.
+/// Writes a string. Lines after the first are indented by `indent`. With `is_key`, the string is written on one line.
 pub(super) fn write(emitter: &mut Emitter, text: &str, indent: usize, is_key: bool) {
     match style(text, is_key) {
         Style::Plain => plain(emitter, text, indent, !is_key),

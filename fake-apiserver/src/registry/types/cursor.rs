@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Returns a cursor at the same value, whose path prints it as a map entry instead of a field.
+    /// Returns a cursor at the same value, with a path that ends with a map key (`[a]`) instead of a field (`.a`).
     #[must_use]
     pub(crate) fn as_entry(self) -> Self {
         match self.step {

@@ -3,7 +3,7 @@
 /// A supported version of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReviewVersion {
-    /// Responses contain their version and the uid of the request.
+    /// Responses must contain their version and the uid of the request.
     V1,
     /// Responses may lack their version and the uid of the request.
     V1Beta1,
