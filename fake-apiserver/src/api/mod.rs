@@ -1,4 +1,4 @@
-//! Types shared by all layers: data only, without clocks, locks or HTTP. This layer does not depend on any other layer.
+//! Types shared by all layers, without clocks or HTTP. This layer does not depend on any other layer.
 
 pub mod kubernetes_version;
 pub mod resource;

@@ -157,7 +157,8 @@ impl ListOptions {
             send_initial_events: query.flag("sendInitialEvents"),
             timeout_seconds: u64::try_from(timeout_seconds).unwrap_or(0),
         };
-        // With the feature gate WatchList, a watch without a version or from "0" implies `sendInitialEvents=true`.
+        // With the feature gate WatchList, a watch without a version or from "0" implies `sendInitialEvents=true`
+        // (rule E4).
         let mut version_match = version_match;
         if asks_watch
             && version.has_watch_list()

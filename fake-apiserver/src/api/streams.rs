@@ -59,8 +59,8 @@ impl ExecOutput {
         }
     }
 
-    /// Keeps the command running after this output, which is written immediately, unless standard input has ended. The
-    /// handler is called again as for [`ExecOutput::awaits_stdin`], and its next output is appended.
+    /// Writes this output immediately, and keeps the command running, unless standard input has ended. The handler is
+    /// called again as for [`ExecOutput::awaits_stdin`], and its next output is appended.
     ///
     /// ```
     /// use fake_apiserver::{ExecOutput, Stdin};

@@ -44,7 +44,8 @@ pub enum Anonymous {
     /// no token.
     #[default]
     Admin,
-    /// `system:anonymous` in the group `system:unauthenticated`, as in kube-apiserver.
+    /// `system:anonymous` in the group `system:unauthenticated`, as in kube-apiserver. If authorization is off, such
+    /// requests are still attributed to the administrator.
     Allowed,
     /// Requests without credentials are refused with 401.
     Refused,

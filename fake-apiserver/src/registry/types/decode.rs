@@ -283,7 +283,7 @@ pub(crate) enum Document<'a> {
 }
 
 /// Converts an object of a known type, such as the result of a patch. `before` is an object of the same type, from
-/// which the object was created or which it replaces; fields that are equal in both are not converted again. Returns
+/// which the object was created or which it replaces; equal top-level fields are not converted again. Returns
 /// the messages of strict errors (`unknown field "spec.x"`), which the caller returns as warnings or as an error, and
 /// the facts that the object no longer contains. The list of messages is empty if `strictness` ignores strict errors.
 /// Fails with Go's error message.
