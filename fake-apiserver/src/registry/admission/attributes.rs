@@ -197,7 +197,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Returns the options as an object of `meta.k8s.io/v1`.
+    /// Returns the options as an object of `meta.k8s.io/v1`; null for connections.
     pub(crate) fn options_value(&self) -> Value {
         match self.options {
             RequestOptions::Create(options) => write_options("CreateOptions", options),
@@ -253,7 +253,7 @@ fn write_options(kind: &str, options: &WriteOptions) -> Value {
     if let Some(manager) = &options.field_manager {
         map.insert("fieldManager".into(), manager.as_str().into());
     }
-    // An omitted `fieldValidation` is treated as the default, because the two cannot be distinguished here.
+    // The default `Warn` is omitted, because a client that sets it cannot be distinguished here from one that does not.
     match options.field_validation {
         FieldValidation::Warn => {}
         FieldValidation::Ignore => {

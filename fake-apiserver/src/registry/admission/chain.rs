@@ -197,8 +197,8 @@ impl Configured {
     }
 }
 
-/// Returns `true` for webhook configurations and admission policies. They are exempt from admission, so that a user can
-/// always remove one that refuses every request.
+/// Returns `true` for webhook configurations and admission policies. They are exempt from closures, policies and
+/// webhooks, so that a user can always remove one that refuses every request.
 fn is_exempt(row: &Row) -> bool {
     row.info.group == GROUP
 }

@@ -1,6 +1,6 @@
-//! Admission, which may change a write before validation and refuse it afterwards. The chain follows kube-apiserver:
-//! its plugins, closures of the test, policies and webhooks; first the mutating ones, then the validating ones (rule
-//! P1). It calls webhooks through [`Transport`].
+//! Admission, which may change a write before validation, and may refuse it. The chain follows kube-apiserver: its
+//! plugins, closures of the test, policies and webhooks; first the mutating ones, then the validating ones (rule P1).
+//! It calls webhooks through [`Transport`].
 //!
 //! Reading order: `attributes` (a request as admission receives it), `chain` (the order), `plugins` (the server's own),
 //! `hooks` (closures), `config` (parsed configuration objects), `matching` (the requests they select), `review` (the

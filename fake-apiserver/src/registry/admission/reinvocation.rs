@@ -7,13 +7,14 @@ use crate::api::object::Object;
 /// State of the mutating phase of one request (rule P1).
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
-    /// Indexes of webhooks with reinvocationPolicy IfNeeded that were called since the object last changed.
+    /// Indexes of webhooks with reinvocationPolicy IfNeeded that were called since the object last changed, including
+    /// the webhook that changed it.
     pub(super) asked: BTreeSet<usize>,
     /// Indexes of webhooks to be called again.
     pub(super) again: BTreeSet<usize>,
     /// Set if the mutating phase must run again.
     pub(super) is_needed: bool,
-    /// The object after the last webhook call.
+    /// The object after the last round of webhook calls.
     pub(super) left: Option<Object>,
     /// Set once the object has been parsed again after the first patch.
     pub(super) is_read_back: bool,

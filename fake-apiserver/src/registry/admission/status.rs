@@ -3,7 +3,8 @@
 use crate::api::admission::Denial;
 use crate::api::status::Status;
 
-/// Creates the response to a request that the webhook or closure `name` denied. A code below 400 becomes 400.
+/// Creates the response to a request that the webhook or closure `name` denied. Codes below 400 become 400, and codes
+/// above 599 become 599.
 pub(super) fn denied(name: &str, denial: Denial) -> Status {
     let by = format!("admission webhook \"{name}\" denied the request");
     let message = match (denial.message.as_str(), denial.reason.as_str()) {

@@ -110,7 +110,7 @@ impl Admission {
         Ok(changed || loses_time)
     }
 
-    /// Converts a changed object from the version that matched to the version of the request.
+    /// Decodes a changed object, and converts it from the version that matched to the version of the request.
     pub(super) async fn read_back(
         &self,
         attributes: &Attributes<'_>,
@@ -234,7 +234,7 @@ fn check_dry_run(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<(), S
     Ok(())
 }
 
-/// Reason why a webhook refused a request.
+/// A failed call of a webhook, or the refusal of a request.
 enum Failure {
     /// The call failed or the response is invalid; failurePolicy applies.
     Call(String),

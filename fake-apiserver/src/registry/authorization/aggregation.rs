@@ -18,7 +18,8 @@ use crate::storage::{KeyRange, Stored};
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
 impl Authorization {
-    /// Updates aggregated ClusterRoles after a write, with one write for each; `cause` is the written object.
+    /// Updates aggregated ClusterRoles after a write, until their rules no longer change. `cause` describes the write
+    /// in the log.
     pub(super) fn aggregate_cluster_roles(&self, rbac: &Rbac, row: &Row, cause: &str) {
         let _guard = rbac.aggregating.lock().unwrap_or_else(PoisonError::into_inner);
         // An aggregated role may be aggregated again, so the number of rounds is limited by the number of roles.
@@ -54,7 +55,7 @@ impl Authorization {
         has_changed
     }
 
-    /// Returns the role with its aggregated rules; `None` if it already has them.
+    /// Returns the role with its aggregated rules; `None` if it does not aggregate rules or already has them.
     fn aggregated(&self, row: &Row, role: &Object, roles: &[Object]) -> Option<Object> {
         let rules = gathered(role, roles)?;
         if PolicyRule::of_role(role) == rules {
@@ -87,7 +88,7 @@ impl Authorization {
     }
 }
 
-/// Returns the rules of all roles selected by an aggregated role, without duplicates; `None` for roles without
+/// Returns the rules of the other roles that an aggregated role selects, without duplicates; `None` for roles without
 /// aggregation.
 fn gathered(role: &Object, roles: &[Object]) -> Option<Vec<PolicyRule>> {
     Cursor::root(role).get("aggregationRule")?;

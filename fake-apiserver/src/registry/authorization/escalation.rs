@@ -14,8 +14,8 @@ use crate::registry::types::cursor::Cursor;
 const UNTOLD: [&str; 4] = ["finalizers", "managedFields", "ownerReferences", "resourceVersion"];
 
 impl Authorization {
-    /// Fails if the write of a Role or binding would grant a permission that the user lacks. `old` is the stored
-    /// object.
+    /// Fails if the write of a Role or binding would grant a permission that the user lacks, unless the user may
+    /// `escalate` or `bind` the role. `old` is the stored object.
     pub(in crate::registry) fn check_escalation(
         &self,
         request: &WriteRequest<'_>,

@@ -124,7 +124,8 @@ impl Authorization {
         }
     }
 
-    /// Called after a write to a Role or binding: marks the policy as outdated and updates aggregated ClusterRoles.
+    /// Called after each write. Marks the policy as outdated after a write to a Role or binding, and updates aggregated
+    /// ClusterRoles after a write to a ClusterRole.
     pub(super) fn roles_written(&self, row: &Row, key: &Key) {
         let Some(rbac) = self.rbac.as_ref().filter(|_| row.storage.starts_with(STORAGE_PREFIX)) else {
             return;

@@ -15,7 +15,7 @@ use crate::registry::types::{labels, names};
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 /// The operations that can change an object.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
-/// Maximum number of conditions in a webhook or a policy.
+/// Maximum number of match conditions in a webhook or a policy.
 const CONDITIONS_MAX: usize = 64;
 
 /// Fills in the default scope of rules.

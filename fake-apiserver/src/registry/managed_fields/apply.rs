@@ -95,7 +95,8 @@ impl std::fmt::Display for GroupVersionKind<'_> {
     }
 }
 
-/// Splits the live object into its entries of managedFields and all other fields.
+/// Splits the live object into its entries of managedFields and all other fields. An object without entries gets an
+/// initial entry.
 fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (Vec<Value>, Map) {
     let entries = live.metadata().and_then(|it| it.get("managedFields"));
     let mut list = entries.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -207,8 +208,8 @@ fn merge_and_check(
     Ok(object)
 }
 
-/// Fails if the live object cannot be converted to the version of an entry, or has fields that this version does not
-/// declare, as Go's `reconcileManagedFieldsWithSchemaChanges` does.
+/// Fails if the live object cannot be converted to the version of an entry, unless the version is obsolete, or if a
+/// custom resource has fields that this version does not declare (`reconcileManagedFieldsWithSchemaChanges` in Go).
 fn check_versions(
     types: &Types<'_, '_>,
     live: Option<&Object>,
@@ -270,7 +271,8 @@ fn own_entry(
     mine
 }
 
-/// Removes the changed fields from the entries in `others`, and the entries that become empty. Returns the conflicts.
+/// Removes the changed fields from the entries in `others`, and the entries that become empty or have an obsolete
+/// version. Returns the conflicts.
 fn take_changed(
     types: &Types<'_, '_>,
     live: Option<&Object>,

@@ -18,8 +18,8 @@ pub(super) struct Changes<'a> {
     pub(super) touched: FieldSet<'a>,
     /// Fields that were removed.
     pub(super) removed: FieldSet<'a>,
-    /// Set if a list item cannot be identified, for example because its keys are missing. Go then stops tracking the
-    /// object.
+    /// Set if an item of a new list cannot be identified, for example because its keys are missing. Go then stops
+    /// tracking the object.
     pub(super) has_unknown_item: bool,
 }
 

@@ -35,7 +35,8 @@ pub(super) fn allowed_conflicts(schema: SchemaRef<'_>, live: &Object, api_versio
     Some(set.into_owned())
 }
 
-/// Sets the annotation of `object` to the applied configuration, if the object has the annotation.
+/// Sets the annotation of `object` to the applied configuration, if the object has the annotation. Removes it if the
+/// annotations become too large.
 pub(super) fn sync(object: &mut Object, applied: &Object) {
     if annotation(object).is_none() {
         return;

@@ -168,7 +168,8 @@ fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &
     }
 }
 
-/// Returns the fields of an object: every leaf, every list item, and every empty value.
+/// Returns the fields of an object: every leaf, every list item, every empty map, and every field that the schema does
+/// not declare.
 pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map) -> FieldSet<'a> {
     let mut set = FieldSet::with_capacity(object.len());
     let mut fields = schema.walk();

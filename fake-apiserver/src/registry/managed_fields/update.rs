@@ -100,7 +100,7 @@ pub(super) fn has_other_version(list: &[Value], api_version: &str) -> bool {
 /// are then dropped, as in Go's `UpdateNoErrors`.
 struct Unfit;
 
-/// Removes the changed fields from all entries, and the entries that become empty.
+/// Removes the changed fields from all entries, and the entries that become empty or have an obsolete version.
 fn take_from_owners(
     types: &Types<'_, '_>,
     live: Option<&Object>,
@@ -178,8 +178,8 @@ fn give(list: &mut Vec<Value>, own: FieldSet<'_>, manager: &Manager<'_>) {
     }
 }
 
-/// Restores the entries of `live` in `new` if only their times differ, so that an update without changes remains a
-/// no-op (rules B7, H13). Must be called directly before storing, when `new` is final.
+/// Restores the entries of `live` in `new` if the objects only differ in the times of their entries, so that an update
+/// without changes remains a no-op (rules B7, H13). Must be called directly before storing, when `new` is final.
 pub(crate) fn restore_times(live: &Object, new: &mut Object) {
     let (Some(old), Some(now)) = (managed_fields(live), managed_fields(new)) else {
         return;

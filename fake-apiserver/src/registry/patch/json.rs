@@ -1,6 +1,6 @@
 //! JSON patch, as lenient as the library that kube-apiserver uses: `replace` of a missing field adds it, indices may be
-//! negative, `copy` of a missing field copies null, and `test` treats a missing field as null (rule G2). The cost of an
-//! operation does not depend on the size of the document, because values are moved instead of copied.
+//! negative, `copy` of a missing field copies null, and `test` treats a missing field as null (rule G2). Operations
+//! other than `copy` move values instead of copying them.
 
 use serde_json::Value as Document;
 
@@ -359,7 +359,7 @@ impl State {
     }
 }
 
-/// Returns the number of nested lists and maps in a document.
+/// Returns the nesting depth of the lists and maps in a document.
 fn document_levels(document: &Document) -> usize {
     let below: usize = match document {
         Document::Array(items) => items.iter().map(document_levels).max().unwrap_or_default(),

@@ -125,7 +125,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// Removes maps with any directive from values that the original lacks.
+/// Removes maps with the directive `$patch` from values that the original lacks.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(PATCH) => None,
@@ -200,7 +200,7 @@ fn set_orders(original: &mut Map, patch: &mut Map, schema: SchemaRef<'_>) -> Res
     Ok(())
 }
 
-/// Checks that the directive lists all items of the patch, in the same order.
+/// Checks that a non-empty directive lists all items of the patch in the same order. Items with `$patch` are skipped.
 fn check_order(change: &[Value], order: &[Value], merge_key: Option<&str>) -> Result<(), Status> {
     if change.is_empty() || order.is_empty() {
         return Ok(());
@@ -230,7 +230,8 @@ fn check_order(change: &[Value], order: &[Value], merge_key: Option<&str>) -> Re
     Ok(())
 }
 
-/// Returns the Go type that all items have in common. Fails if their types differ, or if the first item is a list.
+/// Returns the Go type that all items have in common. Fails if their types differ, if the first item is a list, or if
+/// there are no items.
 fn element_type(old: &[Value], change: &[Value]) -> Result<&'static str, Status> {
     let mut found = None;
     for item in old.iter().chain(change) {

@@ -20,8 +20,8 @@ use crate::storage::Stored;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Reader {
-    /// Requests the conversion of all objects in `stored` to the version of `row` in one call. Decoding these objects
-    /// then uses the cached results.
+    /// Requests the conversion of the objects in `stored` to the version of `row` in one call, unless they already have
+    /// this version or a cached result. Decoding the objects then uses the cached results.
     pub(crate) async fn convert_stored(&self, row: &Row, stored: &[Arc<Stored>]) -> Result<(), Status> {
         let Some((resource, conversion)) = row.conversion_on_read() else {
             return Ok(());

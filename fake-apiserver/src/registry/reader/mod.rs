@@ -53,7 +53,7 @@ pub(crate) struct Reader {
     compaction: Compaction,
     /// Cached objects that are read by many writes.
     known: Known,
-    /// The served resources. Replaced if a CRD changes.
+    /// The served resources. Replaced by each change, for example of a CRD.
     scheme: RwLock<Arc<Scheme>>,
 }
 

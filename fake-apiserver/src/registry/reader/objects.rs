@@ -62,7 +62,8 @@ impl Reader {
         Some(self.decode(&row, &stored))
     }
 
-    /// Checks that the namespace of a new object exists and is not being deleted (rules R2, R3).
+    /// Checks that the namespace of a new object exists and is not being deleted (rules R2, R3), if the plugin
+    /// `NamespaceLifecycle` is enabled.
     pub(in crate::registry) fn check_namespace(&self, row: &Row, namespace: &str, name: &str) -> Result<(), Status> {
         let is_checked = row.info.is_namespaced() && self.plugins.has(Plugin::NamespaceLifecycle);
         if !is_checked || namespace.is_empty() {

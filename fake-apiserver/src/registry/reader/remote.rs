@@ -28,7 +28,7 @@ impl Reader {
     }
 
     /// Returns the servers of all APIServices that have a server, sorted by the names of the APIServices, followed by
-    /// the server in this process.
+    /// the server in this process unless it has the name of one of them.
     pub(crate) fn remote_servers(&self) -> Vec<RemoteServer> {
         let Some(row) = self.scheme().lookup("apiregistration.k8s.io", "v1", "apiservices") else {
             return Vec::new();

@@ -347,7 +347,7 @@ fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Statu
     fields.rename_fields(|label| row.field_label(label).map_err(Status::bad_request))
 }
 
-/// Returns the prefix of every key in the scope, which continue tokens omit.
+/// Returns the prefix of keys that continue tokens omit: the namespace, if the list is restricted to one.
 fn prefix(scope: &WatchScope) -> String {
     match scope {
         WatchScope::Namespace(namespace) => format!("{namespace}/"),

@@ -66,7 +66,7 @@ impl Registry {
         self.assign_pod(&write, binding).await
     }
 
-    /// Assigns a Pod to its Node. Fails if the Pod already has a Node.
+    /// Assigns a Pod to its Node. Fails if the Pod already has a Node, is being deleted or has scheduling gates.
     async fn assign_pod(&self, write: &WriteRequest<'_>, binding: Object) -> Result<Written, Status> {
         let mut errors = FieldErrors::new();
         validate(&Cursor::root(&binding), &mut errors);

@@ -35,8 +35,8 @@ impl Registry {
         self.admission.admit_connection(&write, subresource, options).await
     }
 
-    /// Checks the permission to create a connection. A GET requires this permission as well, like a WebSocket upgrade
-    /// in kube-apiserver (`AuthorizePodWebsocketUpgradeCreatePermission`).
+    /// Checks that a user who opens a stream with GET may also create it. kube-apiserver requires this for WebSocket
+    /// upgrades since 1.35 (`AuthorizePodWebsocketUpgradeCreatePermission`).
     fn check_create(&self, request: &SubresourceRequest<'_>) -> Result<(), Status> {
         let info = request.info;
         let is_stream = matches!(first(&info.subresource), "exec" | "attach" | "portforward");

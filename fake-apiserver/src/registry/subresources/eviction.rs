@@ -74,7 +74,7 @@ impl Registry {
         Ok(created())
     }
 
-    /// Charges an eviction to the budget that selects a Pod, if there is one.
+    /// Checks the budget that selects a Pod, if there is one, and charges the eviction to it unless this is a dry run.
     async fn spend_budget(&self, pod: &Object, dry_run: bool) -> Result<(), Status> {
         let budgets = self.reader.stored_objects("policy", "poddisruptionbudgets").into_iter();
         let covering: Vec<Object> = budgets

@@ -1,5 +1,5 @@
-//! `pods/log`, with kube-apiserver's checks (rule I6). The script of a Pod provides the logs. Without a kubelet, the
-//! error explains that logs are unavailable.
+//! `pods/log`, with kube-apiserver's checks (rule I6). The script of a Pod provides the logs. Without a kubelet,
+//! requests for the logs of a scheduled Pod return 501.
 
 use jiff::{SignedDuration, Timestamp};
 

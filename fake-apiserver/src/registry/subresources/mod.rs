@@ -142,7 +142,7 @@ impl Registry {
     }
 }
 
-/// Returns `{"kind":"Status",…,"status":"Success","code":201}`.
+/// Returns the response `{"kind":"Status",…,"status":"Success","code":201}`.
 fn created() -> Written {
     let status = SuccessStatus {
         details: None,

@@ -57,7 +57,7 @@ fn validate_requirement(requirement: &Cursor<'_>, is_label: bool, errors: &mut F
     }
 }
 
-/// Returns the `status.evaluationError` for malformed selectors or requirements.
+/// Returns the `status.evaluationError` for selectors and requirements that cannot be parsed; empty if there are none.
 pub(super) fn evaluation_error(attributes: &Cursor<'_>) -> String {
     let mut texts = Vec::new();
     for name in [FIELDS, LABELS] {

@@ -223,8 +223,7 @@ impl Scaled<'_> {
         metadata::check_name(scale, &self.request.info.name)
     }
 
-    /// Checks the Scale of a built-in object. The metadata is checked as well, although it is not written
-    /// (`ValidateScale`).
+    /// Checks the Scale of a built-in object, including its metadata (`ValidateScale`), and compares the uids.
     fn check(&self, object: &Object, scale: &Object) -> Result<(), Status> {
         if let Source::Custom(..) = self.source {
             return Ok(());
@@ -255,8 +254,8 @@ impl Scaled<'_> {
         Err(Status::conflict(&resource, object.name(), why))
     }
 
-    /// Returns the Scale in the body of a PUT. For custom resources, kube-apiserver's error for a malformed Scale does
-    /// not contain its kind.
+    /// Returns the Scale in the body of a PUT. For custom resources, every decoding error is replaced by the error of
+    /// kube-apiserver.
     fn sent(&self) -> Result<Decoded, Status> {
         let sent = self.request.read(self.request.object.clone(), SCALE, self.options);
         sent.map_err(|error| match self.source {

@@ -26,13 +26,14 @@ const CREDENTIAL: &str = "authentication.kubernetes.io/issued-credential-id";
 
 /// Default lifetime of a token, in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
-/// Minimum and maximum lifetime of a token, in seconds.
+/// Minimum lifetime of a token, in seconds.
 const MIN_SECONDS: i64 = 10 * 60;
+/// Maximum lifetime of a token, in seconds.
 const MAX_SECONDS: i64 = 1 << 32;
 
-/// The lifetime in seconds that kubelets request for tokens projected into Pods, and the longer lifetime of the issued
-/// tokens (`--service-account-extend-token-expiration`).
+/// The lifetime in seconds that kubelets request for tokens projected into Pods.
 const EXTENDED_FROM: i64 = 60 * 60 + 7;
+/// The lifetime in seconds of the tokens issued for such requests (`--service-account-extend-token-expiration`).
 const EXTENDED_TO: i64 = 365 * 24 * 60 * 60;
 
 impl Registry {
@@ -73,7 +74,7 @@ impl Registry {
         let end = after(lifetime);
         let audiences = self.access.tokens.audiences();
         let claims = match lifetime == EXTENDED_FROM && is_for_pod(&bound) && is_among(asked, audiences) {
-            // The token is valid for a year. The server warns clients that use it after the requested lifetime.
+            // The token is valid for a year. The claim `warnafter` contains the end of the requested lifetime.
             true => {
                 let mut claims = self.claims(asked, &account, &bound, after(EXTENDED_TO));
                 claims["kubernetes.io"]["warnafter"] = end.as_second().into();
@@ -199,7 +200,7 @@ fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: 
     managed_fields::track_update(&types, None, asked, &manager);
 }
 
-/// Fills in fields that are not set in the request.
+/// Checks the name and the uid in the request, and fills in the fields that it does not set.
 fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &str) -> Result<(), Status> {
     check_name(asked, account.name())?;
     if !asked.uid().is_empty() && asked.uid() != account.uid() {
@@ -239,7 +240,7 @@ fn check_name(asked: &Object, name: &str) -> Result<(), Status> {
     Err(Status::invalid(&kind(), name, &errors))
 }
 
-/// Fills in the default lifetime during decoding, so that the field has a manager.
+/// Sets the default lifetime. Called before managed fields are recorded, so that the client's manager owns the field.
 fn default_lifetime(asked: &mut Object) {
     let spec = asked.entry("spec").or_insert_with(|| json!({}));
     if spec["expirationSeconds"].is_null() {

@@ -39,7 +39,7 @@ pub(crate) async fn call(
     decode(&reply.body)
 }
 
-/// Posts a review, and retries after the time in `Retry-After` if the webhook is overloaded.
+/// Posts a review. After a response with the code 429 or 5xx and a `Retry-After`, waits for that time and retries.
 async fn post(transport: &dyn Transport, endpoint: &Endpoint, url: &str, body: Bytes) -> Result<Reply, String> {
     let mut tries = 0;
     loop {

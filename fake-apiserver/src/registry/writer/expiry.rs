@@ -95,7 +95,7 @@ impl EventLeases {
     }
 
     /// Sets the function that starts the task that deletes expired Events. If there are Events, the function is called
-    /// whenever the earliest expiry time changes, even if the task is already running.
+    /// immediately and whenever the earliest expiry time changes, even if the task is already running.
     pub(crate) fn kept_by(&self, keeper: impl Fn() + Send + Sync + 'static) {
         let _ = self.keeper.set(Keeper(Box::new(keeper)));
         let first = self.lock().first();
@@ -115,7 +115,7 @@ impl EventLeases {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// Notifies the timer task that the earliest expiry has changed.
+    /// Starts the timer task if there are Events, and notifies it that the earliest expiry time has changed.
     fn tell(&self, first: Option<Instant>) {
         if let (Some(_), Some(keeper)) = (first, self.keeper.get()) {
             (keeper.0)();

@@ -73,7 +73,8 @@ impl Writer {
         self.reader.committed.notify_waiters();
     }
 
-    /// Wakes the watchers of an object, and the readers waiting for a revision.
+    /// Wakes the watchers of an object, and the readers waiting for a revision. If the commit advances the stale view
+    /// of a client, wakes all watchers.
     fn wake(&self, row: &Row, key: &Key) {
         match self.reader.replicas.move_with_commits() {
             true => self.reader.fanout.wake_all(),

@@ -104,8 +104,8 @@ pub(super) fn set_storage_class(reader: &Reader, claim: &mut Object) {
     }
 }
 
-/// Checks that the class of a claim permits expansion. Validation has already checked that the claim is bound. Fails
-/// with the part of the message after `persistentvolumeclaims "c" is forbidden: `.
+/// Checks that the class permits expansion if a claim requests more storage than before. Validation has already checked
+/// that the claim is bound. Fails with the part of the message after `persistentvolumeclaims "c" is forbidden: `.
 pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Result<(), String> {
     let size = |claim: &Object| {
         let asked = Cursor::root(claim).text("spec.resources.requests.storage");

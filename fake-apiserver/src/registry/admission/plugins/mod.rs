@@ -129,8 +129,8 @@ pub(super) fn charge_quota(admission: &Admission, attributes: &Attributes<'_>) -
 }
 
 impl Admission {
-    /// Called after a commit: marks the parsed configuration as outdated, and updates quotas if the quota controller is
-    /// enabled.
+    /// Called after a commit: marks the parsed configuration as outdated if one of its objects was written, and updates
+    /// quotas if the quota controller is enabled.
     pub(crate) fn written(&self, row: &Row, key: &crate::storage::Key) {
         if row.info.group == super::attributes::GROUP {
             self.invalidate();

@@ -1,5 +1,5 @@
-//! `PodGroupWorkloadExists`: a new PodGroup is refused if it refers to a missing Workload, or to a template that the
-//! Workload does not have.
+//! `PodGroupWorkloadExists`: a new PodGroup is refused if it refers to a missing or terminating Workload, or to a
+//! template that the Workload does not have.
 
 use crate::api::field::quote;
 use crate::api::object::Object;
@@ -11,7 +11,7 @@ pub(super) fn concerns(group: &str, resource: &str) -> bool {
     (group, resource) == ("scheduling.k8s.io", "podgroups")
 }
 
-/// Returns the reason why a new PodGroup is refused.
+/// Checks a new PodGroup. Fails with the reason of the refusal.
 pub(super) fn check(reader: &Reader, pod_group: &Object) -> Result<(), String> {
     let object = Cursor::root(pod_group);
     let Some(reference) = object.present("spec.podGroupTemplateRef.workload") else {

@@ -13,8 +13,9 @@ use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
-/// Annotations of the audit event.
+/// Audit annotation with the enforced level and version.
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+/// Audit annotation with the violations in mode `audit`.
 const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 
 /// Returns the path of the pod spec in a kind's objects. All kinds except Pod have it in a template.

@@ -87,7 +87,8 @@ impl Counts {
         self.quotas.keys().cloned().collect()
     }
 
-    /// Counts the changes since the cursor, and returns the keys of the affected quotas; `None` without a cursor.
+    /// Counts the changes since the cursor, and returns the keys of the affected quotas; `None` without a cursor, or if
+    /// the log no longer contains all these changes.
     fn follow(&mut self, reader: &Reader, scheme: &Scheme, row: &Row) -> Option<Result<BTreeSet<String>, Compacted>> {
         let (epoch, revision) = self.cursor?;
         let fresh = reader.store.all_changes_after(epoch, revision).ok()?;

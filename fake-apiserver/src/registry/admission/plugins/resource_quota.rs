@@ -1,5 +1,6 @@
 //! `ResourceQuota`: checks the usage of a write against `status.hard` of the namespace's quotas, and adds it to
-//! `status.used`. A quota with an empty status does not limit anything; only the optional quota controller fills it.
+//! `status.used`. A quota with an empty status does not limit anything. The server only fills in `status.hard` if the
+//! quota controller is enabled.
 
 use super::usage::{Amounts, amounts, in_scope, is_about, missing, usage};
 use crate::api::admission::Operation;

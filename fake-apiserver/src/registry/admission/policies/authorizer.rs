@@ -14,8 +14,8 @@ use crate::registry::cel::objects::{Key, Map as CelMap, Opaque, Value as CelValu
 use crate::registry::cel::program::ProgramOutcome;
 use crate::registry::types::names;
 
-/// Key of the map entry that contains the authorizer in the variable `authorizer`. Users cannot write this key in an
-/// expression.
+/// Key of the map entry that contains the authorizer in the variable `authorizer`. It is not an identifier, so
+/// expressions cannot select it as a field.
 const AUTHORIZER: &str = "\u{0}authorizer";
 
 /// The part of a permission check that an expression has set so far.
@@ -81,8 +81,8 @@ fn key(name: &str) -> Key {
     Key::String(Arc::new(name.to_owned()))
 }
 
-/// Calls a function of the library with its target and arguments; returns `None` if the library does not have the
-/// function.
+/// Calls a function of the library with its target and arguments; returns `None` if the target is not a value of the
+/// library, or if the library does not have the function.
 pub(super) fn call(name: &str, args: &[CelValue]) -> Option<Evaluated> {
     let (target, texts) = args.split_first()?;
     let question = question(target)?;
@@ -153,7 +153,7 @@ fn service_account(question: &Question, namespace: &str, name: &str) -> Evaluate
     if !names::dns1123_label(namespace, false).is_empty() {
         return Err(fail("Invalid service account namespace"));
     }
-    // The ServiceAccount did not send the request, so its user does not have the extra fields of a token.
+    // The ServiceAccount did not send the request, so its user is not in the group `system:authenticated`.
     let mut user = UserInfo::service_account(namespace, name);
     user.groups.retain(|group| group != AUTHENTICATED);
     Ok(CelValue::Opaque(Arc::new(Question {

@@ -81,7 +81,7 @@ impl Environment {
     }
 
     /// Evaluates the variables of a policy in order; each may use the previous ones. kube-apiserver evaluates them
-    /// lazily. Their cost is therefore not charged, and an expression that uses them starts with the full budget.
+    /// lazily. Their cost is therefore not charged. Resets the budget for the following expressions.
     pub(super) fn evaluate_variables(&mut self, variables: &[(String, Program)]) {
         self.variables.clear();
         self.failed.clear();
@@ -151,9 +151,8 @@ fn namespace_of(reader: &Reader, name: &str) -> Value {
 }
 
 impl Admission {
-    /// Returns `true` if all match conditions of a webhook or a policy are true (rule P5). If a condition cannot be
-    /// evaluated and no other condition is false, the request is refused; under failurePolicy Ignore, the webhook or
-    /// policy is skipped.
+    /// Returns `true` if all match conditions of a webhook are true (rule P5). If a condition cannot be evaluated and
+    /// no other condition is false, the request is refused; under failurePolicy Ignore, the webhook is skipped.
     pub(in super::super) fn meets_conditions(
         &self,
         conditions: &[(String, String)],
@@ -185,7 +184,7 @@ impl Admission {
 }
 
 /// Returns `true` if all conditions are true, and `false` if one is false. Otherwise, the error lists the conditions
-/// that could not be evaluated.
+/// that could not be evaluated. Fails immediately if the budget is exceeded.
 pub(super) fn holds(conditions: &[(String, String)], environment: &Environment) -> Result<bool, String> {
     let mut errors = Vec::new();
     environment.set_budget(Some(CONDITIONS_BUDGET));

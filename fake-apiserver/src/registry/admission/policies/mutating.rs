@@ -165,9 +165,9 @@ impl Admission {
     }
 }
 
-/// Reason why a policy refused a request.
+/// A failed evaluation of a policy.
 enum Failure {
-    /// The policy failed; failurePolicy may ignore this.
+    /// An expression failed or its result cannot be applied; failurePolicy applies.
     Policy(String),
     /// The result is not an object of the same kind; failurePolicy does not apply.
     Refused(Box<Status>),

@@ -18,8 +18,8 @@ pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
     Some((kind.text("apiVersion").to_owned(), kind.text("kind").to_owned()))
 }
 
-/// Returns the parameters for a request, or the reason why required parameters are missing. Without a `paramKind` or
-/// `paramRef`, returns one null.
+/// Returns the parameters for a request. Fails with the reason if the reference is invalid, or if required parameters
+/// do not exist. Without a `paramKind` or `paramRef`, returns one null.
 pub(super) fn find(
     reader: &Reader,
     kind: Option<&ParamKind>,

@@ -72,8 +72,8 @@ impl Kind {
     }
 }
 
-/// Returns the kinds that the rules of a policy match. Skips subresources, and rules with wildcards in groups or
-/// versions.
+/// Returns the kinds that the rules of a policy match. Skips subresources, wildcards for resources, and rules with
+/// wildcards in groups or versions.
 fn matched_kinds(spec: &Cursor<'_>, scheme: &Scheme) -> BTreeSet<Kind> {
     let mut kinds = BTreeSet::new();
     for rule in spec.items("matchConstraints.resourceRules") {

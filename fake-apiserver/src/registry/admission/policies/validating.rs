@@ -257,8 +257,9 @@ impl Admission {
 }
 
 impl Policy {
-    /// Evaluates the annotations. Returns their values, and an error for each that failed; `None` if the budget is
-    /// exceeded.
+    /// Evaluates the annotations. Returns the values that are not null or blank, and the errors; `None` if the budget
+    /// is exceeded. Under failurePolicy Ignore, failed evaluations are omitted, but values of unsupported types are
+    /// still errors.
     fn annotate(&self, environment: &Environment) -> Option<Annotated> {
         environment.restore_budget();
         let (mut found, mut errors) = (Vec::new(), Vec::new());
@@ -294,7 +295,7 @@ impl Policy {
     }
 }
 
-/// Keys and values of a policy's annotations, and an error for each that failed.
+/// Keys and values of a policy's annotations, and the errors.
 type Annotated = (Vec<(String, String)>, Vec<Failed>);
 
 /// Truncates a value that is too long.
@@ -358,7 +359,7 @@ impl Validation {
         })
     }
 
-    /// Returns the result of `messageExpression`, if it is valid.
+    /// Returns the result of `messageExpression`, if it is valid, or an error message if it exceeds the budget.
     fn made_message(&self, environment: &Environment) -> Option<String> {
         let budget = environment.budget();
         let value = environment.value(self.message_program.as_ref()?);
