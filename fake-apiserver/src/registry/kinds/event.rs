@@ -141,7 +141,7 @@ impl Strategy for Event {
         for (field, zero) in IMMUTABLE_FIELDS {
             let (new, stored) = (event.get(field), old.get(field));
             if new.unwrap_or(&zero.into()) != stored.unwrap_or(&zero.into()) {
-                // The error shows the name of the field in `events.k8s.io`.
+                // This is the only field that the error shows with its name in `events.k8s.io`.
                 let told = if field == "reportingComponent" {
                     "reportingController"
                 } else {

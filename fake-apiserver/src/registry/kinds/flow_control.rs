@@ -296,7 +296,7 @@ fn wrong_in_url(path: &str) -> Option<&'static str> {
     })
 }
 
-/// Checks that the conditions have distinct types.
+/// Checks that the conditions have distinct, non-empty types.
 fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for condition in status.items("conditions") {

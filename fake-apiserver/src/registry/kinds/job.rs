@@ -70,7 +70,7 @@ impl Strategy for JobStrategy {
             generate_selector(ensure_object(object, "spec"), &name, &uid);
         }
         if context.hidden.shares_labels {
-            // in Go, the labels of the Job and of the template are the same map, so the generated labels appear in both
+            // In Go, the labels of the Job and of the template are the same map, so the generated labels appear in both
             object.metadata_mut().remove("labels");
             default_labels(object);
         }
@@ -210,8 +210,9 @@ fn validate_selecting_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that the template has the generated labels, and that the selector matches them, unless `manualSelector` is
-/// set. `prefixed` requires the labels with the prefix `batch.kubernetes.io/` as well.
+/// Checks that the template has the generated labels, and that the selector matches them. Does nothing if
+/// `manualSelector` is set or the selector is missing. `prefixed` requires the labels with the prefix
+/// `batch.kubernetes.io/` as well.
 fn validate_generated_selector(job: &Object, spec: &Cursor<'_>, prefixed: bool, errors: &mut FieldErrors) {
     let selector = spec.at("selector");
     if spec.flag("manualSelector") == Some(true) || !selector.is_set("") {

@@ -92,7 +92,7 @@ impl Check<'_> {
         !self.job.status.same(&self.old.status, field)
     }
 
-    /// Returns `true` if the write changes the status of a condition.
+    /// Returns `true` if the condition is `True` either before or after the write, but not both.
     fn turned(&self, condition: &str) -> bool {
         self.job.is(condition) != self.old.is(condition)
     }
@@ -122,7 +122,7 @@ impl Check<'_> {
                     .required(end, "completionTime is required for Complete jobs");
             }
         }
-        // times in the same format can be compared as strings
+        // Times in the same format can be compared as strings.
         let is_reversed = !start.is_empty("") && !end.is_empty("") && end.as_text() < start.as_text();
         if (self.changed("startTime") || self.changed("completionTime")) && is_reversed {
             self.errors

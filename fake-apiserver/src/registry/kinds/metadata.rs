@@ -70,7 +70,8 @@ pub(crate) fn generate_name(object: &mut Object, entropy: &Entropy) {
     object.metadata_mut().insert("name".into(), name.into());
 }
 
-/// Sets the uid, creationTimestamp and generation of a new object, regardless of the request (rules B1, B8, B29).
+/// Sets the uid and creationTimestamp of a new object regardless of the request (rules B1, B8, B29), and its generation
+/// if the kind sets one on create.
 pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entropy: &Entropy) {
     let meta = object.metadata_mut();
     meta.remove("selfLink");
@@ -96,9 +97,10 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
     }
 }
 
-/// Restores the fields that the server keeps on update: generation, uid, creationTimestamp and the deletion fields
-/// (rules B11, B12). Must be called after the preparation of the strategy. Increments the generation if the kind has
-/// generations and the object has changed (rule B8), except in writes of the status and bindings.
+/// Restores the fields that the server keeps on update: generation, creationTimestamp and deletionTimestamp, and the
+/// uid and deletionGracePeriodSeconds if the update omits them (rules B11, B12). Must be called after the preparation
+/// of the strategy. Increments the generation if the kind has generations and the object has changed (rule B8), except
+/// in writes of the status and bindings.
 pub(crate) fn prepare_update(
     new: &mut Object,
     old: &Object,

@@ -59,7 +59,7 @@ impl Strategy for Node {
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
-        // Dynamic kubelet configuration is no longer supported; only values that are already stored are kept.
+        // Dynamic kubelet configuration is no longer supported: its field is dropped unless the stored object has it.
         let (part, field, way) = match context.subresource {
             "status" => ("status", "config", "status.config"),
             _ => ("spec", "configSource", "spec.configSource"),

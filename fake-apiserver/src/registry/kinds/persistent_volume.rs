@@ -299,7 +299,7 @@ fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the first source of a volume. Any other source except `flexVolume` is an error.
+/// Checks the first source of a volume, and `flexVolume`. Any other source is an error.
 fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut found = false;
     for kind in SOURCES {

@@ -22,11 +22,13 @@ use crate::registry::types::pem::pem_blocks_of_text;
 
 /// Maximum length of a uid, in bytes.
 const UID_MAX: usize = 128;
-/// Lifetimes of a certificate in seconds: the default, the minimum, and the maximum for signers of Kubernetes and for
-/// other signers.
+/// Default lifetime of a certificate, in seconds.
 const LIFETIME: i64 = 86_400;
+/// Minimum lifetime of a certificate, in seconds.
 const LIFETIME_MIN: i64 = 3_600;
+/// Maximum lifetime of a certificate from a signer of Kubernetes, in seconds.
 const KUBERNETES_LIFETIME_MAX: i64 = 86_400;
+/// Maximum lifetime of a certificate from another signer, in seconds.
 const LIFETIME_MAX: i64 = 91 * 86_400;
 /// Maximum size of a PKCS#10 request, in bytes.
 const REQUEST_MAX: usize = 10 << 10;

@@ -14,8 +14,9 @@ use crate::registry::types::declarative::in_bytes;
 use crate::registry::types::edit::{default_value, ensure_object};
 use crate::registry::types::names;
 
-/// The default and the maximum of `spec.limit`, the number of pools to report.
+/// Default of `spec.limit`, the number of pools to report.
 const LIMIT: i64 = 100;
+/// Maximum of `spec.limit`.
 const LIMIT_MAX: i64 = 1_000;
 /// Maximum number of pools in a status.
 const POOLS_MAX: usize = 1_000;

@@ -140,7 +140,7 @@ impl Strategy for ReplicationControllerStrategy {
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         match old {
-            // as in kube-apiserver, the warnings are about the stored template
+            // As in kube-apiserver, the warnings are about the stored template.
             Some(old) => warnings::of_workload(old, Some(object), "spec.template", "", |object| {
                 self.raises_generation(object, old)
             }),

@@ -103,7 +103,7 @@ impl Strategy for StatefulSetStrategy {
         let changed = |old: &Object| self.raises_generation(object, old);
         let mut warnings = warnings::of_workload(object, old, "spec.template", "", changed);
         for claim in Cursor::root(object).at("spec").items("volumeClaimTemplates") {
-            // as in kube-apiserver, warning paths lack the field `spec` on create and contain its Go name on update
+            // As in kube-apiserver, warning paths lack the field `spec` on create and contain its Go name on update.
             let path = match old {
                 None => claim.path(),
                 Some(_) => claim.path().child("Spec"),

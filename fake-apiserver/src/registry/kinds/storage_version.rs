@@ -14,7 +14,7 @@ use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
-/// The static properties of both kinds, except for the rule for names.
+/// The static properties of both kinds. StorageVersions have a different rule for names.
 const CONDITIONAL: Facts = Facts {
     allows_unconditional_update: false,
     ..Facts::DEFAULT
@@ -99,8 +99,8 @@ fn validate_server(server: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks that `commonEncodingVersion` is set if and only if all servers have the same encoding version
-/// (`validateCommonVersion`).
+/// Checks that `commonEncodingVersion` equals the encoding version of all servers, and is unset if their versions
+/// differ (`validateCommonVersion`).
 fn validate_common_version(status: &Cursor<'_>, errors: &mut FieldErrors) {
     let all: BTreeSet<&str> = status
         .maps("storageVersions")

@@ -143,7 +143,7 @@ pub(crate) fn validate_always(template: &Template<'_>, kind: &str, errors: &mut 
     }
 }
 
-/// Checks that a number or percentage is not negative.
+/// Checks that a field is a non-negative number or a percentage.
 pub(crate) fn validate_number_or_percent(field: &Cursor<'_>, errors: &mut FieldErrors) {
     match field.get("") {
         Some(Value::String(written)) => {

@@ -293,7 +293,7 @@ fn arbitrary_body_does_not_panic() {
         places(body, "", &mut all);
         for place in all {
             turn += 1;
-            // every third position is sufficient, because the same fields occur in many cases
+            // Every third position is sufficient, because the same fields occur in many cases.
             if turn % 3 != 0 {
                 continue;
             }

@@ -94,7 +94,7 @@ impl Surroundings<'_> {
             } else if !name.is_empty() {
                 seen.insert(name);
             }
-            // as in kube-apiserver, errors always have the path of the first init container
+            // As in kube-apiserver, errors always have the path of the first init container.
             for first in self.spec.items("initContainers").take(1) {
                 take_host_ports(&container, &mut BTreeSet::new(), &first, errors);
             }
@@ -137,7 +137,7 @@ impl Surroundings<'_> {
             }
             let detail = "cannot be set for an Ephemeral Container";
             for field in NOT_FOR_EPHEMERAL {
-                // the other fields are pointers and lists in Go, so an empty value is treated as set
+                // The other fields are pointers and lists in Go, so an empty value is treated as set.
                 let is_set = match field {
                     "resources" => !container.is_empty(field),
                     _ => container.is_set(field),
@@ -290,7 +290,8 @@ pub(super) fn validate_image_spaces(container: &Cursor<'_>, errors: &mut FieldEr
     }
 }
 
-/// Checks that each host port of a pod in the host's network equals its container port.
+/// Checks that each host port of a pod in the host's network equals its container port. In templates, host ports may be
+/// unset.
 pub(super) fn validate_host_network(spec: &Cursor<'_>, is_pod: bool, errors: &mut FieldErrors) {
     if spec.flag("hostNetwork") != Some(true) {
         return;

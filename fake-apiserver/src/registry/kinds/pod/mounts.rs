@@ -132,7 +132,8 @@ pub(super) fn descending(path: &Cursor<'_>, errors: &mut FieldErrors) {
     no_backsteps(path, errors);
 }
 
-/// Checks that a path is relative, and that its first part does not begin with `..`, which is reserved.
+/// Checks that a path is relative and does not contain `..`, and that its first part does not begin with `..`, which is
+/// reserved.
 pub(super) fn not_reserved(path: &Cursor<'_>, errors: &mut FieldErrors) {
     descending(path, errors);
     if path.as_text().starts_with("..") && !path.as_text().starts_with("../") {

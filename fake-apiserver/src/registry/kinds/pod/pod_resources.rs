@@ -13,8 +13,8 @@ pub(super) fn is_pod_level(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// Fills in missing pod-level requests from the requests of the containers, or otherwise from the pod-level limits.
-/// Does nothing without pod-level limits.
+/// Fills in missing pod-level requests from the requests of the containers, or otherwise from the pod-level limits;
+/// huge pages only from the limits. Does nothing without pod-level limits.
 pub(super) fn default_pod_resources(spec: &mut Map) {
     let whole = Cursor::root(spec);
     let Some(limits) = whole.map("resources.limits").filter(|limits| !limits.is_empty()) else {

@@ -76,7 +76,8 @@ pub(crate) fn go_struct(object: &Cursor<'_>, fields: &[&str]) -> String {
     format!("{{{}}}", printed.join(","))
 }
 
-/// Returns the differences between two specs, similar to kube-apiserver's diff but with one line per field.
+/// Returns the differences between two specs, similar to kube-apiserver's diff. Each changed field has one line with
+/// the old value, and one with the new value.
 pub(crate) fn difference(kind: &str, old: &Map, new: &Map) -> String {
     let mut lines = vec![format!("  {kind}{{")];
     let mut keys: Vec<&SmolStr> = old.keys().chain(new.keys()).collect();

@@ -84,7 +84,7 @@ pub(super) fn validate_resources(resources: &Cursor<'_>, owner: Owner, claims: &
 }
 
 fn validate_entry(name: &str, amount: &Cursor<'_>, owner: Owner, errors: &mut FieldErrors) {
-    // most pods only use these two resources
+    // Most pods only use these two resources.
     if name != "cpu" && name != "memory" {
         validate_name(name, owner, amount, errors);
     }

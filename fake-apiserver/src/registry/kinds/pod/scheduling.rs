@@ -47,7 +47,7 @@ fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks a NodeSelector outside of a pod spec (`ValidateNodeSelector`).
+/// Checks a NodeSelector (`ValidateNodeSelector`).
 pub(crate) fn validate_node_selector(selector: &Cursor<'_>, errors: &mut FieldErrors) {
     let terms = selector.at("nodeSelectorTerms");
     if terms.is_empty("") {
@@ -121,7 +121,7 @@ fn validate_pod_term(term: &Cursor<'_>, errors: &mut FieldErrors) {
         labels::validate_selector(&term.at(selector), errors);
     }
     for namespace in term.texts("namespaces") {
-        // as in kube-apiserver, the error path has a field that does not exist
+        // As in kube-apiserver, the error path has a field that does not exist.
         term.at("namespace")
             .refuse(namespace, names::dns1123_label(namespace, false), errors);
     }
@@ -158,7 +158,7 @@ fn validate_label_keys(term: &Cursor<'_>, errors: &mut FieldErrors) {
         let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
         let place = matched().enumerate().filter(|(_, it)| *it == key).last();
         if let Some((index, _)) = place.filter(|_| known.contains(key)) {
-            // as in kube-apiserver, the error path lacks the field
+            // As in kube-apiserver, the error path lacks the field.
             let detail = "exists in both matchLabelKeys and labelSelector";
             errors.invalid(term.path().index(index), key, detail);
         }

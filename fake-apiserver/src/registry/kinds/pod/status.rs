@@ -212,7 +212,7 @@ fn validate_claim_statuses(status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut 
 fn validate_addresses(addresses: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let kept: Vec<Value> = old.maps("").filter_map(|it| it.get("ip").cloned()).collect();
     for entry in addresses.items("") {
-        // as in kube-apiserver, the error path lacks the field
+        // As in kube-apiserver, the error path lacks the field.
         entry.in_other(entry.get("ip")).check_legacy_ip(&kept, errors);
     }
     let parsed: Vec<_> = addresses.items("").map(|it| parse_sloppy(it.text("ip"))).collect();

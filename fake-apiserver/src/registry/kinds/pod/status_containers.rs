@@ -35,7 +35,7 @@ pub(super) fn validate_container_statuses(status: &Cursor<'_>, spec: &Cursor<'_>
             let name = container.text("name");
             let known = spec.items(containers).find(|it| it.text("name") == name);
             for device in devices.items("") {
-                // the status may contain containers that are not in the spec
+                // The status may contain containers that are not in the spec.
                 if let Some(known) = &known {
                     validate_device_name(&device.at("name"), &known.at("resources"), errors);
                 }

@@ -73,7 +73,7 @@ impl Strategy for PodStrategy {
             "status" => status::validate_status(object, old, errors),
             "ephemeralcontainers" => update::validate_ephemeral_containers(object, old, errors),
             "resize" => update::validate_resize(object, old, errors),
-            // the pod was validated when it was created, and a binding changes only its node
+            // In kube-apiserver, assigning a node does not validate the pod again.
             "binding" => {}
             _ => update::validate_update(object, old, errors),
         }
@@ -107,7 +107,7 @@ impl Strategy for PodStrategy {
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        // a binding sets the node, but does not increment the generation
+        // A binding sets the node, but does not increment the generation.
         let (object, old) = (Cursor::root(object), Cursor::root(old));
         !object.at("spec").same_but(&old.at("spec"), &["nodeName"])
     }

@@ -179,7 +179,7 @@ pub(super) fn validate_ephemeral_containers(pod: &Object, old: &Object, errors: 
     let containers = new.at("spec.ephemeralContainers");
     for old in was.items("spec.ephemeralContainers") {
         let name = old.text("name");
-        // if several containers have this name, the last one is used
+        // If several containers have this name, the last one is used.
         match containers
             .items("")
             .filter(|container| container.text("name") == name)
@@ -320,7 +320,7 @@ fn validate_kept(now: &Cursor<'_>, was: &Cursor<'_>, whose: &str, errors: &mut F
 /// Returns `true` if the containers are equal except for CPU and memory.
 fn only_compute_changed(container: &Cursor<'_>, old: &Cursor<'_>) -> bool {
     let (now, was) = (container.at("resources"), old.at("resources"));
-    // like kube-apiserver, ignores the claims of the new container
+    // Like kube-apiserver, ignores the claims of the new container.
     container.same_but(old, &["resources"]) && same_but_compute(&now, &was) && was.is_empty("claims")
 }
 

@@ -342,7 +342,7 @@ fn validate_dns_config(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns the error message for a negative integer or one that exceeds 32 bits.
+/// Returns the error message for a number outside the range of non-negative 32-bit integers.
 pub(super) fn deadline_range() -> String {
     between((0, SECONDS.1))
 }

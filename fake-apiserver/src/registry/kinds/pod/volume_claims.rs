@@ -37,7 +37,7 @@ pub(crate) fn validate_template_meta(meta: &Cursor<'_>, errors: &mut FieldErrors
     labels::validate_annotations(&meta.at("annotations"), errors);
     labels::validate_labels(&meta.at("labels"), errors);
     for (field, called) in FORBIDDEN_METADATA {
-        // a generation of 0 is treated as unset, but a grace period of 0 as set, because it is a pointer in Go
+        // A generation of 0 is treated as unset, but a grace period of 0 as set, because it is a pointer in Go.
         let is_zero = field == "generation" && meta.integer(field) == Some(0);
         if !meta.is_empty(field) && !is_zero {
             errors.forbidden(meta.at(called), "cannot be set");

@@ -170,7 +170,7 @@ fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErr
             "projected" => validate_projected(&settings, errors),
             "ephemeral" => validate_ephemeral(volume, &settings, owner, errors),
             "gcePersistentDisk" => {
-                // as in kube-apiserver, the error path has a field that does not exist
+                // As in kube-apiserver, the error path has a field that does not exist.
                 let shown = volume.at("persistentDisk").in_other(settings.get(""));
                 validate_system(source, &shown, errors);
             }

@@ -1,4 +1,4 @@
-//! Validation that depends on the operating system of a pod, and of Windows options.
+//! Validates the Windows options of a pod, and the fields whose validity depends on its operating system.
 
 use super::defaults::CONTAINER_LISTS;
 use crate::api::field::FieldErrors;

@@ -99,7 +99,8 @@ pub(super) fn validate_change(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut 
     }
 }
 
-/// Checks that the first value is unchanged, and that all values are unchanged if the length of the list is.
+/// Checks that the first value is unchanged, and that all values are unchanged if the list has the same length as
+/// before.
 fn change(now: &Cursor<'_>, former: &[Value], ips: &Cursor<'_>, unset: &str, errors: &mut FieldErrors) {
     let items = now.list("");
     let is_families = now.path() != ips.path();
@@ -121,7 +122,7 @@ fn change(now: &Cursor<'_>, former: &[Value], ips: &Cursor<'_>, unset: &str, err
     }
 }
 
-/// Checks that the policy is single-stack if the number of addresses decreases from two to one.
+/// Checks that the policy is single-stack if the number of addresses or families decreases from two to one.
 fn released(spec: &Cursor<'_>, now: &[Value], former: &[Value], one: &str, errors: &mut FieldErrors) {
     let policy = spec.at("ipFamilyPolicy");
     if now.len() == 1 && former.len() > 1 && policy.as_text() != "SingleStack" {
