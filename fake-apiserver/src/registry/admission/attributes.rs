@@ -12,7 +12,8 @@ use crate::registry::scheme::Row;
 use crate::registry::types::hidden::Hidden;
 use crate::registry::types::names;
 
-/// API group of the webhook configurations and policies, which are themselves exempt from policies and webhooks.
+/// API group of the webhook configurations and policies, which are themselves exempt from closures, policies and
+/// webhooks.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Options of a request, by operation type.
@@ -80,7 +81,7 @@ pub(crate) fn resource_of(info: &ResourceInfo) -> GroupVersionResource {
 }
 
 impl<'a> Attributes<'a> {
-    /// Creates the attributes of a write of an object of the row's kind.
+    /// Creates the attributes for writing an object of the row's kind.
     pub(crate) fn of_write(
         request: &WriteRequest<'a>,
         operation: Operation,

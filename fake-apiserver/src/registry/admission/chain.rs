@@ -15,7 +15,7 @@ use crate::registry::scheme::Row;
 
 impl Admission {
     /// Runs the mutating phase: the server's plugins, closures, policies and webhooks. If a later change triggers
-    /// reinvocation, plugins, policies and webhooks run once more.
+    /// reinvocation, the plugins run once more, and so do policies and webhooks with reinvocationPolicy IfNeeded.
     pub(crate) async fn admit(&self, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         plugins::mutate(self, attributes)?;
         let setup = &self.setup;

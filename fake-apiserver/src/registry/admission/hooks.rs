@@ -8,7 +8,7 @@ use crate::api::admission::{AdmissionRequest, AdmissionResponse};
 
 type Called = dyn Fn(AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> + Send + Sync;
 
-/// One closure.
+/// A closure of a test, with a name.
 #[derive(Clone)]
 pub(crate) struct Hook {
     /// Name of the hook in the messages of denials.

@@ -1,4 +1,4 @@
-//! `Authorizer`: the permissions of a user at one revision, for code without a registry, such as expressions.
+//! `Authorizer`: the permissions of a user at the time of a request, for code without a registry, such as expressions.
 
 use std::sync::Arc;
 

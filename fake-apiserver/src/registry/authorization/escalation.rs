@@ -10,7 +10,7 @@ use crate::api::user::MASTERS;
 use crate::registry::request::WriteRequest;
 use crate::registry::types::cursor::Cursor;
 
-/// Metadata fields that are ignored in updates, because the garbage collector or the server changes them.
+/// Metadata fields whose changes are not checked, because the garbage collector or the server makes them.
 const UNTOLD: [&str; 4] = ["finalizers", "managedFields", "ownerReferences", "resourceVersion"];
 
 impl Authorization {

@@ -1,4 +1,4 @@
-//! `Policy`: all Roles and bindings at one revision, indexed by subject.
+//! `Policy`: all Roles and bindings, indexed by subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -39,8 +39,8 @@ pub(crate) enum FirstDelete {
 /// The static properties of a kind. A kind only overrides the properties in which it differs from [`Facts::DEFAULT`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// The `apiVersion` in which objects are stored, for kinds served in several versions; `None` for kinds served in
-    /// one version.
+    /// The `apiVersion` in which objects are stored, for kinds served in several versions by default; `None` for other
+    /// kinds.
     pub(crate) stored_api_version: Option<&'static str>,
     /// Group and resource under which the objects are stored, if two resources share their storage, as for Events.
     pub(crate) stored_as: Option<(&'static str, &'static str)>,

@@ -70,7 +70,8 @@ impl Strategy for JobStrategy {
             generate_selector(ensure_object(object, "spec"), &name, &uid);
         }
         if context.hidden.shares_labels {
-            // In Go, the labels of the Job and of the template are the same map, so the generated labels appear in both
+            // In Go, the labels of the Job and of the template are the same map, so the generated labels appear in
+            // both.
             object.metadata_mut().remove("labels");
             default_labels(object);
         }
@@ -98,7 +99,7 @@ impl Strategy for JobStrategy {
         validate_job(object, prefixed, errors);
         let spec = new.at("spec");
         if !errors.is_empty() {
-            // kube-apiserver checks the spec twice on update, and reports each error of the spec twice
+            // kube-apiserver checks the spec twice on update, and reports each error of the spec twice.
             validate_selecting_spec(&spec, errors);
         }
         validate_changes(&spec, &was, errors);

@@ -19,8 +19,8 @@ use crate::registry::types::plugins::PluginSet;
 pub(crate) struct Context<'a> {
     /// The clock and the random number generator.
     pub(crate) entropy: &'a Entropy,
-    /// Returns the stored objects of a built-in resource, given its group and name, in key order. Used for values that
-    /// must be unique across objects, such as cluster IPs.
+    /// Returns the stored objects of a built-in resource, given its group and name, in key order. Used for rules that
+    /// depend on other objects: for example, cluster IPs must be unique.
     pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Arc<Object>>,
     /// The subresource of the request; empty for the resource itself.
     pub(crate) subresource: &'a str,
@@ -39,8 +39,8 @@ pub(crate) struct Context<'a> {
 ///
 /// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the rules of
 /// every object, `validate_create`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of
-/// every object, `validate_update`. All methods except `default` and `convert` only receive objects in the stored
-/// version.
+/// every object, `validate_update`. The methods for allocation, preparation, validation and warnings only receive
+/// objects in the stored version.
 pub(crate) trait Strategy: Sync + Send {
     /// Returns the static properties of the kind.
     fn facts(&self) -> &Facts {
@@ -86,7 +86,7 @@ pub(crate) trait Strategy: Sync + Send {
     fn canonicalize(&self, _object: &mut Object) {}
 
     /// Clears fields that a client may not set, and sets fields that the server controls, such as `status.phase`. For
-    /// kinds with the subresource, `status` has already been removed.
+    /// kinds with the subresource, `status` has already been reset, unless `Facts::keeps_status_on_create` is set.
     fn prepare_for_create(&self, _object: &mut Object, _context: &Context<'_>) {}
 
     /// Checks the kind's rules for a single object. Its metadata has already been checked.
@@ -98,8 +98,8 @@ pub(crate) trait Strategy: Sync + Send {
     }
 
     /// Restores the fields that this kind of write may not change. In writes of the resource itself, `status` already
-    /// has its old value if the kind has the subresource. In writes of `/status`, all fields except `status` and the
-    /// mutable metadata already have their old values.
+    /// has its old value if the kind has the subresource. In writes of `/status` of built-in kinds, all fields except
+    /// `status` and metadata already have their old values.
     fn prepare_for_update(&self, _object: &mut Object, _old: &Object, _context: &Context<'_>) {}
 
     /// Checks an update, including immutable fields.
@@ -107,13 +107,13 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
-    /// Applies the default admission plugins to a write of the resource itself, before webhooks are called. Fails with
-    /// the part of the message after `<resource> "<name>" is forbidden: `.
+    /// Applies the admission plugins for this kind to a write of the resource itself, before webhooks are called. Fails
+    /// with the part of the message after `<resource> "<name>" is forbidden: `.
     fn admit(&self, _object: &mut Object, _old: Option<&Object>, _context: &Context<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// Returns the warnings about a new object as the client sent it, before it is prepared.
+    /// Returns the warnings about a new object, before it is prepared.
     fn warnings_before(&self, _object: &Object) -> Vec<String> {
         Vec::new()
     }

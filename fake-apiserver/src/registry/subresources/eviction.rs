@@ -24,8 +24,8 @@ const EVICTION: Wanted<'static> = Wanted {
     shape: None,
 };
 
-/// Number of evictions that a budget may have before the disruption controller confirms them. A budget with more
-/// unconfirmed evictions refuses further evictions.
+/// Maximum number of evictions that the disruption controller has not confirmed yet. A budget with more of them refuses
+/// further evictions.
 const UNCONFIRMED_MAX: usize = 2000;
 
 impl Registry {

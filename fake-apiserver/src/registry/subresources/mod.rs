@@ -125,8 +125,8 @@ impl Registry {
         Ok(Written::updated(Answer::Stored(stored)))
     }
 
-    /// Handles a write to a subresource with the kind of the object itself. The strategy restores all parts that the
-    /// subresource does not change.
+    /// Handles a write to a subresource that has the same kind as the object. The strategy restores all parts that the
+    /// subresource may not change.
     async fn write_whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
         let write = request.write(&options);

@@ -177,7 +177,7 @@ fn is_for_pod(bound: &[(&'static str, Value)]) -> bool {
     bound.iter().any(|(claim, _)| *claim == "pod")
 }
 
-/// Returns `true` if the server has all requested audiences.
+/// Returns `true` if all requested audiences are audiences of the server.
 fn is_among(asked: &Object, audiences: &[String]) -> bool {
     let wanted = value_at(asked, &["spec", "audiences"]).and_then(Value::as_array);
     let is_own = |it: &Value| audiences.iter().any(|own| it == own);

@@ -17,7 +17,8 @@ use crate::storage::Key;
 /// Maximum total cost of the match conditions of one webhook or policy, in units of CEL's cost.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
-/// Maximum total cost of the expressions of a policy under one binding.
+/// Maximum total cost of the validations of a policy for one binding and parameter, of its audit annotations, or of one
+/// mutation.
 const BUDGET: u64 = 10_000_000;
 
 /// Error message if the budget is exceeded.

@@ -123,7 +123,7 @@ fn priority_of(name: &str, context: &Context<'_>) -> Option<Priority> {
     }
 }
 
-/// Adds the tolerations of `DefaultTolerationSeconds`.
+/// Adds the tolerations of `DefaultTolerationSeconds`, for taints that the pod does not tolerate yet.
 fn tolerate(spec: &mut Map, context: &Context<'_>) {
     if !context.plugins.has(Plugin::DefaultTolerationSeconds) {
         return;

@@ -31,7 +31,7 @@ const STATUS_LISTS: [&str; 3] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Fills in the fields of a status that are always encoded, and makes `podIP` equal to the first of `podIPs`.
+/// Fills in the fields of a status that are always encoded, and makes `podIP` and the first of `podIPs` equal.
 pub(super) fn default_status(status: &mut Map) {
     let read = Cursor::root(status);
     let address = read.text("podIP");
@@ -40,7 +40,7 @@ pub(super) fn default_status(status: &mut Map) {
         .first()
         .map(|first| first["ip"].as_str().unwrap_or_default())
     {
-        // `podIP` takes precedence over a list that begins with a different address
+        // `podIP` takes precedence over a list that begins with a different address.
         Some(first) if address.is_empty() => {
             let first = first.to_owned();
             default_text(status, "podIP", &first);

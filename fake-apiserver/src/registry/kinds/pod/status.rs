@@ -121,7 +121,7 @@ fn validate_extended_claim(claim: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut F
     }
 }
 
-/// Checks that a terminated container is only restarted if its restart policy permits it.
+/// Checks that a terminated container is only restarted if its restart policy or a restart rule permits it.
 fn validate_transitions(
     statuses: &Cursor<'_>,
     old_statuses: &Cursor<'_>,

@@ -5,7 +5,7 @@ use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
 
-/// The default mode of files from Secrets, ConfigMaps and the downward API: 0644.
+/// The default mode of files from Secrets, ConfigMaps, the downward API and projected volumes: 0644.
 const FILE_MODE: i64 = 420;
 
 /// Fills in the defaults of a volume. A volume without a source becomes an `emptyDir`.
