@@ -7,7 +7,7 @@ use super::set::FieldSet;
 use super::{Manager, json};
 use crate::api::json::{Map, Value};
 
-/// Maximum number of `Update` entries; beyond it the oldest are merged.
+/// Maximum number of `Update` entries. If there are more, the oldest ones are merged.
 const MAX_UPDATERS: usize = 10;
 
 /// The manager of merged entries.

@@ -53,7 +53,7 @@ fn elements<'a>(schema: SchemaRef<'_>, list: &'a [Value]) -> Vec<Option<Element<
     list.iter().map(|item| item_element(schema, item).ok()).collect()
 }
 
-/// Returns the index of each element; `None` if it occurs twice, because duplicates are not merged.
+/// Returns the index of each element; `None` if the element occurs more than once, because duplicates are not merged.
 fn places<'e, 'a>(elements: &'e [Option<Element<'a>>]) -> BTreeMap<&'e Element<'a>, Option<usize>> {
     let mut places = BTreeMap::new();
     for (i, element) in elements.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Quota usage of an object, and the ResourceQuotas that apply to it.
+//! Computes the quota usage of an object, and determines whether a ResourceQuota applies to it.
 
 use std::collections::BTreeMap;
 
