@@ -12,10 +12,9 @@ use crate::storage::Stored;
 /// Response to a write.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A stored object, returned unchanged.
+    /// A stored object, which is encoded in the requested version.
     Stored(Arc<Stored>),
-    /// An object that is not stored (after a dry run or a deletion, or a Scale), in the requested version, with its
-    /// kind.
+    /// An object in the requested version, with its kind, such as the result of a dry run or a deletion, or a Scale.
     Object(Object),
     /// A Status that reports success.
     Status(Box<SuccessStatus>),
@@ -50,7 +49,8 @@ pub(crate) struct SuccessDetails {
 pub(crate) struct Written {
     /// The body of the response.
     pub(crate) answer: Answer,
-    /// The status code: 200; 201 if an object was created; 202 if its deletion is pending.
+    /// The status code, for example 200, 201 after a POST, or 202 if a deletion is pending. [`Answer::Nothing`] and
+    /// [`Answer::Connection`] ignore it.
     pub(crate) code: u16,
 }
 

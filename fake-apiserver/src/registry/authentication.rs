@@ -32,7 +32,7 @@ impl Access {
 /// The configured users, their tokens, and the treatment of requests without credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Authentication {
-    /// User of every request without credentials, unless `anonymous` sets a different user.
+    /// User of requests without credentials, unless `anonymous` sets a different user, and of accepted unknown tokens.
     pub(crate) admin: Arc<UserInfo>,
     /// Set if permissions depend on the user.
     pub(crate) has_rights: bool,
@@ -70,8 +70,8 @@ pub(crate) enum TokenVerdict {
 }
 
 impl Access {
-    /// Finds the user of a token: a configured user, or a ServiceAccount. `audiences` are the audiences to check for;
-    /// if empty, the server's own audiences are used.
+    /// Finds the user of a token: a configured user, a ServiceAccount, or the administrator if unknown tokens are
+    /// accepted. `audiences` are the audiences to check for; if empty, the server's own audiences are used.
     pub(crate) fn judge_token(&self, token: &str, audiences: &[&str]) -> TokenVerdict {
         let own = self.tokens.audiences();
         let unknown = || TokenVerdict::Unknown("invalid bearer token".to_owned());

@@ -14,7 +14,7 @@ use crate::api::options::DeleteOptions;
 use crate::storage::{Body, Key, Revision, StoreError, Stored, World};
 
 impl Registry {
-    /// Replaces all stored objects: ends watches and parses CRDs again.
+    /// Replaces all stored objects: ends watches, and reads all CRDs again.
     pub(crate) fn restore(&self, world: World) {
         self.writer.replace_all(world);
         self.authorization.roles_replaced();

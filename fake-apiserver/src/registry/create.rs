@@ -22,8 +22,7 @@ use crate::storage::StoreError;
 const NAME_TRIES: usize = 8;
 
 impl Registry {
-    /// Handles the POST of a decoded body. Each step is a stage of the API server's write path. An error in any step is
-    /// returned to the client as a `Status`.
+    /// Handles the POST of a decoded body, or the PUT of an object that does not exist.
     pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let Decoded {
             mut object,
@@ -34,7 +33,7 @@ impl Registry {
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         accepts_creates(row, &object)?;
-        // The name is generated later, so an error contains `generateName`.
+        // If the name is generated, this happens later; errors contain `generateName` instead.
         let names = [object.name(), object.meta_str("generateName")];
         let name = names.into_iter().find(|it| !it.is_empty()).unwrap_or("Unknown");
         self.reader.check_namespace(row, object.namespace(), name)?;
@@ -77,7 +76,7 @@ impl Registry {
     pub(super) fn complete_admitted(&self, request: &WriteRequest<'_>, object: &mut Object) {
         let repeated = metadata::dedupe_owner_references(object, true);
         request.remarks.warnings.extend(repeated);
-        // The object is already normalised, and the server's own plugins do not write empty values.
+        // The object was normalised before admission, and the server's own plugins do not write empty values.
         if self.admission.may_be_changed(request.row) {
             request.row.settle(object);
         }
@@ -151,8 +150,8 @@ impl Registry {
         }
     }
 
-    /// Generates a name from `generateName` before other fields, such as a Job's labels, are derived from it. If the
-    /// name is taken, kube-apiserver retries with a different one; clients cannot observe the difference.
+    /// Generates a name from `generateName` before other fields, such as a Job's labels, are derived from the name.
+    /// Chooses a name that is free, whereas kube-apiserver repeats the creation if a name is taken.
     fn choose_name(&self, row: &Row, object: &mut Object) {
         if !object.name().is_empty() || object.meta_str("generateName").is_empty() {
             return;
@@ -186,8 +185,7 @@ impl Registry {
         }
     }
 
-    /// Prepares and validates a new object: all steps between the generation of its name and the validating phase of
-    /// admission.
+    /// Prepares and validates a new object whose name has been generated.
     fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object, hidden: &Hidden) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();
@@ -226,7 +224,8 @@ impl Registry {
         });
         hidden.show_in(&mut errors);
         refuse(row, object, &errors)?;
-        // The rules for all kinds follow the kind's own rules. Most kinds have already checked them.
+        // The rules for all kinds follow the kind's own rules. For a kind with its own metadata checks, only the name
+        // remains to be checked.
         if checks.on_create.is_empty() {
             metadata::validate_object(object, namespaced, &mut errors);
         } else {

@@ -18,7 +18,7 @@ use super::writer::Writer;
 use crate::api::object::Object;
 use crate::storage::{Change, Key, KeyRange, Revision, Store, Stored};
 
-/// A stored CRD. It is only parsed again after a write.
+/// A stored CRD, which is only parsed again after it was written.
 #[derive(Debug)]
 struct Definition {
     stored: Arc<Stored>,
@@ -26,7 +26,7 @@ struct Definition {
     names: CrdNames,
     /// Versions with `served: true` in the spec.
     served: BTreeSet<String>,
-    /// The parsed resource, if the CRD is established or being deleted; reused until the CRD changes.
+    /// The parsed resource, if the CRD is established or being deleted; reused until its identity changes.
     resource: Option<Arc<CustomResource>>,
     /// The CRD, while it is being deleted or its status has to be updated.
     unsettled: Option<Arc<Object>>,
@@ -68,7 +68,7 @@ impl Definition {
 /// The stored CRDs as last read. Changes are read from the log, so that the cost does not depend on the number of CRDs.
 #[derive(Debug, Default)]
 struct StoredDefinitions {
-    /// The epoch of the store and the revision of the last read; `None` before the first one.
+    /// The epoch of the store and the revision of the last read; `None` before the first read.
     cursor: Option<(u64, Revision)>,
     known: BTreeMap<Key, Arc<Definition>>,
     /// The CRDs of the initial state, as parsed by another server.
@@ -152,7 +152,8 @@ impl StoredDefinitions {
         known.filter_map(|it| Some((&**it, it.unsettled.as_ref()?)))
     }
 
-    /// Returns the next state that kube-apiserver's controllers write for a CRD; `None` if all CRDs are settled.
+    /// Returns the first CRD whose status has to be updated, with the next state that kube-apiserver's controllers
+    /// write; `None` if there is no such CRD.
     fn next_state(&self, now: &str) -> Option<(Arc<Stored>, Object)> {
         let none = UsedNames::default();
         self.unsettled().find_map(|(it, crd)| {
@@ -190,7 +191,7 @@ pub(crate) struct Definitions {
     stored: Mutex<StoredDefinitions>,
     /// Number of requests to finish deleted CRDs since the current pass began; 0 between passes.
     finishing: AtomicUsize,
-    /// Signalled when the served resources change.
+    /// Signalled when the served resources may have changed.
     pub(crate) changed: Arc<Notify>,
 }
 
@@ -258,8 +259,8 @@ impl Definitions {
         self.changed.notify_waiters();
     }
 
-    /// Called after a write to a CRD: updates the status of all CRDs step by step, with one write for each step, then
-    /// serves the established CRDs.
+    /// Called after a write to a CRD: updates the status of all CRDs step by step, with one write for each step,
+    /// finishes deletions, and then updates the served resources.
     pub(super) fn written(&self, delete: Delete<'_>) {
         let Some(row) = self.row() else { return };
         // A step may free or use names that other CRDs request. The loop ends because each step advances one CRD.
@@ -267,7 +268,8 @@ impl Definitions {
         self.load();
     }
 
-    /// Performs one step for a CRD that is not settled; returns `false` if no CRD was written.
+    /// Updates the status of one CRD, or finishes the deletion of CRDs if no status has to be updated. Returns `false`
+    /// if no CRD was written.
     fn reconcile_one(&self, row: &Row, delete: Delete<'_>) -> bool {
         let now = self.reader.entropy.now_seconds();
         let next = self.stored(row).next_state(&now);
@@ -300,7 +302,8 @@ impl Definitions {
         body.bytes != stored.body.bytes && self.writer.replace(row, stored, body).is_ok()
     }
 
-    /// Deletes the objects of CRDs that are being deleted, and then the CRDs. Returns `true` if a CRD was written.
+    /// Deletes the objects of CRDs that are being deleted, and then the CRDs. Returns `true` if this call has written a
+    /// CRD.
     fn finish_deleted_all(&self, row: &Row, delete: Delete<'_>) -> bool {
         // A deletion of an object calls this function again; the running pass is then repeated.
         if self.finishing.fetch_add(1, Ordering::SeqCst) > 0 {

@@ -47,7 +47,7 @@ enum Step {
     Pending,
     /// Mark the object as deleted and keep it.
     Mark(Object),
-    /// Mark the object, then remove it: a Pod after its grace period.
+    /// Mark the object, then remove it: for example, a Pod with a grace period of 0 seconds.
     MarkAndRemove(Object),
     /// Remove the object.
     Remove,
@@ -93,8 +93,7 @@ impl Registry {
             let (answer, is_gone) = match done {
                 Deletion::Answered { answer, is_gone } => (answer, is_gone),
                 Deletion::Marked(marked, object) => {
-                    // If the client disconnects in the meantime, the object remains marked, as in etcd; the next delete
-                    // removes it.
+                    // If the client disconnects in the meantime, the object remains marked; the next delete removes it.
                     if !self.removal_delay.is_zero() {
                         tokio::time::sleep(self.removal_delay).await;
                     }
@@ -103,8 +102,7 @@ impl Registry {
             };
             let mut written = Written::updated(answer);
             if !is_gone && options.orphan_dependents == Some(false) {
-                // `orphanDependents: false`, the old form of foreground deletion, returns 202 while the deletion waits
-                // for dependents.
+                // With `orphanDependents: false`, kube-apiserver returns 202 if the object is not removed immediately.
                 written.code = 202;
             }
             return written.converted(&self.reader, row).await;
@@ -139,7 +137,7 @@ impl Registry {
         Ok(page)
     }
 
-    /// Calls admission for a deletion, unless the deletion is already in progress.
+    /// Calls admission for a deletion, unless the deletion is forbidden or already in progress.
     async fn admit_deletion(
         &self,
         (row, info): (&Row, &RequestInfo),
@@ -211,8 +209,8 @@ impl Registry {
         })
     }
 
-    /// Removes an object that was marked for deletion, even if it has changed since then. Returns `object` as the
-    /// response, even if the object was already removed. A new object with the same name is kept.
+    /// Removes an object that was marked for deletion, even if it has changed since then. A new object with the same
+    /// name is kept. Returns the response for `object`, even if it was already removed.
     fn finish_marked(&self, row: &Row, mut marked: Arc<Stored>, object: Object) -> Answer {
         loop {
             match self.remove(row, &marked) {
@@ -354,7 +352,8 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
     Grace::Begun(seconds)
 }
 
-/// Marks an object as deleted now (rules B10, B13). `with_grace` sets a grace period of 0 seconds.
+/// Marks an object as deleted now, unless it is already marked (rules B10, B13). `with_grace` sets a grace period of 0
+/// seconds.
 fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     let marked_before = number(object, "deletionGracePeriodSeconds").is_some();

@@ -85,7 +85,7 @@ pub(crate) struct Setup {
     /// RBAC; `None` if every user has all permissions.
     pub(crate) rbac: Option<Rbac>,
     pub(crate) admission: AdmissionSetup,
-    /// Set if the server maintains the APIServices of all served groups and the IPAddresses of Services.
+    /// Set if the server maintains the APIServices of the served groups and the IPAddresses of Services.
     pub(crate) keeps_own_objects: bool,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Registry {
     pub(crate) admission: Admission,
     /// The CRDs and the resources that are served for them.
     pub(crate) definitions: Definitions,
-    /// Set if the server maintains the APIServices of all served groups and the IPAddresses of Services.
+    /// Set if the server maintains the APIServices of the served groups and the IPAddresses of Services.
     keeps_own_objects: bool,
     /// Time between the two writes that delete a Pod: setting its deletionTimestamp, and removing it.
     removal_delay: Duration,

@@ -257,7 +257,8 @@ impl OwnLoops<'_> {
         Some((stored, object))
     }
 
-    /// Stores the object. If it has changed in the meantime, that write updates the conditions instead.
+    /// Stores the object. Does nothing if it has changed in the meantime, because the other write updates the
+    /// conditions.
     fn store_own(&self, row: &Row, stored: &Stored, next: &Object) {
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, next) {
             let _ = self.writer.replace(row, stored, body);

@@ -14,8 +14,8 @@ use crate::api::status::Status;
 const CONVERSIONS_MAX: usize = 64;
 
 impl Registry {
-    /// Calls `track`, which computes the managed fields of `objects`, until the webhook has provided all conversions
-    /// that it needs. Each conversion may depend on the previous one.
+    /// Calls `track`, which computes the managed fields of `objects`, until the conversion webhook of the CRD has
+    /// provided all conversions that `track` needs. Each conversion may depend on the previous one.
     pub(super) async fn convert_for_owners(
         &self,
         row: &Row,

@@ -31,7 +31,7 @@ impl Recent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Caches an object in the version of `row` that has just been stored. The caller must exclude objects that may
+    /// Caches an object that has just been stored, in the version of `row`. The caller must exclude objects that may
     /// change when they are encoded and decoded, such as objects with fractional numbers.
     pub(super) fn keep(&self, row: &Row, stored: &Arc<Stored>, mut object: Object) {
         let bytes = stored.body.bytes.len();
@@ -64,7 +64,7 @@ impl Recent {
         }
     }
 
-    /// Returns the cached object without removing it from the cache.
+    /// Returns the cached object without removing it from the cache; `None` if it is not cached.
     pub(super) fn peek(&self, row: &Row, stored: &Arc<Stored>) -> Option<Arc<Object>> {
         let kept = self.lock();
         let at = kept.find(row, stored)?;

@@ -20,10 +20,11 @@ pub(super) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
 /// Field manager of the server's own writes.
 const SERVER: &str = "kube-apiserver";
 
-/// Label of the APIServices that the server manages. The value distinguishes APIServices that the server keeps up to
-/// date from APIServices that it only creates.
+/// Label of the APIServices that the server manages.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// Value of [`MANAGED`] for APIServices that the server only creates.
 const ON_START: &str = "onstart";
+/// Value of [`MANAGED`] for APIServices that the server keeps up to date.
 const ALWAYS: &str = "true";
 
 /// `groupPriorityMinimum` and `versionPriority` of the groups of CRDs.

@@ -52,7 +52,8 @@ impl RemoteChecks {
 }
 
 impl Registry {
-    /// Requests a call to each server that has a route. Called at startup and after a route was added.
+    /// Requests a call to the server of each APIService that has a route. Called at startup and after a route was
+    /// added.
     pub(crate) fn routes_changed(&self) {
         let servers = self.reader.remote_servers();
         for remote in servers.iter().filter(|it| self.reader.has_route(it)) {

@@ -35,7 +35,7 @@ pub(crate) struct Remarks {
     pub(crate) annotations: Annotations,
 }
 
-/// Warnings for the client of one request, sent whether it succeeds or fails (rule A30).
+/// Warnings for the client of one request, sent whether the request succeeds or fails (rule A30).
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Mutex<Vec<String>>);
 
@@ -78,7 +78,7 @@ pub(crate) struct Annotation {
 }
 
 impl Annotations {
-    /// Creates annotations that are stored, for a request with an audit event. Default annotations are discarded.
+    /// Creates annotations for a request with an audit event. [`Annotations::default`] discards all annotations.
     pub(crate) fn kept() -> Self {
         Self(Some(Mutex::default()))
     }

@@ -9,8 +9,8 @@ use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
 
-/// Time for which a token is still accepted after it has expired or after a bound object was deleted, to allow for
-/// clock skew.
+/// Time for which a token is accepted before its validity begins, after it has expired, and after the deletionTimestamp
+/// of a bound object, to allow for clock skew.
 const LEEWAY_SECONDS: i64 = 60;
 
 /// Owner of a token, and its audiences.
@@ -22,9 +22,9 @@ pub(crate) struct TokenOwner {
 }
 
 impl Access {
-    /// Returns the owner of a token; `Ok(None)` if the token is not from this server. Fails with the reason if the
-    /// token is no longer valid. `audiences` are the audiences to check for; if empty, the server's own audiences are
-    /// used.
+    /// Returns the owner of a token; `Ok(None)` if the token is not from this server or from an accepted issuer. Fails
+    /// with the reason if the token is not valid. `audiences` are the audiences to check for; if empty, the server's
+    /// own audiences are used.
     pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
         let tokens = &self.tokens;
         let Some(claims) = tokens.signer.claims(token) else {
@@ -83,8 +83,8 @@ impl Access {
         Ok(Some(TokenOwner { user, audiences }))
     }
 
-    /// Returns the owner of a token that kube-controller-manager wrote into a Secret. It does not expire, and is valid
-    /// while the Secret contains it.
+    /// Returns the owner of a token that kube-controller-manager wrote into a Secret. The token does not expire, and is
+    /// valid while the Secret contains it and the ServiceAccount exists.
     fn legacy_owner(&self, token: &str, claims: &Value, audiences: &[&str]) -> Result<TokenOwner, String> {
         let at = |name: &str| {
             let name = format!("kubernetes.io/serviceaccount/{name}");
@@ -141,7 +141,7 @@ impl Access {
     }
 }
 
-/// Error for a token that is bound to a deleted object.
+/// Error for a token whose ServiceAccount or bound object was deleted.
 const INVALIDATED: &str = "service account token has been invalidated";
 
 fn add(user: &mut UserInfo, key: &str, value: &str) {

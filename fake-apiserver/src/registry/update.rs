@@ -28,7 +28,7 @@ const TRIES: usize = 8;
 
 /// Creates the new object of a write from the old one, which is in the requested version.
 pub(super) trait Change: Sync {
-    /// Returns the new object. Called again if the old one has changed in the meantime.
+    /// Returns the new object. Called again if the old object has changed in the meantime.
     fn next(&self, old: &Object) -> Result<Decoded, Status>;
 
     /// Determines the owners of fields and discards the result, to find the webhook conversions that `next` needs.
@@ -39,7 +39,8 @@ pub(super) trait Change: Sync {
         false
     }
 
-    /// Returns `true` if admission runs; it does not run for the server's own writes.
+    /// Returns `true` if admission runs. It does not run for the Pod updates of bindings and evictions, whose requests
+    /// were admitted.
     fn is_admitted(&self) -> bool {
         true
     }
@@ -68,7 +69,7 @@ impl Change for Replace<'_> {
             let version = it.object.meta_str("resourceVersion");
             version.is_empty() || super::reader::parse_uint(version) == Ok(0)
         };
-        // A body with a resourceVersion is used only once, because its resourceVersion is outdated after a conflict.
+        // A body with a resourceVersion other than 0 is used only once, because it is outdated after a conflict.
         let next = match body.as_ref().is_some_and(overwrites) {
             true => body.clone(),
             false => body.take(),
@@ -238,7 +239,7 @@ impl Registry {
             Ok(()) => {
                 request.with_types(|types| managed_fields::track_update(types, Some(old), object, &manager));
             }
-            // Drops the managed fields if the update fails, as Go's `UpdateNoErrors` does.
+            // Drops the managed fields if an object cannot be converted, as Go's `UpdateNoErrors` does after an error.
             Err(_) => drop(object.metadata_mut().remove("managedFields")),
         }
     }
@@ -324,7 +325,7 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), object.name()))
     }
 
-    /// Removes an object, ignoring finalizers.
+    /// Removes an object immediately, ignoring its finalizers and grace period.
     pub(crate) fn take_out(&self, row: &Row, key: &Key) -> Result<(), Status> {
         let absent = || Status::not_found(&row.info.group_resource(), key.name());
         for _ in 0..TRIES {
@@ -336,7 +337,7 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), key.name()))
     }
 
-    /// Writes an object again without changes, if it is still the stored one.
+    /// Writes an object again without changes; returns `false` if it is no longer the stored one.
     pub(crate) fn touch(&self, row: &Row, stored: &Stored) -> bool {
         self.replace(row, stored, stored.body.clone()).is_ok()
     }
@@ -377,8 +378,8 @@ impl Registry {
     }
 }
 
-/// Keeps the status in a write to the resource, and all other fields in a write to `/status` (rules C5, C6). For custom
-/// resources the strategy does this.
+/// Keeps the status in a write to the resource. In a write to `/status`, keeps all other fields, except the metadata
+/// that may be written there (rules C5, C6); for custom resources, the strategy does this.
 fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Object) {
     let row = request.row;
     match request.info.subresource.as_str() {

@@ -1,10 +1,10 @@
 //! Decodes a request's body into a custom resource: checks its apiVersion and kind, decodes its metadata, and removes
-//! fields that the schema does not declare. Stored objects pass through the same steps, because the schema may have
-//! changed since.
+//! fields that the schema does not declare. Undeclared fields of stored objects are also removed, because the schema
+//! may have changed.
 //!
 //! The order for POST and PUT is: [`check_named`], [`coerce`] (unknown fields are warnings, or a 400 under Strict),
-//! [`check_version`], `Strategy::default`, and [`check_kind`] before validation. For the result of a patch, the first
-//! step is [`coerce`].
+//! [`check_version`], [`check_kind`] and `Strategy::default`. For the result of a patch, [`check_version`] and
+//! [`check_kind`] precede [`coerce`].
 
 use super::definition::{CustomResource, CustomVersion};
 use super::schema::Structural;
@@ -21,8 +21,9 @@ use crate::registry::types::edit::round_large_numbers;
 /// Maximum number of bytes of a body that an error quotes.
 const QUOTED_BODY_MAX: usize = 30;
 
-/// Checks that the body contains a kind; `raw` is the unparsed body (rule A15). Without field validation, Go decodes
-/// the body as the kind of the path and returns a different error.
+/// Checks that the body contains a kind, and that `kind` and `apiVersion` are strings; `raw` is the unparsed body (rule
+/// A15). Without field validation, Go decodes the body as the kind of the path and returns a different error for a
+/// missing kind.
 pub(crate) fn check_named(
     object: &Object,
     raw: &[u8],
@@ -194,7 +195,7 @@ pub(crate) fn freshen(object: &mut Object, stored: &CustomVersion) {
 }
 
 /// Converts an object to another version. Uses the cached result of the webhook if there is one; otherwise replaces the
-/// apiVersion.
+/// apiVersion. Then removes fields that the version's schema does not allow.
 pub(crate) fn convert_between(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     convert_whole(object, resource, version);
     convert(object, version);

@@ -358,7 +358,7 @@ pub(super) fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Map> {
     conditions.find(|it| Cursor::root(it).text("type") == kind)
 }
 
-/// Returns the served version with the highest priority that is not deprecated.
+/// Returns the version with the highest priority among the served versions that are not deprecated.
 fn preferred_version<'a>(spec: &Cursor<'a>) -> Option<&'a str> {
     let versions = spec.maps("versions").map(Cursor::root);
     let usable = versions.filter(|it| it.is_true("served") && !it.is_true("deprecated"));

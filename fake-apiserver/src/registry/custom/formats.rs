@@ -157,7 +157,7 @@ fn is_cidr(text: &str) -> bool {
 }
 
 fn is_date_time(text: &str) -> bool {
-    // Go's library permits a date without a time, and fractions of any length.
+    // The date must be followed by a separator and a time.
     let has_time = text.parse::<jiff::Timestamp>().is_ok();
     has_time && text.len() > 10 && matches!(text.as_bytes()[10], b'T' | b't' | b' ')
 }

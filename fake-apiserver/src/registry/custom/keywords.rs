@@ -18,7 +18,7 @@ impl<'a> Cursor<'a> {
         Some(self.entry_of("properties", name)).filter(Cursor::is_schema)
     }
 
-    /// Returns the schemas in `not`, `allOf`, `anyOf` and `oneOf`, each with its index.
+    /// Returns the schemas in `not`, `allOf`, `anyOf` and `oneOf`, each with its keyword and its index in a list.
     pub(super) fn branches(&'a self) -> impl Iterator<Item = (&'static str, Option<usize>, Cursor<'a>)> {
         let not = self.schema("not").map(|it| ("not", None, it));
         let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(move |junctor| {

@@ -31,8 +31,9 @@ impl Properties {
         Some(&self.0[at].1)
     }
 
-    /// Finds a field while the fields of an object are traversed. `next` is 0 at first, and then the index after the
-    /// last field found. The search is fastest if the names are sorted.
+    /// Finds a field while the fields of an object are traversed in the order of their names. `next` is the index at
+    /// which the search starts: 0 at first. The call advances it past fields with smaller names, which later calls no
+    /// longer find.
     pub(super) fn find_from(&self, next: &mut usize, name: &str) -> Option<&Structural> {
         // If the field is further away, it is found by binary search, because an object may contain only a few of the
         // declared fields.

@@ -7,7 +7,7 @@ use crate::api::json::{Map, Value};
 use crate::registry::types::edit::keep_entries;
 
 /// Removes the fields of a complete object that `schema` does not declare, and returns their sorted paths. Without a
-/// schema, only metadata is declared.
+/// schema, only `apiVersion`, `kind` and `metadata` are declared.
 pub(super) fn prune(object: &mut Map, schema: Option<&Structural>) -> Vec<String> {
     let nothing = Structural {
         is_resource: true,

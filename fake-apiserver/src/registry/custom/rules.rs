@@ -1,8 +1,8 @@
 //! `x-kubernetes-validations`: finds the rules that apply to the values of an object, and reports violations (rules O8,
 //! O9).
 //!
-//! Rules are only evaluated with the feature `cel`. Without it, the response to a CRD with rules contains a warning
-//! that lists them.
+//! Rules are only evaluated with the feature `cel`. Without it, the response to a CRD with rules contains a warning for
+//! each rule.
 
 use std::cell::OnceCell;
 
@@ -45,7 +45,7 @@ pub(super) enum RuleVerdict {
     MessageOutOfBudget,
 }
 
-/// Maximum total cost of all rules for a request, in units of CEL's cost.
+/// Maximum total cost of all rules for an object, in units of CEL's cost.
 const BUDGET: u64 = 10_000_000;
 
 impl Rule {
@@ -157,7 +157,7 @@ pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> Fie
 
 impl RuleVerdict {
     /// Returns `true` if the rule was evaluated and is violated. If the value is unchanged, the violation is only a
-    /// warning.
+    /// warning, unless the rule uses `oldSelf`.
     fn is_failure(&self) -> bool {
         match self {
             Self::Fails(_) | Self::MessageTooDear | Self::MessageOutOfBudget => true,
@@ -197,7 +197,7 @@ fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
 }
 
 /// Checks the rules for a complete object, unless earlier errors make that unsafe. In an update, violations in
-/// unchanged values are added to `ratcheted` instead of the errors.
+/// unchanged values are added to `ratcheted` instead of the errors, except for rules that use `oldSelf`.
 pub(super) fn validate(
     schema: &Structural,
     object: &Map,

@@ -7,7 +7,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::types::go_text::{go_text, go_type};
 
-/// Placeholder for missing replicas while a Scale is patched.
+/// Placeholder for missing replicas while a Scale is updated or patched.
 const UNSET: i32 = i32::MIN;
 
 /// Returns the Scale for a GET.

@@ -39,7 +39,7 @@ pub(crate) struct Structural {
     pub(super) is_atomic_map: bool,
     pub(super) checks: Checks,
     pub(super) rules: Vec<Arc<Rule>>,
-    /// Features inside this node. Traversals skip nodes without the relevant feature.
+    /// Features of this node and of the nodes inside it. Traversals skip nodes without the relevant feature.
     pub(super) below: Below,
 }
 

@@ -200,7 +200,7 @@ mod tests {
             .metadata_mut()
             .insert("managedFields".into(), json!([{"manager": "m"}]));
         assert_eq!(new, expected);
-        // An update without a status clears it.
+        // An update without a status clears the status.
         let mut cleared = object(json!({"size": 1}));
         in_context("status", |context| {
             strategy.prepare_for_update(&mut cleared, &expected, context)

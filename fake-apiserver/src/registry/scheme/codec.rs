@@ -92,8 +92,8 @@ fn encode_unstored(row: &Row, object: &Object) -> Result<Encoded, Status> {
     Ok(Encoded { body, has_fraction })
 }
 
-/// Returns the built-in type of an object in storage. If several groups share the storage, it may be the type of a
-/// different group.
+/// Returns the built-in type of an object in storage. It may be the type of a different version, or of another group
+/// that shares the storage.
 fn shape_as_stored(row: &Row, object: &Object) -> Option<&'static Shape> {
     let own = row.shape()?;
     if object.api_version() == &*row.api_version {

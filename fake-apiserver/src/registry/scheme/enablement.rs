@@ -187,7 +187,7 @@ impl Enablement {
     }
 
     /// Checks that a version of Kubernetes has the named APIs. Fails with the messages of kube-apiserver, or with the
-    /// name of an API that is enabled but never served.
+    /// name of an API that is enabled but not served by this version.
     pub(crate) fn check(&self, version: KubernetesVersion) -> Result<(), String> {
         check_groups(&[version], self.named.keys())?;
         for (name, is_on) in &self.named {

@@ -158,7 +158,7 @@ impl Scheme {
             .any(|row| row.info.group == group && row.info.version == version)
     }
 
-    /// Returns the row of a kind in a version.
+    /// Returns the row of a stored kind in a version.
     pub(crate) fn lookup_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
         self.rows()
             .find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored())

@@ -41,7 +41,8 @@ pub(crate) struct Row {
     pub(crate) is_storage_version: bool,
     /// The `apiVersion` in which a built-in kind is stored, if the kind has several versions.
     stored_api_version: Option<Box<str>>,
-    /// The type of stored objects, for a version that is off by default and has different fields.
+    /// The type of stored objects, if this version is off by default and its fields differ from those of the stored
+    /// version.
     stored_shape: Option<&'static builtin::Shape>,
     /// Set for a version of a built-in API that is off by default.
     is_off_by_default: bool,
@@ -346,7 +347,7 @@ impl Row {
         }
     }
 
-    /// Converts the object of a dry run as if it had been stored and read. Conversion webhooks are not called.
+    /// Converts an object that is not stored, as if it had been stored and read. Conversion webhooks are not called.
     pub(crate) fn show_unstored(&self, object: &mut Object) {
         if let Kind::Custom(custom) = &self.kind
             && !self.is_as_stored

@@ -12,9 +12,11 @@ use crate::registry::cel::ast::{
 use crate::registry::cel::costs;
 use crate::registry::cel::syntax::OPTIONAL_TARGET;
 
-/// Cost of creating a list, a map or an object.
+/// Cost of creating a list.
 const LIST: CostRange = CostRange::exactly(costs::LIST);
+/// Cost of creating a map.
 const MAP: CostRange = CostRange::exactly(costs::MAP);
+/// Cost of creating an object.
 const OBJECT: CostRange = CostRange::exactly(40);
 
 /// Returns the estimated maximum cost of an expression for a value of type `root`.

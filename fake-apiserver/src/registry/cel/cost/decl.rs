@@ -12,7 +12,7 @@ pub(crate) const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Decl {
     pub(crate) kind: DeclKind,
-    /// Maximum number of characters, bytes, items or entries; 0 for types without elements.
+    /// Maximum number of bytes, items or entries; 0 for types without elements.
     pub(crate) max_elements: u64,
     pub(crate) min_size: u64,
 }
@@ -72,7 +72,8 @@ impl Decl {
         }
     }
 
-    /// Returns the type of a map's keys. The size of keys is not declared, and the estimate does not assume one.
+    /// Returns the type of a map's keys: strings with a maximum size of 0 in the estimate, because the size of keys is
+    /// not declared.
     pub(crate) fn key(&self) -> Option<Arc<Self>> {
         matches!(self.kind, DeclKind::Map(_)).then(|| Self::new(DeclKind::String, 0, 2))
     }

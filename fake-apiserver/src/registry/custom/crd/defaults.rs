@@ -11,7 +11,7 @@ use crate::api::json::{Map, Value};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
-/// Checks all defaults of a structural root schema.
+/// Checks the defaults of a structural root schema, except in `additionalProperties`.
 pub(super) fn validate(version: KubernetesVersion, schema: &Cursor<'_>) -> FieldErrors {
     let mut checks = Checks {
         version,

@@ -34,7 +34,7 @@ const AT_ROOT_WITH_STATUS: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// Checks the schema of a version. `is_stored` is set if the stored version has the same schema.
+/// Checks the schema of a version. `is_stored` is set if the stored CRD has the same schema for this version.
 pub(super) fn validate(
     version: KubernetesVersion,
     node: &Cursor<'_>,

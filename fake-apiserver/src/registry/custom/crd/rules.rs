@@ -21,7 +21,7 @@ const REASONS: [&str; 4] = [
     "FieldValueRequired",
 ];
 
-/// Error for rules in a schema that has an unknown type or contains one.
+/// Error for rules of a schema that has an unknown type, or is inside such a schema.
 const UNTYPED: &str = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
                        to convert structural schema to CEL declarations";
 
@@ -74,7 +74,7 @@ struct Around<'a> {
     scope: Scope,
     /// Set if this or an enclosing schema has rules.
     is_ruled: bool,
-    /// Set if a schema with rules has an unknown type or contains one.
+    /// Set if this or an enclosing schema has an unknown type, and has rules or is inside a schema with rules.
     is_untyped: bool,
 }
 

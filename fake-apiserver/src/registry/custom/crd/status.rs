@@ -13,7 +13,7 @@ use crate::registry::types::cursor::Cursor;
 /// Finalizer that keeps a deleted CRD until its objects are deleted.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Returns the next state that the CRD controllers write for a CRD; `None` if the CRD is settled. `used` are the
+/// Returns the next state that the CRD controllers write for a CRD; `None` if its status is up to date. `used` are the
 /// accepted names of the CRDs in its group, with or without this CRD; `now` is the time in the format of metadata. To
 /// perform all writes of kube-apiserver, call this function until it returns `None`. After a change or a removal, call
 /// it for the other CRDs of the group as well, because names may have become available.
@@ -33,7 +33,7 @@ pub(crate) fn group(crd: &Object) -> &str {
 }
 
 /// Returns the next state of a CRD that is being deleted: first with the condition `Terminating`, then without the
-/// finalizer if `instances_left` is `false`. Returns `None` while objects remain.
+/// finalizer. Returns `None` if objects of an established CRD are left, or if the CRD does not have the finalizer.
 pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<Object> {
     if !crd.is_terminating() || !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
         return None;

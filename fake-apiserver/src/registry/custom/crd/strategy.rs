@@ -154,7 +154,7 @@ fn validate_status(crd: &Cursor<'_>, errors: &mut FieldErrors) {
     if stored.is_empty("") {
         return errors.invalid(stored, Value::Null, "must have at least one stored version");
     }
-    // As in Go, a duplicate version is removed only once.
+    // As in Go, a version is removed when it is found, so a later version with the same name is not found.
     let mut left: Vec<&str> = stored.texts("").collect();
     for version in crd.items("spec.versions") {
         let name = version.text("name");
@@ -229,7 +229,7 @@ fn validate_preserve(crd: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Fi
     }
 }
 
-/// Returns warnings about a CRD's schemas: for formats that are not enforced, and for rules that are not evaluated.
+/// Returns warnings about a CRD's schemas: for unknown formats, and for rules if the feature `cel` is disabled.
 fn schema_warnings(crd: &Object) -> Vec<String> {
     let mut warnings: Vec<String> = Vec::new();
     let mut add = |text: String| {

@@ -1,4 +1,4 @@
-//! Finds the errors of a rule that do not require evaluation: errors in its syntax, names and types.
+//! Finds the errors of a rule that do not depend on an object: errors in its syntax, names, types and constant parts.
 
 use std::sync::Arc;
 

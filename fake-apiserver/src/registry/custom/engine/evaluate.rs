@@ -18,7 +18,7 @@ use crate::registry::cel::objects::{Key, Map as CelMap, OptionalValue, Value as 
 use crate::registry::cel::parse::{escape, names_variable, parse};
 use crate::registry::cel::times::{Duration, Time};
 
-/// Maximum length of the result of a `messageExpression`.
+/// Maximum length of the result of a `messageExpression` in bytes.
 const MESSAGE_MAX: usize = 5 * 1024;
 
 /// The parsed expressions of a rule, parsed on first use.
@@ -65,8 +65,8 @@ impl std::fmt::Debug for Compiled {
     }
 }
 
-/// `self` and `oldSelf` for the rules of one value. Each is converted at most once, and only if a rule uses it, because
-/// converting a large value takes longer than evaluating a rule.
+/// `self` and `oldSelf` for the rules of one value. Each is converted at most once, and `oldSelf` only if a rule may
+/// use it, because converting a large value takes longer than evaluating a rule.
 pub(in super::super) struct Operands<'a> {
     node: &'a Structural,
     value: ValueView<'a>,
@@ -200,8 +200,8 @@ fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered,
     }
 }
 
-/// Converts a value for rules: fields have escaped names, undeclared fields and nulls are removed, and formats such as
-/// `date-time` become values of their types.
+/// Converts a value for rules: field names are escaped, undeclared and null fields are removed, and strings with a
+/// format such as `date-time` become values of the corresponding type.
 ///
 /// If the type of a value differs from its schema, such as a list for a string with a format, the result is an error
 /// that is returned when the value is read.

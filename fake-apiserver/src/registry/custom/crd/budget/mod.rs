@@ -103,7 +103,7 @@ impl Scope {
     }
 }
 
-/// Returns the maximum number of children in one value of a node.
+/// Returns the maximum number of children in one value of a node; `None` if unlimited.
 fn elements_max(node: &Cursor<'_>) -> Option<u64> {
     let limit = |key: &str| limit(node, key);
     match node.text("type") {
@@ -117,7 +117,7 @@ fn elements_max(node: &Cursor<'_>) -> Option<u64> {
 #[derive(Default)]
 pub(super) struct Costs {
     total: u64,
-    /// The most expensive expressions, in descending order of cost.
+    /// The most expensive expressions of at least 1 % of the schema's limit, in descending order of cost.
     dearest: Vec<(u64, FieldPath)>,
     /// Set if the cost of single expressions is unlimited, because the schema is already stored.
     spares_single: bool,
