@@ -73,7 +73,7 @@ impl Registry {
 
     /// Returns a function that deletes one object of a CRD that is being deleted. If the object has changed in the
     /// meantime, the deletion is retried after that write. Custom resources do not have a grace period, so the object
-    /// is removed immediately.
+    /// is removed immediately unless it has finalizers.
     fn deletes(&self) -> impl Fn(&Row, &Stored) {
         |row, stored| drop(self.delete_once(row, stored, &DeleteOptions::default()))
     }

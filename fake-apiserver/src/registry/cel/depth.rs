@@ -22,7 +22,7 @@ impl Levels {
     }
 }
 
-/// An open bracket: its closing character, and the levels inside and outside of it.
+/// An open bracket: its closing character, and the levels that are restored when it is closed.
 struct Open {
     closes: u8,
     base: Levels,
@@ -112,7 +112,8 @@ impl Scan {
         self.here.selections = self.base.selections;
     }
 
-    /// Resets the levels to the start of the bracket, plus `conditions`.
+    /// Resets the levels of operators and selections to those at the start of the bracket, and adds `conditions` to the
+    /// level of conditions.
     fn restart(&mut self, conditions: usize) {
         self.here = Levels {
             conditions: self.here.conditions + conditions,

@@ -70,7 +70,7 @@ pub(super) fn dotted_type(package: &Expression, name: &str) -> Option<CelValue> 
 /// Prefix of the string that represents a type.
 pub(super) const TYPE_START: &str = "\u{0}type ";
 
-/// Creates a type value: a string that users cannot write in an expression.
+/// Creates a type value: a string that begins with a null character, unlike strings in usual expressions.
 pub(super) fn type_value(name: &str) -> CelValue {
     CelValue::String(Arc::new(format!("{TYPE_START}{name}")))
 }

@@ -21,7 +21,7 @@ pub(crate) enum Value {
     Bool(bool),
     Duration(Duration),
     Timestamp(Time),
-    /// A value with a type from one of Kubernetes' CEL libraries.
+    /// An optional value, or a value with a type from one of Kubernetes' CEL libraries.
     Opaque(Arc<dyn Opaque>),
     Null,
 }
@@ -41,7 +41,7 @@ pub(crate) enum Key {
     String(Arc<String>),
 }
 
-/// A value of a type from one of Kubernetes' CEL libraries.
+/// A value whose type is not built into CEL, such as an optional value or a value of one of Kubernetes' CEL libraries.
 pub(crate) trait Opaque: Any + IsSame + fmt::Debug + Send + Sync {
     /// Returns the name of the type in expressions.
     fn runtime_type_name(&self) -> &str;

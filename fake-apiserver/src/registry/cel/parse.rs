@@ -72,7 +72,8 @@ fn name_functions(part: &mut Expression, dialect: Dialect) {
     });
 }
 
-/// Formats the errors of a parsed expression, sorted by offset, each with its line; returns `None` for an empty list.
+/// Formats up to [`ERRORS_MAX`] errors of an expression, sorted by offset, each with its line; returns `None` for an
+/// empty list.
 pub(crate) fn show_errors(expression: &str, mut errors: Vec<(usize, String)>) -> Option<String> {
     let more = errors.len().saturating_sub(ERRORS_MAX);
     errors.truncate(ERRORS_MAX);

@@ -138,6 +138,7 @@ impl Names {
 }
 
 /// Returns the error in an expression. The type of its result must be one of `wanted`; an empty list permits all types.
+/// For selectors of devices, the type may also be unknown.
 pub(crate) fn problem(expression: &str, wanted: &[&str], names: &Names) -> Option<String> {
     let output = match names.output(expression) {
         Ok(output) => output.runtime_name(),
@@ -163,8 +164,8 @@ pub(crate) fn problem(expression: &str, wanted: &[&str], names: &Names) -> Optio
     }
 }
 
-/// Returns the declared type of a variable: scalars, and lists and maps of scalars, keep their type; other types become
-/// `dyn`.
+/// Returns the declared type of a variable: scalars keep their type, also as the content of lists and maps; other types
+/// become `dyn`.
 fn kept(kind: &Type) -> Type {
     match kind {
         Type::List(items) => Type::list(kept(items)),

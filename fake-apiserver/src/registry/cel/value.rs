@@ -1,4 +1,4 @@
-//! Converts JSON to CEL values that do not have a schema.
+//! Converts JSON without a schema to CEL values.
 
 use std::collections::HashMap;
 use std::sync::Arc;

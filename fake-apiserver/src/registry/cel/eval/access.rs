@@ -1,4 +1,5 @@
-//! Evaluates fields, items and branches of conditionals, and charges the costs of reading them.
+//! Evaluates field selections, `has()`, index operations and the branches of conditionals, and charges the costs of
+//! reading fields and items.
 
 use super::attributes::{base_cost, is_attribute};
 use super::evaluation::Evaluation;
@@ -30,8 +31,8 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// Evaluates `has(a.b)`. The test costs one unit, unless `a` is an attribute: reading an attribute already includes
-    /// it.
+    /// Evaluates `has(a.b)`. Charges one unit, unless `a` is an attribute, for which the evaluation of `a` has charged
+    /// it. The unit is refunded if an attribute fails, or if `a` is an optional value without the field.
     pub(super) fn presence(&mut self, select: &'a SelectExpr) -> Evaluated {
         let is_attribute = is_attribute(&select.operand);
         let operand = match self.value(&select.operand) {
@@ -54,7 +55,7 @@ impl<'a> Evaluation<'a, '_> {
         Ok(CelValue::Bool(is_there))
     }
 
-    /// Returns the type with a dotted name such as `google.protobuf.Duration`.
+    /// Returns the type with a dotted name such as `google.protobuf.Duration`, unless a variable hides the name.
     fn message_type(&self, select: &SelectExpr) -> Option<CelValue> {
         let kind = dotted_type(&select.operand, &select.field)?;
         let is_hidden = |name: &str| self.scope.iter().any(|it| it.name == name);

@@ -3,7 +3,8 @@
 use crate::registry::cel::ast::{Expr, Expression};
 use crate::registry::cel::syntax::{OPTIONAL_INDEX, OPTIONAL_SELECT};
 
-/// Returns the cost of selecting a field or an item from a value; 0 for a variable and its fields.
+/// Returns the cost of an operand from which a field or an item is selected, in addition to the cost of its evaluation:
+/// 0 for attributes and conditionals, otherwise 1.
 pub(super) fn base_cost(operand: &Expression) -> u64 {
     let is_conditional = matches!(&operand.expr, Expr::Call(call) if call.func_name == "_?_:_");
     u64::from(!is_conditional && !is_attribute(operand))

@@ -76,7 +76,7 @@ fn to_double(value: &CelValue) -> Evaluated {
         CelValue::Int(number) => *number as f64,
         CelValue::UInt(number) => *number as f64,
         CelValue::String(text) => match text.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str() {
-            // Go accepts NaN only without a sign. Both accept the same spellings of infinity.
+            // Go accepts NaN only without a sign. Go and Rust accept the same spellings of infinity.
             "nan" if text.len() == 3 => f64::NAN,
             _ => match text.parse::<f64>() {
                 Ok(number) if number.is_finite() || text.to_ascii_lowercase().contains("inf") => number,

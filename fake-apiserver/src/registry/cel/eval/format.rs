@@ -12,7 +12,7 @@ use crate::registry::cel::objects::{Key, Value as CelValue};
 /// Default number of digits after the decimal point.
 const PRECISION: usize = 6;
 
-/// Maximum number of digits after the decimal point, and maximum width of a number.
+/// Maximum number of digits after the decimal point, and maximum width of NaN and infinity.
 const PRECISION_MAX: usize = 1_000;
 
 /// Replaces the clauses of a format string with the formatted arguments.
@@ -199,7 +199,8 @@ fn fixed(arg: &CelValue, precision: usize) -> Result<String, String> {
     Ok(format!("{sign}{grouped}{fraction}"))
 }
 
-/// Formats a number in scientific notation. The precision of the clause is used as its width.
+/// Formats a number in scientific notation with six digits after the decimal point. The precision of the clause is only
+/// used as the width of NaN and infinity.
 fn scientific(arg: &CelValue, width: usize) -> Result<String, String> {
     let number = number(arg, "scientific")?;
     if !number.is_finite() {

@@ -106,7 +106,7 @@ fn sum(items: &[CelValue]) -> Evaluated {
         .try_fold(first.clone(), |sum, item| arithmetic::compute("_+_", &sum, item))
 }
 
-/// Returns the first index of an item; -1 if the list does not contain it.
+/// Returns the index of the first of these items that equals `wanted`; -1 if there is none.
 fn position<'v>(
     mut items: impl Iterator<Item = (usize, &'v CelValue)>,
     wanted: &CelValue,

@@ -4,7 +4,8 @@ use super::network;
 use crate::registry::cel::library::TYPE_START;
 use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 
-/// Returns the size of a value: the number of characters, bytes, items or entries; 1 for other types.
+/// Returns the size of a value: the number of characters, bytes, items or entries; for an address or a CIDR range, the
+/// number of bytes; for an optional value, the size of its content; otherwise 1.
 pub(crate) fn size(value: &CelValue) -> usize {
     match value {
         CelValue::String(text) if text.starts_with(TYPE_START) => 1,

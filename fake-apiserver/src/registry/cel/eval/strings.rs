@@ -27,7 +27,7 @@ pub(super) fn call(name: &str, text: &str, args: &[CelValue], meter: &mut Meter)
         ("lastIndexOf", [CelValue::String(part), CelValue::Int(from)]) => last_index_of(text, part, *from),
         ("lowerAscii", []) => Ok(made(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(made(text.to_ascii_uppercase())),
-        // Go also trims Unicode white space.
+        // Like Rust, Go trims Unicode white space.
         ("trim", []) => Ok(made(text.trim().to_owned())),
         ("replace", [CelValue::String(from), CelValue::String(to)]) => replace(text, from, to, -1, meter),
         ("replace", [CelValue::String(from), CelValue::String(to), CelValue::Int(most)]) => {
