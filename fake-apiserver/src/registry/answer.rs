@@ -49,8 +49,8 @@ pub(crate) struct SuccessDetails {
 pub(crate) struct Written {
     /// The body of the response.
     pub(crate) answer: Answer,
-    /// The status code, for example 200, 201 after a POST, or 202 if a deletion is pending. [`Answer::Nothing`] and
-    /// [`Answer::Connection`] ignore it.
+    /// The status code, such as 200, 201 for a created object, or 202 if a deletion is pending. Not used for
+    /// [`Answer::Nothing`] and [`Answer::Connection`].
     pub(crate) code: u16,
 }
 

@@ -1,5 +1,5 @@
-//! Commits the writes of the verbs. Each commit notifies the affected components: CRDs, Roles, the configuration of
-//! admission, and the server's own controllers.
+//! Commits the writes of the verbs. Each commit notifies the components that depend on the written object, such as the
+//! definitions, authorization, admission, and the server's own controllers.
 
 use std::sync::Arc;
 

@@ -76,7 +76,7 @@ impl Registry {
     pub(super) fn complete_admitted(&self, request: &WriteRequest<'_>, object: &mut Object) {
         let repeated = metadata::dedupe_owner_references(object, true);
         request.remarks.warnings.extend(repeated);
-        // The object was normalised before admission, and the server's own plugins do not write empty values.
+        // The server's own plugins do not write empty values, but closures, policies and webhooks may do so.
         if self.admission.may_be_changed(request.row) {
             request.row.settle(object);
         }
@@ -151,7 +151,7 @@ impl Registry {
     }
 
     /// Generates a name from `generateName` before other fields, such as a Job's labels, are derived from the name.
-    /// Chooses a name that is free, whereas kube-apiserver repeats the creation if a name is taken.
+    /// Tries several names until one is free, whereas kube-apiserver repeats the creation if a name is taken.
     fn choose_name(&self, row: &Row, object: &mut Object) {
         if !object.name().is_empty() || object.meta_str("generateName").is_empty() {
             return;

@@ -150,7 +150,7 @@ impl Registry {
         registry
     }
 
-    /// Serves the built-in resources of a version of Kubernetes, except the disabled ones.
+    /// Serves the built-in resources that a version of Kubernetes serves with this enablement.
     pub(crate) fn enable(&self, version: KubernetesVersion, enablement: &Enablement) {
         self.reader.change_scheme(|scheme| scheme.enable(version, enablement));
     }

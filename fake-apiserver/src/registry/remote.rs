@@ -11,7 +11,7 @@ use super::Registry;
 /// Pending calls to the servers of APIServices. Each call determines the condition `Available` of an APIService.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteChecks {
-    /// Names of the APIServices with servers to be called.
+    /// Names of the APIServices whose servers have to be called.
     pending: Mutex<BTreeSet<String>>,
     /// Signalled when a name is added.
     pub(crate) added: Notify,

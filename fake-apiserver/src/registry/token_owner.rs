@@ -68,7 +68,7 @@ impl Access {
             let namespace = if kind == "node" { "" } else { namespace };
             let bound = self.reader.stored_object(&format!("{kind}s"), namespace, name);
             let is_there = bound.is_some_and(|bound| bound.uid() == uid && !self.is_long_gone(&bound));
-            // A Pod's token also contains its Node, but it remains valid as long as the Pod exists.
+            // A Pod's token also contains its Node, but the token remains valid as long as the Pod exists.
             let is_bound = kind != "node" || claims.pointer("/kubernetes.io/pod").is_none();
             if is_bound && !is_there {
                 return Err(INVALIDATED.to_owned());

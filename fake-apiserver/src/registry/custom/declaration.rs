@@ -18,7 +18,7 @@ use crate::registry::types::schema::builtin::{Shape, object_meta};
 /// Maximum length of a string in a request, without its quotation marks.
 const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
 
-/// Maximum number of bytes of a character.
+/// Maximum number of bytes of a character in UTF-8.
 const CHAR_BYTES: u64 = 4;
 
 /// Returns the type declared by a schema; `None` if rules cannot access its values.

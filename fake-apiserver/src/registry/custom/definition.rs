@@ -149,7 +149,7 @@ impl CustomResource {
                 "Cluster" => Scope::Cluster,
                 _ => Scope::Namespaced,
             },
-            // Deprecation warnings recommend this version as the replacement.
+            // Deprecation warnings recommend this version if it has a higher priority.
             preferred: preferred_version(&spec),
             stored: spec
                 .items("versions")

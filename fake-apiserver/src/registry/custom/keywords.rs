@@ -1,4 +1,4 @@
-//! Accessors for the keywords of a CRD's schema. As in Go, a keyword with a zero value is treated as absent.
+//! Accessors for the keywords of a CRD's schema. A keyword whose value is not a schema is treated as absent.
 
 use crate::registry::types::cursor::Cursor;
 

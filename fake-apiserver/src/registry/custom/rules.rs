@@ -45,7 +45,7 @@ pub(super) enum RuleVerdict {
     MessageOutOfBudget,
 }
 
-/// Maximum total cost of all rules for an object, in units of CEL's cost.
+/// Maximum total cost of all rules for a request, in units of CEL's cost.
 const BUDGET: u64 = 10_000_000;
 
 impl Rule {

@@ -95,7 +95,7 @@ impl Enablement {
         for pair in pairs.into_iter().map(str::trim).filter(|it| !it.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (key, value) = (key.trim(), value.trim());
-            // Same as `completion.go` of kube-apiserver.
+            // The keys of the core group are treated as in `completion.go` of kube-apiserver.
             match key {
                 "api/legacy" => {}
                 "v1" | "/v1" | "api/v1" => check_core(key, value)?,

@@ -8,11 +8,11 @@ use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 
 /// Maximum amount of work that CEL does not charge for in one evaluation: copies of values and comparisons within them.
 /// Reading ten parts costs one unit, so the limit equals the number of parts that can be read for [`Meter::CALL`]
-/// units. Rules in requests of up to 3 MiB stay far below this limit.
+/// units.
 const WORK_MAX: u64 = 10 * Meter::CALL;
 
-/// Lists without a defined order: sets, and lists of maps with keys. Lists are identified by their addresses, so a list
-/// that is computed from one of them is ordered.
+/// Lists without a defined order: lists of type `set` or `map`. They are identified by their addresses, so a list that
+/// is computed from one of them is ordered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unordered(Arc<BTreeSet<usize>>);
 

@@ -129,7 +129,7 @@ pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Res
     }
 }
 
-/// Returns `true` if `set`, a set or a list of maps with keys, contains every item of another list. Kubernetes compares
+/// Returns `true` if `set`, a list of type `set` or `map`, contains every item of another list. Kubernetes compares
 /// such lists without regard to the order.
 fn holds_all(set: &[CelValue], items: &[CelValue], meter: &mut Meter) -> Result<bool, EvalFailure> {
     let keys: Option<HashSet<Key>> = set.iter().map(|it| Key::try_from(it.clone()).ok()).collect();

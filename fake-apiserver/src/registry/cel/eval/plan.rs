@@ -10,6 +10,6 @@ use crate::registry::cel::objects::Value as CelValue;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) expression: Expression,
-    /// Values of constant lists, maps and conversions, by node number.
+    /// Values of the constant parts, by node number.
     pub(crate) constants: HashMap<u64, CelValue>,
 }

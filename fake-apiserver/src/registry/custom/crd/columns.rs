@@ -1,4 +1,4 @@
-//! Validation of the field paths in a CRD: printer columns, scale and selectable fields (rule O4).
+//! Validation of the printer columns, the scale subresource and the selectable fields of a CRD (rule O4).
 
 use std::collections::BTreeSet;
 

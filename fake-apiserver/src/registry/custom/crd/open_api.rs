@@ -1,4 +1,4 @@
-//! Validation of a CRD's schema, except for the check that it is structural (rule O4).
+//! Validation of a CRD's schema (rule O4). `structural.rs` checks that the schema is structural.
 
 use super::{defaults, rules, structural};
 use crate::api::field::FieldErrors;

@@ -77,7 +77,7 @@ pub(in super::super) struct Operands<'a> {
     converted_old: OnceCell<Converted>,
 }
 
-/// A value converted for rules, with its unordered lists (sets and lists with keys).
+/// A value converted for rules, with its unordered lists: lists of type `set` or `map`.
 type Converted = (CelValue, Unordered);
 
 impl<'a> Operands<'a> {

@@ -61,7 +61,7 @@ pub(super) fn kind(name: &str) -> Tokens {
     }
 }
 
-/// Returns the token kind of an operator, a bracket, other punctuation, or a reserved word.
+/// Returns the token kind of an operator, a bracket, other punctuation, or a keyword.
 pub(super) fn mark(mark: &str) -> Tokens {
     kind(&format!("'{mark}'"))
 }
@@ -120,7 +120,7 @@ pub(super) struct State {
     pub(super) is_simple: bool,
     /// Set if the last edge skips an optional part or leaves a loop.
     pub(super) has_exit: bool,
-    /// Set for loops over binary operators, in which precedence decides.
+    /// Set for loops over operators, in which precedence decides.
     pub(super) is_of_operators: bool,
 }
 
@@ -148,7 +148,7 @@ enum Part {
     Many(Box<Part>),
     /// The part occurs at least once.
     Some(Box<Part>),
-    /// Any number of binary operators, each with its precedence.
+    /// Any number of operators, each with its precedence.
     Operators(Vec<Part>),
 }
 
