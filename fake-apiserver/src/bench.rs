@@ -88,7 +88,7 @@ impl FieldManager<'_> {
             .map(Document)
     }
 
-    /// Records the owners of the changed fields in `new`.
+    /// Adds the manager of the changed fields to the `managedFields` of `new`.
     pub fn track_update(&self, live: &Document, new: &mut Document) {
         self.of_pods(|types, manager| managed_fields::track_update(types, Some(&live.0), &mut new.0, manager));
     }

@@ -2,8 +2,8 @@
 //! ConfigMaps of each namespace if their worker runs (rule R6). Optionally also the Service `kubernetes` and the other
 //! initial objects of a cluster, including Roles.
 //!
-//! The initial state, including uids, is the same for all servers that start in the same second, regardless of their
-//! seeds. It is therefore cached in the process, and servers share it until they write to it.
+//! The initial state, including uids, is the same for all servers with the same options and start time, regardless of
+//! their seeds. It is therefore cached in the process, and servers share it until they write to it.
 
 mod flow_control;
 
@@ -32,9 +32,10 @@ const SEED: u64 = 0x6472_7964_6f63_6b5f;
 /// Maximum number of initial states that a process caches; the cache is cleared when it is full.
 const WORLDS_MAX: usize = 16;
 
-/// Field managers of the objects that kube-apiserver creates, and of the objects that the ServiceAccount controller
-/// would create.
+/// Field manager of the objects that kube-apiserver creates.
 const SERVER: &str = "kube-apiserver";
+
+/// Field manager of the objects that kube-controller-manager creates in each namespace.
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -268,7 +269,7 @@ fn service_cidr(range: ClusterRange, now: Timestamp) -> Value {
 }
 
 /// Builds the ConfigMaps of `kube-system` that other components read: the authorities of front proxies and client
-/// certificates, and the date from which the use of legacy tokens is tracked.
+/// certificates (empty here), and the date from which the use of legacy tokens is tracked.
 fn system_config_maps(now: Timestamp) -> [Value; 2] {
     let map = |name: &str, data: Value| {
         let names = data.as_object().into_iter().flat_map(serde_json::Map::keys);

@@ -57,15 +57,14 @@ impl ApiServerBuilder {
     }
 
     /// Sets the time of day at the start of the server; afterwards the clock advances with tokio's. Default: the
-    /// machine's time, to the second, so that the server's clock agrees with the system's as long as virtual time does
-    /// not jump. Servers that a process starts within a minute have the same default. Tests that expect specific times
-    /// should set it.
+    /// machine's time in whole seconds. Servers that a process starts within a minute have the same default, so that
+    /// they can share their initial objects. Tests that expect specific times should set it.
     pub fn start_time(mut self, time: Timestamp) -> Self {
         self.start_time = Some(time);
         self
     }
 
-    /// Returns the time of day that was set with [`start_time`](Self::start_time).
+    /// Returns the time of day that was set with [`start_time`](Self::start_time); `None` for the default.
     pub fn configured_start_time(&self) -> Option<Timestamp> {
         self.start_time
     }
@@ -108,18 +107,19 @@ impl ApiServerBuilder {
 
     /// Sets the number of initial nodes. They are named `node-0` and so on, and are ready, with 8 CPUs, 16 GiB and 110
     /// Pods each. Default: 0. Without nodes, [`Worker::Kubelet`](crate::Worker::Kubelet) registers `node-0` when the
-    /// first Pod or DaemonSet needs one.
+    /// first Pod or DaemonSet needs one. Ignored with a [`world`](Self::world).
     pub fn nodes(mut self, count: usize) -> Self {
         self.options.nodes = count;
         self
     }
 
     /// Creates the Service `default/kubernetes` at the start, with its Endpoints, its EndpointSlice and the ServiceCIDR
-    /// `kubernetes`, as kube-apiserver does. Its cluster IP is 10.0.0.1, its port 443, and its endpoint the unused
-    /// address 192.0.2.1. This option also creates the ConfigMaps of `kube-system` that publish the server's
-    /// authorities and the start of token tracking, and maintains the APIServices of all served groups, including
-    /// groups of CRDs, and the IPAddresses of cluster IPs. Off by default, so that a test that lists Services only
-    /// finds its own Services; the command `fake-apiserver` turns it on. The Service is not recreated after a delete.
+    /// `kubernetes`, as kube-apiserver does. By default its cluster IP is 10.0.0.1, its port 443, and its endpoint the
+    /// unused address 192.0.2.1. This option also creates the other initial objects of kube-apiserver, such as
+    /// FlowSchemas, ClusterRoles and ConfigMaps of `kube-system`. It maintains the APIServices of all served groups,
+    /// including groups of CRDs, and the IPAddresses of cluster IPs. Off by default, so that a test that lists Services
+    /// only finds its own Services; the command `fake-apiserver` turns it on. The Service is not recreated after a
+    /// delete. With a [`world`](Self::world), no objects are created.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self
@@ -202,8 +202,8 @@ impl ApiServerBuilder {
 
     /// Enables and disables built-in APIs, in the format of kube-apiserver's `--runtime-config`: `apps/v1=false`,
     /// `batch/v1/cronjobs=false`, `resource.k8s.io/v1beta1=true`, `api/all=true`. The core group cannot be disabled.
-    /// Fails with the first pair that no version of Kubernetes supports. A server does not [start](Self::start) if its
-    /// version of Kubernetes lacks one of these APIs.
+    /// Fails if a pair is invalid, or if it names an API that no version of Kubernetes supports. A server does not
+    /// [start](Self::start) if its version of Kubernetes lacks one of these APIs.
     ///
     /// Alpha and beta versions are off by default. Each version of Kubernetes has the APIs of its kube-apiserver; some
     /// of their resources also need a feature gate: see [`feature_gates`](Self::feature_gates).
@@ -323,7 +323,7 @@ impl ApiServerBuilder {
     /// Adds workers that run with the server. By default no workers run, as in a cluster that only has an API server.
     ///
     /// They run in virtual time and in a fixed order. Work that takes a controller-manager a few milliseconds takes no
-    /// virtual time: it is done once all tasks are idle. The journal contains their requests and marks them
+    /// virtual time. The journal contains their requests and marks them
     /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
     ///
     /// ```
@@ -421,8 +421,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the identity of requests without credentials under RBAC. Default: the administrator. Without authorization,
-    /// it is always the administrator, unless [`Anonymous::Refused`] requires credentials.
+    /// Sets the identity of requests without credentials under RBAC. Default: the administrator. Without RBAC, the
+    /// identity is always the administrator, unless [`Anonymous::Refused`] requires credentials.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.options.authentication.anonymous = anonymous;
         self
@@ -467,8 +467,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets a lower bound for the revision of the server's first write. Default: the revision of the initial state.
-    /// Revisions of real servers can exceed 32 bits.
+    /// Sets a lower bound for the `resourceVersion` of the initial state. Default: the version at which the initial
+    /// objects were written. Versions of real servers can exceed 32 bits.
     pub fn revision(mut self, revision: u64) -> Self {
         self.revision = revision;
         self

@@ -91,8 +91,8 @@ impl ApiServer {
     }
 }
 
-/// Handles a request to the control API, which only administrators and the holder of its token may use. The page
-/// requires no permission: it contains no data of the server and prompts for the token.
+/// Handles a request to the control API, which only users in `system:masters` may use. The page requires no permission:
+/// it contains no data of the server and prompts for a token.
 #[cfg(feature = "serve")]
 async fn controlled(endpoints: &Endpoints, control: Router, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();

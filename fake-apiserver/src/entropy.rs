@@ -1,4 +1,4 @@
-//! `Entropy`: the server's only clock, and its only source of random numbers, which are generated from one seed.
+//! `Entropy`: the server's clock, and its random numbers, which are generated from one seed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tokio::time::Instant;
 /// their initial objects.
 const SAME_START: i64 = 60;
 
-/// Returns the default start time of servers: the machine's time in whole seconds, which is the same within a minute.
+/// Returns the default start time of servers: the machine's time in whole seconds. Servers that start within a minute
+/// get the same time.
 #[expect(
     clippy::disallowed_methods,
     reason = "the only place in the server that reads the clock"
@@ -30,8 +31,8 @@ pub(crate) fn time_of_day() -> Timestamp {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// The clock and the random numbers. The clock advances with tokio's, so it stops in a paused runtime; the numbers only
-/// depend on the seed.
+/// The clock and the random numbers. The clock advances with tokio's, so in a paused runtime it shows virtual time; the
+/// numbers only depend on the seed.
 #[derive(Debug)]
 pub(crate) struct Entropy {
     seed: u64,

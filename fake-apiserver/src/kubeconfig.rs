@@ -10,9 +10,9 @@ const NAME: &str = "fake-apiserver";
 
 /// Credentials with which a client verifies the server's TLS certificate and authenticates itself, all in PEM.
 pub(crate) struct Credentials {
-    /// The certificate of the authority that signed the server's certificate.
+    /// The certificates that verify the server: the generated authority, or the configured certificate chain.
     pub(crate) ca: String,
-    /// A certificate of the same authority for the administrator.
+    /// The administrator's client certificate, signed by the generated authority.
     pub(crate) certificate: String,
     /// The private key of the certificate.
     pub(crate) key: String,

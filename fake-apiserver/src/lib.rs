@@ -27,8 +27,8 @@
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
-//! Other modules: [`api`], the types shared by all layers; `workers`, the controllers of a cluster; `entropy`, the only
-//! clock and the only source of random numbers; `serve` and `client`, the entry points.
+//! Other modules: [`api`], the types shared by all layers; `workers`, the controllers of a cluster; `entropy`, the
+//! clock and the random numbers of a server; `serve` and `client`, the entry points.
 //!
 //! # Where to start
 //!
@@ -44,14 +44,14 @@
 //!
 //! # What is left out
 //!
-//! Unsupported features are refused with an error that names them, with 404, 405, 415 or 501. ARCHITECTURE.md has the
-//! whole list ("What the fake leaves out"). The most important ones:
+//! Requests that use unsupported features fail with 404, 405, 406, 415 or 501. ARCHITECTURE.md has the whole list
+//! ("What the fake leaves out"). The most important ones:
 //!
 //! - The controllers of a cluster only run on request ([`Worker`]). Without them Deployments create no Pods, Pods do
 //!   not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Probes of
 //!   containers succeed unless a [`PodScript`] makes them fail.
 //! - A [`PodScript`] implements `exec` and `port-forward`, over WebSockets and SPDY; `attach` works without a script.
-//!   `proxy` responds that the Pod or Service is unreachable.
+//!   These connections need [`Worker::Kubelet`]. `proxy` is not supported.
 //! - Authorization is off by default ([`Authorization`]): every client is an administrator.
 //! - CBOR is not supported.
 //! - Rarely used fields of built-in kinds are not checked in depth.
@@ -64,7 +64,7 @@
 //! |---|---|
 //! | `client` | `ApiServer::client`, an in-process `kube::Client` |
 //! | `serve` | ports ([`ApiServer::serve`]), the [`control`] API, WebSockets, Tables, OpenAPI, webhooks at addresses |
-//! | `tls` | [`ApiServer`] over HTTPS with a generated authority; includes `serve` |
+//! | `tls` | HTTPS with a generated authority (`ApiServer::serve_tls`); includes `serve` |
 //! | `cel` | the rules of CRDs (`x-kubernetes-validations`); without it a warning lists them |
 //! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
 //!

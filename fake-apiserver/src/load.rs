@@ -25,14 +25,15 @@ const DEPTH_BOUND: usize = 32;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Manifest {
-    /// Location of the manifest: the file, the document in it, and the item if the document is a list.
+    /// Location of the manifest: the file, the document if the file has several, and the item if the document is a
+    /// list.
     pub place: String,
     /// The object, with `apiVersion` and `kind`.
     pub object: Value,
 }
 
-/// Error for a file that cannot be read, or that contains values other than objects. The message contains the file, the
-/// document and the reason.
+/// Error for a file that cannot be read or parsed, or that contains values other than objects with a kind. The message
+/// contains the location and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct ReadError {
@@ -87,8 +88,8 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Ma
 }
 
 /// Reads a dump of a cluster from a directory, as written by `oc adm must-gather` or `kubectl cluster-info dump`. Files
-/// without objects, such as logs with the extension of a manifest, are skipped. Returns the objects, in the order of
-/// [`read`], and a line for each skipped file.
+/// for which [`read`] would fail, such as logs with the extension of a manifest, are skipped. Returns the objects, in
+/// the order of [`read`], and a line for each skipped file.
 pub fn read_dump(path: impl AsRef<Path>) -> Result<(Vec<Manifest>, Vec<String>), ReadError> {
     let (mut manifests, mut left_out, mut files) = (Vec::new(), Vec::new(), Vec::new());
     find_files(path.as_ref(), 0, &mut files)?;

@@ -60,7 +60,8 @@ pub(crate) struct ServerOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Authorization {
-    /// Every user may do everything. Requests with an unknown token are attributed to the administrator.
+    /// Every user may do everything. Requests with an unknown token are attributed to the administrator, unless
+    /// [`Anonymous::Refused`](crate::Anonymous::Refused) requires credentials.
     #[default]
     AlwaysAllow,
     /// Roles, ClusterRoles and their bindings determine the permissions; `system:masters` has all permissions. Common

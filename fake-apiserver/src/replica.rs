@@ -66,7 +66,7 @@ impl Replica {
         &self.client
     }
 
-    /// Returns the newest resourceVersion that the client can read.
+    /// Returns the resourceVersion of the view.
     pub fn sees(&self) -> u64 {
         let registry = &self.server.endpoints.registry;
         registry
@@ -92,7 +92,7 @@ impl Replica {
         self.set(Some(Position::Behind(changes)));
     }
 
-    /// Advances a frozen view by this many changes.
+    /// Advances the view by this many changes, and stops it there.
     pub fn advance(&self, changes: u64) {
         self.freeze_at(self.sees().saturating_add(changes));
     }

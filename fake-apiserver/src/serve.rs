@@ -97,7 +97,8 @@ impl Serving {
         format!("{scheme}://{}", SocketAddr::new(host, self.addr.port()))
     }
 
-    /// Returns the certificate authority that signed the server's certificate, as PEM; `None` for plain HTTP.
+    /// Returns the certificates with which clients verify the server, as PEM: the generated authority, or the
+    /// [configured](ServeOptions::certificate) chain. Returns `None` for plain HTTP.
     pub fn ca_certificate(&self) -> Option<&str> {
         self.credentials.as_ref().map(|it| it.ca.as_str())
     }
@@ -411,7 +412,7 @@ struct Peer {
     user: Option<Arc<UserInfo>>,
     /// Set if the client is a front proxy, which may set the user in headers.
     proxy: Option<Arc<FrontProxy>>,
-    /// Set if the client certificate identifies neither a user nor a proxy.
+    /// Set if the client sent a certificate that does not identify a user.
     is_unknown: bool,
 }
 

@@ -59,7 +59,7 @@ pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
     /// Shared, because each request clones the server.
     options: Arc<ServerOptions>,
-    /// The tasks of the workers. They end when the last clone of the server is dropped.
+    /// The tasks of the workers. They end when the server and its clients have been dropped.
     pub(crate) tasks: TaskGroup,
     /// The states saved by the control API, if it is enabled.
     pub(crate) control: Option<Arc<KeptSnapshots>>,
@@ -189,7 +189,8 @@ impl ApiServer {
         &self.endpoints.journal
     }
 
-    /// Installs a rule that is called for every request for a resource, until the returned guard is dropped.
+    /// Installs a rule that is called for every request for a resource that earlier rules pass, until the returned
+    /// guard is dropped.
     pub fn inject(&self, fault: impl Fault + 'static) -> FaultGuard {
         let rules = &self.endpoints.faults.rules;
         rules.install(std::any::type_name_of_val(&fault).to_owned(), |_| fault)
@@ -226,8 +227,8 @@ impl ApiServer {
         self.endpoints.faults.watches.handles()
     }
 
-    /// Removes the history of all resources up to now, as etcd's compaction does: a watch that resumes from an earlier
-    /// version fails with 410 Expired. Open watches continue.
+    /// Compacts the history of all resources up to now, as etcd does: a watch that resumes from an earlier version
+    /// fails with 410 Expired. Open watches continue.
     pub fn compact(&self) {
         self.endpoints.registry.writer.compact(self.resource_version());
     }
@@ -448,9 +449,10 @@ impl ApiServer {
         !self.options.workers.is_empty()
     }
 
-    /// Stores objects without changes, including uid, status and times, such as the objects in a dump of a cluster. A
-    /// missing uid or creationTimestamp is added. Existing objects are replaced. CRDs are served immediately, so they
-    /// must precede their objects. Returns the number of stored objects; stops at the first invalid one.
+    /// Stores objects without admission, including uid, status and times, such as the objects in a dump of a cluster. A
+    /// missing uid or creationTimestamp is added; an object without uid and status is completed like a new object.
+    /// Existing objects are replaced. CRDs are served immediately, so they must precede their objects. Returns the
+    /// number of stored objects; stops at the first invalid one.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, LoadError> {
         let mut count = 0;
         for value in objects {
@@ -500,7 +502,7 @@ impl Host for Endpoints {
 /// Reads the whole body of a response.
 async fn read_whole(response: Response<Body>) -> Response<Bytes> {
     let (parts, body) = response.into_parts();
-    // Bodies from this process do not fail; a truncated one would not parse as JSON.
+    // A body only fails if a fault truncates it.
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     Response::from_parts(parts, body)
 }

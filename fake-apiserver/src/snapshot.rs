@@ -10,9 +10,8 @@ use crate::storage::{Revision, World};
 /// Maximum number of saved states; when it is exceeded, the oldest one is dropped.
 const KEPT_MAX: usize = 64;
 
-/// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). The cost of
-/// taking, keeping and restoring a snapshot is one reference per resource and CRD, independent of the number of
-/// objects.
+/// The whole state of a server at one moment, from [`ApiServer::snapshot`](crate::ApiServer::snapshot). Taking a
+/// snapshot costs one reference per resource and CRD, independent of the number of objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) world: World,

@@ -1,4 +1,4 @@
-//! `TaskGroup`: the only place that spawns tasks. A task ends with its group.
+//! `TaskGroup`: spawns all tasks of the server. A task ends with its group.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

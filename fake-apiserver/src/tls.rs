@@ -27,10 +27,10 @@ pub use keys::ServiceAccountKeys;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// Names for which every certificate is valid.
+/// Names for which every generated server certificate is valid.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Name and group of the administrator, as in kubeadm.
+/// Name of the administrator, as in kubeadm's `admin.conf`, and a group that has all permissions.
 const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 
 /// TLS identity of a server, and the credentials of its clients.
@@ -94,7 +94,7 @@ impl TlsIdentity {
     }
 }
 
-/// TLS options of a server; missing certificates are generated.
+/// TLS options of a server. Without a certificate, one is generated.
 #[derive(Clone, Default)]
 pub(crate) struct TlsOptions {
     /// The server's certificate chain and the key of its first certificate, in PEM.

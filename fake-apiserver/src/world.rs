@@ -1,5 +1,5 @@
 //! Operations on worlds, which are complete states of a server: listing their objects, writing them as YAML, and
-//! comparing two of them. Also changes the state without a request.
+//! comparing two of them. Other operations read or change the current state without a request.
 
 #[cfg(feature = "serve")]
 mod table;
@@ -39,22 +39,22 @@ pub struct LoadReport {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct WorldDiff {
-    /// Objects that only exist in the later state, in the order of kinds and names.
+    /// Objects that only exist in the later state, ordered by `apiVersion`, kind, namespace and name.
     pub added: Vec<Value>,
-    /// Objects that only exist in the earlier state.
+    /// Objects that only exist in the earlier state, in the same order.
     pub removed: Vec<Value>,
-    /// Objects of the same name in both states, with a line for each different field.
+    /// Objects that exist in both states but differ: kind and name, and one line per changed field.
     pub changed: Vec<(String, Vec<String>)>,
 }
 
 /// Differences between two states, with the objects.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Objects that only exist in the later state, in the order of kinds and names.
+    /// Objects that only exist in the later state, ordered by `apiVersion`, kind, namespace and name.
     pub(crate) added: Vec<Value>,
     /// Objects that only exist in the earlier state.
     pub(crate) removed: Vec<Value>,
-    /// Objects of the same name in both states, as they are in the later one, with a line for each different field.
+    /// Objects that exist in both states but differ: the object in the later state, and one line per changed field.
     pub(crate) changed: Vec<(Value, Vec<String>)>,
 }
 
@@ -184,8 +184,8 @@ fn visit_unordered(schema: SchemaRef<'_>, value: &mut Value, visit: &mut dyn FnM
 }
 
 impl ApiServer {
-    /// Returns all objects of all resources, by resource, namespace and name, without a request. An object is decoded
-    /// only when it is read.
+    /// Returns all objects of all resources, ordered by resource, namespace and name, without a request. An object is
+    /// decoded only when it is read.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
         let registry = &self.endpoints.registry;
         let (all, everything) = (KeyRange::of(None), registry.reader.store.everything());
@@ -401,9 +401,9 @@ impl ApiServer {
         diff
     }
 
-    /// Applies a watch event to the state without validation: ADDED and MODIFIED store the object unchanged, DELETED
-    /// removes it. Watchers receive the change; the journal records only the watch events. Fails for kinds that are not
-    /// served, and for BOOKMARK and ERROR, which do not change the state.
+    /// Applies a watch event to the state: ADDED and MODIFIED [load](Self::load) the object, DELETED removes it
+    /// regardless of its finalizers. Watchers receive the change; the journal records only the watch events. Fails if
+    /// the object cannot be stored or does not exist, and for BOOKMARK and ERROR, which do not change the state.
     pub fn apply_event(&self, kind: WatchEventKind, object: Value) -> Result<(), LoadError> {
         let (named, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
         let fail = |reason: String| LoadError::new(&named, &name, &reason);
@@ -429,8 +429,9 @@ impl ApiServer {
         }
     }
 
-    /// Loads a dump of a cluster, such as a dump written by `oc adm must-gather`. Objects of unserved kinds are skipped
-    /// and listed in the report. Read the dump with [`load::read_dump`](crate::load::read_dump).
+    /// Loads a dump of a cluster, such as a dump written by `oc adm must-gather`. Objects that cannot be stored, such
+    /// as objects of unserved kinds, are skipped and listed in the report. Read the dump with
+    /// [`load::read_dump`](crate::load::read_dump).
     pub fn load_dump(&self, manifests: impl IntoIterator<Item = Manifest>) -> LoadReport {
         let mut report = LoadReport::default();
         for Manifest { place, object } in manifests {
@@ -512,7 +513,7 @@ fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, lines: &mut Vec
     }
 }
 
-/// Indexes list items by the field that identifies them, if all have it: containers by name, conditions by type.
+/// Indexes list items by `name` or `type`, if all items have this field and its values are unique.
 fn named(items: &[Value]) -> Option<BTreeMap<&str, &Value>> {
     let by = |field: &str| -> Option<BTreeMap<&str, &Value>> {
         let named: Option<BTreeMap<_, _>> = items.iter().map(|it| Some((it.get(field)?.as_str()?, it))).collect();

@@ -16,7 +16,7 @@ impl ApiServerBuilder {
     /// Adds a closure that may change or refuse each written object, like a mutating webhook of this name. Closures are
     /// called in the order in which they were added: after the server's own plugins, before policies and webhooks from
     /// configuration objects. The returned object is decoded and defaulted like the response of a webhook. The closure
-    /// is called for every write except writes of `admissionregistration.k8s.io`.
+    /// is called for every create, update, delete and connection, except in the group `admissionregistration.k8s.io`.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -102,15 +102,15 @@ impl ApiServerBuilder {
     }
 
     /// Sets a service in this process, such as an axum router, that handles calls of webhooks at `host`. `host` is the
-    /// host of a `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` for a
-    /// `clientConfig.service`. Such calls do not open sockets or check certificates, and their timeouts use tokio's
-    /// clock. Conversion webhooks of CRDs are called in the same way.
+    /// host of a `clientConfig.url`, optionally with its port, or `name.namespace.svc` for a `clientConfig.service`.
+    /// Such calls do not open sockets or check certificates, and their timeouts use tokio's clock. Conversion webhooks
+    /// of CRDs are called in the same way.
     ///
     /// If `host` names a Service, `service` also handles requests for the groups of APIServices that refer to that
     /// Service. The requests contain the user in the headers `X-Remote-User`, `X-Remote-Group`, `X-Remote-Uid` and
     /// `X-Remote-Extra-…`. Discovery documents contain the group, and the condition `Available` is the result of a call
-    /// of `/apis/GROUP/VERSION`. The Service object does not have to exist. Requests for a group that this server
-    /// serves itself, and upgrades of connections, are not passed on.
+    /// of `/apis/GROUP/VERSION`. The Service object does not have to exist. Requests for a group and version that this
+    /// server serves itself, and upgrades of connections, are not passed on.
     pub fn webhook<S>(self, host: &str, service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,

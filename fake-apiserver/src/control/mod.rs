@@ -6,7 +6,7 @@
 //! | `GET /_fake` | this list |
 //! | `GET /_fake/openapi.json` | the same as an OpenAPI document |
 //! | `POST /_fake/faults` | injects a [`FaultRule`](crate::faults::FaultRule); returns its number |
-//! | `GET /_fake/faults` | active faults, with the number of requests that each has affected |
+//! | `GET /_fake/faults` | installed faults, with the number of requests that each has affected |
 //! | `DELETE /_fake/faults[/N]` | ends all faults, or one |
 //! | `GET /_fake/watches` | open watches, with the number of their undelivered events |
 //! | `POST /_fake/watches` | controls watches: `{"on": {"resource": "pods"}, "do": "hold"}`; `"watch": 3` selects one |
@@ -20,7 +20,7 @@
 //! | `POST /_fake/clocks` | skews a client's clock: `{"client": "operator", "aheadMs": 5000}` |
 //! | `POST /_fake/nodes` | stops the kubelet of a Node: `{"node": "node-0", "kubelet": "stopped"}`; `"running"` starts it |
 //! | `POST /_fake/pods` | sets the script of Pods: [`ScriptOrder`](crate::ScriptOrder); `DELETE` removes all |
-//! | `POST /_fake/compact` | removes the history, as etcd's compaction does |
+//! | `POST /_fake/compact` | compacts the history, as etcd does |
 //! | `POST /_fake/restart` | ends all connections: `{"log": "lost", "downMs": 2000}` |
 //! | `POST /_fake/snapshot` | saves the state; returns its number |
 //! | `GET /_fake/snapshot` | saved states, and the newest resourceVersion |
@@ -36,7 +36,7 @@
 //! | … with `?snapshot=N` or `?at=REVISION` | kinds, tables, objects and related objects in a saved or earlier state |
 //! | `GET /_fake/objects/UID/history` | its revisions: the fields that each write changed, and its author |
 //! | `GET /_fake/objects/UID/related` | its owners, the objects that it owns, and Events about it |
-//! | `POST /_fake/objects` | stores objects unchanged, from YAML or JSON |
+//! | `POST /_fake/objects` | [loads](crate::ApiServer::load) objects, from YAML or JSON |
 //! | `POST /_fake/events` | applies a watch event to the state: `{"type": "DELETED", "object": {…}}` |
 
 use std::sync::Arc;

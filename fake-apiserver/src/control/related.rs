@@ -25,7 +25,8 @@ pub(super) async fn of_object(State(it): State<Controlled>, Path(uid): Path<Stri
     })))
 }
 
-/// Returns the owners of an object, including indirect ones, nearest first. Owners that no longer exist are omitted.
+/// Returns the owners of an object, including indirect ones, direct owners first. Owners that no longer exist are
+/// omitted.
 fn owners(object: &StoredObject, by_uid: &BTreeMap<&str, &StoredObject>) -> Vec<Value> {
     let (mut seen, mut shown) = (BTreeSet::from([object.uid()]), Vec::new());
     let mut next = vec![object];

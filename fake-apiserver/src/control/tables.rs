@@ -16,7 +16,7 @@ use crate::world::StoredObject;
 #[derive(Debug, Default)]
 struct Counts {
     by_namespace: BTreeMap<String, u64>,
-    /// Number of objects that did not exist when the server started.
+    /// Number of objects that were written after the start of the server.
     own: u64,
 }
 

@@ -25,7 +25,7 @@ use crate::registry::types::remote_server::RemoteServer;
 /// The user of this server's own requests to aggregated API servers.
 const AGGREGATOR: &str = "system:kube-aggregator";
 
-/// Maximum size of a discovery document of an aggregated API server, in bytes; longer documents are ignored.
+/// Maximum size of a discovery document of an aggregated API server, in bytes; longer documents are errors.
 const DOCUMENT_BYTES_MAX: usize = 32 << 20;
 
 /// Headers that belong to a connection and not to a request (`hopHeaders` of Go's `ReverseProxy`).
@@ -41,7 +41,7 @@ const OF_A_CONNECTION: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// Headers with the user, sent by clients or to aggregated API servers.
+// Headers that contain the user of a request. They are removed from requests of clients.
 const USER: &str = "x-remote-user";
 const UID: &str = "x-remote-uid";
 const GROUP: &str = "x-remote-group";
@@ -252,7 +252,7 @@ async fn get(server: &Endpoints, remote: &RemoteServer, path: &str, accept: &str
 
 impl Endpoints {
     /// Calls an aggregated API server, and updates the condition `Available` of its APIService
-    /// (`AvailableConditionController` of kube-aggregator). Returns `true` if the server is available.
+    /// (`AvailableConditionController` of kube-aggregator). Returns `false` if the server is unavailable.
     pub(crate) async fn check_remote(&self, name: &str) -> bool {
         let Some((version, group)) = name.split_once('.') else {
             return true;

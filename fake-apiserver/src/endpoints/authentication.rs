@@ -19,7 +19,7 @@ use crate::api::status::Status;
 use crate::api::user::{Anonymous, MASTERS, SentBy, UserInfo};
 use crate::registry::authentication::TokenVerdict;
 
-/// Authenticates and authorizes the user. Fails with 401 or 403.
+/// Authenticates and authorizes the user, and applies the limit on concurrent requests.
 pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
     let authenticated = authenticate(server, &call.parts);
     let wanted = match &authenticated {
@@ -76,7 +76,7 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     Ok(())
 }
 
-/// Admits a user who has all permissions; if authorization is off, every user does.
+/// Admits any user, because authorization is off.
 fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>) -> Result<(), Refused> {
     if let Some(user) = user {
         call.user = user;
@@ -103,7 +103,8 @@ impl From<Status> for Refused {
     }
 }
 
-/// Counts a request as in progress. Fails if the limit is reached, except for administrators.
+/// Counts a request as in progress, except watches and connections. Fails if the limit is reached, except for
+/// administrators.
 fn take_seat(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
     if call.is_long_running {
         return Ok(());
@@ -115,8 +116,8 @@ fn take_seat(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
     }
 }
 
-/// Fails with 401 or 403 unless the user is in `system:masters`, regardless of Roles. The control API is not subject to
-/// Roles, because it can write Roles without any checks.
+/// Fails with 401 or 403 unless the user is in `system:masters` and does not impersonate another user. Roles do not
+/// apply to the control API, because it can write Roles without any checks.
 pub(super) fn admit_master(server: &Endpoints, parts: &Parts) -> Result<(), Status> {
     let user = authenticate(server, parts)?;
     let user = user.unwrap_or_else(|| Arc::clone(&server.registry.access.authentication.admin));

@@ -38,8 +38,8 @@ pub(crate) struct Call {
     pub(crate) info: Option<RequestInfo>,
     /// Warning for a deprecated kind (rules O13, U5).
     pub(crate) deprecation: Option<String>,
-    /// Set for built-in kinds. If no route matches the path of such a request, the response does not contain a
-    /// deprecation warning.
+    /// Set for built-in kinds. If the router refuses the method of such a request, or the media type of a patch, the
+    /// response does not contain a deprecation warning.
     pub(crate) has_routes: bool,
     /// User that sent the request.
     pub(crate) user: Arc<UserInfo>,
@@ -51,7 +51,7 @@ pub(crate) struct Call {
     pub(crate) struck: Vec<String>,
     /// Set after the user's permissions were checked.
     pub(crate) is_admitted: bool,
-    /// Guard that counts the request as in progress; `None` for watches and connections.
+    /// Guard that counts the request as in progress; `None` if the request is not counted.
     pub(crate) seat: Option<Seat>,
     /// The request's audit event, if it is recorded.
     pub(crate) record: Option<Box<Record>>,
@@ -168,7 +168,7 @@ fn is_long_running(method: &Method, path: &str, query: &Query) -> bool {
     })
 }
 
-/// Returns the name in `fieldSelector=metadata.name=x`.
+/// Returns the name in `fieldSelector=metadata.name=x`; empty if there is none.
 pub(super) fn selected_name(query: &Query) -> String {
     let selector = query.get("fieldSelector").filter(|it| !it.is_empty());
     let selector = selector.and_then(|text| FieldSelector::parse(text).ok());

@@ -22,8 +22,8 @@ use remote::RemoteVersion;
 /// The media type of an aggregated discovery document.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Built-in resources that are stored in a version other than the preferred one: group, resource, and the group and
-/// version of the stored form.
+/// Built-in resources that may be served in a group or version in which they are not stored: group, resource, and the
+/// group and version of the stored form.
 const STORED_AS: [(&str, &str, &str, &str); 5] = [
     (
         "apiextensions.k8s.io",
@@ -230,7 +230,7 @@ pub(crate) fn aggregated(rows: &[&ResourceInfo], remote: &[RemoteVersion], core:
     })
 }
 
-/// Returns a group of aggregated API servers. A version is marked as stale if its server does not respond.
+/// Returns a group of aggregated API servers. A version is marked as stale if its server did not return its resources.
 fn aggregated_remote(versions: &[&RemoteVersion]) -> Value {
     let name = versions.first().map_or("", |it| &it.group);
     let versions = versions.iter().map(|it| match &it.resources {

@@ -106,7 +106,7 @@ fn is_of(row: &Row, object: &Object) -> bool {
     object.kind() == row.info.kind && object.api_version() == &*row.api_version
 }
 
-/// Returns an object in the view that the client requests.
+/// Returns an object in the requested form: the whole object, a Table, or only its metadata.
 fn view(
     server: &Endpoints,
     call: &Call,
@@ -174,7 +174,7 @@ pub(crate) fn tables<'a>(
 pub(crate) fn check_view(row: &Row, form: &negotiation::AnswerForm, is_list: bool) -> Result<(), Status> {
     let served = decode::served(row);
     let kind = if is_list { &row.info.list_kind } else { &row.info.kind };
-    // An event of a watch is a single object, but list metadata is also accepted.
+    // Watches are not checked: their events contain single objects, but list metadata is accepted as well.
     form.view.check(is_list, || go_type(served, &row.info.group, kind))
 }
 
@@ -264,8 +264,8 @@ fn list_metadata(row: &Row, page: &ListPage) -> Map {
     metadata
 }
 
-/// Returns a list as a decoded value. Required for YAML, indented JSON, Tables, metadata, and versions other than the
-/// stored one.
+/// Returns a list as a decoded value, for responses that cannot be copied from storage: YAML, protobuf, indented JSON,
+/// Tables, and versions other than the stored one.
 fn page_value(
     server: &Endpoints,
     call: &Call,
@@ -334,7 +334,7 @@ pub(crate) fn not_found_text() -> Response<Body> {
     response
 }
 
-/// Returns the plain-text 503 for groups of an aggregated API server without an address.
+/// Returns the plain-text 503 for groups of an aggregated API server without a route.
 pub(crate) fn unavailable_text() -> Response<Body> {
     service_text("service unavailable")
 }
@@ -436,6 +436,8 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
 /// Maximum total length of the warnings of a request, in characters. If it is exceeded, each warning is truncated to
 /// [`WARNING_MAX`].
 const WARNINGS_MAX: usize = 4 * 1024;
+
+/// Length of a truncated warning, in characters.
 const WARNING_MAX: usize = 256;
 
 /// Limits warnings like `recorder` of k8s.io/apiserver: without duplicates and control characters. Above the maximum

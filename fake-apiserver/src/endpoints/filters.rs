@@ -99,7 +99,7 @@ fn is_of_a_browser(headers: &HeaderMap) -> bool {
     agent.starts_with("Mozilla/") || MARKS.iter().any(|name| headers.contains_key(name))
 }
 
-/// Reads the whole body, up to the limit.
+/// Reads the whole body, up to the limit. The body of a GET or HEAD is ignored.
 pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status> {
     let too_large = || Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
     if matches!(parts.method, http::Method::GET | http::Method::HEAD) {

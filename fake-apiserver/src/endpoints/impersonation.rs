@@ -3,8 +3,8 @@
 //!
 //! As in Kubernetes 1.36, there are two mechanisms to grant the permission. Constrained impersonation requires the verb
 //! `impersonate:<mode>` on the impersonated user and `impersonate-on:<mode>:<verb>` on the request's target; legacy
-//! impersonation only requires `impersonate`. Constrained impersonation is checked first; if both checks fail, its
-//! error is returned.
+//! impersonation only requires `impersonate`. Constrained impersonation is checked first; if all checks fail, the error
+//! of the first one is returned.
 
 use http::HeaderMap;
 

@@ -109,13 +109,13 @@ pub struct RecordedEvent {
     pub group: Text,
     /// Plural name of the watched resource.
     pub resource: Text,
-    /// Namespace of the object; empty for cluster-scoped objects, bookmarks, errors and injected events.
+    /// Namespace of the object; empty for cluster-scoped objects, bookmarks, errors, and injected or duplicated events.
     pub namespace: String,
-    /// Name of the object; empty for bookmarks, errors and injected events.
+    /// Name of the object; empty for bookmarks, errors, and injected or duplicated events.
     pub name: String,
     /// The event's resourceVersion; 0 for errors and injected events.
     pub revision: u64,
-    /// The event as sent, with its line end.
+    /// The event as a line of JSON, with its line end.
     pub line: Bytes,
     /// Set if the line was dropped because of the [size limit](crate::ApiServerBuilder::journal_bytes) of the journal.
     pub is_cut: bool,
@@ -197,7 +197,7 @@ impl RecordedRequest {
         })
     }
 
-    /// Returns `true` for writes: create, update, patch and delete.
+    /// Returns `true` for writes: create, update, patch, delete and deletecollection.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb(), None | Some(Verb::Get | Verb::List | Verb::Watch))
     }
@@ -459,7 +459,7 @@ impl fmt::Display for RecordedRequest {
 }
 
 impl fmt::Display for RecordedEvent {
-    /// `   0.002s  watch 3 pods  ADDED  shop/web-0 @17`
+    /// `   0.002s    watch 3 of pods  ADDED  shop/web-0 @17`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at.as_secs_f64();
         write!(

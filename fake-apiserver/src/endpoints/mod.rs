@@ -88,7 +88,8 @@ impl Endpoints {
         }
     }
 
-    /// Handles a request, and records it in the journal. Always returns a response, unless a fault suppresses it.
+    /// Handles a request, and records it in the journal. If a fault breaks the connection, the response has the
+    /// extension [`NoAnswer`]; for a silent connection, it is only returned when the server restarts.
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;

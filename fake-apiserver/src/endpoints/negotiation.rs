@@ -30,9 +30,9 @@ pub(crate) enum Served {
 /// Responses that the route of a request can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// One object: every verb except list and watch.
+    /// A single object: every verb except list, watch and deletecollection.
     Object,
-    /// A collection, which is listed or watched.
+    /// A collection, which is listed, watched or deleted.
     Collection,
 }
 

@@ -8,7 +8,8 @@ use http_body_util::BodyExt as _;
 use super::call::{Call, KeptAnswer};
 use crate::api::request_info::Verb;
 
-/// Reads the whole response for the journal, unless it is a stream. A truncated response is forwarded unchanged.
+/// Reads the whole response for the journal. Responses to watches, connections and non-resource requests, and responses
+/// that a fault has affected, are forwarded without being read.
 pub(super) async fn kept(call: &Call, response: Response<Body>) -> Response<Body> {
     let is_stream = call.info.as_ref().is_none_or(|info| info.verb == Verb::Watch) || call.is_long_running;
     if is_stream || !call.struck.is_empty() {

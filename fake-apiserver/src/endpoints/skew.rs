@@ -71,7 +71,7 @@ pub(crate) async fn answer(response: Response<Body>, info: &RequestInfo, ahead_m
         return Response::from_parts(parts, Body::new(Lines { body, ahead_ms }));
     }
     parts.headers.remove(http::header::CONTENT_LENGTH);
-    // Bodies from this process do not fail.
+    // A body only fails if a fault truncates it.
     let bytes = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     Response::from_parts(parts, Body::from(moved(&bytes, ahead_ms.saturating_neg())))
 }

@@ -41,7 +41,7 @@ pub(crate) struct WatchBody {
     columns_sent: bool,
     open: OpenWatch,
     state: State,
-    /// Output caused by injected faults; it is sent before all other output.
+    /// Lines that are ready to be sent, and the error that ends the stream, in order.
     left: VecDeque<io::Result<Bytes>>,
     is_flushed: bool,
     /// The bookmark at the end of the initial state, if a test withholds it.
@@ -197,7 +197,8 @@ impl WatchBody {
         }
     }
 
-    /// Calls the conversion webhook for objects of a delivery that are stored in another version.
+    /// Returns a future that converts the objects of a delivery with the conversion webhook; `None` if the row does not
+    /// need a conversion.
     fn to_convert(&self, delivery: &Delivery) -> Option<BoxFuture<'static, Result<(), Status>>> {
         self.row.conversion_on_read()?;
         let stored: Vec<Arc<Stored>> = match delivery {
@@ -307,7 +308,7 @@ impl WatchBody {
         event_line(kind, &shown)
     }
 
-    /// Converts an object to the view that the client requests.
+    /// Converts an object to the requested form: the whole object, a Table, or only its metadata.
     fn shown(&mut self, object: Object) -> Value {
         match self.view {
             View::Whole => Value::Object(object.0),
@@ -393,7 +394,7 @@ impl WatchBody {
     }
 
     fn send(&mut self, revision: Revision, line: Bytes) {
-        // Injected events are sent unmodified.
+        // Injected events are neither duplicated nor truncated.
         self.open.counts(revision);
         self.left.push_back(Ok(self.sent_form(&line)));
     }
@@ -445,7 +446,7 @@ fn brief(delivery: &Delivery) -> HeldEvent {
     }
 }
 
-/// Returns the object in an event: the previous one if it no longer matches the selectors, otherwise the current one.
+/// Returns the object in an event: for `DELETED` the previous object, otherwise the current one.
 fn seen(change: &Change, kind: EventType) -> &Stored {
     match (kind, &change.previous) {
         (EventType::Deleted, Some(previous)) => previous,

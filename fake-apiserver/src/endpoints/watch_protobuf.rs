@@ -19,7 +19,7 @@ pub(super) fn frame(line: &[u8]) -> Bytes {
         object: Value,
     }
     let Ok(event) = serde_json::from_slice::<Event>(line) else {
-        // A line that a test injects to break the stream also breaks this encoding.
+        // A line that is not an event is sent unchanged.
         return framed(line);
     };
     let object = protobuf::encode_value(&event.object).unwrap_or_else(|| envelope_of_json(&event.object));

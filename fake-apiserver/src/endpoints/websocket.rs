@@ -38,7 +38,7 @@ const CHUNK_BYTES: usize = 32 * 1024;
 /// Maximum number of bytes of plain text, such as a log, in one message.
 const TEXT_CHUNK_BYTES: usize = 2048;
 
-/// Channels of `exec` and `attach`.
+// Channels of `exec` and `attach`.
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
@@ -56,9 +56,13 @@ const CHANNEL_PROTOCOLS: [&str; 6] = [
     "",
 ];
 
-/// The protocol of `port-forward`, the version of SPDY that transports it, and the combined name in a WebSocket.
+/// The protocol of `port-forward`.
 const PORT_FORWARD: &str = "portforward.k8s.io";
+
+/// The version of SPDY that transports connections.
 const SPDY: &str = "SPDY/3.1";
+
+/// The WebSocket protocol for `port-forward` over SPDY.
 const TUNNEL_PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
 const STREAM_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
@@ -101,7 +105,7 @@ pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body
         .get(header::CONTENT_TYPE)
         .and_then(|it| it.to_str().ok())
         .is_none_or(|it| it.starts_with("application/json"));
-    // If a client requests exactly one protocol, the response confirms it; kube-apiserver ignores its value.
+    // The response confirms the first requested protocol, which has no further effect.
     let names = words(&call.parts.headers, &header::SEC_WEBSOCKET_PROTOCOL);
     let mut names = names.filter(|it| !it.starts_with(BEARER_PROTOCOL));
     let protocol = names.next().unwrap_or_default();
@@ -123,7 +127,7 @@ pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body
     Ok(switched)
 }
 
-/// The protocols for plain text, newest first. The empty name is for clients that do not request a protocol.
+/// The protocols for plain text. The empty name is for clients that do not request a protocol.
 const TEXT_PROTOCOLS: [&str; 3] = ["", "base64.binary.k8s.io", "binary.k8s.io"];
 
 /// Sends plain text over a WebSocket, after an empty message that keeps the connection alive.

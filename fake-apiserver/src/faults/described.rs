@@ -11,7 +11,7 @@ use super::{Fault, Seen, Verdict, When};
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 
-/// A fault as data. Without restrictions it affects every request for a resource.
+/// A fault as data. Without restrictions it affects every client request for a resource.
 ///
 /// ```
 /// use fake_apiserver::faults::FaultRule;
@@ -76,7 +76,7 @@ pub enum Effect {
 pub struct Failure {
     /// HTTP status code.
     pub code: u16,
-    /// Reason of the Status; if empty, the usual reason for the code.
+    /// Reason of the Status; if empty, the usual reason for the code, if there is one.
     pub reason: String,
     /// Message of the Status; if empty, a message that states that the failure was injected.
     pub message: String,
@@ -90,7 +90,7 @@ pub struct Failure {
     pub _more: (),
 }
 
-/// The reasons that Kubernetes defines, each with its code. The first reason of a code is the default.
+/// The accepted reasons, each with its code. The first reason of a code is the default.
 const REASONS: &[(u16, &str)] = &[
     (400, "BadRequest"),
     (401, "Unauthorized"),
@@ -153,7 +153,7 @@ impl Failure {
 }
 
 impl FaultRule {
-    /// Creates a rule that affects every request.
+    /// Creates a rule that affects every client request for a resource.
     pub fn new(effect: Effect) -> Self {
         Self {
             effect,
@@ -164,8 +164,8 @@ impl FaultRule {
         }
     }
 
-    /// Validates the rule: the code must be at least 400, the reason must exist in Kubernetes, and a probability must
-    /// be between 0 and 1.
+    /// Validates the rule: the code of a failure must be between 400 and 599, its reason must exist in Kubernetes, and
+    /// a probability must be between 0 and 1.
     pub fn check(&self) -> Result<(), RuleError> {
         if let Effect::Status(failure) = &self.effect {
             failure.check()?;

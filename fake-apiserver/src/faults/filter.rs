@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::request_info::{RequestInfo, Verb};
 
-/// Selects requests and watches; fields that are not set match everything.
+/// Selects requests and watches; fields that are not set match everything, except requests of the server's workers.
 ///
 /// ```
 /// use fake_apiserver::{Verb, faults::RequestFilter};
@@ -35,7 +35,8 @@ pub struct RequestFilter {
     /// Name of the object. A create does not match any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Client that sends the request: the name of an in-process client, otherwise the `User-Agent`.
+    /// Client that sends the request: the name of an in-process client, otherwise the `User-Agent`. May also be the
+    /// name of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// Clients to exclude.

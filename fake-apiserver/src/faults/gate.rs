@@ -45,7 +45,7 @@ pub(crate) enum GateStep {
     Put(Injected),
     /// Delivers events immediately.
     Open,
-    /// Delivers nothing, and shows the pending events to the test.
+    /// Delivers nothing; the test can inspect the pending events.
     Held,
     /// Delivers nothing.
     Silent,
@@ -67,11 +67,11 @@ pub(crate) struct Gate {
     pub(crate) initial_end: Bookmarks,
     /// Pending events while the watch is held.
     pub(crate) held: Vec<HeldEvent>,
-    /// Number of delivered events, including bookmarks.
+    /// Number of delivered events, including bookmarks and errors.
     pub(crate) delivered: u64,
     /// The last delivered `resourceVersion`.
     pub(crate) last_revision: u64,
-    /// Revision up to which all events were delivered.
+    /// Revision up to which all events were delivered or filtered out.
     pub(crate) position: u64,
     pub(crate) has_ended: bool,
     pub(crate) waker: Option<Waker>,

@@ -37,8 +37,8 @@ pub(crate) struct Struck {
 }
 
 impl Faults {
-    /// Evaluates the rules for a request, and waits while they hold the request. If this returns an outcome, the
-    /// request must not be handled.
+    /// Evaluates the rules for a request, and waits while they hold or delay the request. If this returns an outcome,
+    /// the request must not be handled.
     pub(crate) async fn before(&self, request: Seen<'_>, struck: &mut Struck) -> Option<Outcome> {
         let mut verdict = self.rules.verdict(&request);
         loop {

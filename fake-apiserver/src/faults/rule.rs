@@ -187,7 +187,7 @@ impl FaultGuard {
         Arc::clone(&self.hits)
     }
 
-    /// Keeps the fault installed until the server ends.
+    /// Keeps the fault installed after the guard is gone.
     pub fn forget(self) {
         std::mem::forget(self);
     }

@@ -14,7 +14,7 @@ const PROPOSED: usize = 3;
 /// Reason why a filter cannot match any request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unserved {
-    /// The resource or the verb does not exist in this version of Kubernetes.
+    /// The name of the resource is probably misspelled, or the resource lacks the subresource or the verbs.
     #[error("{0}")]
     Never(String),
     /// The resource is not served yet, but a CustomResourceDefinition may add it.
@@ -43,7 +43,8 @@ impl RequestFilter {
     ///
     /// # Errors
     ///
-    /// Fails if the resource is not served; the message suggests similar resources.
+    /// Fails if the resource or its subresource is not served, or supports none of the verbs. The message suggests
+    /// similar resources, or lists the supported subresources or verbs.
     pub fn check_served(&self, served: &[ResourceInfo]) -> Result<(), Unserved> {
         let Some(name) = &self.resource else { return Ok(()) };
         let (resource, subresource) = match name.split_once('/') {
@@ -110,8 +111,8 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
     names
 }
 
-/// Returns resources that were probably intended: resources with this kind or short name, with this name in a different
-/// group, or with a similar name.
+/// Returns resources that were probably intended: resources with this singular name, kind or short name, with this name
+/// in a different group, or with a similar name.
 fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<String> {
     let wanted = plural.to_lowercase();
     let distance = |it: &ResourceInfo| {

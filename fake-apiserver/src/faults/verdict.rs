@@ -20,7 +20,7 @@ pub enum When {
     After,
 }
 
-/// Decision of a fault about one request.
+/// Effect of a fault on one request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -55,7 +55,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Held(oneshot::Receiver<Verdict>);
 
-/// Decides about a held request. If the `Decision` is dropped, the request passes.
+/// Resolves a held request. If the `Decision` is dropped, the request passes.
 #[derive(Debug)]
 pub struct Decision(oneshot::Sender<Verdict>);
 
@@ -104,7 +104,8 @@ impl Verdict {
 }
 
 impl Decision {
-    /// Decides about the request. Returns the verdict as an error if the client has already cancelled the request.
+    /// Resolves the held request with `verdict`. Returns the verdict as an error if the client has already cancelled
+    /// the request.
     pub fn decide(self, verdict: Verdict) -> Result<(), Verdict> {
         self.0.send(verdict)
     }

@@ -3,7 +3,7 @@
 use crate::api::json::Value;
 use crate::api::status::Status;
 
-/// The `type` of an injected event.
+/// The `type` of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEventKind {
     /// `ADDED`

@@ -202,7 +202,7 @@ impl WatchHandle {
         self.shared.gate().last_revision
     }
 
-    /// Returns the revision up to which the client has received all events; 0 before the first event.
+    /// Returns the revision up to which the client has received all events that match its selectors; 0 if unknown.
     pub(crate) fn position(&self) -> u64 {
         let gate = self.shared.gate();
         gate.position.max(gate.last_revision)
@@ -219,7 +219,7 @@ impl WatchHandle {
         self.shared.gate().held.clone()
     }
 
-    /// Returns `true` if the watch is held and has delivered all released events.
+    /// Returns `true` if the watch is held and has delivered all [released](WatchHandle::release) events.
     pub fn is_held(&self) -> bool {
         self.shared.gate().flow == Flow::Held(0)
     }

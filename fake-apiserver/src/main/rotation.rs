@@ -56,7 +56,7 @@ impl RotatedFile {
 
     /// Renames the current file, and starts an empty one.
     fn rotate(&mut self) -> io::Result<()> {
-        // The last write was a moment ago, so its time is the time of the rotation.
+        // The name of the renamed file contains the time of its last write.
         let last = self.file.metadata()?.modified()?;
         fs::rename(&self.path, self.backup(last)?)?;
         self.file = append(&self.path)?;

@@ -20,7 +20,7 @@ const JOURNAL_ENTRIES_UNREAD: usize = 256;
 /// Maximum number of entries in the journal if the control API is enabled.
 const JOURNAL_ENTRIES: usize = 16_384;
 
-/// Name of the Node that is created if there are workers and no Node was loaded.
+/// Name of the Node that is created if the worker `kubelet` runs and no Node was loaded.
 const NODE: &str = "node-0";
 
 /// User name for the token of the control API.

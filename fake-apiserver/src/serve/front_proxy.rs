@@ -44,7 +44,7 @@ fn fact<'a>(proxy: &FrontProxy, header: &'a HeaderName) -> Option<&'a str> {
     prefixes.find_map(|it| header.as_str().strip_prefix(it.to_ascii_lowercase().as_str()))
 }
 
-/// Returns the value of the first header that is present.
+/// Returns the value of the first header that is not empty.
 fn first(headers: &HeaderMap, names: &[String]) -> Option<String> {
     let mut values = names.iter().filter_map(|name| headers.get(name)?.to_str().ok());
     values.find(|it| !it.is_empty()).map(str::to_owned)

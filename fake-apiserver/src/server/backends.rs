@@ -19,7 +19,7 @@ use crate::tasks::TaskGroup;
 /// Time limit for a call that checks a server, as in `AvailableConditionController`.
 const CALL_BOUND: Duration = Duration::from_secs(5);
 
-/// First and last interval between two calls of an unavailable server; the interval doubles with each call.
+/// Minimum and maximum interval between two calls of an unavailable server; the interval doubles with each call.
 const RETRIES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
 
 /// Aggregated API servers that have a route.

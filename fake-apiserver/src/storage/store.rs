@@ -38,7 +38,7 @@ pub(crate) struct World {
     tables: BTreeMap<Arc<str>, Table>,
 }
 
-/// Limits of the logs; older changes are compacted (rule E22).
+/// Limits of the logs; older changes are dropped (rule E22).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogBounds {
     /// Maximum number of changes in the log of a resource.
@@ -67,7 +67,7 @@ struct State {
 pub(crate) struct Fresh {
     /// The changes, oldest first.
     pub(crate) changes: Vec<Arc<Change>>,
-    /// The server's revision when the changes were read, which is the next cursor.
+    /// The cursor for the next read: the revision up to which all changes were read.
     pub(crate) revision: Revision,
 }
 
@@ -121,7 +121,7 @@ impl Store {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code of callers runs while the lock is held, so the maps are consistent even after a panic.
+        // Code of callers cannot change the maps while the lock is held, so they are consistent even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -358,7 +358,8 @@ impl Store {
             .collect()
     }
 
-    /// Drops the changes up to `revision` from every log, like a compaction of etcd.
+    /// Refuses new readers from before `revision`, like a compaction of etcd. Open watches can still read older
+    /// changes.
     pub(crate) fn compact(&self, revision: Revision) {
         let world = &mut self.lock().world;
         world.compact(revision.min(world.revision));

@@ -88,8 +88,9 @@ pub(super) fn verifier(
         .map_err(|err| rustls::Error::General(err.to_string()))
 }
 
-/// Accepts any certificate in the handshake, like Go's `tls.RequestClientCert`. A request with a certificate that is
-/// expired or from an unknown authority fails with 401, unless a token authenticates it.
+/// Accepts any certificate in the handshake, like Go's `tls.RequestClientCert`. If the server checks credentials, a
+/// request with a certificate that is expired or from an unknown authority fails with 401, unless a token authenticates
+/// it.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) Arc<dyn ClientCertVerifier>);
 

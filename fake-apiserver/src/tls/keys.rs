@@ -289,7 +289,7 @@ fn invalid(why: &str) -> io::Error {
 
 /// Converts a P-256 private key to SEC 1, for clients that do not support PKCS #8, such as fabric8.
 ///
-/// `pkcs8` is a `PrivateKeyInfo` as written by ring; `None` for other formats.
+/// `pkcs8` is a `PrivateKeyInfo` as written by ring. Returns `None` for other formats.
 pub(super) fn sec1(pkcs8: &[u8]) -> Option<Vec<u8>> {
     const PARAMETERS: u8 = 0xa0;
     const PUBLIC_KEY: u8 = 0xa1;
@@ -317,7 +317,7 @@ pub(super) fn sec1(pkcs8: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// An RSA key of 2,048 bits, generated for this test.
+    /// A 2048-bit RSA key, generated for these tests.
     const RSA: &str = include_str!("../../tests/data/rsa.pem");
 
     fn rsa() -> ServiceAccountKeys {

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Maximum number of characters of a printed value.
 const VALUE_CHARS: usize = 120;
 
-/// Fields of `metadata` that change with every write.
+/// Fields of `metadata` that the server maintains.
 const BOOKKEEPING: [&str; 4] = ["managedFields", "resourceVersion", "generation", "selfLink"];
 
 /// Fields of `metadata` that a server fills in when it creates an object.
@@ -34,8 +34,8 @@ pub struct Change {
 
 /// Returns the fields in which two versions of an object differ, in the order of their paths. A version is `None` if
 /// the object does not exist. Items of lists are matched by their `type`, `name`, `key` or similar fields, if these are
-/// unique; scalar items are matched by their value. Omits `resourceVersion`, `generation` and `managedFields`, and the
-/// uid and time of a new object.
+/// unique, otherwise by index; a list without objects is compared as a whole. Omits `resourceVersion`, `generation`,
+/// `managedFields` and `selfLink`, and for a created or deleted object its type, name, uid and creation time.
 ///
 /// ```
 /// use fake_apiserver::trace::changes;

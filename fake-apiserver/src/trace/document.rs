@@ -111,7 +111,7 @@ pub enum Tone {
     /// The step succeeded.
     #[default]
     Ok,
-    /// A read of a missing object, or a conflict: results that a controller must expect.
+    /// The request was refused with 404, 409 or 410, which a controller must expect.
     Refused,
     /// The request failed, or its response was lost.
     Failed,
@@ -146,7 +146,7 @@ pub struct Step {
     /// Set for a read.
     #[serde(skip_serializing_if = "is_false")]
     pub is_read: bool,
-    /// Set for bookmarks, Events, Leases and watch requests.
+    /// Set for bookmarks, Events, Leases and successful watch requests.
     #[serde(skip_serializing_if = "is_false")]
     pub is_quiet: bool,
     /// Set if a worker of the server performed the step.

@@ -193,7 +193,7 @@ impl Reader<'_> {
         step
     }
 
-    /// Finds the write of a request, and sets the fields that it changed.
+    /// Finds the write of a request, and adds its revision and the changed fields to the step.
     fn find_write(&mut self, request: &RecordedRequest, answer: &[u8], step: &mut Step) {
         let revision = revision_of(answer);
         let is_free = |it: &u64| !self.taken.contains(it);

@@ -13,8 +13,8 @@ const VIEWER: &str = include_str!("viewer.js");
 
 impl Trace {
     /// Returns a self-contained HTML page that shows the document in any browser. The document is embedded as data that
-    /// is not executed. The page's Content Security Policy only permits its own script and style, and forbids access to
-    /// the network and the conversion of strings to HTML.
+    /// is not executed. The page's Content Security Policy only permits its own script and style and embedded images.
+    /// It forbids access to the network and the conversion of strings to HTML.
     pub fn to_html(&self) -> String {
         let script = format!("{MODEL}\n{VIEWER}");
         let policy = format!(

@@ -7,8 +7,10 @@ use super::{Run, Version};
 use crate::server::ApiServer;
 use crate::world::{StoredChange, StoredObject};
 
-/// Number of complete versions of an object that a run keeps from the start; [`LAST`] is the number from the end.
+/// Number of oldest versions of an object that a run keeps.
 const FIRST: usize = 50;
+
+/// Number of newest versions of an object that a run keeps.
 const LAST: usize = 150;
 
 /// Maximum size of all complete versions in a run, in bytes; further versions are omitted.

@@ -12,7 +12,7 @@ use crate::storage::Revision;
 pub(crate) enum Position {
     /// The view does not advance beyond this revision.
     Frozen(Revision),
-    /// The view lacks this number of the newest changes.
+    /// The view is this many revisions behind the newest one.
     Behind(u64),
 }
 

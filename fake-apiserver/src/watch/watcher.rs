@@ -131,8 +131,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the revision after which the client requested changes, otherwise the revision at which the watch
-    /// started.
+    /// Returns the revision after which the client requested changes; if it did not request one, the revision at which
+    /// the watch started.
     pub(crate) fn began_after(&self) -> Revision {
         self.start.after
     }
@@ -158,8 +158,7 @@ impl Watcher {
         Poll::Ready(self.ready.pop_front())
     }
 
-    /// Returns the next deliveries without removing them, for a held watch. Reads ahead by a limited number of changes,
-    /// and wakes the task if there are more.
+    /// Returns the next deliveries without removing them, for a held watch. Reads ahead by a limited number of changes.
     pub(crate) fn look_ahead(&mut self, cx: &Context<'_>) -> &VecDeque<Delivery> {
         if !self.ended && self.ready.len() < BATCH_MAX {
             self.read_log(cx);
@@ -223,8 +222,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the next changes of the resource. Changes that were dropped from the log only make the read fail if they
-    /// are in the watcher's scope.
+    /// Returns the next changes of the resource. Once the watcher is caught up, changes that were dropped from the log
+    /// only make the read fail if they are in the watcher's scope.
     fn read_batch(&self) -> Result<Fresh, CursorLost> {
         let (store, start) = (&self.store, &self.start);
         match self.is_caught_up {

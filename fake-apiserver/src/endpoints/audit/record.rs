@@ -115,7 +115,7 @@ impl Record {
         }
     }
 
-    /// Records the response to a successful request, which may be a Status.
+    /// Records the Status in the response to a successful request; other responses are ignored.
     pub(crate) fn succeeded(&mut self, answer: &[u8]) {
         if !answer.starts_with(b"{\"kind\":\"Status\"") {
             return;

@@ -1,5 +1,6 @@
-//! OpenAPI v2: one document for all served resources, generated from the same definitions and operations as v3. Clients
-//! older than 1.27 read it: `kubectl explain`, validation in `kubectl apply`, `OpenAPISchema()` of client-go.
+//! OpenAPI v2: one document for all served resources, generated from the same definitions and operations as v3. It is
+//! read by `OpenAPISchema()` of client-go, and by kubectl older than 1.27 for `kubectl explain` and the validation in
+//! `kubectl apply`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +22,10 @@ enum Form {
     Protobuf,
 }
 
-/// Media types of the protobuf encoding: the deprecated one, which is only used in requests, and the current one.
+/// The deprecated media type of the protobuf encoding, which is only used in requests.
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// The media type of the protobuf encoding.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Maximum number of documents that a process caches by their hash. A document has several megabytes, and clients

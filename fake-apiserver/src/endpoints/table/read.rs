@@ -144,12 +144,13 @@ impl<'a> Field<'a> {
         or_none(labels.join(","))
     }
 
-    /// Formats a LabelSelector object like a query parameter; `<none>` if it selects everything or nothing.
+    /// Formats a LabelSelector object like a query parameter; `<none>` if it selects everything or nothing, `<error>`
+    /// if it is invalid.
     pub(super) fn selector(self) -> String {
         self.plain_selector().map_or_else(|()| "<error>".to_owned(), or_none)
     }
 
-    /// Formats a LabelSelector object like a query parameter.
+    /// Formats a LabelSelector object like a query parameter. Fails if it is invalid.
     pub(super) fn plain_selector(self) -> Result<String, ()> {
         let selector = LabelSelector::from_object(self.0.unwrap_or(&Value::Null)).map_err(|_| ())?;
         Ok(selector.map(|it| it.to_string()).unwrap_or_default())

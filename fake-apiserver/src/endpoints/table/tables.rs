@@ -16,7 +16,7 @@ use crate::registry::scheme::Row;
 /// Source of the columns of a Table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Columns<'a> {
-    /// A built-in kind, including the Scale of any resource.
+    /// A built-in kind, including the Scale of a built-in resource.
     Builtin {
         /// API group of the kind.
         group: &'a str,
