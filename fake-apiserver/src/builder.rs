@@ -116,10 +116,10 @@ impl ApiServerBuilder {
     /// Creates the Service `default/kubernetes` at the start, with its Endpoints, its EndpointSlice and the ServiceCIDR
     /// `kubernetes`, as kube-apiserver does. By default its cluster IP is 10.0.0.1, its port 443, and its endpoint the
     /// unused address 192.0.2.1. This option also creates the other initial objects of kube-apiserver, such as
-    /// FlowSchemas, ClusterRoles and ConfigMaps of `kube-system`. It maintains the APIServices of all served groups,
-    /// including groups of CRDs, and the IPAddresses of cluster IPs. Off by default, so that a test that lists Services
-    /// only finds its own Services; the command `fake-apiserver` turns it on. The Service is not recreated after a
-    /// delete. With a [`world`](Self::world), no objects are created.
+    /// FlowSchemas, ClusterRoles, APIServices and ConfigMaps of `kube-system`. It maintains the APIServices of CRDs,
+    /// and the IPAddresses of cluster IPs. Off by default, so that a test that lists Services only finds its own
+    /// Services; the command `fake-apiserver` turns it on. The Service is not recreated after a delete. With a
+    /// [`world`](Self::world), no objects are created.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self
@@ -229,7 +229,7 @@ impl ApiServerBuilder {
     /// Enables feature gates that APIs need, such as `ClusterTrustBundle`, `PodCertificateRequest` and
     /// `GenericWorkload`, or `MutatingAdmissionPolicy` to apply the policies of 1.33 to 1.35. The APIs themselves are
     /// enabled with [`runtime_config`](Self::runtime_config). Fields of other APIs that need these gates stay disabled.
-    /// Fails with the first gate that no API needs.
+    /// Fails with the first name that is not such a gate.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;

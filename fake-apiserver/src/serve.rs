@@ -98,7 +98,7 @@ impl Serving {
     }
 
     /// Returns the certificates with which clients verify the server, as PEM: the generated authority, or the
-    /// [configured](ServeOptions::certificate) chain. Returns `None` for plain HTTP.
+    /// configured chain (`ServeOptions::certificate`). Returns `None` for plain HTTP.
     pub fn ca_certificate(&self) -> Option<&str> {
         self.credentials.as_ref().map(|it| it.ca.as_str())
     }

@@ -62,8 +62,8 @@ impl std::fmt::Debug for Handler {
     }
 }
 
-/// Addresses of the hosts of webhooks and of aggregated API servers. Any other host is resolved with DNS; calls to a
-/// service without a route are refused. Clones share the routes.
+/// The services and addresses to which calls of webhooks and aggregated API servers are routed, by host. Hosts without
+/// a route are resolved with DNS, except hosts of services, which cannot be called. Clones share the routes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes(Arc<Mutex<Tables>>);
 

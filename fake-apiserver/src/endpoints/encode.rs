@@ -170,7 +170,7 @@ pub(crate) fn tables<'a>(
     }
 }
 
-/// Refuses a view that does not match the type of the response.
+/// Refuses the metadata of a list for a single object, and vice versa.
 pub(crate) fn check_view(row: &Row, form: &negotiation::AnswerForm, is_list: bool) -> Result<(), Status> {
     let served = decode::served(row);
     let kind = if is_list { &row.info.list_kind } else { &row.info.kind };

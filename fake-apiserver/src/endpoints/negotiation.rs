@@ -57,7 +57,7 @@ pub(crate) enum MetaVersion {
     V1Beta1,
 }
 
-/// View of an object or a list (rules M2, M3).
+/// Form of an object or a list in a response (rules M2, M3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum View {
     /// The whole object.
@@ -76,7 +76,7 @@ pub(crate) enum View {
 pub(crate) struct AnswerForm {
     /// Encoding of the response.
     pub(crate) encoding: Encoding,
-    /// View of the object.
+    /// Form of the object or list.
     pub(crate) view: View,
     /// Set if `;pretty=1` requests indented JSON.
     pub(crate) pretty: bool,

@@ -50,7 +50,7 @@ pub(crate) struct WatchBody {
     converting: Option<(BoxFuture<'static, Result<(), Status>>, Delivery)>,
     /// Future that completes some time after a change of the row's CRD, which ends the watch (rule O16).
     row_change: RowChange,
-    /// Counter of the events of all watches of the resource.
+    /// Number of events that all watches of the resource have sent.
     sent: Arc<AtomicU64>,
 }
 

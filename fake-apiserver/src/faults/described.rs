@@ -40,7 +40,7 @@ pub struct FaultRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
     /// Probability that a matching request is affected, from 0 to 1; `None` affects every request. The selection only
-    /// depends on the seed, the rule and the order of requests.
+    /// depends on the server's seed, the rule's id and the order of the matching requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
 }
@@ -84,7 +84,7 @@ pub struct Failure {
     pub retry_after_seconds: u32,
     /// Set if the request is executed nevertheless, so that only its response is lost.
     pub applied: bool,
-    /// Unused. End literals with `..`, because fields may be added.
+    /// Unused. End struct literals with `..Failure::default()`, because fields may be added.
     #[doc(hidden)]
     #[serde(skip)]
     pub _more: (),

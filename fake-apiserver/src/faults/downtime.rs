@@ -34,7 +34,7 @@ impl Downtime {
         self.shared.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a downtime, and breaks requests and watches in progress.
+    /// Begins a downtime, and completes the calls of [`begins`](Self::begins).
     pub(crate) fn begin(&self, down: Duration, spared: &[&str]) {
         let spared = spared.iter().map(|it| (*it).to_owned()).collect();
         *self.lock() = Some((Instant::now() + down, spared));

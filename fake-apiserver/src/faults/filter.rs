@@ -42,7 +42,7 @@ pub struct RequestFilter {
     /// Clients to exclude.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_clients: Vec<String>,
-    /// Unused. End literals with `..`, because fields may be added.
+    /// Unused. End struct literals with `..RequestFilter::default()`, because fields may be added.
     #[doc(hidden)]
     #[serde(skip)]
     pub _more: (),

@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
     Broken(Broken),
 }
 
-/// The verdicts that have affected a request, and the verdict to apply to its response.
+/// The verdicts that have affected a request, and a verdict that is applied to its response.
 #[derive(Debug, Default)]
 pub(crate) struct Struck {
     /// The verdict on the response, applied after the request is handled.

@@ -36,9 +36,8 @@ impl Forward for Backends {
     }
 }
 
-/// Keeps the condition `Available` of APIServices up to date. The task starts when the first APIService for a server
-/// with a route is written, in the runtime of that write. A timer exists only while a server at an address is
-/// unavailable.
+/// Keeps the condition `Available` of APIServices up to date. The task starts when a call of a server with a route is
+/// first requested, in the runtime of the caller. A timer exists only while a server at an address is unavailable.
 pub(super) fn check_remote(endpoints: &Arc<Endpoints>, routes: &Routes, group: &TaskGroup) {
     let (weak, group, routes) = (Arc::downgrade(endpoints), group.downgrade(), routes.clone());
     let runs = Arc::new(AtomicBool::new(false));

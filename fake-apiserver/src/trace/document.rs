@@ -121,7 +121,7 @@ pub enum Tone {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Seconds of virtual time since the run began.
+    /// Seconds since the run began, on the server's clock.
     pub at: f64,
     /// Name of the client; `the test` for the test itself.
     pub client: String,
@@ -196,7 +196,7 @@ pub struct Group {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Log {
-    /// Seconds of virtual time since the run began.
+    /// Seconds since the run began, on the server's clock.
     pub at: f64,
     /// Number of steps before the line.
     pub step: usize,

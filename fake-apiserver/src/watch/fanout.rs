@@ -7,8 +7,8 @@ use std::task::Waker;
 use super::filter::WatchScope;
 use crate::storage::Key;
 
-/// Sleeping watchers, by the resource, namespace or object for whose changes they wait. Each commit looks up three
-/// entries, independent of the number of watchers of other resources, namespaces and objects.
+/// Sleeping watchers, grouped by the resource, namespace or object that they watch. Each commit looks up three groups,
+/// regardless of the number of other watchers.
 #[derive(Debug, Default)]
 pub(crate) struct Fanout {
     /// The sleeping watchers of each resource.

@@ -6,7 +6,7 @@ use super::operations::{group_title, lower_first, title};
 use super::{META, OpenApi, REF};
 use crate::api::json::{Map, Value, json};
 
-/// Name of the definition of the response of `/version`.
+/// Name of the definition for responses of `/version`.
 const VERSION: &str = "io.k8s.apimachinery.pkg.version.Info";
 /// The media types of discovery.
 const DISCOVERY: [&str; 3] = [
