@@ -244,9 +244,9 @@ impl ApiServer {
         self.endpoints.registry.routes_changed();
     }
 
-    /// Sets the address at which webhooks of `host` are called from now on.
+    /// Sets the address at which webhooks and aggregated API servers of `host` are called from now on.
     /// [`ApiServerBuilder::webhook_address`](crate::ApiServerBuilder::webhook_address) sets it from the start. The host
-    /// `*` matches every service without its own address.
+    /// `*` matches every Service of a webhook that does not have its own route.
     pub fn webhook_address(&self, host: &str, address: std::net::SocketAddr) {
         self.options.routes.resolve(host, address);
     }

@@ -206,19 +206,20 @@ impl ApiServer {
     }
 
     /// Returns the objects that were deleted after a revision, in their last states, oldest first. Deletions that are
-    /// no longer in the [history](crate::ApiServerBuilder::history) are missing.
+    /// no longer in the [history](crate::ApiServerBuilder::history), or whose resource is no longer served, are
+    /// missing.
     pub fn deleted_objects(&self, after: u64) -> Vec<StoredObject> {
         self.with_rows(self.endpoints.registry.reader.store.removed_after(after))
     }
 
     /// Returns the object after each write that follows a revision, oldest first. Writes that are no longer in the
-    /// [history](crate::ApiServerBuilder::history) are missing.
+    /// [history](crate::ApiServerBuilder::history), or whose resource is no longer served, are missing.
     pub fn written_objects(&self, after: u64) -> Vec<StoredObject> {
         self.with_rows(self.endpoints.registry.reader.store.written_after(after))
     }
 
     /// Returns the writes after a revision, oldest first. Writes that are no longer in the
-    /// [history](crate::ApiServerBuilder::history) are missing.
+    /// [history](crate::ApiServerBuilder::history), or whose resource is no longer served, are missing.
     pub fn changes_after(&self, after: u64) -> Vec<StoredChange> {
         let changes = self.endpoints.registry.reader.store.retained_after(after);
         let mut row_of = self.rows_by_storage();

@@ -23,7 +23,7 @@ const HTTPS_PORT: u16 = 443;
 /// Maximum number of redirects, as in Go's client.
 const REDIRECTS_MAX: usize = 10;
 
-/// The host whose address applies to all services without their own address.
+/// The host whose address applies to all Services of webhooks that do not have their own route.
 const ANY_SERVICE: &str = "*";
 
 /// Function that may delay or refuse a call. It receives the host and the path of the call, and the call itself as a
@@ -152,7 +152,7 @@ impl Routes {
         self.tables().gate = Some(gate);
     }
 
-    /// Sets the address of `host`. The host `*` matches every service without its own address.
+    /// Sets the address of `host`, which may be [`ANY_SERVICE`].
     pub(crate) fn resolve(&self, host: &str, address: SocketAddr) {
         let host = host.trim_end_matches(":443").to_owned();
         self.tables().addresses.insert(host, address);

@@ -150,7 +150,7 @@ fn too_many(server: &Endpoints, call: &Call) -> Response<Body> {
     response
 }
 
-/// A request in progress; dropping it ends the request.
+/// A request in progress, which is counted and recorded when this value is dropped.
 struct Ending {
     server: Arc<Endpoints>,
     labels: Labels,

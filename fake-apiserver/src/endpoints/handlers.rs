@@ -190,8 +190,8 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     answer(server, call, row, &form, written)
 }
 
-/// Decodes the body of an apply: YAML, which includes JSON (rule H12). Duplicate fields cause an error with strict
-/// field validation, otherwise warnings.
+/// Decodes the body of an apply: YAML, which includes JSON (rule H12). Depending on the field validation, duplicate
+/// fields cause an error or warnings, or are ignored.
 fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let parsed = yaml::parse(&call.body)
         .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
@@ -298,7 +298,7 @@ async fn other_subresource(
     answer(server, call, row, &form, written)
 }
 
-/// Handles the POST of a virtual resource, without storing anything.
+/// Handles the POST of a resource that is not stored, such as a review or a binding.
 async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     form.refuse_table()?;

@@ -37,14 +37,13 @@ pub struct Seen<'a> {
 
 /// A rule that decides how requests are handled. Closures implement this trait.
 ///
-/// Rules are called with exclusive access, so they can have mutable state without locks. Rules are called in the order
-/// of installation; the first verdict other than [`Verdict::Pass`] applies.
+/// Rules are called under a lock, so they can have mutable state without their own locks, and they must not install or
+/// remove rules. Rules are called in the order of installation; the first verdict other than [`Verdict::Pass`] applies.
 pub trait Fault: Send {
     /// Returns the verdict on a request for a resource, before it is handled.
     fn on_request(&mut self, request: &Seen<'_>) -> Verdict;
 
-    /// Called when a watch starts, before it delivers events; the rule may hold the watch. This method must not install
-    /// or remove rules.
+    /// Called when a watch starts, before it delivers events; the rule may hold the watch.
     fn on_watch(&mut self, watch: &WatchHandle) {
         let _ = watch;
     }

@@ -15,8 +15,8 @@ pub(crate) struct Change {
     pub(crate) previous: Option<Arc<Stored>>,
     /// The object after the write; `None` if the write removed it.
     pub(crate) current: Option<Arc<Stored>>,
-    /// The change encoded as a watch event. The first watcher that delivers the change encodes it; all others share the
-    /// encoding.
+    /// The change encoded as a watch event, shared by all watchers that deliver it unmodified. The first of them
+    /// encodes it.
     pub(crate) encoded: OnceLock<Bytes>,
 }
 

@@ -29,7 +29,7 @@ struct Level {
     highest_before: usize,
 }
 
-/// Guard of a request in progress. Dropping it ends the request.
+/// Guard of a request in progress, which is counted until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
     inflight: Arc<Inflight>,
