@@ -119,7 +119,7 @@ impl ApiServerBuilder {
     /// FlowSchemas, ClusterRoles, APIServices and ConfigMaps of `kube-system`. It maintains the APIServices of CRDs,
     /// and the IPAddresses of cluster IPs. Off by default, so that a test that lists Services only finds its own
     /// Services; the command `fake-apiserver` turns it on. The Service is not recreated after a delete. With a
-    /// [`world`](Self::world), no objects are created.
+    /// [`world`](Self::world), the initial objects are not created.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self

@@ -71,9 +71,9 @@ pub fn to_text<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
 /// Reads files and directories of YAML and JSON. A file may have several documents; the items of lists are read as
 /// separate objects.
 ///
-/// Directories are read recursively, in the order of names, without files that have another extension than `yaml`,
-/// `yml` or `json`. CustomResourceDefinitions are returned first, then namespaces, then the other objects, each in the
-/// order of the files.
+/// Directories are read recursively, in the order of names; their files must have the extension `yaml`, `yml` or
+/// `json`, others are ignored. CustomResourceDefinitions are returned first, then namespaces, then the other objects,
+/// each in the order of the files.
 pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
     for path in paths {

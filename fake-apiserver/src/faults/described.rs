@@ -241,7 +241,7 @@ impl fmt::Display for FaultRule {
     }
 }
 
-/// An installed fault with its counters.
+/// An installed rule with its counters.
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) rule: FaultRule,

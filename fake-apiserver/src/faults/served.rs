@@ -1,4 +1,5 @@
-//! `Unserved`: error for a filter that cannot match any request, because its resource is not served.
+//! `Unserved`: error for a filter that cannot match any request, because its resource, subresource or verbs are not
+//! served.
 
 use crate::api::request_info::Verb;
 use crate::api::resource::ResourceInfo;

@@ -20,7 +20,7 @@ pub enum When {
     After,
 }
 
-/// Effect of a fault on one request.
+/// The outcome that a fault determines for one request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Verdict {
