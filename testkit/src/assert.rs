@@ -38,7 +38,7 @@ impl TestCluster {
                 &format!("there is no {}{}", self.located(&id), self.others_of(&id)),
             );
         };
-        // Remove metadata fields that a typed object serializes although the test did not set them.
+        // Ignore the managed fields of an object that the test has read from the cluster.
         if let Some(metadata) = expected["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -80,7 +80,7 @@ impl TestCluster {
         self.fail_about(&id, &format!("{} still exists{why}", self.located(&id)));
     }
 
-    /// Lists the existing objects of a kind, for the message about a missing object.
+    /// Lists up to ten existing objects of a kind, for the message about a missing object.
     pub(crate) fn others_of(&self, id: &ObjectId) -> String {
         let others = self.list_all(&id.api_version, &id.kind);
         let names: Vec<_> = others

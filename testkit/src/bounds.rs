@@ -12,10 +12,9 @@ pub(crate) struct Bounds {
     pub(crate) settle: Duration,
     /// Time after which `eventually` fails.
     pub(crate) eventually: Duration,
-    /// Maximum number of requests during one `settle`, and of all clients at one instant.
+    /// Maximum number of requests and events during one `settle`, and at one instant.
     pub(crate) requests: u64,
-    /// Number of requests and events at one instant that count as a hot loop if they concern only a few
-    /// objects.
+    /// Number of requests and events at one instant that count as a hot loop if they only concern a few objects.
     pub(crate) at_one_instant: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `run`: starts controllers under test as tasks that end with the cluster.
+//! `run` and `controller`: start controllers under test as tasks that end with the cluster.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location};
@@ -15,18 +15,19 @@ use crate::lock::lock;
 use crate::panics::message;
 use crate::test_cluster::TestCluster;
 
-/// Back-off of a kubelet before it restarts a container: the first pause, the longest pause, and the running time that
-/// resets the back-off.
+/// First pause before the restart of a controller, as for a container in a kubelet. Each further pause is doubled.
 const BACK_OFF: Duration = Duration::from_secs(10);
+/// Maximum pause before the restart of a controller.
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
+/// Running time after which the next pause is [`BACK_OFF`] again.
 const BACK_OFF_RESET: Duration = Duration::from_secs(600);
 
 /// All controllers of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Controllers(Mutex<Vec<Running>>);
 
-/// A controller under test. It runs until it returns or is crashed, or until the cluster is dropped. Dropping this
-/// handle does nothing.
+/// A controller under test. It runs until it returns, panics or is crashed, or until the cluster is dropped. Dropping
+/// this handle does nothing.
 #[derive(Clone, Debug)]
 pub struct Running {
     shared: Arc<Shared>,
@@ -82,7 +83,7 @@ impl TestCluster {
     /// Runs a controller, or any other future, concurrently with the test. It is first polled when the test next waits.
     ///
     /// For a controller that can be restarted, use [`controller`](Self::controller) instead, especially in
-    /// [`explore`](crate::explore): a controller started by `run` is never crashed.
+    /// [`explore`](crate::explore), which never crashes a controller that was started by `run`.
     ///
     /// The future's output is dropped, so a controller that should run forever should report an early end itself, for
     /// example with `expect`. The message of a failing test lists controllers that have returned.
@@ -259,7 +260,7 @@ impl Running {
         self
     }
 
-    /// Returns the number of times the controller ended by itself and was restarted.
+    /// Returns the number of restarts after the controller ended by itself, including a pending restart.
     pub fn restart_count(&self) -> u32 {
         lock(&self.shared.restarts).count
     }
@@ -280,7 +281,8 @@ impl Running {
 }
 
 impl Running {
-    /// Returns `true` if the controller has neither ended, nor panicked, nor been crashed.
+    /// Returns `true` if the controller has neither ended, nor panicked, nor been crashed. A controller with a pending
+    /// restart counts as running.
     pub fn is_running(&self) -> bool {
         matches!(*lock(&self.shared.state), State::Running)
     }
@@ -342,7 +344,7 @@ impl Restarts {
 }
 
 impl Controllers {
-    /// Returns the latest instant at which a restart is pending.
+    /// Returns the instant of the last pending restart.
     pub(crate) fn next_start(&self) -> Option<Instant> {
         let controllers = lock(&self.0);
         controllers.iter().filter_map(|it| lock(&it.shared.restarts).next).max()

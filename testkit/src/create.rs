@@ -17,8 +17,8 @@ use crate::text::not_served;
 /// Namespace of objects that do not set a namespace.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Writes to the cluster, like a user with kubectl. Every method sends requests, which the server validates and records
-/// in its journal; injected faults do not affect them. The test fails if the server refuses a request.
+/// Writes to the cluster, as a user with kubectl would. These methods send requests, which the server validates and
+/// records in its journal; injected faults do not affect them. The test fails if the server refuses a request.
 impl TestCluster {
     /// Creates an object and returns it as the server stored it. Takes the object or a reference to it.
     ///
@@ -121,7 +121,7 @@ impl TestCluster {
         self.patched(target, "", json!(patch))
     }
 
-    /// Changes the status of an object, like a kubelet or another controller.
+    /// Changes the status of an object with a JSON merge patch, as a kubelet or another controller would.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};

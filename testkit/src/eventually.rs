@@ -14,7 +14,7 @@ use crate::text::shortened;
 /// Minimum and maximum interval between evaluations of a condition.
 const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-/// Maximum number of times that `consistently` evaluates its condition, in equal intervals.
+/// Maximum number of intervals between the evaluations of `consistently`.
 const LOOKS: u32 = 1_000;
 
 /// Maximum number of characters of an object in a failure message.
@@ -129,8 +129,8 @@ impl TestCluster {
         })
     }
 
-    /// Asserts that a condition holds now and during this virtual time. The condition is evaluated 1,000 times, but at
-    /// most once per millisecond.
+    /// Asserts that a condition holds now and during this virtual time. The condition is evaluated at the start and
+    /// after each of up to 1,000 equal intervals, which are not shorter than a millisecond.
     ///
     /// ```
     /// # use std::time::Duration;

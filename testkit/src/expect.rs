@@ -20,7 +20,7 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 pub struct OwnerTree {
     /// Kind, namespace and name: `Pod shop/web-0`.
     pub object: String,
-    /// Objects that this object owns, by kind and name.
+    /// Objects that this object owns, sorted by kind, namespace and name.
     pub owned: Vec<OwnerTree>,
 }
 
@@ -153,8 +153,8 @@ impl TestCluster {
         }
     }
 
-    /// Asserts that at least one owner of every object with owners exists, which means that the garbage collector would
-    /// not delete anything.
+    /// Asserts that at least one owner of every object with owners exists. The garbage collector would delete all other
+    /// objects with owners.
     ///
     /// # Panics
     ///
@@ -331,7 +331,8 @@ fn owners(object: &Value) -> Vec<String> {
     uids.map(str::to_owned).collect()
 }
 
-/// Builds the tree below an object. An object that owns itself, directly or indirectly, occurs once.
+/// Builds the tree below an object. If an object owns itself, directly or indirectly, the tree ends where the object
+/// occurs again.
 fn tree(object: &Value, owned: &BTreeMap<String, Vec<Value>>, above: &mut BTreeSet<String>) -> OwnerTree {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut children = Vec::new();

@@ -140,7 +140,8 @@ impl Point {
 }
 
 impl External {
-    /// Sets the controller that uses this handle: faults at its calls affect this controller, which may be crashed.
+    /// Sets the controller that uses this handle. Faults that are injected into the handle's calls affect this
+    /// controller; some of them crash it.
     #[must_use]
     pub fn of(mut self, name: &str) -> Self {
         name.clone_into(&mut self.client);
@@ -175,8 +176,8 @@ impl External {
         self.call("create", key, create).await
     }
 
-    /// Adds an object with a key that the system generates, as cloud providers do, and returns the key. The key depends
-    /// only on the content and on the number of objects with the same content.
+    /// Adds an object with a key that the system generates, as cloud providers do, and returns the key. The key
+    /// consists of the system's name, a hash of the content, and the first unused number.
     pub async fn add(&self, value: Value) -> Result<String, ExternalError> {
         let mut hasher = DefaultHasher::new();
         value.to_string().hash(&mut hasher);

@@ -60,7 +60,7 @@ impl Externals {
         done
     }
 
-    /// Records a failed call, after which the caller will retry.
+    /// Records a failed call, after which the caller is likely to retry.
     pub(crate) fn failed(&self) {
         *lock(&self.active) = Some(Instant::now());
     }

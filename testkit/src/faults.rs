@@ -32,8 +32,8 @@ use crate::lock::lock;
 use crate::report::fail;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Builder of a fault: an effect, restricted to some requests. Without restrictions, the fault affects every request of
-/// every controller. See the [module](self).
+/// Builder of a fault: an effect, restricted to some requests. Without restrictions, the fault affects all requests for
+/// resources that controllers send. See the [module](self).
 #[derive(Clone, Debug)]
 #[must_use = "a fault has no effect until it is injected"]
 pub struct FaultBuilder(FaultRule);
@@ -45,8 +45,8 @@ pub fn conflict() -> FaultBuilder {
 }
 
 /// 410 Gone with the reason Expired: the requested version is no longer available, and the client of a watch or list
-/// must list again. A real server returns it after a compaction of etcd, every five minutes. To end open watches, use
-/// [`TestCluster::expire_watches`].
+/// must list again. A real server returns it for a version that etcd has compacted, which happens every five minutes.
+/// To end open watches, use [`TestCluster::expire_watches`].
 pub fn gone() -> FaultBuilder {
     failure(410, "The resourceVersion for the provided watch is too old.")
 }
@@ -175,8 +175,8 @@ impl FaultBuilder {
         self
     }
 
-    /// Restricts the fault to requests for the object with this name. Creates do not match, because their path does not
-    /// contain a name.
+    /// Restricts the fault to requests for the object with this name. Requests that create an object do not match,
+    /// because their path does not contain a name.
     pub fn name(mut self, name: &str) -> Self {
         self.0.on.name = Some(name.to_owned());
         self
@@ -188,12 +188,12 @@ impl FaultBuilder {
         self
     }
 
-    /// Limits the fault to the first matching request.
+    /// Limits the fault to one affected request.
     pub fn once(self) -> Self {
         self.times(1)
     }
 
-    /// Limits the fault to this number of matching requests.
+    /// Limits the fault to this number of affected requests.
     pub fn times(mut self, times: u64) -> Self {
         self.0.times = Some(times);
         self
@@ -217,8 +217,9 @@ impl FaultBuilder {
         self
     }
 
-    /// Executes the request and replaces only its response, so the client cannot determine whether its write succeeded.
-    /// Controllers receive such responses if a connection breaks or a server restarts at the wrong moment.
+    /// Executes the request, and only replaces or drops its response, so that the client cannot determine whether its
+    /// write succeeded. In a real cluster, this happens if a connection breaks or a server restarts at the wrong
+    /// moment.
     ///
     /// ```
     /// # use testkit::{Verb, faults};
@@ -236,7 +237,7 @@ impl FaultBuilder {
         self
     }
 
-    /// Sets the message of the Status, unless the fault has a fixed message.
+    /// Sets the message of the Status. Ignored by faults that have a fixed message or no Status.
     pub fn message(mut self, message: &str) -> Self {
         if let Effect::Status(failure) = &mut self.0.effect {
             failure.message = message.to_owned();
@@ -347,10 +348,10 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the fault is invalid: a failure with a code below 400, a reason that does not exist in Kubernetes, a
-    /// probability above 1, a resource that is not served, or a verb that the resource does not support. A name that is
-    /// not similar to a served resource may belong to a custom resource that the controller will define; in that case
-    /// the test fails at its end if the resource was never served.
+    /// If the fault is invalid: a code that is not from 400 to 599, a reason that does not exist in Kubernetes, a
+    /// probability that is not from 0 to 1, a resource that is not served, or a verb that the resource does not
+    /// support. A resource with a name that is not similar to a served one may be a custom resource that the controller
+    /// will define; in that case the test fails at its end if the resource was never served.
     #[track_caller]
     pub fn inject(&self, fault: FaultBuilder) -> Injected {
         let FaultBuilder(mut rule) = fault;

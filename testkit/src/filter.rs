@@ -55,12 +55,13 @@ impl TestCluster {
 }
 
 impl Requests {
-    /// Keeps requests with this verb for this resource: the plural (`pods`), optionally with a group
-    /// (`deployments.apps`) and a subresource (`pods/status`).
+    /// Selects only requests with this verb for this resource: the plural (`pods`), optionally with a group
+    /// (`deployments.apps`) and a subresource (`pods/status`). Without a subresource, requests for any subresource
+    /// match as well.
     ///
     /// # Panics
     ///
-    /// If no request can ever match, because the resource is not served or does not support the verb.
+    /// If there are no requests for the resource, and it is not served or does not support the verb.
     #[must_use]
     #[track_caller]
     pub fn on(self, verb: Verb, resource: &str) -> Self {
@@ -75,31 +76,31 @@ impl Requests {
         })
     }
 
-    /// Keeps requests that may change something.
+    /// Selects only requests that may change something.
     #[must_use]
     pub fn writes(self) -> Self {
         self.filtered(RecordedRequest::is_write)
     }
 
-    /// Keeps requests in this namespace.
+    /// Selects only requests in this namespace.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         self.filtered(|it| it.info.as_ref().is_some_and(|info| info.namespace == namespace))
     }
 
-    /// Keeps requests for the object with this name.
+    /// Selects only requests for the object with this name.
     #[must_use]
     pub fn name(self, name: &str) -> Self {
         self.filtered(|it| it.info.as_ref().is_some_and(|info| info.name == name))
     }
 
-    /// Keeps requests of the client with this name.
+    /// Selects only requests of the client with this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
         self.filtered(|it| *it.client == *client)
     }
 
-    /// Keeps requests with this HTTP response status.
+    /// Selects only requests with this HTTP response status.
     #[must_use]
     pub fn answered(self, code: u16) -> Self {
         self.filtered(|it| it.code == code)

@@ -1,4 +1,4 @@
-//! The history of an object, for the message of a failed assertion: its last write, and the reactions of controllers to
+//! The history of an object, for the message of a failed assertion: its last write, and the reaction of a controller to
 //! its last event.
 
 use std::fmt::Write as _;
@@ -14,9 +14,9 @@ use crate::text::fields;
 const LOOKED_AT: usize = 4_000;
 
 impl TestCluster {
-    /// Returns lines for the message of a failed assertion about an object: its last write, and whether its watchers
-    /// did anything after its last event. Empty if no controller has sent a request yet, on a real server, and while a
-    /// condition is evaluated, because it may fail many times before it holds.
+    /// Returns lines for the message of a failed assertion about an object: its last write, and the requests that the
+    /// receiver of its last event has sent since. Empty if the journal does not contain messages of controllers, on a
+    /// real server, and while a condition is evaluated, because the condition may fail many times before it holds.
     pub(crate) fn history_of(&self, id: &ObjectId) -> String {
         let Some(info) = self.server.resource(&id.api_version, &id.kind) else {
             return String::new();

@@ -56,7 +56,7 @@ pub(crate) trait Restart: Send + Sync {
     }
 }
 
-/// The part of a call outside of the API that must be awaited after the call itself.
+/// A future that must be awaited after a call outside of the API. It injects the faults that follow the call.
 pub(crate) type AfterCall<'a> = BoxFuture<'a, Result<(), Unreachable>>;
 
 /// Callbacks of a cluster to its exploration.

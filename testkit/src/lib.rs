@@ -43,9 +43,10 @@
 //!
 //! # Overview
 //!
-//! `use testkit::prelude::*;` imports the commonly used names. Methods that write or let time pass are async (`create`,
-//! `update`, `edit`, `patch`, `delete`, `webhooks`, `settle`, `eventually`, `consistently`, `advance`, `assert_idle`);
-//! all other methods are synchronous (`get`, `list`, `assert_has`, `requests`, `inject`, `watches`, `controller`).
+//! `use testkit::prelude::*;` imports the commonly used names. Methods that let time pass and most methods that write
+//! are async (`create`, `update`, `edit`, `patch`, `delete`, `webhooks`, `settle`, `eventually`, `consistently`,
+//! `advance`, `assert_idle`). Most other methods are synchronous (`get`, `list`, `assert_has`, `requests`, `inject`,
+//! `watches`, `controller`).
 //!
 //! | for | use |
 //! |---|---|
@@ -88,8 +89,8 @@
 //! - Controllers in a different runtime, on separate threads or behind sockets do not use virtual time.
 //! - A controller that reads the system clock gets the real time. The cluster's clock, `cluster.server().now()`, starts
 //!   at the same time and then follows virtual time. Pass it to a controller with a configurable clock.
-//! - Exploration only crashes controllers started by [`TestCluster::controller`], and only skews the clocks of clients
-//!   that write Leases.
+//! - Exploration only crashes controllers started by [`TestCluster::controller`] or [`TestCluster::controller_over`],
+//!   and only skews the clocks of clients that write Leases.
 //!
 //! # Features
 //!

@@ -1,8 +1,7 @@
 //! Builders of test objects: `pod("web-0").namespace("shop").label("app", "web")`.
 //!
-//! Each function returns an [`ObjectBuilder`] with only the fields that the server requires. Its methods set other
-//! fields. Objects of your own types need no builder: [`TestCluster::create`](crate::TestCluster::create) takes them
-//! directly.
+//! Each function returns an [`ObjectBuilder`] with a minimal object. Its methods set other fields. Objects of your own
+//! types need no builder: [`TestCluster::create`](crate::TestCluster::create) takes them directly.
 //!
 //! ```
 //! use testkit::objects::{deployment, object, pod};
@@ -164,11 +163,13 @@ impl ObjectBuilder {
         self
     }
 
-    /// Sets any field by its path: names separated by dots, indexes for list items. Missing parents are created.
+    /// Sets any field by its path: names separated by dots, indexes for list items. Missing parents are created as
+    /// objects. The length of a list as an index appends an item.
     ///
     /// # Panics
     ///
-    /// If an existing field on the path is neither an object nor a list, or if the value cannot be serialized as JSON.
+    /// If an existing field on the path is neither an object nor a list, if a step within a list is not an index or is
+    /// out of range, or if the value cannot be serialized as JSON.
     #[track_caller]
     pub fn set(mut self, path: &str, value: impl Serialize) -> Self {
         let value = serde_json::to_value(value).expect("the value can be serialized as JSON");
@@ -204,13 +205,13 @@ impl ObjectBuilder {
 }
 
 impl From<Value> for ObjectBuilder {
-    /// Accepts any JSON with `apiVersion`, `kind` and `metadata.name`.
+    /// Accepts any JSON. It should have `apiVersion`, `kind` and `metadata.name`, which is not checked.
     fn from(value: Value) -> Self {
         Self(value)
     }
 }
 
-/// Returns the list item at the index `step`, or appends a new item.
+/// Returns the list item at the index `step`. Appends a new item if the index is the length of the list.
 fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, String> {
     let length = items.len();
     let index: usize = step.parse().map_err(|_| format!("{step:?} is not an index"))?;

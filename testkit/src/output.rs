@@ -31,7 +31,7 @@ const LINES: usize = 20_000;
 /// Maximum number of characters of a line.
 const LINE_CHARS: usize = 1_000;
 
-/// Crates that write output about the transport rather than the controller.
+/// Crates with `DEBUG` output that is not recorded, because it is about the transport rather than the controller.
 const NOISE: [&str; 8] = [
     "hyper",
     "h2",
@@ -43,7 +43,7 @@ const NOISE: [&str; 8] = [
     "kube_runtime",
 ];
 
-/// The field that contains the object of a reconcile, in spans of kube-runtime and the informer.
+/// The field that contains the object of a reconcile, in spans of kube-runtime.
 const OBJECT: &str = "object.ref";
 
 /// The field that contains the reason of a reconcile.
@@ -62,7 +62,7 @@ thread_local! {
     static GUARD: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
 }
 
-/// A recording. It ends when the last copy is dropped.
+/// A recording. It continues until `end` is called, or until another recording begins on the thread.
 #[derive(Clone)]
 pub(crate) struct Output(Arc<Shared>);
 
@@ -359,7 +359,7 @@ impl Visit for Fields {
 mod tests {
     use super::*;
 
-    /// Two tests of one process run the same controller, and one of them is recorded.
+    /// Two tests in the same process run the same controller, and only one of them is recorded.
     #[test]
     fn output_is_recorded_if_another_thread_has_written_the_same_line_first() {
         let write = || tracing::info!("a line");

@@ -15,7 +15,8 @@ const HEADLINE_CHARS: usize = 300;
 impl TestClusterBuilder {
     /// Records the test. If it fails, writes a page with every step to `target/trace/CRATE-TEST.html`, and the document
     /// as JSON next to it. The failure message contains the path of the page. The environment variable
-    /// `DRYDOCK_TRACE=1` has the same effect for all tests; any other value is the directory to write to.
+    /// `DRYDOCK_TRACE=1` has the same effect for all tests; any other value, except for `0`, is the directory to write
+    /// to.
     ///
     /// The page includes the tracing output of controllers, down to `DEBUG`. While the cluster exists, other
     /// subscribers of the thread do not receive it.
@@ -57,8 +58,8 @@ impl TestCluster {
         }
     }
 
-    /// Writes the page of a failing test. Returns a line with the path of the page, or a line that explains how to
-    /// enable it.
+    /// Writes the page of a failing test. Returns a line with the path of the page, with the reason why it cannot be
+    /// written, or with an explanation of how to enable it.
     pub(crate) fn traced(&self, ended: &str) -> String {
         if self.output.is_none() {
             return format!("{TRACE}=1 writes a page that shows every step, with the fields that each write changed");
@@ -115,7 +116,8 @@ fn file_name(test: &str) -> String {
     format!("{program}-{test}").replace("::", "-").replace(['/', ' '], "-")
 }
 
-/// Returns the directory in the environment variable, or else `target/trace` for a test in `target/debug/deps`.
+/// Returns the directory in the environment variable, or else `target/trace` for a test in a directory such as
+/// `target/debug/deps`.
 fn folder() -> Option<PathBuf> {
     match std::env::var_os(TRACE).filter(|it| !it.is_empty() && it != "1" && it != "0") {
         Some(folder) => Some(folder.into()),

@@ -69,7 +69,7 @@ impl TestCluster {
         self.server.client_as(name, user)
     }
 
-    /// Returns the permissions that all requests except for the test's own have used. For a single controller, see
+    /// Returns the permissions that the requests of all controllers require. For a single controller, see
     /// [`Requests::observed_rbac`].
     pub fn observed_rbac(&self) -> ObservedRbac {
         self.requests().observed_rbac()
@@ -77,7 +77,7 @@ impl TestCluster {
 }
 
 impl Requests {
-    /// Keeps requests of the user with this name, such as `system:serviceaccount:shop:operator`.
+    /// Selects only requests of the user with this name, such as `system:serviceaccount:shop:operator`.
     #[must_use]
     pub fn user(self, name: &str) -> Self {
         self.filtered(|it| it.user.name == name)
@@ -91,8 +91,8 @@ impl Requests {
     }
 }
 
-/// The permissions that requests require, from [`TestCluster::observed_rbac`]. Its `Display` output is the smallest
-/// ClusterRole, in YAML.
+/// The permissions that requests require, from [`TestCluster::observed_rbac`]. Its `Display` output is a ClusterRole
+/// with only these permissions, in YAML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedRbac {
     needs: BTreeSet<Need>,
@@ -167,13 +167,13 @@ impl ObservedRbac {
         self.needs.is_empty()
     }
 
-    /// Returns the smallest set of rules that allows every request, across namespaces and names: by group and resource,
-    /// with equal verbs joined.
+    /// Returns the smallest set of rules that allows every request, regardless of namespaces and names. The rules are
+    /// sorted by group and resource; the resources of a group with equal verbs share a rule.
     pub fn rules(&self) -> Vec<PolicyRule> {
         smallest(self.needs.iter())
     }
 
-    /// Returns the smallest ClusterRole.
+    /// Returns a ClusterRole with the smallest set of [rules](Self::rules) that allows every request.
     pub fn cluster_role(&self, name: &str) -> Value {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
@@ -181,8 +181,8 @@ impl ObservedRbac {
         })
     }
 
-    /// Returns the smallest Role for a namespace. It excludes permissions that were used in other namespaces or
-    /// cluster-wide.
+    /// Returns a Role with the smallest set of rules that allows every request in a namespace. It excludes permissions
+    /// that were used in other namespaces or cluster-wide.
     pub fn role(&self, namespace: &str, name: &str) -> Value {
         let here = self.needs.iter().filter(|need| need.namespace == namespace);
         json!({
@@ -192,8 +192,8 @@ impl ObservedRbac {
     }
 
     /// Compares the used permissions with the roles in a manifest. The bindings in the manifest determine the scope of
-    /// a role. Without a binding, a ClusterRole applies everywhere, and a Role in its namespace, or in every namespace
-    /// if it does not have one. Other objects are ignored.
+    /// a role. Without a binding, a ClusterRole applies everywhere, and a Role applies in its namespace, or in every
+    /// namespace if `metadata.namespace` is not set. Other objects are ignored.
     ///
     /// # Panics
     ///

@@ -13,7 +13,7 @@ use crate::target::{ObjectId, Target};
 use crate::test_cluster::TestCluster;
 use crate::text::not_served;
 
-/// Number of reads that the message of a failed condition shows.
+/// Maximum number of objects in the message of a failed condition.
 const REMEMBERED: usize = 4;
 
 /// The objects that were read last, for the message of a condition that does not hold. Only their identities are
@@ -59,7 +59,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the object does not exist, or is not a `K`.
+    /// If the object does not exist, cannot be decoded as `K`, or is of a kind that is not served.
     #[track_caller]
     pub fn get<K: DeserializeOwned>(&self, target: impl Target<K>) -> K {
         let id = target.id();
@@ -76,14 +76,14 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the object is not a `K`.
+    /// If the object cannot be decoded as `K`, or is of a kind that is not served.
     #[track_caller]
     pub fn try_get<K: DeserializeOwned>(&self, target: impl Target<K>) -> Option<K> {
         let id = target.id();
         Some(self.typed(&id, self.find(&id)?))
     }
 
-    /// Returns `true` if the object exists; this includes terminating objects.
+    /// Returns `true` if the object exists; this includes terminating objects. Panics if the kind is not served.
     #[track_caller]
     pub fn exists<K>(&self, target: impl Target<K>) -> bool {
         let id = self.sought(&target.id());
@@ -92,7 +92,7 @@ impl TestCluster {
         uid.is_some()
     }
 
-    /// Returns `true` if the object does not exist.
+    /// Returns `true` if the object does not exist. Panics if the kind is not served.
     #[track_caller]
     pub fn gone<K>(&self, target: impl Target<K>) -> bool {
         !self.exists(target)

@@ -17,7 +17,7 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 /// Time without a change after which `settle` returns on a real server.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Resources that are not read, because they change all the time or duplicate other resources.
+/// Resources that are not read, for example because they change all the time or duplicate other resources.
 const PASSED_OVER: [&str; 3] = ["leases", "componentstatuses", "events.events.k8s.io"];
 
 /// The connection to a real server, and a copy of its state.
@@ -39,7 +39,7 @@ impl std::fmt::Debug for DebugClient {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// ResourceVersion and identity of each object, by uid.
+    /// ResourceVersion and content of each object, by uid.
     objects: BTreeMap<String, (String, Value)>,
     /// Operations that the test called but the real server does not support.
     skipped: BTreeSet<&'static str>,
@@ -54,10 +54,10 @@ impl TestCluster {
     /// cluster, because tests create and delete objects.
     ///
     /// Time is not virtual, and `settle` waits for one second without a change. The state is read after each step of
-    /// the test by listing every resource that both the server and this crate support, except for Leases, so the
-    /// cluster should be small. Requests of controllers that use [`TestCluster::client`] are recorded, and faults
-    /// affect them. Operations that a real server does not support are skipped and listed by [`TestCluster::skipped`].
-    /// Use the runtime of `#[tokio::test]` without options; a paused clock is resumed.
+    /// the test by listing all resources except for Leases, so the cluster should be small; objects of kinds that this
+    /// crate does not support are ignored. Requests of controllers that use [`TestCluster::client`] are recorded, and
+    /// faults affect them. Operations that a real server does not support are skipped and listed by
+    /// [`TestCluster::skipped`]. Use the runtime of `#[tokio::test]` without options; a paused clock is resumed.
     ///
     /// ```no_run
     /// # async fn my_controller(_: kube::Client) {}

@@ -39,8 +39,8 @@ pub struct Recording {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RecordedChange {
-    /// Time since the first event. If the stream does not contain times, the time of the object's last change, in whole
-    /// seconds.
+    /// Time since the first event. For a stream without times, it is derived from the times at which the objects were
+    /// last changed, which are whole seconds.
     pub at: Duration,
     /// Type of the event.
     pub kind: WatchEventKind,
@@ -56,7 +56,7 @@ pub enum Pace {
     Original,
     /// Replays all events at one instant, in order.
     AtOnce,
-    /// Replays one event after each interval of this length.
+    /// Replays one event at intervals of this length, beginning with the first event immediately.
     Every(Duration),
 }
 
@@ -116,7 +116,8 @@ impl Recording {
     }
 
     /// Parses an audit log of an API server with one event per line and the level `RequestResponse`. The recording
-    /// contains the successful writes, with the objects in their responses.
+    /// contains the successful creates, updates, patches and deletes of objects and of their `status`. Deletes of
+    /// collections and requests for other subresources are omitted.
     pub fn from_audit_log(text: &str) -> Result<Self, RecordingError> {
         let mut timed = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -232,7 +233,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If a kind is not served. Define custom resources first.
+    /// If the kind of an added or modified object is not served. Define custom resources first.
     #[track_caller]
     pub fn replay(&self, recording: &Recording, pace: Pace) -> impl Future<Output = ()> {
         let place = Location::caller();

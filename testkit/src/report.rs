@@ -15,13 +15,14 @@ use crate::target::ObjectId;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 use crate::text::{fields, shortened};
 
-/// Number of journal entries that a failing test prints.
+/// Maximum number of lines about requests and events that a failing test prints.
 const JOURNAL_LINES: usize = 40;
 
 /// Maximum number of journal entries that are searched for entries to print.
 const JOURNAL_ENTRIES: usize = 4_000;
 
-/// Environment variable that makes failing tests print all messages: `all`.
+/// Environment variable. With the value `all`, failing tests also print messages that are otherwise omitted, such as
+/// bookmarks.
 pub(crate) const JOURNAL: &str = "DRYDOCK_JOURNAL";
 
 /// Maximum number of lines in a repeated round of lines that is folded.

@@ -73,9 +73,9 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If a controller panicked, or if the cluster does not settle: after ten virtual minutes, after 10,000 requests,
-    /// or in a hot loop of 2,000 requests and events at one instant, with ten or more for each object. The message
-    /// lists the most frequent requests.
+    /// If a controller panicked, or if the cluster does not settle: after ten virtual minutes, after 10,000 requests
+    /// and events, or in a hot loop of 2,000 requests and events at one instant, with ten or more for each object. The
+    /// message lists the most frequent requests.
     #[track_caller]
     pub fn settle(&self) -> impl Future<Output = ()> {
         at_the_test(self.settled(Location::caller()))

@@ -17,7 +17,7 @@ pub struct ObjectId {
     pub api_version: String,
     /// `kind`
     pub kind: String,
-    /// Namespace. The default for namespaced kinds is `default`.
+    /// Namespace. For namespaced kinds, `None` stands for `default`.
     pub namespace: Option<String>,
     /// Name.
     pub name: String,
@@ -138,8 +138,8 @@ impl Target<Object> for ObjectId {
 #[derive(Debug)]
 pub enum ByReference {}
 
-/// An object that a test can create, update and expect: an [`ObjectBuilder`], an [`Object`], any type of kube or
-/// k8s-openapi, or a reference to one of these.
+/// An object that a test can create, update and expect: an [`ObjectBuilder`], an [`Object`], an object of a typed
+/// resource of kube or k8s-openapi, or a reference to one of these.
 ///
 /// `Form` distinguishes the implementations for values and for references; the compiler chooses it.
 #[diagnostic::on_unimplemented(

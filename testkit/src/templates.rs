@@ -20,7 +20,7 @@ struct Template {
     breaks: String,
 }
 
-/// A word of a template.
+/// A word in a name template: literal or generated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
     Literal(String),
@@ -88,7 +88,8 @@ fn split(key: &str) -> Option<(&str, &str)> {
 }
 
 impl Template {
-    /// Returns the template of two names that differ in some words; `None` if they do not have a word in common.
+    /// Returns the template of two names that differ in some words; `None` if the names are equal, have different
+    /// separators, or do not have a word in common.
     fn of(one: &str, other: &str) -> Option<Self> {
         let breaks = breaks(one);
         if breaks != self::breaks(other) || one == other {

@@ -138,8 +138,8 @@ impl Default for TestClusterBuilder {
             has_rbac: false,
             workers: Vec::new(),
             has_pod_scripts: false,
-            // Clients do not use virtual time: kube's recorder forgets an Event after six minutes on the machine's
-            // clock. If Events expired, it would repeatedly patch an expired Event after an hour of virtual time.
+            // kube's recorder does not use virtual time: it forgets an Event after six minutes on the machine's clock.
+            // If Events expired, it would repeatedly patch an expired Event after an hour of virtual time.
             server: ApiServer::builder().event_ttl(None),
             bounds: Bounds::default(),
             work: Work::default(),
@@ -150,7 +150,8 @@ impl Default for TestClusterBuilder {
 }
 
 impl TestClusterBuilder {
-    /// Sets the seed of uids and generated names. Default: the environment variable `SEED`, or else 0.
+    /// Sets the seed of all random values, such as uids and generated names. Default: the environment variable `SEED`,
+    /// or else 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -163,8 +164,9 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Enables RBAC: Roles determine the permissions of a client that acts as [a user](TestCluster::client_as). The
-    /// test itself and other clients remain administrators. See [`rbac`](crate::rbac).
+    /// Enables RBAC: roles and bindings determine the permissions of a client that acts as
+    /// [a user](TestCluster::client_as). The test itself and other clients remain administrators. See
+    /// [`rbac`](crate::rbac).
     pub fn rbac(mut self) -> Self {
         self.has_rbac = true;
         self
@@ -173,8 +175,8 @@ impl TestClusterBuilder {
     /// Runs these workers, which are parts of a real cluster: the garbage collector, the namespace controller and
     /// others. Default: none.
     ///
-    /// [`TestCluster::settle`] waits for them as for controllers. A fault affects a worker only if it is restricted to
-    /// the worker's client name, and [`TestCluster::requests`] excludes their requests.
+    /// [`TestCluster::settle`] waits for workers as for controllers. A fault affects a worker only if it is restricted
+    /// to the worker's name as a client, and [`TestCluster::requests`] excludes the requests of workers.
     ///
     /// ```
     /// use testkit::{TestCluster, Worker, objects::pod};
@@ -256,9 +258,9 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Sets the maximum number of requests during one `settle`, or at one instant; if there are more, the test fails
-    /// with a hot loop. Default: 10,000. A controller that repeats itself at one instant, with ten messages for each
-    /// object, already fails after 2,000 messages.
+    /// Sets the maximum number of requests and watch events during one `settle`, or at one instant; if there are more,
+    /// the test fails. Default: 10,000. A hot loop at one instant fails after 2,000 requests and events, if there are
+    /// at least ten for each object.
     pub fn max_requests(mut self, requests: u64) -> Self {
         self.bounds.requests = requests;
         self
@@ -311,14 +313,14 @@ impl TestClusterBuilder {
         self.step(Step::Create(definition::<K>()))
     }
 
-    /// Creates an object like [`TestCluster::create`].
+    /// Creates an object, as [`TestCluster::create`] does.
     pub fn object<Form>(self, object: impl ToObject<Form>) -> Self {
         self.step(Step::Create(object.to_object()))
     }
 
     /// Adds the objects in a string: YAML or JSON, multiple documents, lists. Objects with a uid, as in a dump by
-    /// `kubectl get -o yaml`, are stored unchanged, with status and times. Other objects are created as by
-    /// [`TestCluster::create`].
+    /// `kubectl get -o yaml`, are stored unchanged, with status and times. Other objects are created, as
+    /// [`TestCluster::create`] does.
     ///
     /// # Panics
     ///
@@ -331,7 +333,7 @@ impl TestClusterBuilder {
         }
     }
 
-    /// Same as [`yaml`](Self::yaml), for a file or for all files below a directory.
+    /// Same as [`yaml`](Self::yaml), for a file, or for all YAML and JSON files below a directory.
     ///
     /// # Panics
     ///
@@ -406,7 +408,8 @@ impl TestClusterBuilder {
 }
 
 impl TestCluster {
-    /// Starts a cluster with all defaults. It contains only the namespaces `default` and `kube-*`.
+    /// Starts a cluster with all defaults. It only contains the objects that every API server creates, such as the
+    /// namespaces `default` and `kube-system`.
     ///
     /// # Panics
     ///
@@ -439,15 +442,15 @@ impl TestCluster {
         }
     }
 
-    /// Returns a failure at a location in the test, with a cause that explorations distinguish from failed assertions
-    /// of the test.
+    /// Returns a failure at a location in the test, and records its cause, by which explorations distinguish it from a
+    /// failed assertion of the test.
     pub(crate) fn failed_for(&self, cause: Cause, place: &Location<'_>, what: &str) -> Failed {
         let failed = Failed::at(place, what);
         *lock(&self.failed) = Some((cause, failed.0.clone()));
         failed
     }
 
-    /// Returns a failure with this complete message.
+    /// Returns a failure with this message, which already contains the location, and records its cause.
     #[cfg(all(feature = "processes", unix))]
     pub(crate) fn failed_with(&self, cause: Cause, message: String) -> Failed {
         *lock(&self.failed) = Some((cause, message.clone()));
@@ -494,7 +497,8 @@ impl TestCluster {
         self.clients().client(name)
     }
 
-    /// Returns the API server itself, for rarely used features: snapshots, compaction, and custom faults.
+    /// Returns the API server itself, for features that `TestCluster` does not expose, such as custom faults
+    /// ([`ApiServer::inject`]).
     pub fn server(&self) -> &ApiServer {
         &self.server
     }

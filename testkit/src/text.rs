@@ -18,7 +18,7 @@ pub(crate) fn fields(step: &Step) -> String {
     }
 }
 
-/// Shortens a string to a number of characters.
+/// Truncates a string after `most` characters and appends `…`. Shorter strings are returned unchanged.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &text[..at]),

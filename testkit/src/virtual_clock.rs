@@ -147,8 +147,8 @@ mod linux {
         unsafe { function(clock, time) }
     }
 
-    /// Returns the time of the monotonic clock. Calling this function makes the linker include this file with the
-    /// replaced function.
+    /// Returns the time of the monotonic clock. A call to this function makes the linker include this file with the
+    /// replacement of `clock_gettime`.
     pub(super) fn monotonic() -> Duration {
         let function: Read = clock_gettime;
         // SAFETY: all bit patterns of a `timespec` are valid.

@@ -59,7 +59,7 @@ impl TestCluster {
 }
 
 impl Watches {
-    /// Keeps watches of this resource: the plural (`pods`), optionally with a group (`deployments.apps`).
+    /// Selects only watches of this resource: the plural (`pods`), optionally with a group (`deployments.apps`).
     ///
     /// # Panics
     ///
@@ -74,7 +74,7 @@ impl Watches {
         })
     }
 
-    /// Keeps watches of this namespace. Watches of all namespaces do not match.
+    /// Selects only watches of this namespace. Watches of all namespaces do not match.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         self.filtered(&RequestFilter {
@@ -83,7 +83,7 @@ impl Watches {
         })
     }
 
-    /// Keeps watches of the client with this name.
+    /// Selects only watches of the client with this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
         self.filtered(&RequestFilter {

@@ -56,7 +56,8 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If a configuration does not contain a host, or the server refuses it.
+    /// If a `clientConfig` has neither a service nor a URL, if the server refuses a configuration, or if the cluster is
+    /// a [real API server](Self::connect).
     #[track_caller]
     pub fn webhooks<S, C>(&self, service: S, configurations: C) -> impl Future<Output = ()>
     where
@@ -110,7 +111,8 @@ pub(crate) fn client_configs(object: &mut Value) -> Vec<&mut Value> {
     webhooks.filter_map(|it| it.get_mut("clientConfig")).collect()
 }
 
-/// Returns the host of a URL with its port, or the host name of a Service.
+/// Returns the host in a `clientConfig`: the host and port of its URL, or the host name of its Service, with the port
+/// unless it is 443.
 pub(crate) fn host_of(config: &Value) -> Option<String> {
     if let Some(url) = config["url"].as_str() {
         let (_, rest) = url.split_once("://")?;

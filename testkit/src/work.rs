@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use crate::mask::Mask;
 
-/// Number of newest changes that are examined for repeatedly changing fields, and minimum number of changes for such a
-/// pattern.
+/// Maximum number of newest changes that are examined for fields that keep changing.
 const LOOKED_AT: usize = 20;
+
+/// Minimum number of changes from which fields are reported as changing repeatedly.
 const HABIT: usize = 5;
 
 /// Maximum number of fields that are listed as repeatedly changing.
@@ -132,8 +133,8 @@ impl Work {
         }
     }
 
-    /// Describes the fields that keep changing after a revision, if these are always the same few fields; otherwise
-    /// returns an empty string.
+    /// Describes the fields that keep changing after a revision, if the newest changes only affect the same few fields;
+    /// otherwise returns an empty string.
     pub(crate) fn restless_fields(&self, server: &ApiServer, after: u64) -> String {
         let changes: Vec<StoredChange> = server.changes_after(after);
         let newest: Vec<&StoredChange> = changes

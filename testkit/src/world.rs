@@ -82,7 +82,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the directory cannot be read.
+    /// If the path does not exist, or a directory cannot be read.
     #[track_caller]
     pub fn load_dump(&self, path: impl AsRef<Path>) -> LoadReport {
         let (manifests, mut left_out) = match load::read_dump(path) {
@@ -142,8 +142,8 @@ impl TestCluster {
         }
     }
 
-    /// Restarts the API server: all watches break, and connections are refused for the virtual time `down`. Stored
-    /// objects are kept; with [`RestartLog::Lost`] every client must list again.
+    /// Restarts the API server: all watches break, and connections of controllers are refused for the virtual time
+    /// `down`. Stored objects are kept; with [`RestartLog::Lost`] every client must list again.
     pub fn restart(&self, log: RestartLog, down: Duration) {
         if !self.skips("restart") {
             self.server.restart(log, down, &[TEST_CLIENT]);
