@@ -180,12 +180,13 @@ impl TestCluster {
         }
     }
 
-    /// Settles, and then asserts that no controller changes anything and no write of a controller fails during this
-    /// virtual time. Leases, and writes that change nothing, are ignored.
+    /// Settles, and then asserts that no controller or worker changes anything during this virtual time, and that none
+    /// of their writes fails. Writes of Leases, and writes that change nothing, are ignored.
     ///
     /// # Panics
     ///
-    /// If a controller writes. The message lists the writes.
+    /// If a controller or worker writes, or if the cluster does not [settle](Self::settle). The message lists the
+    /// writes.
     #[track_caller]
     pub fn assert_idle(&self, time: Duration) -> impl Future<Output = ()> {
         let place = Location::caller();

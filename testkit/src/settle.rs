@@ -314,7 +314,7 @@ impl TestCluster {
             last = Some(at).max(last);
         });
         let last = last.map(|at| self.started + at);
-        // The server's own controllers write without requests, possibly to objects without watchers.
+        // Some workers change objects without requests, and these objects may not have watchers.
         let unseen = last.is_none() && done.count > 0;
         (last.or_else(|| unseen.then(Instant::now)), total)
     }

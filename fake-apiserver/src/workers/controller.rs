@@ -14,8 +14,8 @@ use super::queue::WorkQueue;
 /// A controller of a worker: it observes changes, enqueues keys, and then syncs each of them. See the [module](super)
 /// for an example.
 ///
-/// A controller is level-triggered: its memory can be rebuilt from the objects. A fork or a relist (after
-/// `ApiServer::restore`, or when the log was compacted) therefore only loses delayed keys.
+/// A controller is level-triggered: its memory can be rebuilt from the objects. After a fork or a relist (after
+/// `ApiServer::restore`, or when the log was compacted), only delayed keys and the back-off of failed keys are lost.
 pub(crate) trait Controller: Send + 'static {
     /// Key of an object to sync; a key is synced at most once at a time.
     type Key: Clone + Ord + fmt::Debug + Send + Sync + 'static;
@@ -37,7 +37,7 @@ pub(crate) trait Controller: Send + 'static {
         let _ = queue;
     }
 
-    /// Called before each turn of the controllers, to enqueue keys after changes other than changes of objects, such as
+    /// Called before each turn of the controller, to enqueue keys after changes other than changes of objects, such as
     /// a new script of Pods.
     fn poked(&mut self, queue: &mut WorkQueue<Self::Key>) {
         let _ = queue;

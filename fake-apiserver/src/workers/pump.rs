@@ -60,7 +60,7 @@ impl Pump {
         }
     }
 
-    /// Syncs one key of every worker, and passes on the changes in between. Returns `false` if all queues are empty.
+    /// Syncs one key of every worker, and passes on the changes in between. Returns `false` if no key was ready.
     async fn turn(&mut self, host: &Arc<dyn Host>) -> bool {
         let mut worked = false;
         for index in 0..self.lanes.len() {

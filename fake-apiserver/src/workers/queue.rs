@@ -12,7 +12,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRY_MOST: Duration = Duration::from_secs(1000);
 
 /// Queue of keys. A waiting key that is added again keeps its position; a key that is added while it is being processed
-/// is processed again. The queue has at most one entry for each key, so its size is limited by the number of objects.
+/// is processed again. The queue has at most one ready and one delayed entry for each key, so its size is limited by
+/// the number of objects.
 ///
 /// Delays use tokio's clock. No timer runs while the queue is empty.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         self.delayed.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Removes all keys.
+    /// Removes all keys and the numbers of their failures.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -19,8 +19,9 @@ use crate::lock::lock;
 /// Maximum size of a request body, as in the server. A larger request closes its connection.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// The encoding that the gate cannot parse, and the encoding that replaces it.
+/// Encoding that the gate cannot parse.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// Encoding that replaces protobuf in the requested encodings.
 const JSON: &str = "application/json";
 
 /// A listener, and the current run of the controller that it serves.
@@ -34,7 +35,7 @@ struct Shared {
     server: ApiServer,
     /// The gate's service for the current run of the controller; `None` before the first start.
     passage: Mutex<Option<Passage>>,
-    /// Set once a list or a watch in the current run of the controller has received a response.
+    /// Set once a read or a watch of a resource has succeeded in the current run of the controller.
     has_listed: AtomicBool,
     /// Paths of the objects that the controller uses for leader election.
     locks: Mutex<BTreeSet<String>>,

@@ -27,7 +27,7 @@ pub(crate) struct Checks {
     pub(crate) inquiries: Vec<Inquiry>,
 }
 
-/// Reads the objects of a variable. Fails if this requires a conversion webhook.
+/// Reads the objects of a variable. Fails if the resource is not served, or if the read requires a conversion webhook.
 fn value(variable: &Variable, cluster: &TestCluster) -> Result<Value, String> {
     let (source, namespace) = (&variable.source, variable.namespace.as_deref());
     let unreadable = || format!("{source} cannot be read without its conversion webhook");
@@ -54,7 +54,7 @@ fn value(variable: &Variable, cluster: &TestCluster) -> Result<Value, String> {
     Ok(list.into_iter().filter(is_selected).collect())
 }
 
-/// Evaluates a rule. The error lists the objects for which the rule is false.
+/// Evaluates a rule. If the rule is false, the error lists the objects in its variables.
 fn evaluate(expression: &str, rule: &ObjectRule, variables: &[Variable], cluster: &TestCluster) -> Result<(), String> {
     let mut values = Vec::new();
     for variable in variables {

@@ -13,9 +13,11 @@ use super::reaper::{ARGUMENT, reap};
 use super::scenario::Scenario;
 use super::search::Options;
 
-/// Exit codes: a failure was found, the scenario is unusable, and the search was interrupted before it found a failure.
+/// Exit code if a failure was found.
 const FAILED: u8 = 1;
+/// Exit code if the scenario cannot be used, or a report cannot be written.
 const UNUSABLE: u8 = 2;
+/// Exit code if the search was interrupted before it found a failure.
 const INTERRUPTED: u8 = 3;
 
 /// Exit code if the search is interrupted more than once.

@@ -33,7 +33,7 @@ pub(crate) async fn release(server: &ApiServer, paths: &[String]) {
     }
 }
 
-/// Returns the patch that releases a lock; `None` if the lock has no holder.
+/// Returns the patch that releases a lock; `None` if the object is not a lock, or is a Lease without a holder.
 fn released(object: &Value) -> Option<Value> {
     if let Some(record) = object["metadata"]["annotations"][RECORD].as_str() {
         let mut record: Value = serde_json::from_str(record).ok()?;

@@ -11,7 +11,7 @@ use crate::explore::parts::{Merged, Shard, together};
 #[derive(Clone, Debug)]
 pub(crate) struct Shards {
     merged: Merged,
-    /// Descriptions of plans that failed only in some of their runs, with the failures.
+    /// Replay strings of plans that failed only in some of their runs, with descriptions of the failures.
     unsure: Vec<(String, String)>,
     /// Set if a shard was interrupted.
     is_interrupted: bool,
@@ -67,7 +67,7 @@ impl Shards {
         &self.merged.failures
     }
 
-    /// Adds the other findings of the shards to a report of replays of their failures.
+    /// Adds the other findings of the shards to the report about the replays of the shards' failures.
     pub(crate) fn add_to(self, report: &mut Report) {
         report.coverage = self.merged.coverage;
         report.notes.extend(self.merged.notes);

@@ -13,8 +13,9 @@ use super::old_crds::as_v1;
 use super::webhooks::Trust;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Field managers of steps: for applied objects and for patches, as in kubectl.
+/// Field manager of applied objects, as in `kubectl apply --server-side`.
 const MANAGER: &str = "kubectl";
+/// Field manager of `apply` patches: the default of `kubectl patch`.
 pub(crate) const PATCHES: &str = "kubectl-patch";
 
 /// Time for which a request is retried if the server is temporarily unable to handle it, and the pause before each
@@ -57,7 +58,7 @@ impl From<Refused> for String {
     }
 }
 
-/// Finds a resource by its plural, kind or short name, with or without its group.
+/// Finds a resource by its plural, singular, kind or short name, or by its plural with its group.
 pub(crate) fn resource_of(cluster: &TestCluster, resource: &str) -> Result<ResourceInfo, String> {
     let wanted = resource.to_lowercase();
     let is_meant = |it: &ResourceInfo| {
@@ -71,7 +72,7 @@ pub(crate) fn resource_of(cluster: &TestCluster, resource: &str) -> Result<Resou
     info.ok_or_else(|| format!("no resource {resource:?} is served"))
 }
 
-/// Finds the object `RESOURCE/NAME`.
+/// Resolves the reference `RESOURCE/NAME` to an object, which need not exist.
 pub(crate) fn named(cluster: &TestCluster, object: &str, namespace: &str) -> Result<Named, String> {
     let (resource, name) = object.split_once('/').unwrap_or((object, ""));
     let info = resource_of(cluster, resource)?;

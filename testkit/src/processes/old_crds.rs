@@ -9,8 +9,9 @@ const OLD: &str = "apiextensions.k8s.io/v1beta1";
 /// The schema field that makes the server keep undeclared fields.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Schema fields for the type of a list, and for the keys of a list that is treated as a map.
+/// Schema field for the type of a list: `atomic`, `set` or `map`.
 const LIST_TYPE: &str = "x-kubernetes-list-type";
+/// Schema field for the keys of a list that is treated as a map.
 const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
 
 /// Fields that occur once per definition in v1beta1, and in each version in v1.
@@ -72,7 +73,8 @@ pub(crate) fn as_v1(mut object: Value) -> Value {
     object
 }
 
-/// Adds the types that v1 requires, and permits unknown fields in objects if `preserves` is set.
+/// Adds the types that v1 requires, removes list keys that v1 refuses, and permits unknown fields in objects if
+/// `preserves` is set.
 fn structural(schema: &mut Map<String, Value>, preserves: bool) {
     let has_fields = schema.contains_key("properties") || schema.contains_key("additionalProperties");
     if has_fields && !schema.contains_key("type") {

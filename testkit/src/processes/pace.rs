@@ -18,10 +18,10 @@ const LOAD_PERCENT: u32 = 70;
 /// Number of completed runs after which the measured processor time replaces the estimate.
 const MEASURED: u32 = 8;
 
-/// Interval at which the load of other programs is measured.
+/// Minimum interval between measurements of the load of other programs.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Minimum share of the processors, in percent, that is used even if other programs need more.
+/// Minimum percentage of the number of runs that fit, which is executed even if other programs use the processors.
 const SHARE_PERCENT: u32 = 50;
 
 /// Chooses the number of concurrent runs.

@@ -32,7 +32,7 @@ const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(16)
 /// Interval at which the readiness of a new process is checked.
 const LOOK_FOR_READY: Duration = Duration::from_millis(50);
 
-/// Number of last output lines in the message about the exit of a process.
+/// Maximum number of output lines in the message about the exit of a process.
 const LAST_LINES: usize = 12;
 
 /// Maximum number of lines of a panic that are shown.
@@ -100,7 +100,7 @@ struct State {
     is_ready: bool,
     /// Reason why the process never becomes ready.
     failed: Option<String>,
-    /// Set if the run is over, so that the process is never restarted.
+    /// Set at the end of the run, after which nothing waits until the process is ready.
     is_over: bool,
     /// The last lines of the output since the last start.
     last: VecDeque<String>,
@@ -328,7 +328,8 @@ impl Shared {
         restarts
     }
 
-    /// Starts the program, which first waits for a line on its standard input. Fails with a message for the report.
+    /// Starts a shell that waits for a line on its standard input and then executes the program. Fails with a message
+    /// for the report.
     fn start(&self) -> Result<Child, String> {
         let launch = &self.launch;
         let program = self.program()?;

@@ -26,8 +26,9 @@ use super::stub::{Answer, Pod, Stub, read_script};
 use crate::hooks::Hooks;
 use crate::lock::lock;
 
-/// Time within which a command must listen on its port, and the pause between attempts to connect.
+/// Time within which a command must listen on its port.
 const LISTENS_WITHIN: Duration = Duration::from_secs(20);
+/// Pause between attempts to connect to a command.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// Starts the programs of simulated Pods in a run.

@@ -1,7 +1,7 @@
 //! `Reaper`: a process that kills the controllers when this process ends, for any reason.
 //!
-//! It runs this executable with a special argument, in a separate process group, and reads the ids of process groups
-//! from its standard input, which is closed when this process ends.
+//! It executes `drydock`, by default the executable of this process, with a special argument in a separate process
+//! group. It reads the ids of process groups from its standard input, which is closed when this process ends.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::lock::lock;
 
-/// The argument that makes this executable run as a reaper.
+/// The argument that makes `drydock` run as a reaper.
 pub(crate) const ARGUMENT: &str = "reap-process-groups";
 
 /// Shell script that reads a line and then executes the command in its arguments. If this process is killed before it

@@ -342,7 +342,7 @@ impl Report {
     }
 }
 
-/// Escapes a string for XML, and drops characters that XML does not allow.
+/// Escapes a string for XML, and drops control characters except for line breaks and tabs.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -56,7 +56,7 @@ impl Drop for Ending {
 }
 
 impl Runner {
-    /// Runs the scenario once. Panics with the failure of a step, like a test.
+    /// Runs the scenario once. Panics with the error message if the run cannot be prepared or a step fails.
     pub(crate) async fn run(&self, cluster: &TestCluster) {
         let Some(hooks) = &cluster.hooks else {
             unreachable!("a scenario of processes runs only in an exploration")
@@ -125,7 +125,7 @@ impl Runner {
             let how = "enter the network of the run with nsenter --net --target PROCESS";
             lock(&self.kept).push(how.to_owned());
         }
-        // The controllers must be ready before the first step.
+        // The controllers must be ready and settled before the first step.
         cluster.settle_at(&format!("{}: the start", self.scenario.file)).await;
         for step in &self.scenario.steps {
             let place = format!("{}:{}", self.scenario.file, step.referenced.line());

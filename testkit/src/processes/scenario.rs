@@ -24,7 +24,7 @@ pub struct Scenario {
     /// Initial state of the cluster in every run.
     #[serde(default)]
     pub(crate) cluster: Cluster,
-    /// Actions of users, in order. The first one begins when all controllers are ready.
+    /// Actions of users, in order. The first one begins when all controllers are ready and have settled.
     #[schemars(with = "Vec<Step>")]
     pub(crate) steps: Vec<Spanned<Step>>,
     /// Conditions on the objects of the cluster, in addition to the oracles.
@@ -57,7 +57,7 @@ pub struct Scenario {
     /// waits longer for a timer. Other runs use a time derived from the longest pause of the references instead.
     #[serde(default = "default_quiet")]
     pub(crate) quiet: Time,
-    /// Number of runs without faults that are compared to find fields that always differ. Default 3.
+    /// Number of runs without faults that are compared to find fields that always differ, at least 2. Default 3.
     #[serde(default = "default_references")]
     pub(crate) references: usize,
     /// The base directory of relative paths.
@@ -81,7 +81,7 @@ pub(crate) struct Controller {
     /// `ca.crt` for them.
     pub(crate) command: Vec<String>,
     /// Environment variables, in addition to the environment of `drydock`. May contain the same placeholders as
-    /// `command`. `KUBECONFIG` is set unless it is given here.
+    /// `command`. Without `inCluster`, `KUBECONFIG` is set unless it is given here.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
     /// Working directory. Default: the directory of the scenario.
@@ -89,8 +89,8 @@ pub(crate) struct Controller {
     /// Number of processes. If there are several, their names are `NAME-0`, `NAME-1` and so on. Default 1.
     #[serde(default = "default_replicas")]
     pub(crate) replicas: usize,
-    /// Condition under which the controller counts as started. Default: its first list or watch has received a
-    /// response.
+    /// Condition under which the controller counts as started. Default: its first read or watch of a resource has
+    /// succeeded.
     pub(crate) ready: Option<Ready>,
     /// Time within which the controller must be ready. Default 60s.
     #[serde(default = "default_startup")]

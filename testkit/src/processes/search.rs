@@ -33,7 +33,7 @@ use crate::work::Work;
 /// Expected duration of a wait in a run without faults after all work has been done.
 const SHORT_WAIT: Duration = Duration::from_millis(250);
 
-/// Time after which a Pod starts, in real time. The server's default would make up most of a run.
+/// Time after which a Pod starts, in real time. With the server's default, a run would mostly wait for Pods.
 const POD_STARTS: Duration = Duration::from_millis(200);
 
 /// Time after which a run fails if its cluster has not settled.
@@ -47,7 +47,7 @@ const SCENARIO_BOUND: Duration = Duration::from_secs(10 * 60);
 pub struct Options {
     /// Replay strings of the runs to execute instead of a search.
     pub replays: Vec<String>,
-    /// Keeps the last replayed run alive until [`stop`](Self::stop) is set, and keeps its files.
+    /// Keeps the replayed run alive until [`stop`](Self::stop) is set, and keeps the files of all runs.
     pub keep: bool,
     /// The part of the search to run, such as `2/8`.
     pub shard: Option<String>,
@@ -67,8 +67,8 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// If an object of the cluster is refused, if a replay string or a shard cannot be parsed, or if the machine lacks
-    /// a resource, such as disk space.
+    /// If an object of the cluster is refused, if a replay string or a shard cannot be parsed, if the reports to merge
+    /// are incomplete, or if the machine lacks a resource, such as disk space.
     pub fn explore(self, options: &Options) -> Result<Report, ScenarioError> {
         let wrong = |what: String| ScenarioError(format!("{}: {what}", self.file));
         for replay in &options.replays {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::time::Time;
 
-/// A step: one action, then a wait. Without `wait`, the cluster settles after the action.
+/// A step: one action, then a wait. Without `wait`, the cluster settles after the action, unless it is a `pause`.
 ///
 /// If the server is temporarily unable to handle an action (429, or 500 and above, for example while a webhook is
 /// unavailable), the action is retried for 30s.

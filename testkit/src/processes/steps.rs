@@ -24,10 +24,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Time limit of a command line.
 const RUN_BOUND: Duration = Duration::from_secs(60);
 
-/// Maximum number of bytes of a command's output in a message.
+/// Maximum number of characters of a command's output in a message.
 const OUTPUT_BYTES: usize = 2_000;
 
-/// Number of times an edit is retried because another client wrote the object in between.
+/// Maximum number of times an edit is retried because another client wrote the object in between.
 const EDITS: usize = 10;
 
 const MERGE: &str = "application/merge-patch+json";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::lock::lock;
 
-/// Clock ticks per second in `/proc`; the same on every architecture of Linux.
+/// Clock ticks per second in `/proc`; the same on all common architectures of Linux.
 const TICKS: u64 = 100;
 
 /// Resources used by processes so far.
@@ -34,12 +34,12 @@ impl Usage {
         used.memory_bytes = used.memory_bytes.max(memory);
     }
 
-    /// Counts the start of a run.
+    /// Counts a started run.
     pub(crate) fn begin(&self) {
         lock(&self.0).runs += 1;
     }
 
-    /// Counts the end of a run.
+    /// Counts a completed run, and adds its duration to the total.
     pub(crate) fn end(&self, took: Duration) {
         let (runs, sum) = &mut lock(&self.0).ended;
         *runs += 1;
@@ -97,7 +97,7 @@ pub(crate) fn load() -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the processor time of all programs of the machine since it started; `None` without `/proc`.
+/// Returns the CPU time used by all processes since boot; `None` without `/proc`.
 pub(crate) fn of_the_machine() -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let line = text.lines().next()?.strip_prefix("cpu ")?;

@@ -17,8 +17,9 @@ use super::scenario::{Controller, Scenario};
 use crate::hooks::Hooks;
 use crate::webhooks::{client_configs, host_of};
 
-/// Placeholders for the port at which a process serves webhooks, and for the directory of its certificate.
+/// Placeholder for the port at which a process serves webhooks.
 pub(crate) const PORT: &str = "PORT_WEBHOOK";
+/// Placeholder for the directory of the certificate of a process.
 pub(crate) const CERTIFICATES: &str = "CERT_DIR";
 
 /// Default directory of certificates in controller-runtime, relative to the directory for temporary files.
@@ -61,7 +62,8 @@ impl Controller {
 }
 
 impl Scenario {
-    /// Returns an error if it is ambiguous which controller serves a webhook.
+    /// Returns an error for the first invalid field `webhooks`, for example if it is ambiguous which controller serves
+    /// a webhook.
     pub(crate) fn wrong_webhooks(&self) -> Option<String> {
         let is_alone = self.controllers.iter().filter(|it| it.serves_webhooks()).count() < 2;
         let mut controllers = self.controllers.iter().enumerate();
@@ -195,7 +197,8 @@ fn service_host(service: &str) -> String {
 pub(crate) struct Served(BTreeMap<String, String>);
 
 impl Served {
-    /// Makes the server call the webhooks of a controller at a port of this machine.
+    /// Makes the server call the webhooks of a controller at a port of this machine. Hosts that another process already
+    /// serves are skipped.
     pub(crate) fn add(&mut self, server: &ApiServer, controller: &Controller, name: &str, port: u16) {
         let hosts = match controller.webhooks.is_empty() {
             true => vec![ANY_SERVICE.to_owned()],

@@ -127,7 +127,7 @@ impl GarbageCollector {
         }
     }
 
-    /// Reports an object with an owner in another namespace. Such owners are ignored.
+    /// Reports an object with an owner in another namespace. Such an owner is treated as absent.
     pub(super) async fn report(
         &self,
         id: NodeId,

@@ -140,7 +140,7 @@ impl Graph {
         }
     }
 
-    /// Adds an object. Enqueues its dependents if their owner references contain a different name or kind.
+    /// Adds an object. Enqueues its dependents, because their owner references may contain a different name or kind.
     fn insert(&mut self, resource: &Arc<str>, kind: &str, stored: &Stored, queue: &mut WorkQueue<Item>) -> NodeId {
         self.last_id += 1;
         let id = self.last_id;

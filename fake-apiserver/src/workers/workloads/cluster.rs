@@ -132,8 +132,8 @@ impl Cluster {
         keys.filter_map(|key| table.objects.get(key))
     }
 
-    /// Returns the objects of a namespace that a selector selects, in key order. Only Pods and other labelled objects
-    /// are indexed.
+    /// Returns the objects of a namespace that a selector selects, in key order. Only for Pods and EndpointSlices,
+    /// because other objects are not indexed by their labels.
     pub(crate) fn selected(&self, resource: Resource, namespace: &str, selector: &LabelSelector) -> Vec<&Arc<Object>> {
         let table = self.table(resource);
         let index = |key: &str, value: &str| {

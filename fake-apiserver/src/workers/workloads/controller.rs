@@ -17,13 +17,13 @@ pub(crate) struct WorkloadController {
     pub(crate) sync: Sync,
     /// Plans the work after an object was removed.
     pub(crate) gone: fn(&Key, &Sees<'_>) -> Plan,
-    /// Enqueues the keys that are affected by a change of an object of a different resource.
+    /// Enqueues further keys that a change of an object affects, mostly of an object of a different resource.
     pub(crate) concerns: fn(&Changed<'_>, &Cluster, &mut dyn FnMut(Key)),
     /// Set if the synced objects are the controllers of other objects. Every change of an owned object triggers a sync.
     pub(crate) owns: bool,
     /// Resource of the orphans that a synced object adopts if its selector matches them.
     pub(crate) adopts: Option<Resource>,
-    /// Set if the status is written even after the server has refused to create an object.
+    /// Set if the status is written even after the server has refused to create or delete an object.
     pub(crate) reports_refusals: bool,
 }
 

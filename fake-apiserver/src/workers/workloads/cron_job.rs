@@ -105,7 +105,7 @@ fn known_version(job: &Object) -> &str {
     job.meta_str("resourceVersion")
 }
 
-/// Deletes the oldest finished Jobs beyond the history limit.
+/// Deletes the oldest finished Jobs beyond the history limits.
 fn clean_up(cron: &Object, jobs: &[&Arc<Object>], plan: &mut Plan) {
     for (kind, field, default) in [
         ("Complete", "successfulJobsHistoryLimit", 3),

@@ -21,7 +21,7 @@ use crate::workers::WorkerRow;
 
 const COMPONENT: &str = "daemonset-controller";
 
-/// Taints that Pods of DaemonSets tolerate and other Pods do not.
+/// Taints that all Pods of DaemonSets tolerate.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -196,7 +196,7 @@ fn surge(set: &Object, total: usize) -> i64 {
     scaled(rolling.get("maxSurge"), i64::try_from(total).unwrap_or(i64::MAX), true)
 }
 
-/// Creates missing Pods, and deletes surplus and failed ones.
+/// Creates missing Pods, and deletes surplus and finished ones.
 fn place(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
     let set = update.set;
     let delete = |pod: &Object, plan: &mut Plan| {

@@ -13,13 +13,13 @@ use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::workers::{Api, RequestFailure};
 
-/// Executes plans one after the other.
+/// Executes the plan of one controller.
 pub(super) struct Executor<'a> {
     pub(super) api: Api<'a>,
     pub(super) recorder: &'a mut Recorder,
     /// The object that this plan has last written.
     pub(super) latest: Option<(Target, Object)>,
-    /// Reason why an object could not be created or deleted, for the Event of its owner.
+    /// Reason why an object could not be created or deleted, for the status of its owner.
     pub(super) refused: Option<String>,
 }
 

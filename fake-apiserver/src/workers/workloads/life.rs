@@ -37,7 +37,7 @@ pub(crate) struct Workloads {
     nodes: Nodes,
     cluster: Cluster,
     recorder: Recorder,
-    /// The reason why the last creation of an object failed, for each task.
+    /// The reason why the last creation or deletion of an object failed, by task.
     failures: BTreeMap<Task, String>,
     identities: BTreeMap<&'static str, Identity>,
 }

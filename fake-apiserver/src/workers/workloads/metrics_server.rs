@@ -13,8 +13,9 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 use crate::storage::KeyRange;
 
-/// The group and the version.
+/// API group of the metrics.
 pub(crate) const GROUP: &str = "metrics.k8s.io";
+/// Version of the API group.
 pub(crate) const VERSION: &str = "v1beta1";
 
 /// Resources with metrics.

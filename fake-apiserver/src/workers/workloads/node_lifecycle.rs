@@ -198,7 +198,7 @@ fn sync_pod(pod: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Returns the time at which a Pod is evicted from its Node.
+/// Returns the time at which a Pod is evicted from its Node; `None` if it tolerates all taints indefinitely.
 fn eviction(pod: &Object, node: &Object, now: Timestamp) -> Option<Timestamp> {
     let taints = Cursor::root(node).list("spec.taints").iter();
     let taints = taints.filter(|it| text(it, "effect") == "NoExecute");

@@ -146,7 +146,8 @@ impl<'a> Placement<'a> {
         self.repelled_by.iter().any(holds_some).then_some(REPELLED)
     }
 
-    /// Returns the sum of the weights of the preferences that a node satisfies.
+    /// Scores a node by the preferences of the Pod. A preference for or against other Pods counts once for each of
+    /// these Pods, and each Pod that a soft spread constraint counts reduces the score by 1.
     pub(crate) fn score(&self, node: &Object) -> i64 {
         let by_pods = self
             .preferences
@@ -244,7 +245,8 @@ fn namespaces(term: &Map, owner: &Object, sees: &Sees<'_>) -> BTreeSet<String> {
     found
 }
 
-/// Returns the required anti-affinity terms of other Pods that select a Pod, each with the nodes of those Pods.
+/// Returns the required anti-affinity terms of other Pods that select a Pod, each with the label value of the other
+/// Pod's node.
 fn repelling(pod: &Object, sees: &Sees<'_>) -> Vec<Term> {
     let others = sees
         .cluster

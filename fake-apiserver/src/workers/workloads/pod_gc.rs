@@ -1,5 +1,5 @@
 //! Deletes Pods that no kubelet can terminate (`pkg/controller/podgc`): Pods of a deleted Node, terminating Pods of a
-//! Node that is out of service, and terminating Pods without a Node. Finished Pods are not deleted.
+//! Node that is out of service, and terminating Pods without a Node. The number of finished Pods is not limited.
 
 use super::cluster::Cluster;
 use super::controller::{Changed, Sync, WorkloadController};
@@ -30,7 +30,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     }],
 );
 
-/// Enqueues the Pods of a Node that was deleted or taken out of service.
+/// Enqueues the Pods of a Node that was created, deleted, taken out of service or returned to service.
 fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource != Resource::Node || change.old.map(is_out_of_service) == change.new.map(is_out_of_service) {
         return;

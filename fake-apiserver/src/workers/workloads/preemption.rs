@@ -19,7 +19,7 @@ use crate::registry::types::cursor::Cursor;
 const COMPONENT: &str = "default-scheduler";
 
 /// Plans the preemption on one of `nodes`, on which the Pod may fit if other Pods are removed. Returns the name of the
-/// node, or `None` if removing Pods with a lower priority would not be enough.
+/// node; `None` if the Pod must not preempt, or if removing Pods with a lower priority would not be enough.
 pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) -> Option<String> {
     if Cursor::root(pod).text("spec.preemptionPolicy") == "Never" {
         return None;
@@ -49,7 +49,8 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
     Some(node.name().to_owned())
 }
 
-/// Returns the Pods to remove from a node: as few as possible, beginning with the lowest priority.
+/// Returns the Pods to remove from a node: as few as possible, beginning with the lowest priority. `None` if the Pod
+/// would not fit even without all Pods of lower priority.
 fn victims<'a>(pod: &Object, node: &Object, sees: &Sees<'a>) -> Option<Vec<&'a Arc<Object>>> {
     let there = |it: &&Arc<Object>| on(node.name(), it) && !is_finished(it);
     let (mut lower, others): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) = sees

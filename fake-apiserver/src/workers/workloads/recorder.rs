@@ -13,9 +13,9 @@ use crate::entropy;
 /// Maximum number of cached Events and sources, as in client-go; above it the oldest entry is dropped.
 const REMEMBERED: usize = 4096;
 
-/// Maximum burst of Events about one object from one source, as in client-go. The allowance is refilled by one Event
-/// every five minutes.
+/// Maximum burst of Events about one object from one source, as in client-go.
 const BURST: u32 = 25;
+/// Seconds after which one more Event about an object is allowed, as in client-go.
 const REFILL_SECONDS: i64 = 300;
 
 /// Decision about an Event.

@@ -107,7 +107,8 @@ pub(crate) fn template(revision: &Object) -> Map {
     template
 }
 
-/// Deletes the oldest revisions beyond the history limit, except revisions of existing Pods and revisions in `live`.
+/// Deletes the oldest revisions beyond the history limit, except the revision of the current template and revisions in
+/// `live`.
 pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], plan: &mut Plan) {
     let limit = Cursor::root(set).integer("spec.revisionHistoryLimit").unwrap_or(10);
     let unused = revisions.all.iter().filter(|it| !live.contains(&label_of(it)));

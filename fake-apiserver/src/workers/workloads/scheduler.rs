@@ -24,7 +24,7 @@ use crate::storage::Key;
 
 const COMPONENT: &str = "default-scheduler";
 
-/// Enqueues the unscheduled Pods that a change of a node or a claim, or the removal of a Pod, may make schedulable.
+/// Enqueues the unscheduled Pods that a change of a node or a claim, or the end of a Pod, may make schedulable.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
         Resource::Node => cluster.unassigned().for_each(|it| add(key_of(it))),
@@ -190,7 +190,8 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
     None
 }
 
-/// Returns `true` if all claims of a Pod are bound. Plans to assign claims that wait for a consumer to the node.
+/// Returns `true` if all claims of a Pod are bound. Plans to assign claims that wait for a consumer to the node. Fails
+/// with the reason why the Pod cannot be scheduled, such as a missing claim.
 fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> Result<bool, String> {
     let mut bound = true;
     for name in claims(pod) {

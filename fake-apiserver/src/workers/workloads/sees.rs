@@ -20,7 +20,7 @@ pub(crate) struct Sees<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) now: Timestamp,
     pub(crate) version: KubernetesVersion,
-    /// The reason why the last creation for this object failed.
+    /// The reason why the last creation or deletion for this object failed.
     pub(crate) failure: Option<&'a str>,
 }
 

@@ -39,8 +39,9 @@ struct Set<'a> {
     set: &'a Object,
     sees: &'a Sees<'a>,
     pods: BTreeMap<i64, &'a Arc<Object>>,
-    /// The label value of the revision before the current rollout, followed by its template.
+    /// The label value of the revision before the current rollout.
     current: String,
+    /// The template of this revision.
     current_template: Map,
     update: &'a Object,
     first: i64,
@@ -298,7 +299,7 @@ impl Set<'_> {
         }
     }
 
-    /// Recreates missing claims of a Pod, and updates their owners.
+    /// Recreates missing claims of a Pod that has no node yet, and updates the owners of its claims.
     fn keep_claims(&self, pod: &Object, ordinal: i64, plan: &mut Plan) {
         if !pod.is_terminating() && Cursor::root(pod).text("spec.nodeName").is_empty() {
             self.create_claims(ordinal, plan);

@@ -210,7 +210,7 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.status(resource, claim, next);
 }
 
-/// Plans to resize a volume to the size that its claim requests, like the external resizer, and to write Events about
+/// Plans to resize a volume to the size that its claim requests, like the external resizer, and to write an Event about
 /// it.
 fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let allowed = class(claim, sees).is_some_and(|it| Cursor::root(it).flag("allowVolumeExpansion") == Some(true));

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-/// Time for which recommendations and changes are kept, in seconds: the longest period of a policy.
+/// Time for which recommendations and changes are kept, in seconds: the longest stabilization window.
 const KEPT_SECONDS: i64 = 3_600;
 
 /// Recent recommendations and changes of an autoscaler.

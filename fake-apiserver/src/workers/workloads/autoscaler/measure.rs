@@ -42,7 +42,7 @@ struct Pods<'a> {
 struct Usage {
     /// Usage and request of each ready Pod, in thousandths.
     ready: Vec<(i64, i64)>,
-    /// Requests of Pods that are running but not ready.
+    /// Requests of pending Pods and, for `cpu`, of Pods that are not ready.
     unready: Vec<i64>,
     /// Requests of Pods that do not report a value.
     missing: Vec<i64>,
@@ -237,7 +237,7 @@ impl Pods<'_> {
         for request in &usage.missing {
             count += 1;
             target += wanted(*request);
-            // A Pod without a value counts with its full request when scaling down, and with zero when scaling up.
+            // A Pod without a value counts with its target usage when scaling down, and with zero when scaling up.
             used += if is_up { 0 } else { wanted(*request) };
         }
         if counts_unready {

@@ -159,7 +159,7 @@ impl Rollout<'_> {
         (next, list)
     }
 
-    /// Writes the status without the condition Progressing.
+    /// Writes the status without updating the condition Progressing.
     pub(super) fn write_plain_status(&self, plan: &mut Plan) {
         let (mut next, list) = self.base_status(&self.next_counts());
         next.insert("conditions".into(), list.into());

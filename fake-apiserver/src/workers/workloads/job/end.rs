@@ -85,7 +85,8 @@ impl Run<'_> {
         None
     }
 
-    /// Returns `true` if the total number of container restarts within the Pods exceeds the limit.
+    /// Returns `true` if the total number of container restarts within the active Pods has reached the limit. With a
+    /// limit of 0, one restart is required.
     fn restarts_too_often(&self, limit: i64) -> bool {
         let pod_spec = Cursor::root(self.spec()).map_or_empty("template.spec");
         if Cursor::root(pod_spec).text("restartPolicy") != "OnFailure" {

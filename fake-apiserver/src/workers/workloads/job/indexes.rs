@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::api::object::Object;
 use crate::workers::workloads::pods::annotation;
 
-/// Maximum number of indexes that are parsed from a string, equal to the maximum of a Job.
+/// Maximum index that is parsed; larger indexes are ignored. A Job has at most this number of indexes.
 const MOST: i64 = 100_000;
 
 /// Parses a set; invalid numbers are skipped.

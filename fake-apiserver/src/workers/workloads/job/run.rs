@@ -89,7 +89,8 @@ impl<'a> Run<'a> {
         failures.into_iter().max().map(|at| plus(at, wait))
     }
 
-    /// Returns the indexes without a running Pod, the lowest first.
+    /// Returns the indexes that need a new Pod, lowest first: they have neither succeeded nor failed, and have no
+    /// active Pod.
     fn free_indexes(&self, counted: &Counted<'_>, waits_for_end: bool) -> impl Iterator<Item = i64> {
         let busy = |pod: &&&Arc<Object>| {
             super::pods::is_active(pod) || (waits_for_end && pod.is_terminating() && !super::pods::is_finished(pod))

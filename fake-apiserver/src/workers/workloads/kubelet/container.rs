@@ -16,7 +16,7 @@ use crate::workers::workloads::cluster::controller_of;
 use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::pods;
 
-/// Delay of the first restart in seconds; each further restart doubles it.
+/// Delay of the second restart in seconds; each further restart doubles it. The first restart is immediate.
 const BACK_OFF_FIRST: u64 = 10;
 /// Maximum delay of a restart, in seconds.
 const BACK_OFF_MOST: u64 = 300;

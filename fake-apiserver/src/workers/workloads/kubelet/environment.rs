@@ -90,7 +90,8 @@ fn variables(pod: &Object, container: &Map, sees: &Sees<'_>) -> Variables {
     found
 }
 
-/// Returns the value that a variable refers to; empty if the reference cannot be resolved.
+/// Returns the value that a variable refers to: empty if the object or the key does not exist, and `None` if the value
+/// cannot be determined.
 fn referred(pod: &Object, variable: &Cursor<'_>, sees: &Sees<'_>) -> Option<String> {
     if variable.is_set("valueFrom.fieldRef") {
         return field(pod, variable.text("valueFrom.fieldRef.fieldPath"));

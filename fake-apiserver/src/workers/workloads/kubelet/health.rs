@@ -44,7 +44,8 @@ impl Look<'_> {
         Probes { started, killed, ready }
     }
 
-    /// Returns the times at which the state of a probe changes, with the new state; `None` if it never fails.
+    /// Returns the times at which the state of a probe changes, with the new state; `None` if the container does not
+    /// have the probe, or the script does not make it fail.
     fn changes(
         &self,
         container: &Map,

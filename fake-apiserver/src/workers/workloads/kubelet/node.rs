@@ -60,8 +60,8 @@ pub(super) fn register_first(sees: &Sees<'_>, plan: &mut Plan) -> bool {
     true
 }
 
-/// Plans the work for a Node: a Node without conditions becomes ready, and a ready Node loses its taint. A Node whose
-/// conditions were set by a test is not changed.
+/// Plans the work for a Node: a Node without conditions becomes ready, and a ready Node loses the taint `not-ready`.
+/// Conditions that a test has set are not changed.
 pub(super) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if node.is_terminating() {
@@ -107,7 +107,7 @@ pub(super) fn address_of(node: &Object, sees: &Sees<'_>) -> String {
     own.map_or_else(|| free_address(sees), |it| it.text("address").to_owned())
 }
 
-/// Returns the status of a ready Node; fields that a test wrote are kept.
+/// Returns the status of a ready Node. Fields that a test wrote are kept, except for the conditions.
 fn ready_status(node: &Object, sees: &Sees<'_>) -> Map {
     let mut next = status(node).clone();
     let now = sees.stamp();

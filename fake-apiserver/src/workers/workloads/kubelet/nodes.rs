@@ -32,7 +32,7 @@ pub(crate) struct Nodes {
     pub(super) stages: HashMap<String, Option<Pending>>,
     /// The history of each autoscaler, by uid.
     pub(crate) autoscalers: HashMap<String, History>,
-    /// The last address that was assigned to a Pod.
+    /// Number of the last address that was assigned to a Pod.
     addresses: u32,
 }
 
@@ -73,7 +73,8 @@ impl Nodes {
         (self.kubelet.script_of(pod), memory)
     }
 
-    /// Returns the time at which the deletion of a Pod's Node was observed.
+    /// Returns the time at which the deletion of a Pod's Node was observed; `None` if the Node exists, or was never
+    /// observed.
     pub(crate) fn orphaned(&mut self, pod: &Object, has_node: bool, now: Timestamp) -> Option<Timestamp> {
         let host = &mut self.memories.entry(pod.uid().to_owned()).or_default().node;
         *host = match (has_node, *host) {

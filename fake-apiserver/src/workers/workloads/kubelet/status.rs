@@ -19,7 +19,7 @@ struct Standing {
     init: Vec<Map>,
     main: Vec<Map>,
     ephemeral: Vec<Map>,
-    /// Set if all init containers are finished.
+    /// Set if all init containers have succeeded, or have started if they are sidecars.
     is_initialized: bool,
 }
 
@@ -323,7 +323,7 @@ impl Look<'_> {
         }
     }
 
-    /// Returns the first readiness gate that is not satisfied.
+    /// Returns the reason and the message for the readiness gates that are not satisfied; `None` if all are satisfied.
     fn closed_gate(&self) -> Option<(&'static str, String)> {
         let gates = Cursor::root(self.pod)
             .maps("spec.readinessGates")
