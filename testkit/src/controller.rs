@@ -15,7 +15,8 @@ use crate::lock::lock;
 use crate::panics::message;
 use crate::test_cluster::TestCluster;
 
-/// First pause before the restart of a controller, as for a container in a kubelet. Each further pause is doubled.
+/// First pause before the restart of a controller, as for a container in a kubelet. Each further pause is twice as long
+/// as the previous one.
 const BACK_OFF: Duration = Duration::from_secs(10);
 /// Maximum pause before the restart of a controller.
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);

@@ -153,8 +153,8 @@ impl TestCluster {
         }
     }
 
-    /// Asserts that at least one owner of every object with owners exists. The garbage collector would delete all other
-    /// objects with owners.
+    /// Asserts that every object with owners has at least one owner that exists, so that the garbage collector would
+    /// keep it.
     ///
     /// # Panics
     ///

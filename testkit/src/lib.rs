@@ -87,8 +87,9 @@
 //! - The server has the limitations that [`fake_apiserver`] lists. Other parts of a cluster run on request: workers
 //!   with `TestCluster::builder().workers(Worker::ALL)`, RBAC with [`TestClusterBuilder::rbac`].
 //! - Controllers in a different runtime, on separate threads or behind sockets do not use virtual time.
-//! - A controller that reads the system clock gets the real time. The cluster's clock, `cluster.server().now()`, starts
-//!   at the same time and then follows virtual time. Pass it to a controller with a configurable clock.
+//! - A controller that reads the system clock gets the real time, except in an exploration on Linux. The cluster's
+//!   clock, `cluster.server().now()`, starts at the same time and then follows virtual time. Pass it to a controller
+//!   with a configurable clock.
 //! - Exploration only crashes controllers started by [`TestCluster::controller`] or [`TestCluster::controller_over`],
 //!   and only skews the clocks of clients that write Leases.
 //!

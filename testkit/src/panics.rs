@@ -51,12 +51,12 @@ pub(crate) fn keep_panics() {
     let _ = quietly(|| ());
 }
 
-/// Returns the last panic of this thread that was printed, only once.
+/// Removes and returns the last printed panic of this thread.
 pub(crate) fn last_panic() -> Option<Panicked> {
     LAST_PANIC.take()
 }
 
-/// Returns the location of the last panic of this thread that was not printed, only once.
+/// Removes and returns the location of the last panic of this thread that was not printed.
 pub(crate) fn panicked_at() -> Option<String> {
     PANICKED_AT.take()
 }

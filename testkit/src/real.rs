@@ -74,7 +74,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the server does not respond, or outside of a `current_thread` tokio runtime.
+    /// Outside of a `current_thread` tokio runtime.
     pub async fn connect(client: Client) -> Self {
         let bounds = Bounds {
             quiet: QUIET,

@@ -34,8 +34,8 @@ pub(crate) const TEST_CLIENT: &str = "testkit";
 
 /// A cluster for one test. See the [crate](crate) for a complete test.
 ///
-/// Reads are function calls ([`get`](Self::get), [`list`](Self::list)); methods that write or let time pass are
-/// `async`. When a test fails, the cluster prints its seed and the last requests.
+/// Reads are function calls ([`get`](Self::get), [`list`](Self::list)); methods that let time pass and most methods
+/// that write are `async`. When a test fails, the cluster prints its seed and the last requests.
 #[derive(Debug)]
 pub struct TestCluster {
     pub(crate) server: ApiServer,

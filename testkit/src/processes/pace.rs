@@ -43,8 +43,9 @@ pub(crate) struct Pace {
 #[derive(Debug)]
 struct Others {
     since: WallClock,
-    /// Processor time of the machine and of this exploration at `since`.
+    /// Processor time of the machine at `since`.
     machine: Duration,
+    /// Processor time of this exploration at `since`.
     own: Duration,
     /// Number of processors that other programs use.
     busy: f64,

@@ -66,8 +66,9 @@ pub(crate) struct Launch {
     /// The name of this replica.
     pub(crate) name: String,
     pub(crate) controller: Controller,
-    /// Arguments and environment with all placeholders filled in.
+    /// Program and arguments with all placeholders filled in.
     pub(crate) command: Vec<String>,
+    /// Environment variables with all placeholders filled in.
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) ready: Option<Ready>,
     pub(crate) cwd: PathBuf,

@@ -42,8 +42,9 @@ pub(crate) struct Spent {
     /// Number of runs, including references and repetitions.
     pub(crate) runs: u64,
     pub(crate) elapsed: Duration,
-    /// Processor time of this process and of the controllers.
+    /// Processor time of this process.
     pub(crate) own: Duration,
+    /// Processor time of the controllers.
     pub(crate) controllers: Duration,
     /// Peak memory of the largest controller.
     pub(crate) memory_bytes: u64,

@@ -13,7 +13,7 @@ const TICKS: u64 = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Usage(Mutex<Used>);
 
-/// Processor time of all processes, and the peak memory of the largest process.
+/// Numbers of runs, the processor time of all processes, and the peak memory of the largest process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     /// Number of runs that were started.

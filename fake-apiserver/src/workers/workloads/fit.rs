@@ -11,10 +11,10 @@ use crate::registry::types::quantity::Quantity;
 /// Amounts of resources by their names.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
-/// The active Pods of a Node, and the sum of their requests.
+/// The unfinished Pods of a Node, and the sum of their requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
-    /// Number of active Pods on the Node.
+    /// Number of unfinished Pods on the Node.
     pub(crate) pods: usize,
     /// Sum of the requests of these Pods.
     asked: Amounts,

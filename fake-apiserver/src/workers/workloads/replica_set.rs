@@ -154,7 +154,7 @@ fn next_status(resource: Resource, set: &Object, active: &[&Arc<Object>], termin
     let count = |test: &dyn Fn(&Object) -> bool| active.iter().filter(|it| test(it)).count();
     let mut next = status(set).clone();
     let mut put = |field: &str, number: usize| {
-        // Zeros are omitted, as in Go.
+        // Zeros are omitted, as in Go, except for `replicas`.
         match (field, number) {
             ("replicas", _) => drop(next.insert(field.into(), number.into())),
             (_, 0) => drop(next.remove(field)),

@@ -46,11 +46,11 @@ pub(super) struct Container<'a> {
 pub(super) enum Stage {
     Waiting,
     Running,
-    /// The container has ended with this code and is not restarted.
+    /// The container has ended with this code and has not been restarted.
     Ended(i64),
 }
 
-/// Returns the stage of a container according to its status; a container that will be restarted is waiting.
+/// Returns the stage of a container according to its status; a container in `CrashLoopBackOff` is waiting.
 pub(super) fn stage(status: &Map) -> Stage {
     let state = Cursor::root(status).map_or_empty("state");
     match (
