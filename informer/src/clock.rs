@@ -71,7 +71,7 @@ impl Clock {
         }
     }
 
-    /// Returns the current time in whole seconds, the precision of most fields.
+    /// Returns the current time in whole seconds, the precision of most time fields.
     pub fn time(&self) -> Time {
         let seconds = Timestamp::from_second(self.now().as_second());
         Time(seconds.unwrap_or(Timestamp::MAX))
@@ -84,7 +84,7 @@ impl Clock {
     }
 }
 
-/// Reads the system clock. No other function reads it. The time is only written to objects.
+/// Reads the system clock. No other function of this crate reads it. The time is only written to objects.
 #[expect(clippy::disallowed_methods, reason = "other machines read these times")]
 fn machine_time() -> Timestamp {
     Timestamp::now()

@@ -1,4 +1,4 @@
-//! `Error`: failures of requests and of parts of the process.
+//! `Error`: failures of requests, of components such as informers, and of operations that the library refuses.
 
 use std::any::Any;
 use std::fmt;
@@ -9,7 +9,8 @@ use crate::errors;
 /// A boxed error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
-/// Error of a request or of a part of the process.
+/// An error from a request to the API server, from a component such as an informer or the manager, or from an operation
+/// that the library refused.
 ///
 /// The type is opaque, so that new kinds of failures do not break callers. It has a predicate for each kind of failure
 /// that a caller may handle. The predicates in [`errors`](crate::errors) also check wrapped errors and other error
@@ -31,11 +32,11 @@ pub struct Error {
 enum Kind {
     /// A request failed, or an ERROR event ended a watch.
     Request(kube::Error),
-    /// A response could not be decoded.
+    /// Data could not be decoded or encoded.
     Decode { what: String, source: serde_json::Error },
     /// A request did not receive a response in time.
     Unanswered { what: String, limit: Duration },
-    /// A part of the process failed.
+    /// A component of the process, such as a runnable, failed.
     Failed { what: String, source: BoxError },
     /// A write was not sent, because this process is no longer permitted to write.
     Fenced(String),
@@ -136,8 +137,8 @@ impl Error {
         }
     }
 
-    /// Returns `true` if the server has not reached the requested version yet. Servers before 1.19 only report this in
-    /// the message.
+    /// Returns `true` if the server has not reached the requested version yet. Servers before 1.18.6 only report this
+    /// in the message.
     pub fn is_version_too_large(&self) -> bool {
         const WORDS: &str = "Too large resource version";
         let Some(status) = self.status() else {
@@ -169,8 +170,8 @@ impl Error {
         matches!(&*self.kind, Kind::Unanswered { .. })
     }
 
-    /// Returns `true` if a response could not be decoded, for example because an object does not have the expected
-    /// type.
+    /// Returns `true` if the library could not decode or encode data, for example because an object does not have the
+    /// expected type.
     pub fn is_decode(&self) -> bool {
         matches!(&*self.kind, Kind::Decode { .. })
     }
@@ -180,7 +181,7 @@ impl Error {
         errors::status(self)
     }
 
-    /// Returns an error for data that could not be decoded; `what` describes the data.
+    /// Returns an error for data that could not be decoded or encoded; `what` describes the data.
     pub(crate) fn decode(what: impl Into<String>, source: serde_json::Error) -> Self {
         let what = what.into();
         Self {

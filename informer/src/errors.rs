@@ -96,8 +96,8 @@ pub fn is_timeout(err: AnyError<'_>) -> bool {
 }
 
 /// Returns `true` if the server may have executed a write although the request failed: the response was lost, invalid
-/// or late, or a proxy or the server timed out (502, 504). Read the object before writing again. If a create was
-/// executed, repeating it fails with an error for which [`is_already_exists`] returns `true`.
+/// or late, or the server or a proxy responded with 502, 504 or the reason `Timeout`. Read the object before writing
+/// again. If a create was executed, repeating it fails with an error for which [`is_already_exists`] returns `true`.
 ///
 /// Returns `false` if the request was certainly not executed: the server or a fence refused it, or no process listens
 /// at the server's address.
@@ -173,8 +173,8 @@ fn as_status(link: AnyError<'_>) -> Option<&Status> {
     if let Some(kube::Error::Api(status)) = link.downcast_ref() {
         return Some(status);
     }
-    // A transparent wrapper of a kube error hides the kube error from the chain, but not the Status, which is its
-    // source.
+    // A transparent wrapper of a kube error removes the kube error from the chain of sources, but not the Status, which
+    // is the source of the kube error.
     link.downcast_ref()
         .or_else(|| link.downcast_ref::<Box<Status>>().map(|it| &**it))
 }
@@ -198,7 +198,8 @@ fn is_outcome_unknown(err: &kube::Error) -> bool {
     }
 }
 
-/// Returns `true` if the server or a proxy exceeded a time limit, so that the request may still be in progress.
+/// Returns `true` if the server exceeded a time limit, or a proxy did not receive a valid response in time, so that the
+/// request may still be in progress.
 fn is_given_up(status: &Status) -> bool {
     matches!(status.code, 502 | 504) || status.reason == "Timeout"
 }

@@ -1,7 +1,7 @@
 //! Runs test threads one at a time, in an order that a seed determines. Threads switch when they lock a mutex. Code
 //! under test uses [`sync::Mutex`](crate::sync::Mutex), which is an alias of this module's mutex in unit tests.
 //!
-//! Switching at locks is sufficient, because all state shared between threads of this crate is protected by locks.
+//! Switching at locks is sufficient for state that is only accessed while its lock is held.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Condvar, LockResult, MutexGuard, PoisonError, TryLockError};

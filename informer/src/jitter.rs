@@ -25,8 +25,8 @@ impl Jitter {
     }
 
     /// Returns a random number that is different for each call, including calls in other processes. While tokio's clock
-    /// is paused, the number depends only on the name and on earlier calls on the thread, so that tests are
-    /// reproducible.
+    /// is paused, the number depends only on the name and on the number of earlier calls on the thread, so that tests
+    /// are reproducible.
     pub(crate) fn unique(name: &str) -> u64 {
         thread_local! {
             static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -75,7 +75,7 @@ fn drawn_seed() -> u64 {
     RandomState::new().hash_one(first)
 }
 
-/// Hashes the name with FNV-1a, starting from the seed.
+/// Hashes the name with 64-bit FNV-1a; the seed is XORed into the offset basis.
 fn spread(seed: u64, name: &str) -> u64 {
     name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

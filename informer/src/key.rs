@@ -11,7 +11,7 @@ use kube::Resource;
 
 /// Identifies an object among the objects of its type. Clones share the allocated string.
 ///
-/// Keys are ordered like objects in the API server's lists: by namespace, then by name.
+/// Keys are ordered by namespace, then by name. Keys of cluster-scoped objects are first.
 ///
 /// ```
 /// use informer::ObjectKey;

@@ -105,8 +105,8 @@
 //! |---|---|---|
 //! | `reconcile` | one call of a reconciler | `informer::reconcile` |
 //! | `admission`, `conversion` | one request to a webhook | `informer::webhook` |
-//! | `manager`, `runnable`, `controller` | a part of the process, while it runs | `informer::process` |
-//! | `cache`, `handler` | an informer of a source, and each of its handlers | `informer::process` |
+//! | `manager`, `runnable`, `controller` | a component of the process, while it runs | `informer::process` |
+//! | `cache`, `handler` | an informer, and each of its handlers | `informer::process` |
 //! | `leader_election`, `sharding` | a candidate or replica, with its Lease or group | `informer::process` |
 //!
 //! [`runtime::ControllerBuilder::span`] replaces the reconcile spans, and `Webhooks::span` the spans of webhooks. All
@@ -121,7 +121,7 @@
 //! | keys in a [`queue::WorkQueue`] | one entry for each key | |
 //! | a read of [`runtime::CachedClient`] that waits for the client's own writes | 30 s | it fails |
 //! | objects of a type with recorded writes of such a client | 4,096 | the oldest object is dropped |
-//! | opening a watch | 30 s ([`cache::ReflectorOptions::request_timeout`]) | it fails |
+//! | opening a watch | 30 s (half of [`cache::ReflectorOptions::request_timeout`]) | it fails |
 //! | a page of a list | 60 s without data, 5 minutes in total | it fails |
 //! | a watch of a server that sends bookmarks | 3 minutes without data | it is restarted |
 //! | a request for a Lease | half the renew deadline, at least 1 s | it is retried within the deadline |
@@ -130,7 +130,7 @@
 //! | sync of the Leases of a [`runtime::Sharding`] | 2 minutes | its manager fails |
 //! | a replica without a valid Lease | lease duration plus hand-over timeout: 75 s | it is not ready |
 //! | a replica that cannot renew its Lease | 10 s ([`runtime::ShardingConfig`]) | it stops; others start after 15 s |
-//! | recorded keys of other replicas | four lease durations after their last event | they are dropped |
+//! | recorded keys of other replicas | four lease durations after their last event | they may be dropped |
 //! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | unfinished tasks are dropped |
 //! | queued events | 1,000 | further events are dropped |
 //! | events in progress | 1,000, with at most eight concurrent requests | further events stay queued |

@@ -1,4 +1,4 @@
-//! `TaskGroup`: starts all tasks of the crate. Tasks are aborted when their group is dropped.
+//! `TaskGroup`: starts tasks, and aborts them when the group is dropped.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,8 @@ impl TaskGroup {
         self.finished().await;
     }
 
-    /// Waits until all tasks have ended, without aborting them. If a task panicked, resumes its panic.
+    /// Waits until all tasks have ended, without aborting them. If a task panics, resumes its panic without waiting for
+    /// the other tasks.
     pub(crate) async fn joined(&self) {
         let panic = poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -49,8 +49,8 @@ impl Certificate {
 }
 
 /// A certificate that is reloaded when its files change, so that servers do not have to be restarted. While it
-/// [runs](Self::run), it checks the files every 10 s. If the files cannot be read, it keeps the current certificate.
-/// Clones share the certificate.
+/// [runs](Self::run), it checks the files every 10 s. If the files cannot be read or do not match, it keeps the current
+/// certificate. Clones share the certificate.
 ///
 /// ```
 /// use informer::runtime::CertWatcher;
@@ -84,7 +84,7 @@ impl CertWatcher {
     ///
     /// # Errors
     ///
-    /// Fails if a file cannot be read, or if the key does not match the certificate.
+    /// Fails if a file cannot be read or parsed, or if the key does not match the certificate.
     pub fn new(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, Error> {
         let files = (certificate.as_ref().to_owned(), key.as_ref().to_owned());
         let texts = read(&files)?;
@@ -112,7 +112,7 @@ impl CertWatcher {
         self
     }
 
-    /// Returns the number of times that the certificate was read.
+    /// Returns the number of times that a certificate was loaded, including the first one.
     pub fn reads(&self) -> u64 {
         self.with(|state| state.reads)
     }
@@ -130,8 +130,8 @@ impl CertWatcher {
     ///
     /// # Errors
     ///
-    /// Fails if a file cannot be read, or if certificate and key do not match, for example because only one of the
-    /// files has been replaced.
+    /// Fails if a file cannot be read or parsed, or if certificate and key do not match, for example because only one
+    /// of the files has been replaced.
     pub fn reload(&self) -> Result<bool, Error> {
         let Some(files) = &self.0.files else {
             return Ok(false);

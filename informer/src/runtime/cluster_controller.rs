@@ -70,8 +70,8 @@ impl ClusterControllerBuilder {
         self.watches::<K>(enqueue::object())
     }
 
-    /// Watches a type of dependent objects: events enqueue the owner, in the same cluster. Must be called after
-    /// [`for_`](Self::for_).
+    /// Watches a type of dependent objects: events enqueue the owner that is marked as controller, in the same cluster.
+    /// Must be called after [`for_`](Self::for_).
     pub fn owns<K>(mut self) -> Self
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -160,15 +160,15 @@ struct Arrival {
     later: LaterWatches<ClusterKey>,
 }
 
-/// Releases the held keys of each cluster once all of its caches have synced. Clusters that never sync do not delay
-/// other clusters.
+/// Releases the held keys of each cluster once all caches that the controller watches in this cluster have synced.
+/// Clusters that never sync do not delay other clusters.
 async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     let mut syncing = FuturesUnordered::new();
     loop {
         tokio::select! {
             Some(arrival) = arrivals.recv() => syncing.push(async move {
                 let all = arrival.watches.iter().map(HandlerRegistration::synced);
-                // If the cluster has been disengaged, the caches end before they sync, and the keys are dropped.
+                // If the cluster is disengaged before its caches have synced, the held keys are dropped.
                 if try_join_all(all).await.is_ok() {
                     arrival.engaged.let_in(|key| arrival.later.add_key(key));
                 }
@@ -179,8 +179,8 @@ async fn let_in(mut arrivals: UnboundedReceiver<Arrival>) {
     }
 }
 
-/// Holds back the keys of a cluster until all of its caches have synced. Otherwise a reconcile could miss objects that
-/// the caches do not contain yet, and create them again.
+/// Holds back the keys of a cluster until all caches that the controller watches in this cluster have synced. Otherwise
+/// a reconcile could miss objects that the caches do not contain yet, and create them again.
 struct Engaged {
     /// The held keys; `None` once they have been released.
     waiting: Mutex<Option<BTreeSet<ClusterKey>>>,

@@ -15,7 +15,7 @@ pub struct ClusterKey {
 }
 
 impl fmt::Display for ClusterKey {
-    /// Formats as `cluster/namespace/name`.
+    /// Formats the key as `cluster/namespace/name`, or `cluster/name` for cluster-scoped objects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.cluster, self.key)
     }

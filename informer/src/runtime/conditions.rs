@@ -48,7 +48,7 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// Sets conditions of an object, with the current time as the transition time; see [`of`].
+/// Sets conditions of an object, with transition times from a clock; see [`of`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConditionSetter<'a> {
     generation: Option<i64>,

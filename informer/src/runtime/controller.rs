@@ -56,8 +56,8 @@ use crate::{Error, ObjectKey, spans};
 /// # }
 /// ```
 ///
-/// A controller starts when all of its caches have synced, reconciles each key in at most one task at a time, and
-/// retries failures with an increasing delay. Reconcilers read the objects from the caches.
+/// A controller starts to reconcile when all of its caches have synced, reconciles each key in at most one task at a
+/// time, and retries failures with an increasing delay. Reconcilers read the objects from the caches.
 pub struct Controller<R: RequestKey = ObjectKey> {
     parts: Parts<R>,
     /// The active watches and sources; `None` until they have been started.

@@ -23,7 +23,7 @@ use crate::reconcile::{
 };
 use crate::{Error, ObjectKey};
 
-/// Builder of a [`Controller`]. Its documentation contains an example.
+/// Builder of a [`Controller`], whose documentation contains an example.
 ///
 /// Builders from [`Manager::controller`](super::Manager::controller) add the controller to the manager with
 /// [`complete`](ControllerBuilder::complete). Other builders return it from [`build`](ControllerBuilder::build).
@@ -71,7 +71,8 @@ impl ControllerBuilder {
 
 impl<M> ControllerBuilder<M> {
     /// Changes the type of the keys (controller-runtime's `TypedBuilder`). All watches that are added afterwards must
-    /// map events to keys of this type. Resets the rate limiter to the default.
+    /// map events to keys of this type. Must be called before any watch or source is added, and before
+    /// [`sharded`](Self::sharded). Resets the rate limiter and the span to their defaults.
     ///
     /// ```
     /// use informer::handler::enqueue;
@@ -278,7 +279,8 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     ///
     /// # Errors
     ///
-    /// Fails if the controller does not watch anything, `for_` is called twice, or `owns` is called before `for_`.
+    /// Fails if the controller has neither watches nor sources, or if methods were called in the wrong order: `for_`
+    /// twice, `owns` before `for_`, or `keyed_by` after a watch or source was added.
     pub fn build(self, reconciler: impl Reconciler<R>) -> Result<Controller<R>, Error> {
         let mut faults = self.faults;
         if self.watches.is_empty() && self.sources.is_empty() {

@@ -158,7 +158,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
 
     /// Watches with an informer of a different cluster. The caller has to run the informer. Reconciles do not wait
     /// until its cache contains the controller's own writes, because the controller cannot recognize writes to that
-    /// cluster. Only controllers of [`Clusters`](super::Clusters) can do this.
+    /// cluster. Only controllers of [`Clusters`](super::Clusters) wait for writes to other clusters.
     pub fn remote_informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -204,7 +204,8 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Adds keys from a channel (controller-runtime's `source.Channel`). The capacity of the channel is the only limit.
+    /// Adds the keys that are received from a channel (controller-runtime's `source.Channel`), without a buffer in
+    /// between.
     pub fn channel(self, mut keys: tokio::sync::mpsc::Receiver<R>) -> Self {
         self.source(move |queue, stop| async move {
             while let Some(Some(key)) = stop.run_until_cancelled(keys.recv()).await {

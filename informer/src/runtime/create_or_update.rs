@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, ObjectKey};
 
-/// Result of [`create_or_update`] or [`create_or_patch`](super::create_or_patch()).
+/// Result of [`create_or_update`], [`create_or_patch`](super::create_or_patch()) or
+/// [`update_status`](super::update_status()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperationResult {
@@ -17,7 +18,8 @@ pub enum OperationResult {
     Unchanged,
     /// The object did not exist and was created.
     Created,
-    /// The object was changed, but not its status.
+    /// The object was changed. If [`create_or_patch`](super::create_or_patch()) returns this, its status was not
+    /// changed.
     Updated,
     /// The object and its status were changed.
     UpdatedStatus,

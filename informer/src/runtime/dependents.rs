@@ -60,8 +60,9 @@ where
     ///
     /// # Errors
     ///
-    /// Fails if the object has a different controller, `change` changes its name, or a request fails. If the cache was
-    /// outdated, the request fails with a conflict or because the object already exists; the reconcile is then retried.
+    /// Fails if the object has a different controller, `change` changes its name or namespace, the name or uid of the
+    /// owner is missing, or a request fails. If the cache was outdated, the request fails, for example with a conflict
+    /// or because the object already exists; the reconcile is then retried.
     pub async fn ensure<O>(&self, owner: &O, name: &str, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
     where
         O: Resource<DynamicType = ()>,

@@ -33,7 +33,7 @@ pub(super) struct EngineParts {
     pub(super) elected: CancellationToken,
 }
 
-/// The running components of a manager. If the engine is dropped, all components end at their next await points.
+/// The running components of a manager. If the engine is dropped, all runnables are aborted at their next await points.
 pub(super) struct Engine {
     parts: EngineParts,
     adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
@@ -165,7 +165,8 @@ impl Engine {
             match next {
                 Either::Left(Some(happening)) => self.react(happening)?,
                 Either::Right(Some(added)) => self.take(added),
-                // Unreachable, because this struct owns both senders.
+                // Unreachable: this struct owns one of the senders, and the manager keeps the other one while the
+                // engine runs.
                 Either::Left(None) | Either::Right(None) => return Ok(()),
             }
         }
@@ -205,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Starts a runnable, warms it up, or keeps it for a later stage, depending on its group.
+    /// Starts a runnable, warms it up, or keeps it for a later stage, depending on its group and the current stage.
     fn take(&mut self, runnable: Box<dyn Runnable>) {
         let needs = match (runnable.group(), runnable.reads_caches()) {
             (RunnableGroup::Server, _) => return self.servers.start(runnable, &self.tell),
@@ -270,7 +271,8 @@ impl Engine {
         self.leave_election().await;
     }
 
-    /// Aborts the runnables that have not stopped, and releases the lease. Returns the names of these runnables.
+    /// Aborts the runnables that have not stopped, and releases the lease. Returns the names of these runnables; if all
+    /// runnables have stopped, names the handlers of informers instead.
     pub(super) async fn abandon(&mut self) -> Vec<String> {
         let mut late = Vec::new();
         for crew in [&self.always, &self.leader, &self.servers] {
@@ -284,7 +286,8 @@ impl Engine {
                 crew.tasks.abandon().await;
             }
         };
-        // A task that blocks its thread cannot be aborted. The release of the lease does not wait for such a task.
+        // A task that blocks its thread cannot be aborted. Wait only briefly for such a task before releasing the
+        // lease.
         let _ = timeout(ABANDON_TIMEOUT, ending).await;
         self.leave_election().await;
         late

@@ -14,8 +14,9 @@ pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
 /// dropped.
 const REMEMBERED: usize = 4096;
 
-/// Maximum burst of events from one source about one object, and the interval at which one further event is allowed.
+/// Maximum burst of events from one source about one object.
 const BURST: u32 = 25;
+/// Interval at which one further event is allowed after a burst.
 const REFILL: Duration = Duration::from_secs(300);
 
 /// Identifies a series: all fields of an event except its note and time.

@@ -20,12 +20,12 @@ use crate::Error;
 use crate::jitter::Jitter;
 use crate::metrics::{Collect, Samples};
 
-/// Number of concurrent writes of Events, as in client-go. All writes of a series use the same lane, because an Event
-/// must be created before its count is written.
+/// Maximum number of concurrent writes of Events. All writes of a series use the same lane, because an Event must be
+/// created before its count is written.
 const LANES: usize = 8;
 
 /// Maximum number of attempts for a write, and the delay between them, which is randomly extended by up to a quarter. A
-/// write that the server refuses is not retried.
+/// write is not retried if the server responds with an error.
 const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
 
 /// Time limit for an attempt. A request without a response is treated as failed, so that it does not block later writes
@@ -114,8 +114,8 @@ impl Lanes {
 }
 
 impl Sink {
-    /// Sends a write until it succeeds, is refused, or has failed too often. Once `stop` is cancelled, failed writes
-    /// are not retried.
+    /// Sends a write until it succeeds, the server responds with an error, or the maximum number of attempts is
+    /// reached. After `stop` is cancelled, makes at most one more attempt.
     async fn write(&self, write: Write, stop: CancellationToken) {
         let namespace = write.event.metadata.namespace.as_deref().unwrap_or("default");
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
@@ -173,7 +173,7 @@ pub(super) enum DropReason {
     Full,
     /// The spam filter dropped the event.
     Spam,
-    /// The server refused the event, or all attempts failed.
+    /// The server responded with an error, or all attempts failed.
     Failed,
 }
 

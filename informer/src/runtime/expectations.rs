@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 
-/// Age after which an expectation is considered met, because its event was probably lost.
+/// Time after which all expectations of an owner are considered met, because an event was probably lost.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Tracks expected creations and deletions (kube-controller-manager's `UIDTrackingControllerExpectations`). Clones
@@ -73,7 +73,7 @@ impl Expectations {
         });
     }
 
-    /// Returns `true` if all expectations of an owner are met or older than five minutes.
+    /// Returns `true` if all expectations of an owner are met, or if the last one was added more than five minutes ago.
     pub fn are_met(&self, key: &ObjectKey) -> bool {
         let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected

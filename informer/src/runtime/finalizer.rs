@@ -16,7 +16,7 @@ use crate::reconcile::{Action, ReconcileError};
 pub enum Deletion<K> {
     /// The object is not being deleted, and has the finalizer.
     No(Arc<K>),
-    /// The object is being deleted. It is removed once the cleanup has succeeded.
+    /// The object is being deleted. The finalizer is removed once the cleanup has succeeded.
     Pending(Arc<K>),
 }
 

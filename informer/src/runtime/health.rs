@@ -99,7 +99,7 @@ impl Endpoints {
         match parts[1..] {
             [] => all(parts[0], &checks, query),
             [name] => match checks.get(name) {
-                // As in controller-runtime, `ping` passes even if there is no check with this name.
+                // `ping` passes even if there is no check with this name.
                 None if name == "ping" => text(200, "ok"),
                 None => text(404, "404 page not found\n"),
                 Some(check) => match outcome(&**check) {

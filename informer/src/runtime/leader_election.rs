@@ -23,16 +23,15 @@ use crate::jitter::Jitter;
 use crate::metrics::{Collect, Metrics, Samples};
 use crate::{Clock, Error, spans};
 
-/// Maximum random extension of delays between attempts, as a multiple of the delay. It prevents candidates from sending
-/// requests at the same time.
+/// Maximum random extension of delays between attempts to acquire the lease, as a multiple of the delay. It prevents
+/// candidates from sending requests at the same time.
 const JITTER_FACTOR: f64 = 1.2;
 
 /// Minimum time limit of requests for the Lease, as in client-go.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Minimum time between the end of one leader and the start of the next one. It allows for inexact timers, clocks that
-/// run at different speeds, and requests in flight. [`Manager`](super::Manager) needs up to this time to drop the tasks
-/// of the leader.
+/// run at different speeds, and requests in flight.
 const LEAST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Options of leader election. The defaults are controller-runtime's.
@@ -51,15 +50,17 @@ pub struct LeaderElectionConfig {
     pub renew_deadline: Duration,
     /// Delay between attempts to acquire or renew the lease. Default: 2 s.
     pub retry_period: Duration,
-    /// Releases the lease when the leader is cancelled, so that other candidates do not have to wait until it expires.
-    /// The leader's work must end before the release; [`Manager`](super::Manager) ensures this. Default: true.
+    /// Releases the lease when the leader is cancelled or its work has completed, so that other candidates do not have
+    /// to wait until it expires. The leader's work must end before the release; [`Manager`](super::Manager) ensures
+    /// this. Default: true.
     pub release_on_cancel: bool,
     /// Clock for the times written to the Lease. These times do not affect the election.
     pub clock: Clock,
     /// Seed of the random extension of delays. Default: 0, which selects a random seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
-    /// Not used. End struct literals with `..`, because further options may be added.
+    /// Not used. End struct literals with `..LeaderElectionConfig::new(identity)`, because further options may be
+    /// added.
     #[doc(hidden)]
     pub _more: (),
 }
@@ -141,7 +142,7 @@ struct State {
     unanswered: Option<Instant>,
     /// Set once this process has been the leader.
     has_led: bool,
-    /// Number of renewals that had to read the Lease first.
+    /// Number of renewals that had to read the Lease, because writing it without reading it failed.
     slow_paths: u64,
 }
 
@@ -162,7 +163,7 @@ struct Observed {
 /// How a state of the Lease was observed.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// By the response to a claim of this process; contains the time at which the request was sent.
+    /// Observed in the response to this process's own claim. Contains the time at which the claim was sent.
     Claimed(Instant),
     Read,
 }
@@ -517,7 +518,7 @@ impl State {
         self.claimed_at().is_some()
     }
 
-    /// Returns the time at which this process sent its last successful claim.
+    /// Returns the time at which this process sent its last successful claim; `None` if it does not hold the lease.
     fn claimed_at(&self) -> Option<Instant> {
         self.observed.as_ref().filter(|it| it.is_mine).map(|it| it.at)
     }

@@ -96,8 +96,8 @@ impl LeaseLock {
 /// Identifies a process that can hold a Lease.
 ///
 /// Two processes may have the same identity, such as the name of a Pod that was force-deleted and recreated. A random
-/// part distinguishes them. client-go appends the random part to the identity; here it is in an annotation, and the
-/// identity remains unchanged.
+/// part distinguishes them. controller-runtime appends a random part to the host name; here it is in an annotation, and
+/// the identity remains unchanged.
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
     identity: String,

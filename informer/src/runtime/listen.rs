@@ -18,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 
-/// Limits for the headers of a request, as in controller-runtime: the maximum length in bytes, and the maximum time
-/// until the headers are complete, including the time for which the connection is idle.
+/// Maximum length of the headers of a request in bytes, as in controller-runtime.
 const HEADER_BYTES: usize = 1 << 20;
+/// Maximum time until the headers of a request are complete, including the time for which the connection is idle
+/// (controller-runtime's `IdleTimeout`).
 const HEADER_TIME: Duration = Duration::from_secs(90);
 
 /// Time limit of a TLS handshake.

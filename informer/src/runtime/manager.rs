@@ -114,9 +114,9 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the seed of jitter in informers and leader election that do not set a seed themselves; see
+    /// Sets the seed of jitter in informers, and in leader election if its options do not set a seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default: 0, which selects a random seed; with
-    /// leader election, a seed derived from the identity. Does not affect the factory set with
+    /// leader election, informers then use a seed derived from the identity. Does not affect the factory set with
     /// [`factory`](Self::factory).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -168,7 +168,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the clock for times that are written to objects. Default: the system clock.
+    /// Sets the clock for times that are written to objects. Default: the system clock. Leader election uses
+    /// [`LeaderElectionConfig::clock`] instead.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -413,7 +414,8 @@ impl Manager {
         self.0.elected.cancelled().await;
     }
 
-    /// Returns `true` if this process is the leader.
+    /// Returns `true` if this process is the leader; without leader election, once [`elected`](Self::elected)
+    /// completes.
     pub fn is_leader(&self) -> bool {
         match &self.0.elector {
             Some(elector) => elector.is_leader(),
@@ -425,9 +427,9 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// Fails if a runnable fails, if the lease is lost, if the shutdown takes too long, or if the manager was run
-    /// before. If the lease is lost, returns immediately, without waiting for components to stop. If there are several
-    /// errors, returns the first one.
+    /// Fails if a runnable fails, if caches do not sync in time, if the lease is lost, if the shutdown takes too long,
+    /// or if the manager was run before. If the lease is lost, returns immediately, without waiting for components to
+    /// stop. If there are several errors, returns the first one.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_until(shutdown).instrument(spans::manager()).await
     }

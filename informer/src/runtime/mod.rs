@@ -1,6 +1,6 @@
 //! Controllers, managers, leader election, events, and helpers for reconcilers.
 //!
-//! This module depends on all other modules, and no other module depends on it.
+//! This is the top layer: it uses all other layers, and only `webhook` uses it.
 
 mod request_key;
 mod cluster_key;

@@ -63,7 +63,7 @@ where
 ///
 /// # Errors
 ///
-/// Fails if `owner` is not an owner of `object`.
+/// Fails if `owner` is not an owner of `object`, or cannot be one (see [`set_owner`]).
 pub fn remove_owner<K, O>(object: &mut K, owner: &O) -> Result<(), Error>
 where
     K: Resource,

@@ -56,7 +56,7 @@ pub struct Note {
     pub note: String,
     /// Another object that is related to the event.
     pub related: Option<ObjectReference>,
-    /// Not used. End struct literals with `..`, because further options may be added.
+    /// Not used. End struct literals with `..Note::normal(reason, action, note)`, because further options may be added.
     #[doc(hidden)]
     pub _more: (),
 }
@@ -95,7 +95,8 @@ pub struct RecorderConfig {
     /// Seed of the delays between attempts. Default: 0, which selects a random seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
-    /// Not used. End struct literals with `..`, because further options may be added.
+    /// Not used. End struct literals with `..RecorderConfig::new(controller, instance)`, because further options may be
+    /// added.
     #[doc(hidden)]
     pub _more: (),
 }
@@ -325,7 +326,8 @@ impl EventWriter {
         }
     }
 
-    /// Writes the counts of series that have changed. Returns `false` if there was not enough space for all counts.
+    /// Writes the counts of series that have changed. Returns `false` if the lanes are full, because counts may remain
+    /// in this case.
     fn refresh(&mut self, lanes: &mut Lanes) -> bool {
         let room = QUEUE.saturating_sub(lanes.len());
         for (key, event, count) in self.correlator.refresh(Instant::now(), room) {

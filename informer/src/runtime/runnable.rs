@@ -40,8 +40,8 @@ pub trait Runnable: Send + 'static {
         self.group() == RunnableGroup::Leader
     }
 
-    /// Prepares the runnable before this process becomes the leader. `run` is called after this has completed; other
-    /// runnables do not wait for it. Default: does nothing.
+    /// Prepares a runnable of the group `Leader` before this process becomes the leader. `run` is called after this has
+    /// completed; other runnables do not wait for it. Default: does nothing.
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
         futures::future::ready(Ok(())).boxed()
     }

@@ -8,8 +8,9 @@ use super::OperationResult;
 use super::merge_patch::{difference, json, send};
 use crate::{Error, ObjectKey};
 
-/// Changes the status of an object with `change`, and sends the differences as a patch. If there are no differences,
-/// does not send a request. Changes outside of the status are ignored.
+/// Changes the status of an object with `change`, and sends the differences as a patch. Returns
+/// [`OperationResult::Updated`] if the status was changed. If there are no differences, does not send a request.
+/// Changes outside of the status are ignored.
 ///
 /// `object` must be the object as it was read. If the object was changed since then, the patch fails with a conflict. A
 /// reconcile that returns this error is retried.
