@@ -1,7 +1,7 @@
 //! Two replicas of a controller with leader election: when the leader ends, the other replica takes over, with caches
 //! that are already filled.
 //!
-//! `cargo run --example leader_election`. The example waits for a minute of virtual time, which takes only a moment of
+//! `cargo run --example leader_election`. The example advances virtual time by 46 seconds, which takes only a moment of
 //! real time.
 
 use std::time::Duration;

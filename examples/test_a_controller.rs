@@ -1,7 +1,7 @@
 //! Tests of an unmodified kube-rs controller: a custom resource with a finalizer, an owned ConfigMap and a status.
 //!
-//! `cargo run --example test_a_controller`. The controller is in `src/document.rs`; in a real project, each function of
-//! this file would be a test:
+//! `cargo run --example test_a_controller`. The controller is in `src/document.rs`; in a real project, each of the four
+//! scenarios would be a test:
 //!
 //! ```text
 //! #[rstest]

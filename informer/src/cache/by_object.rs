@@ -85,6 +85,8 @@ impl<K: Cacheable> ByObject<K> {
         self
     }
 
+    /// Checks the options.
+    ///
     /// # Errors
     ///
     /// Fails if two indexes have the same name.

@@ -13,7 +13,8 @@ use crate::{ObjectKey, ResourceVersion};
 /// Maximum number of deltas in a batch.
 pub(crate) const BATCH: usize = 1000;
 
-/// Number of waiting deltas at which reflectors stop reading.
+/// Number of waiting deltas at which reflectors stop reading. With [`QueueOrder::ByObject`], all waiting deltas of an
+/// object count as one.
 const ROOM: usize = 2 * BATCH;
 
 /// Order in which changes are applied to the store and sent to handlers.
@@ -111,8 +112,8 @@ impl<K: Cacheable> DeltaQueue<K> {
         self.filled.notify_one();
     }
 
-    /// Removes the oldest deltas: at most [`BATCH`], plus the remaining deltas of the last object. Returns an empty
-    /// list if the queue is empty.
+    /// Removes and returns the oldest deltas: at most [`BATCH`], plus the remaining deltas of the last object. Returns
+    /// an empty list if the queue is empty.
     pub(crate) fn take(&self) -> Vec<Delta<K>> {
         let mut waiting = self.lock();
         let batch = match self.order {

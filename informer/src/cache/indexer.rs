@@ -140,8 +140,8 @@ impl<K: Cacheable> Indexer<K> {
         Ok(())
     }
 
-    /// Inserts an object and returns the previous object with the same key. If the object's version is newer than the
-    /// store's, it becomes the store's version.
+    /// Inserts an object and returns the previous object with the same key. The object's version becomes the store's
+    /// version, unless it is older.
     pub fn insert(&self, object: CachedObject<K>) -> Option<CachedObject<K>> {
         let mut writer = self.writer();
         writer.moved_to(0, object.resource_version().clone());

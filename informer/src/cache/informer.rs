@@ -78,11 +78,11 @@ struct Shared<K> {
     resync_period: Duration,
     /// Notified when a handler is added, because it may have a resync period.
     resyncs_changed: Notify,
-    /// Guards the record of the parts that depend on the informer.
+    /// Guards the record of listers and controllers that depend on the informer.
     dependence: Mutex<Dependence>,
 }
 
-/// Records which parts of the program depend on the informer, so that they start after it.
+/// Records whether a lister was created, and how long controllers wait for the informer to sync.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dependence {
     /// Set if [`SharedInformer::lister`] was called.

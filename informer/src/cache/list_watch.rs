@@ -44,7 +44,7 @@ pub trait ListWatch: Send + Sync + 'static {
         true
     }
 
-    /// Returns the name of the listed resource for messages: the URL path.
+    /// Returns the name of the source for messages. [`ApiListWatch`] returns its URL path.
     fn name(&self) -> String;
 }
 
@@ -216,7 +216,8 @@ impl ApiListWatch {
         };
         let mut request = Request::get(uri).header(ACCEPT, accept);
         if is_watch {
-            // Servers compress each watch event separately, which many decoders do not support.
+            // Request watches without compression, because many decoders do not support events that are compressed
+            // separately.
             request = request.header(ACCEPT_ENCODING, "identity");
         }
         let request = request

@@ -30,7 +30,7 @@ pub enum HandlerQueue {
     /// pending events.
     #[default]
     Unbounded,
-    /// If more than this number of events are pending, merges further events of the same object. The handler may skip
+    /// Once this number of events are pending, merges further events of the same object. The handler may skip
     /// intermediate states, but receives the last state of each object and its deletion. At most this number of events
     /// plus two per object are pending.
     Coalescing(usize),
@@ -109,7 +109,7 @@ pub(crate) struct Resync {
     pub(crate) due: Option<Instant>,
     /// Set if a resync is due. The next [`Item::Resync`] is then delivered to this handler.
     pub(crate) is_requested: bool,
-    /// Set if the handler receives updates without a change: it is new, or its resync is in progress.
+    /// Set if the handler receives updates without a change: it is new, or it took part in the last resync.
     pub(crate) is_syncing: bool,
 }
 
@@ -139,8 +139,8 @@ pub struct HandlerRegistration {
 }
 
 impl HandlerRegistration {
-    /// Returns `true` if the handler has received all objects that existed when it was added, or when the informer
-    /// started.
+    /// Returns `true` if the handler has received the initial list, or, if it was added later, all objects that existed
+    /// at that time.
     pub fn has_synced(&self) -> bool {
         matches!(
             *self.status.stage.borrow(),
@@ -408,7 +408,8 @@ impl<K: Cacheable> Queue<K> {
     }
 }
 
-/// Merged events: at most one entry per object, ordered by the object's first event.
+/// Merged events, ordered by each object's first event. Events before and after a resync are not merged with each
+/// other.
 struct Merged<K> {
     next: u64,
     places: BTreeMap<ObjectKey, u64>,

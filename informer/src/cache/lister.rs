@@ -143,7 +143,8 @@ impl<K: Cacheable> Lister<K> {
     }
 
     /// Waits until the cache is at `version` or later, for example until it contains a write of the caller. If the
-    /// versions cannot be compared, waits until the cache's version changes. Never returns if the informer has stopped.
+    /// versions cannot be compared, waits until the cache's version changes. Never returns if the informer stops before
+    /// that.
     pub async fn reached(&self, version: &ResourceVersion) {
         let now = self.resource_version();
         let is_reached = |at: &ResourceVersion| match at.partial_cmp(version) {
@@ -156,7 +157,8 @@ impl<K: Cacheable> Lister<K> {
     /// Waits until an object satisfies a condition, and returns it (kube-runtime's `wait::await_condition`).
     ///
     /// The condition is called with the object, or with `None` if it does not exist: first when the cache has synced,
-    /// then after each change of the cache. Waits without a time limit; use `tokio::time::timeout` to set one.
+    /// then whenever the version of the cache changes. Waits without a time limit; use `tokio::time::timeout` to set
+    /// one.
     ///
     /// ```
     /// use informer::cache::Lister;
@@ -208,7 +210,7 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.read().indexes.contains_key(index)
     }
 
-    /// Waits until `is_so` returns `true`. Calls it initially and after each change of the cache.
+    /// Waits until `is_so` returns `true`. Calls it initially and whenever the version of the cache changes.
     pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
         self.indexer.wait_for_version(|_| is_so()).await;
     }

@@ -71,7 +71,7 @@ pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Ind
 enum Outcome<K> {
     Event {
         told: Arc<Told<K>>,
-        /// Set if a list contained the state that was already stored, so that the object has not changed.
+        /// Set if this state was already stored, so that the object has not changed.
         is_sync: bool,
     },
     Resync(Sorted<K>),

@@ -20,8 +20,8 @@ pub(crate) struct Sorted<K> {
     len: usize,
 }
 
-/// Ordered parts, each with a lower bound of its keys, so that a search does not access the parts themselves. The lower
-/// bound of the first part is not used.
+/// Ordered parts, each with a lower bound of its keys, so that a search does not access the parts themselves. Only the
+/// first part may contain keys below its bound.
 struct Node<T> {
     firsts: Arc<Vec<ObjectKey>>,
     parts: Vec<Arc<T>>,

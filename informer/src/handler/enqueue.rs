@@ -26,7 +26,7 @@ use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
 /// Maps an event to the keys that it affects (controller-runtime's `EventHandler`).
 ///
-/// Keys identify objects, unless the controller has a custom request type
+/// Keys identify objects, unless the controller has a custom key type
 /// ([`ControllerBuilder::keyed_by`](crate::runtime::ControllerBuilder::keyed_by)).
 pub trait ToKeys<K, R = ObjectKey>: Send + Sync + 'static {
     /// Calls `push` with each key, in a deterministic order. May call `push` several times with the same key.

@@ -46,7 +46,7 @@ impl Lengths {
         len: 0,
     };
 
-    /// Returns the offset and the length of the recorded array at `index`.
+    /// Returns the byte offset and the number of elements of the recorded array at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<(usize, usize)> {
         let begin = *self.begins.get(..self.len)?.get(index)?;
         Some((begin as usize, self.counts[index] as usize))

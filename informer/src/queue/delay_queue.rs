@@ -48,8 +48,8 @@ impl DelayQueue {
         self.heap.len() - self.void.min(self.heap.len())
     }
 
-    /// Returns the due time of the first entry. If this entry is void, the time is earlier than the due time of the
-    /// next key, never later.
+    /// Returns the due time of the first entry. If this entry is void, the time may be earlier than the due time of the
+    /// next key, but not later.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(((at, _), _))| *at)
     }

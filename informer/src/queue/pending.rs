@@ -66,8 +66,9 @@ struct Slot<T> {
     is_limited: bool,
     /// Due time of a delayed key.
     due: Option<Due>,
-    /// Times at which the key was queued, and at which a worker received it, for metrics.
+    /// Time at which the key was queued, for metrics.
     added: Option<Instant>,
+    /// Time at which a worker received the key, for metrics.
     taken: Option<Instant>,
 }
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// Index of a slot in [`Pending`](super::pending::Pending).
 pub(super) type SlotId = u32;
 
-/// Number of a key's entry in a line, in order of arrival; never reused. Entries are void if their ticket is not the
-/// ticket in the key's slot.
+/// Sequence number of an entry in a line; never reused. An entry is void (no longer valid) if the key's slot has a
+/// different ticket.
 pub(super) type Ticket = u64;
 
 /// The lines of all priorities. If a key moves to a different line, its old entry remains but is void. Void entries of

@@ -601,7 +601,7 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
     /// Drops this item and waits for the next key. Cheaper than a drop and a call of [`WorkQueue::get`]: the queue is
     /// locked once, and its clock is read once for metrics.
     ///
-    /// The future can be dropped at any time; the key is then returned to the queue.
+    /// Dropping the future at any time does not lose keys.
     pub async fn next(self) -> Option<Self> {
         self.next_at(None).await
     }

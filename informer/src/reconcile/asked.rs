@@ -63,7 +63,8 @@ impl Asked {
         }
     }
 
-    /// Reads a version at which an object does not exist, with a list request, because errors do not contain a version.
+    /// Lists the object to obtain a version at which it does not exist, because a 404 response does not contain a
+    /// version. Returns the version of the object if it exists again.
     async fn absent(&self, name: &str) -> Result<Written, Error> {
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let uri = format!("{}?fieldSelector=metadata.name%3D{name}&limit=1", self.path);

@@ -16,7 +16,7 @@ pub(crate) trait Shard<R>: Send + Sync {
     fn set_aside(&self, key: &R);
 }
 
-/// Records the [`Stay`]s, which call this trait when they end.
+/// Keeps track of the [`Stay`]s of this process, which call [`end`](Self::end) when they are dropped.
 pub(crate) trait Hold: Send + Sync {
     /// Checks that this process may still work on its keys.
     ///
@@ -73,7 +73,7 @@ impl Drop for Stay {
 ///
 /// # Errors
 ///
-/// Fails if this process has lost the key of the reconcile.
+/// Fails if this process has lost the key of the reconcile, or may no longer work on any key.
 pub(super) fn check_permit() -> Result<(), Error> {
     let checked = PERMIT.try_with(|permit| {
         if permit.lost.is_cancelled() {

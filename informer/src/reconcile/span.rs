@@ -11,7 +11,8 @@ use crate::ObjectKey;
 /// Function that creates the span of a reconcile.
 pub(crate) type SpanOf<R> = Box<dyn Fn(&Request<R>) -> Span + Send + Sync>;
 
-/// Group and kind of the objects that a controller reconciles; empty if it has a custom request type.
+/// Group and kind of the objects that a controller reconciles; empty if they are not known, for example because `for_`
+/// was not called.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControllerKind {
     pub(crate) group: Option<String>,

@@ -1,4 +1,4 @@
-//! `Write`: a write of a reconcile, and the condition under which a cache includes the write.
+//! `Write`: a recorded write, and the condition under which a cache includes it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use crate::{ObjectKey, ResourceVersion};
 /// Maximum number of concurrent requests that read the outcomes of writes.
 const ASKED_AT_ONCE: usize = 8;
 
-/// A write of a reconcile.
+/// A write that was made during a reconcile or by a `CachedClient`.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) collection: Collection,
@@ -63,8 +63,8 @@ impl Write {
         self.key == other.key && self.collection == other.collection
     }
 
-    /// If the outcome is unknown, reads the current state from the server. Returns the write unchanged if the server
-    /// does not respond; `None` if the server refuses the request.
+    /// If the outcome is unknown, reads the current state from the server. Returns the write unchanged if the request
+    /// fails temporarily; `None` if the server refuses the request.
     pub(crate) async fn learn(&self) -> Option<Self> {
         let mut learnt = self.clone();
         let Written::Unknown(asked) = &self.what else {

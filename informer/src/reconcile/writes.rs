@@ -43,7 +43,7 @@ pub struct Writes(());
 /// The future of a response.
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
 
-/// Writes of the reconcile that is being polled.
+/// Writes of the reconcile, or of the request of a `CachedClient`, that is being polled.
 type Scope = Arc<Mutex<Vec<Write>>>;
 
 tokio::task_local! {
@@ -51,7 +51,7 @@ tokio::task_local! {
 }
 
 impl Writes {
-    /// Creates an empty record.
+    /// Creates a recorder.
     pub fn new() -> Self {
         Self::default()
     }
@@ -146,7 +146,8 @@ struct Target {
 }
 
 impl Target {
-    /// Returns the target of a request; `None` for reads and outside of reconciles.
+    /// Returns the target of a request; `None` if the request does not change objects, or if writes are not being
+    /// recorded.
     fn of(cluster: Option<ClusterId>, request: &Request<Body>) -> Option<Self> {
         if !matches!(
             *request.method(),
@@ -279,9 +280,10 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns `true` if the server may have executed a failed request because the server or a proxy exceeded a time
-    /// limit. For other server errors, returns `true` only for deletions of several objects, because some may have been
-    /// deleted, and for creates with a generated name, because a retry would create an additional object.
+    /// Returns `true` if the server may have executed a failed request: for 502 and 504, which show that a server or
+    /// proxy stopped waiting. For other server errors, returns `true` only for deletions of several objects, because
+    /// some may have been deleted, and for creates with a generated name, because a retry would create an additional
+    /// object.
     fn is_unknown(&self, code: StatusCode) -> bool {
         match code {
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,

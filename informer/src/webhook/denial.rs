@@ -6,8 +6,9 @@ use kube::core::Status;
 
 use crate::reconcile::BoxError;
 
-/// Refusal of a request. The `?` operator converts any error to a refusal, with the API server's Status if the error
-/// contains it, otherwise with status 403 and the error's message.
+/// Refusal of a request. The `?` operator converts any error to a refusal: an [`Error`](crate::Error) or
+/// [`kube::Error`] that contains a Status of the API server keeps this Status; for all other errors, the status is 403,
+/// with the error's message.
 pub struct Denial {
     status: Box<Status>,
     warnings: Vec<String>,

@@ -1,7 +1,7 @@
 //! Webhooks: validating and mutating admission, and conversion between the versions of a custom resource.
 //!
-//! This module uses the manager only to run its server. [`Webhooks`] is a service without a socket, which tests can
-//! call in process; [`WebhookServer`] serves it over TLS.
+//! This module uses [`runtime`](crate::runtime) only for its server. [`Webhooks`] is a service without a socket, which
+//! tests can call in process; [`WebhookServer`] serves it over TLS.
 
 mod webhooks;
 mod review;

@@ -66,7 +66,7 @@ pub struct AdmissionRequest {
     /// Set for dry runs: nothing will be stored, so the webhook must not have side effects.
     #[serde(default)]
     pub dry_run: bool,
-    /// Options of the client's request: `CreateOptions`, `UpdateOptions` or `DeleteOptions`.
+    /// Options of the operation: `CreateOptions`, `UpdateOptions` or `DeleteOptions`.
     #[serde(default)]
     pub options: Value,
 }

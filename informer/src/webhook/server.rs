@@ -21,8 +21,7 @@ use crate::Error;
 use crate::reconcile::BoxError;
 use crate::runtime::{CertWatcher, Runnable, RunnableGroup, listen};
 
-/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager starts it before its caches, and stops it after all other
-/// components.
+/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager starts it before its caches, and stops it after them.
 ///
 /// ```
 /// use informer::runtime::{CertWatcher, Manager};

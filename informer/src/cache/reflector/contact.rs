@@ -61,7 +61,8 @@ impl Contact {
         self.lock().heard.map(|at| at.elapsed())
     }
 
-    /// Returns the number of lists and watches that failed, plus the number of objects that could not be decoded.
+    /// Returns the number of failed passes (a list and the watch that follows it), plus the number of objects that
+    /// could not be decoded.
     pub(crate) fn failures(&self) -> u64 {
         self.lock().failures
     }

@@ -1,4 +1,4 @@
-//! `ListReader` and `Lines`: parse a response incrementally, while it arrives. Each object is parsed once, and only
+//! `ListReader` and `Lines`: parse a response incrementally, while it arrives. Objects are parsed one by one, and only
 //! unparsed bytes are buffered.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ struct Buffer {
 
 impl Buffer {
     fn push(&mut self, piece: &[u8]) {
-        // The remaining bytes are at most one incomplete object.
+        // The remaining bytes are few: usually a part of one object.
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(piece);

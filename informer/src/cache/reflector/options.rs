@@ -25,7 +25,7 @@ pub(crate) type Transform = Arc<dyn Fn(&ObjectKey, &str) -> Result<String, Error
 /// Callback for errors of a reflector.
 type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
-/// Options of a reflector. The defaults are client-go's.
+/// Options of a reflector. Options that client-go has as well have the same defaults.
 pub struct ReflectorOptions<K> {
     /// Seed of all jitter. Default: 0, which selects a random seed, so that replicas do not reconnect at the same
     /// instant after a server outage. While tokio's clock is paused, as in tests, the selected seed is constant.
@@ -33,7 +33,8 @@ pub struct ReflectorOptions<K> {
     /// Delays after failures.
     pub backoff: Backoff,
     /// Maximum number of objects in a page of a list. Default: `None`, which requests pages of 500 objects, but no
-    /// pages if the server can serve the list from its watch cache, because the watch cache ignores page sizes.
+    /// pages for a list at a given version, because servers with a watch cache serve such lists from it only without a
+    /// page size.
     pub page_size: Option<u32>,
     /// Minimum duration of a watch before the server ends it; the maximum is twice as long. Default: five minutes;
     /// smaller values are raised to five minutes.
@@ -85,9 +86,9 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Sets the function that is called with each error that ends a list or watch (client-go's `WatchErrorHandler`),
-    /// and with each error of an object that cannot be decoded. The function replaces the default, which logs the
-    /// error, and must return quickly.
+    /// Sets the function that is called with the error if a list fails or a watch cannot be opened (client-go's
+    /// `WatchErrorHandler`), and with each error of an object that cannot be decoded or transformed. Errors that end an
+    /// open watch are only logged. The function replaces the default, which logs the error, and must return quickly.
     #[must_use]
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(handler));
@@ -124,7 +125,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         CachedObject::read(header.key(), text, &header, &keep)
     }
 
-    /// Stores the received text of an object that could not be [decoded or transformed](Self::object).
+    /// Creates an object from the received text, although the text could not be [decoded or transformed](Self::object).
     pub(crate) fn unread(&self, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         let keep = Keep {
             storage: Storage::Encoded,

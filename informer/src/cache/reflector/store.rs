@@ -3,7 +3,8 @@
 use crate::object::{Cacheable, CachedObject};
 use crate::{ObjectKey, ResourceVersion};
 
-/// The store that a [`Reflector`](super::Reflector) fills: an [`Indexer`](crate::cache::Indexer), or a custom one.
+/// The store that a [`Reflector`](super::Reflector) fills: an [`Indexer`](crate::cache::Indexer), or the queue of an
+/// informer.
 pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     /// Adds the object of an ADDED event.
     fn add(&self, object: CachedObject<K>);

@@ -171,7 +171,8 @@ impl CachedClient {
     /// # Errors
     ///
     /// Fails if the cache cannot be read (see [`CachedClient`]) or does not include the namespace, if the key has a
-    /// namespace although the type is cluster-scoped or vice versa, or if the object does not match its type.
+    /// namespace although the type is cluster-scoped or vice versa, if the object does not match its type, or if a read
+    /// from the server fails.
     pub async fn get<K>(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error>
     where
         K: Cacheable + Resource<DynamicType = ()>,

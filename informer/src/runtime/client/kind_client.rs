@@ -65,7 +65,7 @@ pub(super) struct Kinds<K> {
 }
 
 impl<K> Kinds<K> {
-    /// Creates the names of `K` from the resource `R`.
+    /// Takes the names and URL paths from the resource `R`. `find` returns the informer of `K`.
     fn named<R>(
         resource: R::DynamicType,
         find: impl Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync + 'static,

@@ -15,11 +15,11 @@ use crate::cache::{Lister, indexes};
 use crate::object::Cacheable;
 use crate::{CachedObject, Error, ObjectKey};
 
-/// A request for the objects of a type, ordered by key (controller-runtime's `List` and its options). Returned by
-/// [`CachedClient::list`](super::CachedClient::list), and sent when it is awaited.
+/// A request for the objects of a type (controller-runtime's `List` and its options). Objects from a cache are ordered
+/// by key. Returned by [`CachedClient::list`](super::CachedClient::list), and sent when it is awaited.
 ///
-/// Lists objects that match all options. Selecting by a [field](Self::field) requires an index, which
-/// [`Manager::index_field`](crate::runtime::Manager::index_field) adds.
+/// Lists objects that match all options. Reads from the cache that select by a [field](Self::field) require an index,
+/// which [`Manager::index_field`](crate::runtime::Manager::index_field) adds.
 ///
 /// ```
 /// use informer::runtime::{CachedClient, Manager};
@@ -97,7 +97,8 @@ impl<K: Cacheable> ListRequest<K> {
         self
     }
 
-    /// Selects objects that have an owner with this uid. Adds the index [`indexes::owner_uid`] if it is missing.
+    /// Selects objects that have an owner with this uid. Adds the index [`indexes::owner_uid`] if it is missing. Reads
+    /// from the server do not support this option.
     pub fn owned_by(mut self, uid: &str) -> Self {
         self.owner = Some(uid.to_owned());
         self

@@ -35,7 +35,8 @@ pub(super) struct Core {
 
 struct State {
     permission: Arc<Permission>,
-    /// Time at which the permission ends; `None` before the first claim and after a missed renewal.
+    /// Time at which this replica's permission to work on keys ends; `None` before it is first granted and after a
+    /// missed renewal.
     deadline: Option<Instant>,
     /// Time since which the replica participates without a valid Lease.
     without: Option<Instant>,
@@ -216,7 +217,7 @@ impl Core {
         self.changed.notify_one();
     }
 
-    /// Returns `true` if the permission has ended. The first call after its end aborts the work in progress.
+    /// Returns `true` if there is no valid permission. The first call after its end aborts the work in progress.
     pub(super) fn has_lapsed(&self) -> bool {
         let mut state = self.state();
         match state.deadline {

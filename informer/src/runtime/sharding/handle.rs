@@ -22,10 +22,10 @@ const MEMORY: u32 = 4;
 /// Distributes the keys of controllers among replicas: each key is reconciled by one replica. If a replica joins,
 /// leaves, crashes or is disconnected, only its share of the keys moves. Clones refer to the same replica.
 ///
-/// Replicas find each other by their Leases: they need permissions for all verbs on Leases in the namespace, except
-/// `deletecollection`. The owner of a key is determined from the string form of the key and the members by rendezvous
-/// hashing, and is the same for all controllers of a `Sharding`. Two replicas never work on the same key at the same
-/// time:
+/// Replicas find each other by their Leases: they need permissions to get, list, watch, create, update and delete
+/// Leases in the namespace. The owner of a key is determined from the string form of the key and the members by
+/// rendezvous hashing, and is the same for all controllers of a `Sharding`. Two replicas never work on the same key at
+/// the same time:
 ///
 /// - A key moves to another replica once work on the key has ended: the old owner then releases the key in its Lease,
 ///   and the new owner waits for this release. A reconcile that does not end only delays its own key, and is dropped
@@ -128,7 +128,7 @@ impl Sharding {
         self.core.lapses()
     }
 
-    /// Returns the selection of a controller's keys that this replica owns.
+    /// Returns the filter that restricts a controller to the keys that this replica owns.
     pub(crate) fn keys<R: RequestKey>(&self, places: Places<R>, queue: &WorkQueue<R>) -> Arc<ShardKeys<R>> {
         ShardKeys::new(&self.core, places, queue, self.config.lease_duration * MEMORY)
     }

@@ -54,7 +54,7 @@ pub(crate) struct ShardKeys<R: RequestKey> {
     core: Arc<Core>,
     places: Places<R>,
     queue: WorkQueue<R>,
-    /// Time for which keys of other replicas are remembered.
+    /// Minimum time for which keys of other replicas are remembered.
     memory: Duration,
     /// Guards the remembered keys.
     aside: Mutex<Aside<R>>,

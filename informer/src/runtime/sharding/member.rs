@@ -46,22 +46,23 @@ pub(super) struct Member {
     lease: MemberLease,
     jitter: Jitter,
     peers: Peers,
-    /// `claim` is the view that the Lease certainly contains, and `doubts` are the views that it may contain; see
-    /// [`Permission`].
+    /// The view that the Lease certainly contains; see [`Permission`].
     claim: Option<View>,
+    /// The views that the Lease may contain; see [`Permission`].
     doubts: Vec<View>,
     target: View,
-    /// The view that was last written, and the `resourceVersion` of the write, which is `None` if the outcome is
-    /// unknown.
+    /// The view that was last written.
     published: View,
+    /// The `resourceVersion` of the write of this view; `None` if the outcome of the write is unknown.
     published_at: Option<ResourceVersion>,
     /// Writes of this replica that the cache has not received yet: the version, and the time at which the request was
     /// sent.
     unseen: VecDeque<(ResourceVersion, Instant)>,
     /// The cache contains all changes before this time.
     known_to: Option<Instant>,
-    /// Time of the next renewal, and earliest time of the next write.
+    /// Time of the next renewal.
     renew_at: Instant,
+    /// Earliest time of the next write.
     write_at: Instant,
 }
 

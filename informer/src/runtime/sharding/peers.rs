@@ -105,7 +105,7 @@ impl Peers {
         self.peers.insert(object.key().clone(), peer);
     }
 
-    /// Returns the identities of the replicas with Leases that have not expired.
+    /// Returns the identities of the replicas with Leases that have neither expired nor been deleted.
     pub(super) fn members(&self, known_to: Option<Instant>) -> impl Iterator<Item = Arc<str>> {
         let live = self
             .peers
