@@ -153,7 +153,7 @@
 //!
 //! # Compatibility
 //!
-//! Within one major version (before 1.0: within one minor version), code that follows three rules keeps compiling:
+//! Within one major version (before 1.0: within one minor version), code keeps compiling under these rules:
 //!
 //! - Enums that may get more variants are `#[non_exhaustive]`. [`handler::Event`], [`runtime::Deletion`] and
 //!   [`runtime::conditions::ConditionStatus`] will not get more variants, so a match on them does not need `_`.
@@ -161,9 +161,9 @@
 //!   ..AddOptions::default() }`. Structs that the library returns are `#[non_exhaustive]`. [`runtime::ClusterKey`] will
 //!   not get more fields.
 //! - These crates are part of the public API, so a new major version of one of them requires a new major version of
-//!   this crate: `kube`, `k8s-openapi`, `tokio`, `tracing`, `serde_json`, `bytes`, and with the feature `webhooks`
-//!   `axum`. [`CancellationToken`] of `tokio-util`, and [`Stream`] and [`BoxFuture`] of `futures`, are re-exported
-//!   here.
+//!   this crate: `kube`, `k8s-openapi`, `serde`, `serde_json`, `tokio`, `tracing`, `bytes`, and with the feature
+//!   `webhooks` `axum`. [`CancellationToken`] of `tokio-util`, and [`Stream`] and [`BoxFuture`] of `futures`, are
+//!   re-exported here.
 //!
 //! # Differences from client-go's caches
 //!

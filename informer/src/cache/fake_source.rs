@@ -107,7 +107,8 @@ impl FakeSource {
         self.shared.changed.notify_waiters();
     }
 
-    /// Makes all further lists fail with this status. `None` makes lists succeed again.
+    /// Makes all further list requests fail with this status; streaming lists are not affected. `None` makes list
+    /// requests succeed again.
     pub fn fail_lists(&self, status: Option<Status>) {
         self.lock().list_error = status;
     }

@@ -258,8 +258,9 @@ pub mod indexes {
         })
     }
 
-    /// Index by a field, given by a dotted path such as `spec.nodeName`; the index is named `field:PATH`. Strings,
-    /// numbers and booleans are indexed by their JSON text, without quotes.
+    /// Index by a field, given by a dotted path such as `spec.nodeName`; the index is named `field:PATH`. Strings are
+    /// indexed unchanged, and numbers and booleans by their JSON text; objects without such a value are not in the
+    /// index.
     pub fn field<K: Cacheable + Serialize>(path: &str) -> IndexFn<K> {
         let names: Vec<String> = path.split('.').map(str::to_owned).collect();
         IndexFn::new(&format!("field:{path}"), move |object: &CachedObject<K>| {

@@ -37,8 +37,8 @@ pub struct Indexer<K> {
 }
 
 pub(crate) struct Shared<K> {
-    /// Guards objects, indexes and versions. Readers hold it while they clone a reference, writers for at most one
-    /// batch of changes. It is not held while user code runs.
+    /// Guards objects, indexes and versions. Readers hold it briefly, usually to clone a reference, and writers for at
+    /// most one batch of changes. It is not held while user code runs.
     state: RwLock<State<K>>,
     /// Held by a writer from its first read to its last change. Always locked before `state`, if both are locked.
     turn: Mutex<()>,

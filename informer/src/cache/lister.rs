@@ -15,8 +15,7 @@ use crate::{Error, ObjectKey, ResourceVersion};
 
 /// Reads from a cache (client-go's `Lister`, and the read methods of its `Indexer`). Clones read the same cache.
 ///
-/// Each read uses an immutable snapshot of the cache, so it neither waits for other readers nor blocks writers, and its
-/// result does not change later. Objects are ordered by key.
+/// The result of a read does not change later, and writers do not wait while it is used. Objects are ordered by key.
 pub struct Lister<K> {
     indexer: Indexer<K>,
     /// Phase of the informer that fills the cache; `None` if the caller fills it.

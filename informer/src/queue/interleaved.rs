@@ -41,7 +41,7 @@ fn no_change_is_lost_and_no_key_has_two_workers() {
             assert_eq!(other, None, "two workers have the key {} with the seed {seed}", *item);
             let state = all().states.get(&item).copied().unwrap_or_default();
             all().seen.insert(*item, state);
-            // Locks a mutex, so that other threads run while this thread processes the key.
+            // Locks a mutex, so that other threads may run while this thread processes the key.
             assert!(queue.processing() > 0);
             all().working.remove(&item);
             true

@@ -1,8 +1,9 @@
 //! Work queues: each key is queued at most once, is processed by at most one worker at a time, and can be delayed after
 //! a failure.
 //!
-//! A [`WorkQueue`] is synchronous except for [`WorkQueue::get`], and does not start tasks. It does not depend on
-//! objects or caches: keys can have any type that is comparable and hashable.
+//! A [`WorkQueue`] does not start tasks. Only functions that wait are asynchronous: [`WorkQueue::get`],
+//! [`WorkItem::next`] and [`WorkQueue::shut_down_with_drain`]. It does not depend on objects or caches: keys can have
+//! any type that is comparable and hashable.
 
 mod ready;
 mod delay_queue;

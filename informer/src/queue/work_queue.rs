@@ -81,7 +81,7 @@ struct Inner<T: Clone + Eq + Hash> {
 struct State<T> {
     pending: Pending<T>,
     phase: Phase,
-    /// Number of callers that wait in [`WorkQueue::get`].
+    /// Number of callers that wait for a key.
     waiting: usize,
     /// Set if one of the waiting callers waits for the next due time.
     has_timekeeper: bool,
@@ -247,8 +247,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.add_after(key, priority, after, is_rate_limited);
     }
 
-    /// Waits for the next key. Returns `None` after a shutdown. Other callers do not receive the key until the
-    /// [`WorkItem`] is dropped.
+    /// Waits for the next key. Returns `None` after a shutdown; without priorities, all ready keys are returned first.
+    /// Other callers do not receive the key until the [`WorkItem`] is dropped.
     ///
     /// The caller that has waited longest receives the next key. Dropping the future at any time does not lose keys.
     pub async fn get(&self) -> Option<WorkItem<T>> {
@@ -526,8 +526,8 @@ impl<T: Clone + Eq + Hash + Send> Collect for Inner<T> {
     }
 }
 
-/// Registration of a caller that waits in [`WorkQueue::get`]. If keys are delayed, one of these callers also waits for
-/// the next due time.
+/// Registration of a caller that waits for a key. If keys are delayed, one of these callers also waits for the next due
+/// time.
 struct Seat<'a, T: Clone + Eq + Hash> {
     inner: &'a Inner<T>,
     is_taken: bool,

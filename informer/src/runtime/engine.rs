@@ -68,7 +68,7 @@ enum Stage {
 /// An event that the engine reacts to.
 enum Happening {
     Failure(Error),
-    /// Caches have synced, so that the stage is reached, or caches have not synced in time.
+    /// Result of waiting for caches, with the stage that is reached if they have synced.
     Synced(Stage, Result<(), Error>),
     WarmedUp(Box<dyn Runnable>),
     Elected,

@@ -36,11 +36,11 @@ use crate::{Cacheable, Clock, Error, spans};
 /// groups `Always` and `Leader`, the caches, and the servers, in this order, and finally releases the lease.
 ///
 /// Some of these steps wait for caches to sync. The group `Always` starts once the caches that no controller watches
-/// have synced, and the leader election starts once the caches with a lister have synced. The manager fails if this
-/// takes longer than two minutes, or longer than the shortest
-/// [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of the controllers that watch a cache. Only the
-/// controllers that use the other caches wait for them. Runnables of the group `Always` can therefore install the CRDs
-/// that controllers need.
+/// have synced, and the leader election starts once the caches with a lister have synced. The manager fails if one of
+/// these caches takes longer than two minutes, or, if controllers watch the cache, longer than the shortest
+/// [`cache_sync_timeout`](super::ControllerBuilder::cache_sync_timeout) of these controllers. Only the controllers that
+/// use the other caches wait for them. Runnables of the group `Always` can therefore install the CRDs that controllers
+/// need.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};

@@ -24,7 +24,7 @@ pub(super) struct Peers {
 #[derive(Debug)]
 struct Peer {
     state: (String, ResourceVersion),
-    /// Identity of the replica; `None` if it has released the Lease, or if the Lease cannot be parsed.
+    /// Identity of the replica; `None` if it has released the Lease, or if no state of the Lease could be parsed.
     holder: Option<Arc<str>>,
     claim: View,
     lasts: Duration,
