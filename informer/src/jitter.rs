@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// A sequence of pseudorandom numbers (SplitMix64), determined by a seed and a name.
 ///
-/// Only suitable for spreading retries over time.
+/// Only suitable for spreading requests over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(u64);
 

@@ -118,7 +118,7 @@ pub struct ApiListWatch {
     client: Client,
     path: String,
     label_selector: String,
-    /// The parsed label selector; `None` if it could not be parsed.
+    /// The parsed label selector; `None` if no selector was set, or if it could not be parsed.
     selector: Option<Selector>,
     field_selector: String,
     shape: Shape,

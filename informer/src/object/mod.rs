@@ -1,4 +1,5 @@
-//! Objects as caches store them: as JSON text, together with the metadata that indexes, predicates and queues need.
+//! Objects as caches store them: by default as JSON text, together with the metadata that indexes, predicates and
+//! queues need.
 //!
 //! This module does not depend on the sources of objects or on handlers.
 

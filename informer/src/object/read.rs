@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     }
 
     /// At the end of an object or array, consumes `bracket` and returns `true`. Otherwise consumes the comma before the
-    /// next element, if there is a comma.
+    /// next element, unless the next element is the first one.
     fn ends(&mut self, bracket: u8, progress: &mut Progress) -> Result<bool, JsonError> {
         if self.scanner.peek()? == bracket {
             self.scanner.at += 1;

@@ -20,9 +20,9 @@ use crate::reconcile::{BoxError, ClusterId, Writes};
 /// Clusters can be engaged and disengaged while the manager runs. A controller of several clusters reconciles keys of
 /// type [`ClusterKey`](super::ClusterKey), with one queue and one concurrency limit for all clusters. Keys of a cluster
 /// are reconciled once all caches of the controller in this cluster have synced; unreachable clusters do not delay
-/// other clusters. After a reconcile has written to a cluster with [`Cluster::client`], its key is not reconciled again
-/// until the controller's caches in that cluster have received the writes. Leader election uses the manager's own
-/// cluster.
+/// other clusters. After a reconcile has written to a cluster with a client of its [`Cluster`], its key is not
+/// reconciled again until the controller's caches in that cluster have received the writes. Leader election uses the
+/// manager's own cluster.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};

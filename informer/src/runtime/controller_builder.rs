@@ -214,10 +214,11 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     /// Reconciles keys without waiting until the caches have received the writes of the last reconcile.
     ///
     /// By default, a key is held back until all caches of the written types have received the writes of its last
-    /// reconcile. This applies to writes through an observed client: [`Manager::client`](super::Manager::client), or a
-    /// client from [`Writes::observe`](crate::reconcile::Writes::observe). If a key is held back for more than 150 s,
-    /// it fails with an error that describes the missing write, and is reconciled at its next retry, so that a stale
-    /// cache does not block the key forever.
+    /// reconcile. This applies to writes through an observed client, such as
+    /// [`Manager::client`](super::Manager::client) or a client from
+    /// [`Writes::observe`](crate::reconcile::Writes::observe). If a key is held back for more than 150 s, it fails with
+    /// an error that describes the missing write, and is reconciled at its next retry, so that a stale cache does not
+    /// block the key forever.
     pub fn without_read_your_writes(mut self) -> Self {
         self.is_gated = false;
         self

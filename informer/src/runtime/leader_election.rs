@@ -212,8 +212,9 @@ impl LeaderElector {
     /// leadership is lost.
     ///
     /// The token that `lead` receives is cancelled in the last two cases. After a cancellation, waits until `lead` has
-    /// completed, and then releases the lease. After a loss of leadership, `lead` is dropped at its current await
-    /// point, because another process may already be the leader.
+    /// completed. When `lead` has completed, releases the lease if
+    /// [`release_on_cancel`](LeaderElectionConfig::release_on_cancel) is set. After a loss of leadership, `lead` is
+    /// dropped at its current await point, because another process may already be the leader.
     pub async fn run<F, Fut>(&self, cancel: CancellationToken, lead: F) -> ElectionOutcome
     where
         F: FnOnce(CancellationToken) -> Fut,

@@ -1,6 +1,6 @@
 //! Controllers, managers, leader election, events, and helpers for reconcilers.
 //!
-//! This is the top layer: it uses all other layers, and only `webhook` uses it.
+//! This is the top layer: of the other modules, only `webhook` uses it.
 
 mod request_key;
 mod cluster_key;

@@ -95,7 +95,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Decodes and transforms an object for the store. If this fails, the caller skips the event.
+    /// Decodes and transforms an object for the store. Converts panics of user code to errors.
     pub(crate) fn object(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         if key.name().is_empty() {
             return Err(Error::refused("an object has no name"));

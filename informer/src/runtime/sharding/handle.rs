@@ -94,8 +94,8 @@ impl Sharding {
         &self.config.identity
     }
 
-    /// Returns the members of the group as this replica observes them, sorted. Returns an empty list before the replica
-    /// has joined.
+    /// Returns the members of the group as this replica observes them, sorted. Returns an empty list before this
+    /// replica has read the Leases of the group.
     pub fn members(&self) -> Vec<String> {
         self.core.permission().target.names()
     }

@@ -14,7 +14,7 @@ pub(super) struct Permission {
     pub(super) claim: Option<View>,
     /// Views that the Lease may contain: the cache has not received them yet, or the outcome of the write is unknown.
     pub(super) doubts: Vec<View>,
-    /// View that will be published next.
+    /// View that will be published next, without held keys.
     pub(super) target: View,
     /// Views in unexpired Leases of other replicas, unless they equal `claim`.
     pub(super) others: Vec<(Arc<str>, View)>,
