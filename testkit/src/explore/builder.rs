@@ -22,7 +22,7 @@ use crate::work::Work;
 /// Environment variable that contains a replay string.
 const REPLAY: &str = "EXPLORE_REPLAY";
 
-/// Interval at which the test's thread checks its runs.
+/// Interval at which the test's thread updates the progress line and checks for stuck runs.
 const HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// Builder of an exploration, from [`explore`].
@@ -33,7 +33,7 @@ pub struct Explore {
     world: TestClusterBuilder,
     faults: Faults,
     limits: Limits,
-    /// Replay strings of the runs to execute instead of a search.
+    /// Replay strings of the runs to execute before the search.
     replays: Vec<String>,
     /// Number of times each replay is run.
     times: u64,
@@ -55,7 +55,7 @@ where
     }))
 }
 
-/// Explores a scenario that reads its input from the plan.
+/// Explores a scenario that also receives the plan of each run.
 pub(crate) fn explore_planned(scenario: Scenario) -> Explore {
     Explore {
         config: Config {
@@ -120,15 +120,15 @@ impl Explore {
 
     /// Adds a check that must hold after every write, and at intervals of virtual time, in every run. It is evaluated
     /// when a write request from a client, the test or a worker of the server has completed. A write through
-    /// [`TestCluster::server`] does not send a request; it is checked after the next request. While time passes, the
-    /// check is evaluated every second at first, later at intervals of 1 % of the elapsed time. It may assert; see
-    /// [`Condition`].
+    /// [`TestCluster::server`] does not send a request; it is checked at the next request, event or interval. While
+    /// time passes, the check is evaluated every second at first, later at intervals of 1 % of the elapsed time. It may
+    /// assert; see [`Condition`].
     pub fn always<C: Condition>(self, name: &str, check: impl Fn(&TestCluster) -> C + Send + Sync + 'static) -> Self {
         self.check(name, true, check)
     }
 
-    /// Adds a check that must hold after at least one write of at least one run. Use it to verify that the tested
-    /// behaviour occurs at all.
+    /// Adds a check that must hold at least once in at least one run. It is evaluated at the same times as
+    /// [`always`](Self::always). Use it to verify that the tested behaviour occurs at all.
     pub fn sometimes<C: Condition>(
         self,
         name: &str,
@@ -137,7 +137,7 @@ impl Explore {
         self.check(name, false, check)
     }
 
-    /// Adds a check that must hold at the end of every run, after the last fault.
+    /// Adds a check of the end state, which must hold within the time set by [`within`](Self::within) in every run.
     pub fn eventually<C: Condition>(
         mut self,
         name: &str,
@@ -159,10 +159,10 @@ impl Explore {
         self
     }
 
-    /// Sets the virtual time within which the end state must be correct, counted from the last fault and from the end
-    /// of the scenario. An end state that becomes correct later, but within an hour, is slow: it does not fail the run,
-    /// but adds a note to the report. Default: 15 minutes, which is sufficient for three reconciles of a controller
-    /// that requeues after 300 s.
+    /// Sets the virtual time within which the end state must be correct, counted from the end of the last fault, or
+    /// from the time at which the cluster has settled after the scenario if that is later. An end state that becomes
+    /// correct up to an hour after the limit is slow: it does not fail the run, but is noted in the report. Default: 15
+    /// minutes, which is sufficient for three reconciles of a controller that requeues after 300 s.
     pub fn within(mut self, time: Duration) -> Self {
         self.config.within = time;
         self
@@ -183,8 +183,8 @@ impl Explore {
         self
     }
 
-    /// Sets the processor time of the exploration, as the sum over all threads, so that other load on the machine does
-    /// not affect the extent of the search. Default: ten seconds. See [`schedules`](Self::schedules).
+    /// Sets the upper bound on the processor time of the search, as the sum over all threads, so that other load on the
+    /// machine does not affect the extent of the search. Default: ten seconds. See [`schedules`](Self::schedules).
     pub fn budget(mut self, time: Duration) -> Self {
         self.limits.time = time;
         self
@@ -198,22 +198,24 @@ impl Explore {
         self
     }
 
-    /// Sets the maximum number of runs. Two explorations with the same number of runs execute the same runs. Default:
-    /// 2,000.
+    /// Sets the maximum number of schedules, that is, runs that try a plan. Reference runs, and runs that confirm or
+    /// minimise a failure, are not counted. Two explorations that try the same number of schedules try the same ones.
+    /// Default: 2,000.
     pub fn schedules(mut self, runs: u64) -> Self {
         self.limits.schedules = runs;
         self
     }
 
-    /// Executes this run first. Use it to keep a fixed failure as a regression test. May be called several times.
+    /// Executes the run of this replay string before the search. Use it to keep a fixed failure as a regression test.
+    /// May be called several times.
     pub fn replay(mut self, replay: &str) -> Self {
         self.replays.push(replay.to_owned());
         self
     }
 
     /// Executes each replay `times` times and compares the runs byte by byte: requests, events, times, responses, the
-    /// observations of each client, and the final state. [`Report::nondeterminism`] returns the differences from the
-    /// first run. Default: 1.
+    /// observations of each client, and the final state. The contents of Events are not compared.
+    /// [`Report::nondeterminism`] returns the first difference of each run from the first one. Default: 1.
     pub fn times(mut self, times: u64) -> Self {
         self.times = times.max(1);
         self.config.has_digests = times > 1;
@@ -221,9 +223,9 @@ impl Explore {
     }
 
     /// Allows controllers to read the machine's clocks. By default, `Instant::now()` and `SystemTime::now()` of the
-    /// standard library, and everything based on them, return virtual time in a run. This works on Linux, on the thread
-    /// of the run, in code that is linked into the test. On other systems, and with this option, [`Report::notes`]
-    /// lists controllers that read the machine's clock and write its time.
+    /// standard library, and all functions based on them, return virtual time in a run. This works on Linux, on the
+    /// thread of the run, in code that is linked into the test. On other systems, and with this option, controllers
+    /// read the machine's clocks; [`Report::notes`] lists controllers that write such times into objects.
     pub fn machine_clock(mut self) -> Self {
         self.config.has_machine_clock = true;
         self
@@ -249,8 +251,8 @@ impl Explore {
         self
     }
 
-    /// Searches with uniformly random faults from this seed instead of the default order. It finds fewer failures, and
-    /// is intended for comparisons.
+    /// Searches with uniformly random faults from this seed instead of the default order. A random search usually finds
+    /// fewer failures; it is intended for comparisons.
     pub fn at_random(mut self, seed: u64) -> Self {
         self.at_random = Some(seed);
         self
@@ -260,10 +262,11 @@ impl Explore {
     ///
     /// # Panics
     ///
-    /// If a run violates an oracle or a check; the message describes the smallest plan that causes the violation. If
-    /// the scenario fails without any fault. If a `sometimes` check never held. If single faults remain untried
-    /// although they [are required](Self::require_all_singles). If a run is stuck: after half a minute of real time in
-    /// which the process is idle, or after five minutes.
+    /// If a run violates an oracle or a check; the message describes the smallest plan found that causes the violation.
+    /// If the scenario fails without any fault. If a `sometimes` check never held. If single faults remain untried
+    /// although they [are required](Self::require_all_singles). If a replay string cannot be parsed, or the reports of
+    /// all shards cannot be read. If a run is stuck: after half a minute of real time in which the process is idle, or
+    /// after five minutes.
     #[track_caller]
     pub fn run(self) -> Report {
         let report = self.report();
@@ -276,7 +279,7 @@ impl Explore {
     ///
     /// # Panics
     ///
-    /// If the environment variable `EXPLORE_REPLAY` cannot be parsed, or if a run is stuck.
+    /// If a replay string cannot be parsed, if the reports of all shards cannot be read, or if a run is stuck.
     #[track_caller]
     pub fn report(mut self) -> Report {
         self.config.work = self.world.work.clone();
@@ -401,7 +404,8 @@ impl Explore {
         self.reported(report, findings, &world)
     }
 
-    /// Adds findings to the report, and writes it to files if there are any. The report of a shard is always written.
+    /// Adds findings to the report. Writes the report to files if there are any findings, or if it is the report of a
+    /// shard.
     fn reported(&self, mut report: Report, findings: Vec<Finding>, world: &World) -> Report {
         let is_written = !findings.is_empty() || !self.shard.is_whole();
         for mut finding in findings {
@@ -424,7 +428,8 @@ impl Explore {
     }
 }
 
-/// Returns a violation if there is nothing to explore.
+/// Returns a violation if the scenario sends no requests, or if crashes are enabled but none of its controllers can be
+/// restarted.
 fn is_in_vain(faults: Faults, reference: &Reference) -> Option<Violation> {
     let outcome = &reference.outcome;
     if outcome.messages == 0 {

@@ -1,4 +1,4 @@
-//! `explore_spec`: changes to a custom resource, derived from its schema, for which no scenario exists.
+//! `explore_spec`: explores changes to a custom resource that are derived from its schema, without a scenario.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::test_cluster::{Cause, TestCluster};
 
 /// Explores the changes that users may make to an object of this kind, with and without faults.
 ///
-/// The changes are derived from the custom resource's schema and the spec of a valid object. Numbers are set to the
-/// ends of their range and to neighbouring values, enums to each of their values, and strings to other strings. Lists
-/// get one item more or less, are emptied, and are reversed. Optional fields are removed and added. Each change is
-/// first made by itself, then reverted, then followed by a different change. `start` starts the controllers, and the
-/// cluster settles after each step. Changes that the server refuses are ignored. If the spec contains the name of an
-/// existing object, such as a Secret, an additional change creates that object after the custom resource instead of
-/// before it. Each run is checked for:
+/// The changes are derived from the custom resource's schema and the spec of a valid object. Numbers are set to
+/// neighbouring values, to zero and one, and to the ends of their range; enums to each of their values; and strings to
+/// other strings. Lists get one item more or less, are emptied, and are reversed. Optional fields are removed and
+/// added. Each change is first made by itself, then reverted, then followed by a different change. `start` starts the
+/// controllers, and the cluster settles after each step. Changes that the server refuses are ignored. If the spec
+/// contains the name of an existing object, such as a Secret, an additional change creates that object after the custom
+/// resource instead of before it. Each run is checked for:
 ///
 /// - **path independence**: changing an object leads to the same state as creating an object with the final spec,
-///   unless the server refuses the writes of controllers for the new object;
+///   unless the server refuses the writes of controllers for the new object, or the controllers reject its spec;
 /// - **recovery**: restoring the first spec restores the first state, regardless of the changes in between;
 /// - **observed generation**: if the status contains an observed generation, it is the newest one at the end;
 /// - **panics and endless loops**.
 ///
-/// Then each change is combined with each single fault. Failures are minimised, replayed and reported as in
-/// [`explore`](fn@crate::explore::explore), with the same options. Fields that the server's own workers derive are not
-/// compared; [`ignore`](Explore::ignore) excludes other fields.
+/// Each change is also combined with each single fault. Failures are minimised, replayed and reported as in
+/// [`explore`](fn@crate::explore::explore), with the same options. Without faults, fields that the server's own workers
+/// derive are not compared; [`ignore`](Explore::ignore) excludes other fields.
 ///
 /// ```
 /// # use {std::{sync::Arc, time::Duration}, futures::StreamExt};

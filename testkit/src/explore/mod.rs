@@ -1,4 +1,4 @@
-//! Exploration: one test that injects every fault into a scenario.
+//! Exploration: runs a scenario many times, each time with different faults.
 //!
 //! See [`explore`] for the guide.
 

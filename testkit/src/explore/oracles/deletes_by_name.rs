@@ -1,4 +1,5 @@
-//! `Oracle::DeletesByName`: no client deletes, by name, an object that it has not observed.
+//! `Oracle::DeletesByName`: no client deletes, by name, an object that has replaced the object that the client had
+//! observed.
 
 use super::row::{Looks, OracleRow};
 use crate::explore::outcomes::DELETES_BY_NAME;

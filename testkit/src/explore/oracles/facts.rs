@@ -21,7 +21,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) spec: Option<&'a Spec>,
     /// Fields that returned to an earlier value. Set at the end of the run.
     pub(crate) returned: Option<&'a Returned>,
-    /// Virtual time from the last fault within which the end state must be correct.
+    /// Time from the last fault within which the end state must be correct.
     pub(crate) within: Duration,
 }
 

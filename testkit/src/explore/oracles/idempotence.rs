@@ -80,23 +80,24 @@ fn overwritten(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     })
 }
 
-/// Returns the client that wrote a revision; `None` if one of the server's workers wrote it.
+/// Returns the client that wrote a revision; `None` if the test or one of the server's workers wrote it.
 fn writer(trace: &[Step], revision: u64) -> Option<&str> {
     let is_writer = |step: &&Step| matches!(&step.what, What::Request(it) if it.wrote == Some(revision));
     trace.iter().find(is_writer).map(|it| &*it.client)
 }
 
-/// Returns the fields of an object before and after a change, except for fields that the server sets.
+/// Returns the fields of an object before and after a change, except for fields that the server sets; `None` if the
+/// change created or deleted the object.
 fn contents(change: &StoredChange) -> Option<[BTreeMap<String, Value>; 2]> {
     let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
     let is_left_out = |path: &str| SERVER.contains(&path);
     Some([before, after].map(|it| leaves(it.value(), &is_left_out)))
 }
 
-/// Returns `true` if all changes after the restart continue a series, and the state is the same except for times. A
-/// controller may replace objects with a time in their names, for example take the next backup and delete the oldest
-/// one. It may also send its next heartbeat, or make changes that belong to an object that the run without faults
-/// creates as well when time passes.
+/// Returns `true` if all changes after the restart continue a series. A controller may send its next heartbeat. It may
+/// also replace objects with a time in their names, for example take the next backup and delete the oldest one, or make
+/// changes that belong to an object that the run without faults creates as well when time passes; in these cases, the
+/// state must be equal to the state before the restart.
 fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeSet<u64>) -> bool {
     let changes = facts.gate.server.changes_after(facts.gate.base);
     let (earlier, later): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.revision <= restarted.revision);

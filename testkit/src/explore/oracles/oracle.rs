@@ -32,16 +32,16 @@ macro_rules! oracles {
 }
 
 oracles! {
-/// The checks that [`explore`](fn@crate::explore::explore) applies to every run, and that
+/// The checks that [`explore`](fn@crate::explore::explore) applies to its runs, and that
 /// [`Explore::without`](crate::explore::Explore::without) can disable. All are enabled by default. Some failures always
 /// count and are not listed here: a panic, a failed assertion of the scenario, a scenario that never ends, and a loop
 /// that stops the clock.
 pub enum Oracle {
     /// The end state equals the end state of the run without faults, except for fields that differ between two such
-    /// runs.
+    /// runs. The states at which the scenario settles are compared as well.
     EndState => end_state::ROW,
-    /// If the object of [`explore_spec`](crate::explore::explore_spec) has a `status.observedGeneration`, it is the
-    /// newest generation at the end. Other explorations do not check it.
+    /// If the status of the object of [`explore_spec`](crate::explore::explore_spec), or one of its conditions, has an
+    /// `observedGeneration`, it is the newest generation at the end. Other explorations do not check it.
     ObservedGeneration => observed_generation::ROW,
     /// The copies of a value that a controller generated are equal at the end. A value counts as generated if it
     /// differs between runs without faults, each of which draws different random numbers: a password, a cookie, a port.
@@ -54,15 +54,17 @@ pub enum Oracle {
     Idempotence => idempotence::ROW,
     /// The objects that a controller creates for an owner either all have an ownerReference or all lack one. Fails for
     /// an object without an ownerReference if it is named after an object in its namespace that owns other objects of
-    /// the same controller and does not have a finalizer.
+    /// the same controller and does not have a finalizer. Volumes, their claims and their snapshots are exempt.
     Owners => owners::ROW,
     /// Fields outside of `metadata` and `status` do not return to an earlier value, unless they also do so in the run
-    /// without faults. Runs in which a client reads an older state, or in which a request arrives late, are exempt.
+    /// without faults. Runs with faults that delay single messages, stop a process, or let a client read an older
+    /// state, are exempt.
     Rollback => rollback::ROW,
     /// Objects are not created or deleted more often than in the run without faults.
     CreatesAndDeletes => creates_and_deletes::ROW,
-    /// A run has at most 200 messages plus ten times the messages of the reference. Without this oracle a controller
-    /// may continue indefinitely; a scenario that waits for it to [`settle`](crate::TestCluster::settle) still fails.
+    /// A run has at most 200 messages plus ten times the messages of the reference. The limit is higher if the server's
+    /// workers send requests, or if the run waits for the correct state. Without this oracle a controller may continue
+    /// indefinitely; a scenario that waits for it to [`settle`](crate::TestCluster::settle) still fails.
     HotLoop => hot_loop::ROW,
     /// Clients do not delete an object by name if its uid differs from the uid that the client last observed.
     DeletesByName => deletes_by_name::ROW,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::faults::{Effects, Fault, Kind, OnAnswer, OnCall, OnRequest, Value};
 
-/// A fault and its value, at a point.
+/// A fault and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Action {
     pub(crate) fault: Fault,
@@ -33,7 +33,7 @@ impl Action {
         (self.fault.row().effects)(self.value)
     }
 
-    /// Returns the duration of the fault.
+    /// Returns the duration of the fault; `None` if the fault does not have a duration.
     pub(crate) fn window(self) -> Option<Duration> {
         match self.value {
             Value::Time(time) => Some(time),
@@ -62,7 +62,7 @@ impl Action {
         matches!(self.effects().answer, Some(OnAnswer::Crash(_)))
     }
 
-    /// Returns `true` if the fault makes a request or call of the client fail with an error.
+    /// Returns `true` if the fault can make a request or call of the client fail with an error.
     pub(crate) fn is_failure(self) -> bool {
         let Effects {
             request, answer, call, ..
@@ -80,8 +80,8 @@ impl Action {
         is_refused || is_lost || matches!(call, Some(OnCall::Fail | OnCall::Outage(_)))
     }
 
-    /// Returns a failure that looks the same to the client, but with which the request is not executed: a lost response
-    /// becomes a refused request.
+    /// Returns a fault with which the request also fails, but is not executed: a lost response or a late arrival
+    /// becomes a refusal. Other faults are returned unchanged.
     pub(crate) fn unexecuted(self) -> Self {
         let Effects { request, answer, .. } = self.effects();
         let is_executed = matches!(answer, Some(OnAnswer::Break(_)))

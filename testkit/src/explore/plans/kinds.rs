@@ -8,36 +8,38 @@ use super::faults::Kind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults(u16);
 
-/// Kills controllers before and after each write and before each event, and restarts them with empty caches after 1 or
-/// 12 s. Also restarts each controller after all work has been done. Only affects controllers started by
+/// Kills controllers before and after each write and each call to a system outside of the API, and before each event,
+/// and restarts them with empty caches after 1 or 12 s. A write of a killed controller may still reach the server 20 s
+/// later. Also restarts each controller after all work has been done. Only affects controllers started by
 /// [`TestCluster::controller`](crate::TestCluster::controller).
 pub const fn crashes() -> Faults {
     Faults(1)
 }
 
 /// Fails requests: with 409 if the request contains a version of the object, as after a concurrent write; with 410 for
-/// watches, for continued lists and for lists of an exact revision; with 429 and 500; by losing the response to a
-/// completed request; and by not responding for 30 s, whether or not the request completed. Also fails calls to systems
-/// outside of the API, once or for 12 s.
+/// watches, for continued lists and for lists of an exact revision; with 403 for creates, as if a quota were exhausted;
+/// with 429, 500 and 503; by losing the response to a completed request; and by not responding for 30 s, whether or not
+/// the request completed. Also fails calls to systems outside of the API, once or for 12 s.
 pub const fn errors() -> Faults {
     Faults(2)
 }
 
 /// Disturbs watches: holds them for 1 or 12 s, ends them, keeps them silent for a minute until the connection breaks,
 /// expires them with 410 so that the client must list again, with or without a preceding silence, and delivers an event
-/// twice. Bookmarks are delayed or omitted. Lists and reads of one object that allow it (`resourceVersion=0`) return an
-/// older state.
+/// twice. Bookmarks are omitted; only the bookmark at the end of the initial state is delayed instead. Lists and reads
+/// of one object that allow it (`resourceVersion=0`) return an older state.
 pub const fn stale_watches() -> Faults {
     Faults(4)
 }
 
 /// Reorders messages: holds a request or an event for 1 ms, during which all other pending messages are delivered, or
-/// for 1 s. Writes of the server's own workers are delayed by 1 or 12 s.
+/// holds a request for 1 s, or the start of a watch for 12 s. Requests of the server's own workers are delayed by 1 or
+/// 12 s. A write may also reach the server 20 s after its connection broke.
 pub const fn delays() -> Faults {
     Faults(8)
 }
 
-/// Disconnects a running controller for 12 or 40 s, as in a network partition. With two replicas, the former leader
+/// Disconnects a running client for 12 or 40 s, as in a network partition. With two replicas, the former leader
 /// reconnects while the new leader is active.
 pub const fn pauses() -> Faults {
     Faults(16)
@@ -58,13 +60,14 @@ pub const fn variants() -> Faults {
 
 /// Continues the test during a fault, as users do: neither [`settle`](crate::TestCluster::settle) nor
 /// [`eventually`](crate::TestCluster::eventually) waits for the end of the fault. Combined with faults of other kinds
-/// that last at least 12 s.
+/// that last at least 12 s. If the test advances the clock to its next change instead of waiting, reads are delayed
+/// until after this change.
 pub const fn overlaps() -> Faults {
     Faults(128)
 }
 
-/// Stops processes by SIGSTOP and continues them, and restarts the API server. Only affects controllers that run in
-/// separate processes.
+/// Stops processes by SIGSTOP and continues them, delays responses to writes, restarts the API server, and returns
+/// older states in lists after a restart. Only affects controllers that run in separate processes.
 pub(crate) const fn of_processes() -> Faults {
     Faults(256)
 }
@@ -89,7 +92,7 @@ impl Faults {
         Self(255)
     }
 
-    /// Returns the name of the function that selects a kind.
+    /// Returns the name of a kind in options and reports.
     pub(crate) const fn name(kind: Kind) -> &'static str {
         match kind {
             Kind::Crash => "crashes",

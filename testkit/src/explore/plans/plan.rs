@@ -25,7 +25,7 @@ impl fmt::Display for Perturbation {
 }
 
 impl Perturbation {
-    /// Describes the fault: `crash the operator after patch configmaps default/volume; it restarts 1s later`.
+    /// Describes the fault: `crash operator after patch configmaps default/volume; it restarts 1s later`.
     fn words(&self, names: &BTreeMap<Point, String>) -> String {
         let words = words(&self.point, names);
         let struck = Struck {
@@ -102,7 +102,7 @@ impl Plan {
         self.faults.iter().any(|it| it.action.is_failure())
     }
 
-    /// Returns the plan with failures that look the same to clients, but with which failing requests are not executed.
+    /// Returns the plan with faults with which the same requests fail, but are not executed.
     pub(crate) fn unexecuted(&self) -> Self {
         let mut plan = self.clone();
         for fault in &mut plan.faults {
@@ -111,9 +111,10 @@ impl Plan {
         plan
     }
 
-    /// Returns plans with more failures: the next message after a failing one is refused as well, and an outage of an
-    /// external system lasts twice as long. The first plan has more of all failures. Each further plan has more of a
-    /// single failure, because an additional failure may change the number of messages before the next one.
+    /// Returns plans with more failures: the next message of the same kind about the same object is refused as well,
+    /// and an outage of an external system lasts twice as long. The first plan has more of all failures. If there are
+    /// several failures, each further plan has more of one of them, because an additional failure may change the number
+    /// of messages before the next one.
     pub(crate) fn with_more_failures(&self) -> Vec<Self> {
         let failures = self.faults.iter().filter(|it| it.action.is_failure());
         let each: Vec<&Perturbation> = failures.collect();
@@ -171,7 +172,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns `true` if the plan contains neither faults nor changes.
+    /// Returns `true` if the plan contains no faults, skipped steps or changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.faults.is_empty() && self.skipped.is_empty() && self.changes.is_empty()
     }
@@ -181,8 +182,8 @@ impl Plan {
         self.faults.is_empty() && !self.changes.is_empty()
     }
 
-    /// Describes the plan, one line per fault. `names` contains the names of created objects by the points of their
-    /// create requests.
+    /// Describes the plan, with one line for each change, fault, skipped step and ignored field. `names` contains the
+    /// names of created objects by the points of their create requests.
     pub(crate) fn words(&self, names: &BTreeMap<Point, String>) -> Vec<String> {
         let skipped = self.skipped.iter().map(|step| format!("skip the step {step:?}"));
         let changes = self.changes.iter().map(|change| format!("change {change}"));

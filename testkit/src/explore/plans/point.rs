@@ -15,12 +15,12 @@ const SIGNS: &AsciiSet = &CONTROLS
     .add(b';')
     .add(b'@');
 
-/// Escapes the name of a client or a step for points and replay strings.
+/// Escapes a name, such as the name of a client or a step, for points and replay strings.
 pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
     utf8_percent_encode(name, SIGNS).into()
 }
 
-/// Returns the original name of a client or step.
+/// Returns the original of an escaped name.
 pub(crate) fn given(name: &str) -> Cow<'_, str> {
     percent_decode_str(name).decode_utf8_lossy()
 }
@@ -28,8 +28,9 @@ pub(crate) fn given(name: &str) -> Cow<'_, str> {
 /// The target of a fault: the n-th message of a type about an object, or, for some faults, a client, the server or the
 /// test.
 ///
-/// The format of a message is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`. A point
-/// refers to an object and not to a position in the run, so it stays valid if messages arrive in a different order.
+/// The format of a message is `client:verb:resource:namespace/name#n`; the verb of a watch event is `event`, and the
+/// verb of a call outside of the API is `call`. A point refers to an object and not to a position in the run, so it
+/// stays valid if messages arrive in a different order.
 pub(crate) type Point = String;
 
 /// Returns the point of the first message of its kind about an object in a named step of the scenario; steps are
@@ -40,7 +41,7 @@ pub(crate) fn first_in_step(stem: &str, step: usize) -> Point {
 
 const IN_STEP: &str = "step";
 
-/// Returns the point of the next message of the same kind about the same object.
+/// Returns the point of the next message of the same kind about the same object; `None` if the point is not numbered.
 pub(crate) fn next(point: &str) -> Option<Point> {
     let (stem, number) = point.rsplit_once('#')?;
     let number: u64 = number.parse().ok()?;

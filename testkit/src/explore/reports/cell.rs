@@ -20,7 +20,7 @@ use crate::text::fields;
 /// Number of random characters appended to a generated name.
 const CHANCE: usize = 5;
 
-/// Name of the test itself.
+/// Name of the test in reports.
 const THE_TEST: &str = "the test";
 
 /// One step of one run.
@@ -213,8 +213,8 @@ impl Cell {
         self.step.kind == StepKind::Note && !self.what.ends_with(" is held")
     }
 
-    /// Returns `true` if `other`, a step of another run, is the same with the same result, apart from times and
-    /// generated values.
+    /// Returns `true` if the outcome and the changes of `other`, the matching step of another run, are the same, apart
+    /// from times and uids.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let (one, other) = (&self.step, &other.step);
         one.outcome == other.outcome

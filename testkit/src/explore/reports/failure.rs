@@ -71,7 +71,8 @@ impl Failure {
         }
     }
 
-    /// Returns the violated oracle: its name, or `always`, `eventually`.
+    /// Returns the name of the violated oracle; `always` or `eventually` for a check of the test; or the name of a
+    /// check that cannot be disabled, such as `no panic`.
     pub fn oracle(&self) -> &str {
         self.violation.oracle
     }
@@ -81,13 +82,14 @@ impl Failure {
         &self.violation.what
     }
 
-    /// Returns a description of the first step of the test that began before the end of a fault, with its line number;
-    /// `None` if there is no such step.
+    /// Returns a description of the first step of the test that began before the end of a fault, with its source
+    /// location; `None` if there is no such step.
     pub fn went_on(&self) -> Option<&str> {
         self.went_on.as_deref()
     }
 
-    /// Describes the faults of the smallest failing run.
+    /// Describes the smallest failing plan, with one line for each fault, change of the spec, skipped step and ignored
+    /// field.
     pub fn plan(&self) -> Vec<String> {
         self.plan.words(&self.names)
     }
@@ -98,7 +100,8 @@ impl Failure {
         self.plan.to_string()
     }
 
-    /// Returns the number of schedules tried before the search found the failure; 0 for the reference.
+    /// Returns the number of schedules after which the failure was found, including the failing one; 0 if the reference
+    /// run fails or a replay cannot be executed.
     pub fn schedules(&self) -> u64 {
         self.schedules
     }

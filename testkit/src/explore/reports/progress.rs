@@ -27,7 +27,7 @@ impl Progress {
         }
     }
 
-    /// Writes the line to the terminal itself, since the test runner captures standard error.
+    /// Writes the line to standard error directly, since the test runner captures the output of `eprint!`.
     pub(crate) fn show(&self) {
         if self.is_shown {
             let line = lock(&self.told).line();

@@ -18,7 +18,7 @@ pub struct Report {
     name: String,
     pub(crate) coverage: Coverage,
     pub(crate) nondeterminism: Vec<Nondeterminism>,
-    /// Parts of the scenario that test less than they appear to.
+    /// Notes for the author of the test, such as parts of the scenario that test less than they appear to.
     pub(crate) notes: Vec<String>,
     /// The `sometimes` checks that never held.
     pub(crate) never: Vec<String>,
@@ -54,7 +54,8 @@ impl Report {
         self
     }
 
-    /// Returns `true` if no failure was found.
+    /// Returns `true` if no failure was found, all `sometimes` checks held, and all single faults were tried if this
+    /// [is required](crate::explore::Explore::require_all_singles). A shard does not evaluate `sometimes` checks.
     pub fn is_success(&self) -> bool {
         // The check may have held in a run of another shard.
         let is_never = self.shard.is_whole() && !self.never.is_empty();
@@ -102,7 +103,7 @@ impl Report {
         eprintln!("{}: {self}", self.name);
     }
 
-    /// Returns the most certain failure, if there are any.
+    /// Returns the most certain failure, if any.
     pub fn failure(&self) -> Option<&Failure> {
         self.failures.first()
     }
@@ -119,15 +120,16 @@ impl Report {
         &self.coverage
     }
 
-    /// Describes runs of the same plan that differed. In that case the test depends on more than its seed, for example
-    /// on a real clock or on the order of a `HashMap`. This is not a failure of the controller.
+    /// Describes differences between runs of the same plan. If there are any, the test depends on more than its seed,
+    /// for example on a real clock or on the order of a `HashMap`. This is not a failure of the controller.
     pub fn nondeterminism(&self) -> Vec<String> {
         self.nondeterminism.iter().map(|it| it.what.clone()).collect()
     }
 
-    /// Lists parts of the scenario that test less than they appear to: controllers that cannot be crashed because they
-    /// were started by [`TestCluster::run`](crate::TestCluster::run), and injected faults that did not match any
-    /// request.
+    /// Lists notes for the author of the test: parts of the scenario that test less than they appear to, such as
+    /// controllers that cannot be crashed because they were started by [`TestCluster::run`](crate::TestCluster::run),
+    /// and injected faults that did not match any request; controllers that read the machine's clock; and differences
+    /// that do not count as failures.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -165,7 +167,7 @@ impl Report {
         })
     }
 
-    /// Returns the steps of both runs as the document that the [trace viewer](crate::traces) shows.
+    /// Returns the failures and the steps of their runs as the document that the [trace viewer](crate::traces) shows.
     pub fn trace(&self) -> Trace {
         let mut trace = Trace {
             title: self.name.clone(),
@@ -204,8 +206,8 @@ impl Report {
         self.trace().to_html()
     }
 
-    /// Writes the page and the JSON file to `target/explore`. Without a writable directory, the report is only returned
-    /// as text.
+    /// Writes the page and the JSON file to the directory of the reports. Without a writable directory, the report is
+    /// only returned as text.
     pub(crate) fn written(mut self) -> Self {
         let Some(directory) = directory() else { return self };
         let name = self.shard.file(&self.name);

@@ -14,7 +14,7 @@ pub(crate) const MERGE: &str = "EXPLORE_MERGE";
 #[derive(Clone, Debug)]
 pub(crate) struct Merged {
     pub(crate) coverage: Coverage,
-    /// The replay strings of the failures, in the order in which a search on one machine would find them.
+    /// The replay strings of the failures, in the order of the number of schedules after which the shards found them.
     pub(crate) failures: Vec<String>,
     /// `sometimes` checks that held in no shard.
     pub(crate) never: Vec<String>,
@@ -25,7 +25,8 @@ pub(crate) struct Merged {
 ///
 /// # Panics
 ///
-/// If a report is missing, cannot be parsed, or belongs to a search with a different number of shards.
+/// If the directory cannot be read, or if a report is missing, cannot be parsed, or belongs to a search with a
+/// different number of shards.
 pub(crate) fn merged(directory: &Path, test: &str) -> Merged {
     let prefix = format!("{}.shard-", file_name(test));
     let entries = std::fs::read_dir(directory).unwrap_or_else(|err| panic!("{MERGE}={}: {err}", directory.display()));

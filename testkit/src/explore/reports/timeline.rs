@@ -208,7 +208,7 @@ impl Row {
         [&self.reference, &self.failing].map(|cell| cell.as_ref().map(|it| it.content()))
     }
 
-    /// Returns `true` if both runs made the same step with the same outcome.
+    /// Returns `true` if both runs made the same step with the same outcome, and no fault affected the step.
     pub(crate) fn is_same(&self) -> bool {
         match (&self.reference, &self.failing) {
             (Some(reference), Some(failing)) => reference.is_same(failing) && !failing.step.is_fault,

@@ -10,8 +10,8 @@ use crate::explore::outcomes::{Finding, Generated, Milestone, Nondeterminism, Ou
 use crate::explore::plans::Plan;
 use crate::mask::Mask;
 
-/// Creates the reference from runs without faults: two equal runs, and one with different uids and a different time of
-/// day.
+/// Creates the reference from runs without faults: two equal runs, a run with different uids, random numbers and time
+/// of day, and runs in which more time passes.
 pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Vec<Nondeterminism>), Box<Finding>> {
     let nothing = Plan::default();
     let (mut first, again, nondeterminism) = twice(config, world, &nothing)?;

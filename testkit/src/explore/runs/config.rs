@@ -41,9 +41,9 @@ pub(crate) struct Config {
     pub(crate) inquiries: Arc<[Inquiry]>,
     /// Virtual or real time, and the limits on waiting.
     pub(crate) timing: Timing,
-    /// Set by another thread to end all runs.
+    /// Set by another thread to end all runs in real time.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Set when the search is over. Runs that try plans then end early.
+    /// Set when the search is over. Runs in real time that try plans then end early.
     pub(crate) is_over: AtomicBool,
     /// Set if a wrong state was judged too early. Later runs wait longer before they judge a wrong state.
     pub(crate) is_patient: AtomicBool,
@@ -62,7 +62,7 @@ pub(crate) struct Config {
     pub(crate) flight: Flight,
     /// The machine's time of day when the exploration began.
     pub(crate) began: Timestamp,
-    /// Set if all bytes that are sent are hashed, so that two runs can be compared byte by byte.
+    /// Set if all bytes that are sent or stored are hashed, so that two runs can be compared byte by byte.
     pub(crate) has_digests: bool,
     /// The runs in progress and their start times.
     pub(crate) current: Current,
@@ -85,7 +85,7 @@ pub(crate) struct Check {
     pub(crate) name: String,
     /// Name of the oracle in reports, if it differs from the default.
     pub(crate) oracle: Option<&'static str>,
-    /// Set if the condition must hold after every write; otherwise it must hold at least once across all runs.
+    /// Set for `always` and `eventually` checks. A `sometimes` check must hold at least once across all runs.
     pub(crate) must_always: bool,
     pub(crate) look: Arc<Look>,
 }
@@ -148,25 +148,26 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Usual,
-    /// A run that tries a plan. It may judge a wrong state early: after `within` in virtual time, or when the state no
-    /// longer changes in real time. In real time it also ends when the search ends. A failure is confirmed by usual
+    /// A run that tries a plan. It may judge a wrong state early: in virtual time after `within`, in real time once the
+    /// state no longer changes. In real time, it also ends when the search ends. Failures are confirmed by `Usual`
     /// runs.
     Tried,
-    /// A usual run that also records bodies and tracing output.
+    /// Same as `Usual`, but also records bodies and tracing output.
     Shown,
-    /// The reference with different uids and a different time of day.
+    /// The reference with different uids, random numbers and time of day.
     Other,
     /// The reference with a pause at each settled step, to find steps after which the state still changes.
     Waiting,
-    /// The reference, continued after its end until nothing changes any more; `OtherResting` uses different uids.
+    /// The reference, continued after its end until nothing changes any more; `OtherResting` differs from it like
+    /// `Other` from `Usual`.
     Resting,
     OtherResting,
-    /// The reference, continued after its end for as long as the scenario took.
+    /// The reference, continued after its end for as long as it took, but at least for an hour.
     Passing,
 }
 
-/// Calls `attempt` for runs that may end early, which are sufficient for most failures, and then for usual runs. In
-/// real time, calls it only for usual runs. Returns the first result.
+/// Calls `attempt` with `Tried`, which is sufficient for most failures, and with `Usual` if that returns `None`. In
+/// real time, calls it only with `Usual`.
 pub(crate) fn early_then_usual<T>(is_real: bool, mut attempt: impl FnMut(Role) -> Option<T>) -> Option<T> {
     let early = (!is_real).then(|| attempt(Role::Tried)).flatten();
     early.or_else(|| attempt(Role::Usual))

@@ -1,4 +1,4 @@
-//! Digest of a run: a hash of every byte that was sent or stored.
+//! Digest of a run: a hash of its requests, responses and watch events, and of its stored objects.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -6,8 +6,8 @@ use fake_apiserver::{Entry, RecordedEvent, RecordedRequest};
 
 use crate::test_cluster::TestCluster;
 
-/// Returns a hash of all recorded requests and watch events and of all stored objects. Events are excluded, because
-/// kube's recorder derives their names and times from the machine's clock.
+/// Returns a hash of all recorded requests, responses and watch events, and of all stored objects. The resource
+/// `events` is excluded, because kube's recorder derives the names and times of Events from the machine's clock.
 pub(crate) fn digest(cluster: &TestCluster) -> u64 {
     let is_event = |group: &str, resource: &str| matches!((group, resource), ("" | "events.k8s.io", "events"));
     let mut hasher = DefaultHasher::new();

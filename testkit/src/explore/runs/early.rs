@@ -28,7 +28,7 @@ pub(super) enum Quiet {
 }
 
 impl Harness {
-    /// Counts the messages since the previous wait. Also returns the time of the last message.
+    /// Counts the messages since the previous wait. Also returns the time of the last message that counts as activity.
     pub(super) fn passed(&self) -> (Passed, Duration) {
         let (from, revision) = self.present_wait().from;
         let done = self.work.since(&self.gate.server, revision);
@@ -76,8 +76,8 @@ impl Harness {
         wait.quiet_at = wait.quiet_since.or(wait.quiet_at);
     }
 
-    /// Returns the state of a quiet cluster; `None` if something has changed since the previous wait, and always `None`
-    /// in virtual time.
+    /// Returns the state of a quiet cluster; `None` if something has changed since the previous wait, or if that wait
+    /// ended early. Always `None` in references and in virtual time.
     pub(super) fn quiet_since(&self) -> Option<Quiet> {
         let wait = self.present_wait();
         let is_unchanged = wait.from.1 == self.gate.server.resource_version();
@@ -130,7 +130,7 @@ impl Harness {
     }
 
     /// Returns `true` if no fault has begun, or if the cluster has been quiet since the end of the last fault. Always
-    /// `false` after a fault that overlaps with later steps of the test.
+    /// `false` if a fault has begun and the test continues during faults.
     fn are_faults_done(&self) -> bool {
         let end = self.gate.state().windows_end;
         let quiet_at = self.present_wait().quiet_at;

@@ -1,5 +1,6 @@
-//! Early verdicts. A run that tries a plan fails after `within` in virtual time; in real time, it fails if a wrong
-//! state has not changed for a while. The usual runs that confirm the failure wait longer.
+//! Early verdicts. Unless an earlier verdict was premature, a `Role::Tried` run fails in virtual time if the state is
+//! still wrong after `within`, and in real time if a wrong state has not changed for eight seconds. The `Role::Usual`
+//! runs that confirm the failure wait longer.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ impl Harness {
         }
     }
 
-    /// Returns `true` if a run that tries a plan does not have to wait any longer for the correct state.
+    /// Returns `true` if a run that tries a plan in real time does not have to wait any longer for the correct state.
     pub(super) fn is_hopeless(&self, still: &mut Still) -> bool {
         if !self.is_hasty || !self.timing.is_real {
             return false;

@@ -92,8 +92,8 @@ fn is_unhealthy(fresh: &Reference) -> bool {
     writes.values().any(|is_done| !is_done)
 }
 
-/// Returns `true` if a controller rejects the last spec of a sequence: it creates nothing for a new object with this
-/// spec, although it does so for the first spec, and after a change to this spec it keeps the objects that it had
+/// Returns `true` if a controller rejects the last spec of a sequence: it writes no other objects for a new object with
+/// this spec, although it does so for the first spec, and after a change to this spec it keeps the objects that it had
 /// created. `changed`, `fresh` and `base` are the references of the sequence, of the new object and of the first spec.
 fn keeps_the_last(
     spec: &Spec,
@@ -150,8 +150,8 @@ pub(crate) fn sequence(
     Ok(made)
 }
 
-/// Makes the reference run of an object that is created with the last spec of a sequence; `None` if the sequence ends
-/// with the deletion of the object. The error is the failed run.
+/// Makes the reference run of an object that is created with the last spec of a sequence; `None` if the object does not
+/// exist at the end of the sequence. The error is the failed run.
 fn fresh(
     spec: &Spec,
     config: &Config,

@@ -15,7 +15,8 @@ use crate::explore::outcomes::{EndState, Milestone, Passed, left_behind};
 use crate::mask::Mask;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Time for which the state after a step must stay unchanged in a run without faults; otherwise it is not compared.
+/// Time for which the state after a step must stay unchanged in a run without faults; otherwise the state is not
+/// compared.
 pub(crate) const STEADY: Duration = Duration::from_secs(15 * 60);
 
 /// Panic payload that ends a scenario after a step with a wrong state, because the next step might hide the error.

@@ -354,7 +354,7 @@ impl Run<'_> {
     }
 
     /// Advances the time after the end of the run until nothing changes any more. Returns the new state if it differs
-    /// from `end`.
+    /// from `end`; `None` if it is the same, or if it still changes.
     async fn rested(&self, end: &EndState) -> Option<EndState> {
         sleep(self.config.within).await;
         let mask = Mask::of(&self.config.work.ignored);
@@ -376,7 +376,7 @@ impl Run<'_> {
         later.difference(&end.with_times_in_names()).cloned().collect()
     }
 
-    /// Checks the end state. `known` is the result of an earlier check of the same state, if any.
+    /// Checks the end state. `known` is the violation that an earlier check of the same state found, if any.
     async fn is_right(&self, end: &EndState, known: Option<Wrong>) -> Result<(), Wrong> {
         if self.gate.state().is_void {
             return self.is_right_where_it_ended(end);

@@ -9,10 +9,10 @@ use crate::explore::outcomes::resource;
 use crate::explore::plans::given;
 use crate::explore::trace::Request;
 
-/// Time by which the replica lags behind.
+/// Time for which the client's next watch is silent after a list of an older state.
 pub(super) const LAG: Duration = Duration::from_secs(12);
 
-/// Guard of a lagging replica. While the guard exists, a client reads an older state.
+/// Guard of a lagging replica. While the guard exists, reads of a client return an older state.
 #[derive(Debug)]
 pub(crate) struct Lagging(Replica);
 

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 pub(crate) struct Wait {
     /// Length of the trace, and revision of the server, at the end of the previous wait.
     pub(super) from: (usize, u64),
-    /// Last comparison with the reference: the revision, and whether the states were the same.
+    /// Last comparison with the reference: the revision and the number of changes to external systems, and whether the
+    /// states were the same.
     pub(super) compared: Option<((u64, u64), bool)>,
     /// Set if the wait has ended early.
     pub(super) is_early: bool,

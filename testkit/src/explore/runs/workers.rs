@@ -16,7 +16,7 @@ use crate::lock::lock;
 /// `settle` fails.
 const GIVES_CAUSE: u64 = 20;
 
-/// First interval between checks while nothing changes.
+/// Minimum interval between checks that are made because time passes.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Harness {
@@ -37,8 +37,8 @@ impl Harness {
         *guard = Some(self.gate.server.inject(late));
     }
 
-    /// Evaluates the `always` and `sometimes` checks after each request of a worker, because the next request of a
-    /// client may be much later.
+    /// Evaluates the `always` and `sometimes` checks after each recorded request or event, because the next request of
+    /// a client may be much later than a write of a worker.
     pub(crate) fn watch_workers(self: &Arc<Self>) {
         if !self.gate.server.has_workers() || !self.has_checks() {
             return;

@@ -19,10 +19,12 @@ const SLOWEST: Duration = Duration::from_secs(60);
 /// Rank of faults that delay a read until after a change of the test.
 const ACROSS_CHANGE: u8 = 2;
 
-/// A fault to try. Faults of a kind that has not been tried yet are tried first, then faults with a lower rank.
+/// A fault to try. The order of candidates is the order in which they are tried: without repetitions first, then by
+/// rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
     /// Set if the fault was possible earlier in the trace, at another message with the same client, verb and resource.
+    /// In real time, the messages must also belong to the same step, and creates and deletes to the same object.
     pub(crate) is_repeat: bool,
     pub(crate) rank: u8,
     /// Index of the message in the trace.
@@ -58,8 +60,8 @@ impl Candidate {
     }
 }
 
-/// Returns overlaps for the long faults: the test does not wait for their end, so its next step happens during the
-/// fault.
+/// Returns a variant of each long fault (`is_early`) in which the test does not wait until the fault has ended, so its
+/// next step happens during the fault.
 pub(crate) fn early(singles: &[Candidate], timing: Timing) -> Vec<Candidate> {
     let long = timing.window(LONG.time());
     let lasting = singles.iter().filter_map(|it| {
@@ -246,7 +248,8 @@ pub(super) fn begins_step(step: &Step) -> bool {
 /// The changes that users make in the steps of a scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
-    /// For each change, the ordinal of the step, from 1, and the resource; a deletion is listed twice.
+    /// For each change, the ordinal of the step, from 1 (0 before the first step), and the resource; a deletion is
+    /// listed twice.
     pub(super) changes: Vec<(usize, String)>,
 }
 

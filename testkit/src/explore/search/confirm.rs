@@ -31,7 +31,8 @@ pub(crate) enum Confirmed {
     Failure(Box<Finding>),
     /// The end state depends on the order in which changes arrive. Contains a note for the report.
     FirstCome(String),
-    /// The failure does not recur. The fields that differed from the reference are excluded from comparisons.
+    /// The failure does not recur often enough. In real time, the fields that differed from the reference are excluded
+    /// from comparisons.
     Unsure(Nondeterminism, BTreeSet<(String, String)>),
     /// The state became correct later. Further runs wait longer.
     Slow,

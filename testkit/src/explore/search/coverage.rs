@@ -7,35 +7,38 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Coverage {
-    /// Number of runs, excluding reference runs.
+    /// Number of runs that tried a plan or a replay. Reference runs, and runs that confirm or minimise a failure, are
+    /// not counted.
     pub schedules: u64,
     /// Number of messages of the reference run at which a fault could take effect.
     pub points: u64,
     /// Number of writes among `points`.
     pub write_points: u64,
-    /// Changes of a single field of the spec: number tried, and total number. Only for explorations of a spec.
+    /// Single changes of the spec: number tried, and total number. Only for explorations of a spec.
     pub changes: (u64, u64),
     /// Number of sequences of changes that were tried.
     pub sequences: u64,
-    /// Total number of sequences of changes: each change reverted, and each pair of changes.
+    /// Total number of sequences of changes: each change reverted, and each pair of changes of different fields.
     pub all_sequences: u64,
     /// Single faults: number tried, and total number.
     pub singles: (u64, u64),
-    /// Pairs of faults of different kinds, and pairs of crashes: number tried, and total number.
+    /// Pairs of faults of different kinds, pairs of crashes, and the most likely other pairs: number tried, and total
+    /// number.
     pub pairs: (u64, u64),
     /// Number of delivery orders that were tried.
     pub orders: u64,
     /// Number of random schedules that were tried.
     pub swarms: u64,
-    /// Number of runs that could not be judged, because an assertion of the scenario failed while the test did not
-    /// wait, and the reference does not contain a state of that step.
+    /// Number of runs that could not be judged: an assertion of the scenario failed before the end of the faults, and
+    /// the reference does not contain the state to compare with.
     pub unjudged: u64,
-    /// Number of different combinations of client, object, lag of the client's view, and outcome among the requests.
+    /// Number of different combinations of client, verb, object, lag of the client's view, and outcome among the
+    /// requests.
     pub states: u64,
-    /// Number of requests and events in all runs.
+    /// Number of requests, events and calls outside of the API in the runs of `schedules`.
     pub messages: u64,
-    /// Set if all single faults, pairs and delivery orders were tried. Random schedules are unlimited and do not count.
-    /// Always `false` for replays.
+    /// Set if all single faults, pairs and delivery orders were tried, or, in explorations of a spec, all changes,
+    /// sequences and single faults. Random schedules are unlimited and do not count. Always `false` for replays.
     pub is_whole: bool,
     /// Real time of the exploration.
     pub elapsed: Duration,

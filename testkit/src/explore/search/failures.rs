@@ -11,7 +11,7 @@ pub(crate) const FAILURES: usize = 3;
 /// limits, the number equals the number of schedules before the first failure.
 const MORE_SCHEDULES: (u64, u64) = (10, 100);
 
-/// Failures that violate different oracles or concern different kinds of objects.
+/// Failures that violate different oracles, or concern different resources or fields.
 #[derive(Debug)]
 pub(crate) struct Failures {
     found: Vec<Finding>,
@@ -47,13 +47,13 @@ impl Failures {
         }
     }
 
-    /// Returns `true` if a failure like this one has been found.
+    /// Returns `true` if a failure with the same topic has been found.
     pub(crate) fn has(&self, violation: &Violation) -> bool {
         self.known.contains(&violation.topic())
     }
 
-    /// Adds a failure that was found after this number of schedules, unless a similar failure has been found. Returns
-    /// `true` if it is added.
+    /// Adds a failure that was found after this number of schedules, unless a similar failure or the maximum number of
+    /// failures has been found. Returns `true` if it is added.
     pub(crate) fn add(&mut self, mut finding: Finding, schedules: u64) -> bool {
         let is_new = self.known.insert(finding.violation.topic()) && self.found.len() < self.most;
         if is_new {

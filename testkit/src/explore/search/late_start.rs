@@ -25,11 +25,11 @@ const BEFORE: Duration = Duration::from_millis(1);
 /// Maximum number of runs in which a controller receives several changes together.
 const MOST: usize = 8;
 
-/// Returns a note if one of these runs without faults has the violations of a failing run: the test pauses between
-/// changes that it makes at the same time; the affected controller starts late, or receives the changes made during the
-/// fault together; or, with several controllers, a different controller does some of the work first. Runs that delay
-/// the affected controller are only executed if the test continued during a fault, or advanced the clock to its next
-/// change after a fault without waiting for the cluster.
+/// Returns a note if one of these runs without faults has the violations of a failing run: (1) the test pauses between
+/// changes that it makes at the same time; (2) the affected controller starts late, or receives the changes made during
+/// the fault together; or (3) with several controllers, a different controller does some of the work first. The runs of
+/// the second kind are only executed if the test continued during a fault, or advanced the clock to its next change
+/// after a fault without waiting for the cluster.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
     // In real time, these runs would take as long as the delays.
@@ -210,8 +210,9 @@ impl Faultless {
     }
 }
 
-/// Returns periods in which the controller of a failing run may have missed changes. Each period begins with a change
-/// of the test and ends when the faults end. The earliest period begins with the last change before the first fault.
+/// Returns periods in which the controller of a failing run may have missed changes. Each period begins directly before
+/// a change of the test and ends when the faults end. The earliest period begins with the last change before the first
+/// fault.
 fn missed(failed: &Outcome) -> Vec<[Duration; 2]> {
     let (Some(begin), Some(end), true) = (failed.faults_begin, failed.faults_end, failed.is_complete) else {
         return Vec::new();

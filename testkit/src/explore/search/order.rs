@@ -108,7 +108,7 @@ impl Search<'_> {
     }
 
     /// Tries the changes of a spec: each by itself, each followed by its reversal, each with the most likely faults,
-    /// then pairs of changes, then changes with all faults.
+    /// then pairs of changes of different fields, then each change with the other faults.
     pub(crate) fn search_spec(&mut self, spec: &Spec) -> Result<(), Stop> {
         let names = || spec.names().map(str::to_owned);
         let changed = |changes: Vec<String>| {

@@ -13,7 +13,7 @@ use crate::explore::runs::{Config, Role, World, judged, reference as reference_o
 use crate::explore::trace;
 use crate::explore::trace::{Step, What};
 
-/// Runs the plans of replay strings. A failing run ends the exploration without a search.
+/// Runs the plans of replay strings. If one of these runs fails, the exploration ends without a search.
 pub(crate) fn replays(
     search: &mut Search<'_>,
     replays: &[String],

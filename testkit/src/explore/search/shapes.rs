@@ -17,7 +17,8 @@ const LAG: usize = 4;
 
 /// Returns restarts after which a list returns a user's object as it was before the user's last changes. In each step,
 /// the process is killed after its last creation or deletion, or else after its last change of a spec, and then after
-/// its last write of any kind. Restarts in the latest steps and with the fewest changes are first.
+/// its last write of any kind. Restarts of the first kind precede restarts after a write of any kind. Among restarts of
+/// one kind, restarts in late steps and with few changes are first.
 pub(super) fn stale_restarts(
     trace: &[Step],
     controllers: &[Arc<str>],
@@ -127,7 +128,7 @@ fn changes_spec(step: &Step) -> bool {
     matches!(&step.what, What::Request(it) if it.resource == it.base())
 }
 
-/// Returns the resources that a client has listed in a trace, each with the point of its next list.
+/// Returns the resources of lists of a client that may return an older state, each with the point of its next list.
 fn next_lists<'t>(trace: &'t [Step], client: &str) -> BTreeMap<&'t str, Point> {
     let mut next = BTreeMap::new();
     for step in trace.iter().filter(|it| &*it.client == client) {

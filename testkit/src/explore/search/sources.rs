@@ -13,8 +13,8 @@ use crate::explore::plans::{Fault, Kind, Plan};
 /// Maximum number of faults in a swarm, that is, in a random plan.
 pub(super) const SWARM_FAULTS: u64 = 5;
 
-/// Maximum total number of pairs that are kept, with the most likely ones for each first fault. Each takes about 100
-/// bytes.
+/// Maximum total number of pairs, and of delivery orders, that are kept. For each first fault, the most likely pairs
+/// are kept. A pair takes about 100 bytes.
 pub(super) const SECONDS: usize = 500_000;
 
 /// Maximum number of plans from which swarms are derived; if there are more, the oldest are dropped.
@@ -242,9 +242,9 @@ impl Work for Parts<'_, '_> {
     }
 }
 
-/// Returns the pairs of a tried fault and a fault that is possible after it. Pairs of two likely faults without
-/// repetitions are first. Among equal pairs, each first fault contributes one pair before any of them contributes its
-/// next pair.
+/// Returns the pairs of a tried fault and a fault that is possible after it. The pairs are sorted by the sum of the
+/// ranks of both faults, plus one for each of them that is a repetition. Among pairs with the same sum, each first
+/// fault contributes one pair before any of them contributes its next pair.
 pub(super) fn paired(tried: &[Tried], are_wanted: impl Fn(&Tried, &Candidate) -> bool) -> Vec<(&Tried, &Candidate)> {
     let mut order = Vec::new();
     for (place, one) in tried.iter().enumerate() {

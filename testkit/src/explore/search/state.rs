@@ -19,7 +19,7 @@ use crate::explore::plans::{Fault, Faults, Kind, Plan};
 /// Limits at which a search stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Maximum processor time of all runs, or in real time, maximum time since the start of the clock.
+    /// Maximum processor time of all runs; if there is a `clock`, maximum time since its start.
     pub(crate) time: Duration,
     pub(crate) clock: Option<WallClock>,
     pub(crate) schedules: u64,

@@ -53,8 +53,8 @@ impl Change {
     }
 }
 
-/// Returns the changes that a schema permits to an object's spec, in rounds that change each top-level field at most
-/// once. Within a round, less nested fields are first.
+/// Returns the changes that a schema permits to an object's spec, in rounds that change each top-level field of the
+/// spec at most once. Within a round, less nested fields are first.
 pub(crate) fn changes(schema: &Value, object: &Value) -> Vec<Change> {
     let mut found = Vec::new();
     let spec = &schema["properties"]["spec"];
@@ -84,7 +84,7 @@ fn in_turns(changes: Vec<Change>) -> Vec<Change> {
     numbered.into_iter().map(|(_, change)| change).collect()
 }
 
-/// Collects the changes to the fields of an object.
+/// Collects the changes of the fields of an object that the schema permits.
 fn of_fields(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut Vec<Change>) {
     if path.len() > DEPTH {
         return;
@@ -112,7 +112,7 @@ fn of_fields(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut 
     }
 }
 
-/// Collects the changes to an existing value.
+/// Collects the changes of an existing value that the schema permits.
 fn of_value(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut Vec<Change>) {
     let others: Vec<Value> = match value {
         Value::Bool(is_so) => vec![json!(!is_so)],
@@ -139,7 +139,8 @@ fn of_value(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut V
     found.extend(others.map(|it| change(path, value, Some(it))));
 }
 
-/// Returns the values of an enum, or else the ends of the range and the neighbours of the value and of zero.
+/// Returns the values of an enum, or else the neighbours of the value, zero, one, and the ends of the range. Omits
+/// negative numbers if there is no minimum, and a maximum that is greater than 1,000.
 fn numbers(schema: &Value, value: Option<&Number>) -> Vec<Value> {
     if let Some(values) = schema["enum"].as_array() {
         return values.clone();
@@ -252,7 +253,8 @@ fn maps(schema: &Value, fields: &Map<String, Value>) -> Vec<Value> {
     maps.into_iter().map(Value::Object).collect()
 }
 
-/// Returns values for a missing field: all values of an enum or boolean, or else a single value.
+/// Returns values for a missing field: all values of an enum or boolean; several numbers or strings; or a single list
+/// or object.
 fn made_up(schema: &Value, depth: u32) -> Vec<Value> {
     if let Some(value) = schema.get("default") {
         // The server has already set the default, so only a boolean has a different value to try.

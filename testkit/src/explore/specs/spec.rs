@@ -1,4 +1,4 @@
-//! `Spec`: the object with the explored spec, and the changes that its schema permits.
+//! `Spec`: the object whose spec is explored, and the changes that its schema permits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,11 +11,11 @@ use crate::explore::outcomes::{EndState, Reference};
 /// The change that restores the initial spec.
 pub(crate) const BACK: &str = "the spec back to its initial value";
 
-/// The object with the explored spec.
+/// The object whose spec is explored, the changes to try, and cached reference runs.
 pub(crate) struct Spec {
     pub(crate) object: Value,
     pub(crate) changes: Vec<Change>,
-    /// Names of the changes that create a referenced object later. Set after the first run.
+    /// Names of the changes that create a referenced object later. Set by the first run.
     pub(crate) late: OnceLock<Vec<String>>,
     /// Key of the object in end states, such as `documents.example.com default/readme`; cluster-scoped objects have no
     /// namespace.

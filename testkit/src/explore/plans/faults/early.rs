@@ -1,4 +1,4 @@
-//! `early`: the test does not wait for the end of the faults. Only tried together with long faults.
+//! `early`: the test does not wait for the end of the faults. Only tried together with other faults.
 
 use super::effects::{Effects, OnRun};
 use super::row::{FaultRow, Kind, Names};

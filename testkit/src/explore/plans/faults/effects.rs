@@ -45,10 +45,10 @@ pub(crate) enum OnRequest {
     Freeze(Duration),
     /// The server restarts, and is down for this time.
     RestartServer(Duration),
-    /// The server returns an older state: the state at this percentage of the run's revisions.
+    /// The server returns an older state: the state after this percentage of the revisions since the start of the run.
     ReadOld(u8),
-    /// The server responds to a list with the objects as they were before this many creations, deletions and changes of
-    /// specs.
+    /// The server responds to a list with the objects as they were before the last creations, deletions and changes of
+    /// specs. Contains the number of these changes.
     Rewind(u8),
     /// The request reaches the server after this time, when its client no longer waits for the response, because the
     /// connection broke or the process was killed immediately.

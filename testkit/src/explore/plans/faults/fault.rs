@@ -44,7 +44,7 @@ pub(crate) enum Fault {
     Lose => lose::ROW,
     /// The request does not reach the server; the connection breaks after some time.
     Silence => silence::BEFORE,
-    /// The request completes; the connection breaks after some time.
+    /// The server executes the request, but the client receives no response; the connection breaks after some time.
     SilenceAfter => silence::AFTER,
     /// The message is delayed for some time.
     Delay => delay::ROW,
@@ -53,7 +53,7 @@ pub(crate) enum Fault {
     /// The controller is killed and restarted a second later; the request that it had sent reaches the server after
     /// some time.
     CrashLate => late::CRASH,
-    /// The test does not wait for the end of the faults in `settle`.
+    /// Neither `settle` nor `eventually` waits for the end of the faults.
     Early => early::ROW,
     /// The client is disconnected for some time, starting with the request: a partition.
     Pause => pause::ROW,
@@ -74,7 +74,7 @@ pub(crate) enum Fault {
     HalfOpen => half_open::ROW,
     /// The bookmark is not delivered.
     Drop => drop_bookmark::ROW,
-    /// The clock of the client is ahead for the whole run.
+    /// The clock of the client is ahead or behind for the whole run.
     Skew => skew::ROW,
     /// The server responds with smaller pages to lists that have a limit.
     SmallPages => small_pages::ROW,
@@ -84,7 +84,7 @@ pub(crate) enum Fault {
     RestartAtEnd => restart::ROW,
     /// The process of the controller is stopped for some time (SIGSTOP).
     Freeze => freeze::ROW,
-    /// The list returns the objects as they were before the last changes of their specs.
+    /// The list returns the objects as they were before the last creations, deletions and changes of specs.
     Rewind => rewind::ROW,
     /// The request completes, and its response arrives after some time.
     SlowAnswer => delay::ANSWER,

@@ -1,5 +1,5 @@
-//! Faults. Each file contains one fault: its word in replay strings, the messages at which it is tried, its effects,
-//! and its description. `fault.rs` lists them. This module depends only on the trace.
+//! Faults. The file of a fault contains its word in replay strings, the messages at which it is tried, its effects, and
+//! its description. `fault.rs` lists all faults. Of the other modules of explorations, this module only uses the trace.
 
 mod fault;
 mod row;

@@ -1,4 +1,5 @@
-//! `rewind`: a list after a restart returns the objects as they were before the last changes of their specs.
+//! `rewind`: a list after a restart returns the objects as they were before the last creations, deletions and changes
+//! of specs.
 
 use super::effects::{Effects, OnRequest};
 use super::row::{FaultRow, Kind, Names};

@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     Clock,
     Variant,
     Overlap,
-    /// Faults of a whole process, or of the server that several processes share.
+    /// Faults that are only tried if the controllers run in separate processes.
     Process,
 }
 

@@ -5,7 +5,7 @@ use super::row::{FaultRow, Kind, Names};
 use super::tried::{Tried, Try, at};
 use super::value::{Takes, Value};
 
-/// Tries three ages of the state, in percent of the run's revisions.
+/// Returns tries for three states: those after 50, 75 and 25 percent of the revisions since the start of the run.
 const fn tries(rank: u8) -> [Try; 3] {
     [
         at(rank, Value::Number(50)),

@@ -1,4 +1,4 @@
-//! `Tried`: the messages of a trace at which a fault is tried, ordered by the likelihood of a finding.
+//! `Tried`: the messages at which a fault is tried, each with a rank by which faults are ordered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::explore::trace::{Request, Step};
 pub(crate) const SHORT: Value = Value::Time(Duration::from_secs(1));
 pub(crate) const LONG: Value = Value::Time(Duration::from_secs(12));
 
-/// Delay during which all other pending events are delivered.
+/// Delay during which all other pending messages are delivered.
 pub(crate) const INSTANT: Value = Value::Time(Duration::from_millis(1));
 
 /// Time until a silent connection breaks.
@@ -69,12 +69,12 @@ pub(crate) struct Try {
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) request: &'a Request,
-    /// Set if another fault took effect earlier in the run.
+    /// Set if the request follows another fault or, in explorations of a spec, the change of the spec.
     pub(crate) is_second: bool,
     /// Set if the client can notice that the request arrived late.
     pub(crate) may_be_late: bool,
-    /// Number of creations, deletions and changes of specs that users have made to objects of the resource; a deletion
-    /// counts twice, since finalizers may delay it.
+    /// Number of writes that the test has made to objects of the resource; a deletion counts twice, since finalizers
+    /// may delay it. Always 0 in virtual time.
     pub(crate) changes: usize,
 }
 

@@ -28,7 +28,7 @@ impl Value {
         }
     }
 
-    /// Returns the number; zero for other values.
+    /// Returns the number; zero for other values, or if the number does not fit into `N`.
     pub(crate) fn number<N: TryFrom<i64> + Default>(self) -> N {
         match self {
             Self::Number(number) => number.try_into().unwrap_or_default(),
