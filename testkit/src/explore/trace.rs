@@ -81,7 +81,7 @@ pub(crate) struct Request {
     pub(crate) saw: Option<String>,
     /// Set if the server's object has a different uid than in the client's view.
     pub(crate) is_of_another: bool,
-    /// Set if the request contains the expected version of the object, so that the server may always respond with 409.
+    /// Set if the request contains the expected version of the object, so that the server may respond with 409.
     pub(crate) may_conflict: bool,
     /// Set if a lagging replica may handle the request.
     pub(crate) may_be_stale: bool,
@@ -129,7 +129,8 @@ pub(crate) fn timeless<'a>(resource: &str, name: &'a str) -> Cow<'a, str> {
 pub(crate) const DISCOVERY: &str = "discovery";
 
 impl Request {
-    /// Creates a request with this verb and resource; all other fields are empty.
+    /// Creates a request with this verb and resource. Its outcome is [`Open`](Outcome::Open), and all other fields are
+    /// empty.
     pub(crate) fn new(verb: Verb, resource: &str) -> Self {
         Self {
             verb,
@@ -197,7 +198,7 @@ impl Step {
         matches!(&self.what, What::Request(request) if request.verb == verb)
     }
 
-    /// Returns a string for comparing steps, without parts that differ between otherwise equal runs.
+    /// Returns a string for comparing steps: the time, the point, the outcome and the client's view.
     pub(crate) fn signature(&self) -> String {
         let what = match &self.what {
             What::Request(request) => match request.outcome {

@@ -18,7 +18,8 @@ use crate::explore::trace::{Delivery, Outcome, Request, STEP, Step, What, timele
 use crate::lock::lock;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Number of requests and events at one instant of virtual time at which a run counts as a loop that stops the clock.
+/// Maximum number of requests and events at one instant of virtual time; a run with more counts as a loop that stops
+/// the clock.
 const AT_ONE_INSTANT: u64 = 2_000;
 
 /// Waiting for this time raises the limit on messages by the number permitted for a whole run.
@@ -41,7 +42,7 @@ pub(crate) struct Gate {
     /// The revision at which the run began.
     pub(crate) base: u64,
     pub(crate) started: Instant,
-    /// Number of requests and events at which the run counts as a hot loop.
+    /// Maximum number of messages; a run with more counts as a hot loop. See also `State::allowed`.
     limit: u64,
     /// Set if deletes by name are checked.
     checks_deletes: bool,
@@ -60,12 +61,12 @@ pub(crate) struct State {
     /// Ends of the outages of external systems, by client and system.
     pub(super) outages: BTreeMap<(String, String), Instant>,
     lives: BTreeMap<Arc<str>, u32>,
-    /// Number of named steps of the scenario that have begun, or that the plan skips.
+    /// Number of named steps of the scenario that have begun, including steps that the plan skips.
     pub(crate) step: usize,
     /// Points of the messages in the current step, without the ordinals of the messages.
     pub(crate) in_step: HashSet<String>,
     pub(crate) violations: Vec<Violation>,
-    /// End of the last fault that has begun.
+    /// Latest end of the faults that have begun.
     pub(crate) windows_end: Option<Instant>,
     /// Delay of the latest step after which the state became correct, but later than `within`.
     pub(crate) late_step: Option<std::time::Duration>,
@@ -107,7 +108,7 @@ pub(crate) struct State {
     pub(crate) is_void: bool,
     /// Set if the end state cannot be judged, because the reference lacks the state to compare it with.
     pub(crate) is_unjudged: bool,
-    /// Set if a state was judged as wrong before the usual time limit.
+    /// Set if a state was judged as wrong before the usual time limit, in real time.
     pub(crate) is_hasty: bool,
     /// Number of settled steps before the step with a wrong state.
     pub(crate) wrong_step: Option<usize>,
@@ -123,7 +124,7 @@ pub(crate) struct State {
     pub(crate) made: BTreeMap<String, Arc<str>>,
     /// Indexes of the `sometimes` checks that have held at least once.
     pub(crate) held: BTreeSet<usize>,
-    /// Revision at which the `always` checks were last evaluated.
+    /// Revision at which the `always` and `sometimes` checks were last evaluated.
     pub(crate) checked_at: u64,
     /// Output of controllers, oldest line first.
     pub(crate) output: VecDeque<Wrote>,
@@ -295,7 +296,7 @@ impl Gate {
         })
     }
 
-    /// Registers an event that is about to be delivered.
+    /// Registers an event that is about to be delivered. Returns its index in the trace and the effects of faults.
     pub(crate) fn event(&self, life: &Life, resource: &str, kind: &str, shown: &Shown) -> (usize, Vec<OnEvent>) {
         let view = life.view(resource);
         let truth = self.server.resource_version();
@@ -367,7 +368,7 @@ impl Gate {
         }
     }
 
-    /// Records the outcome of a request.
+    /// Records the outcome of a request, and adds it to the coverage.
     pub(crate) fn outcome(&self, life: &Life, index: usize, outcome: Outcome) {
         let mut state = self.state();
         let Some(step) = state.trace.get_mut(index) else { return };
@@ -423,7 +424,8 @@ impl Gate {
         });
     }
 
-    /// Registers that a step of the test begins at this source location.
+    /// Registers that a step of the test begins at this source location. Keeps a description of the first step that
+    /// begins before the end of a fault.
     pub(crate) fn goes_on(&self, place: &str) {
         let (now, mut state) = (Instant::now(), self.state());
         let is_first = state.went_on.is_none();
@@ -518,7 +520,7 @@ impl Gate {
         }
     }
 
-    /// Records that a controller created or deleted an object.
+    /// Records that a controller created or deleted an object, and checks deletes by name.
     pub(crate) fn done(&self, life: &Life, request: &Request, created: bool, shown: &Shown, has_precondition: bool) {
         let base = request.resource.split('/').next().unwrap_or_default();
         if matches!(base, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") || shown.uid.is_empty() {

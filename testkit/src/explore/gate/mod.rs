@@ -1,4 +1,4 @@
-//! The gate of a run: it decides which faults take effect, and records the messages.
+//! The gate of a run: it decides which faults take effect at which messages, and records the messages.
 
 mod decide;
 mod calls;

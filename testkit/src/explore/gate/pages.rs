@@ -43,7 +43,7 @@ impl Gate {
                 .map(str::to_owned);
             let query: Vec<String> = others.chain([format!("{LIMIT}={SMALL_PAGE}")]).collect();
             let text = format!("{}?{}", uri.path(), query.join("&"));
-            // The URI remains valid, because only digits were changed.
+            // The URI remains valid, because only the limit was changed.
             *uri = text.parse().unwrap_or_else(|_| uri.clone());
         }
         page

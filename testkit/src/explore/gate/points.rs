@@ -8,7 +8,7 @@ use super::decide::{Gate, State};
 use crate::explore::plans::{Action, first_in_step};
 
 impl Gate {
-    /// Increments the count of a point and returns the faults at it.
+    /// Counts a message, and returns its point and the faults at this point.
     pub(crate) fn actions(&self, state: &mut State, stem: String) -> (String, Vec<Action>) {
         let count = match state.counts.get_mut(&stem) {
             Some(count) => {

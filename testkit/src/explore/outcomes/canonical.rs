@@ -16,9 +16,10 @@ impl TestCluster {
     /// Returns the objects written by the test and its controllers as YAML that is the same in each run. Generated
     /// values are replaced by a description of the object that they refer to (`uid of deployments.apps default/web`),
     /// times by `a time`, and the time of creation in a name by `*`; objects are sorted by resource, namespace and
-    /// name. The output does not contain Events, Leases, revisions, generations, managed fields, objects created by the
-    /// server's workers, unchanged objects of the cluster's initial state, CustomResourceDefinitions, or objects that
-    /// exist on every server, such as the Namespace `default`, even if they were changed. To include such objects, use
+    /// name. The output does not contain Leases, Events ([by default](crate::TestClusterBuilder::count_events)),
+    /// revisions, generations and managed fields. It also omits objects that only the server's workers wrote, unchanged
+    /// objects of the cluster's initial state, CustomResourceDefinitions, and objects that exist on every server, such
+    /// as the Namespace `default`, even if they were changed. To include the objects of such resources, use
     /// [`canonical_yaml_of`](Self::canonical_yaml_of). Intended for snapshot tests, for example with `insta`.
     ///
     /// ```
@@ -62,8 +63,9 @@ impl TestCluster {
     }
 
     /// Returns all objects of some resources in the form of [`canonical_yaml`](Self::canonical_yaml), regardless of
-    /// which client created them and whether they have changed. A resource is given by its plural name, followed by its
-    /// group if it has one: `deployments.apps`.
+    /// which client created them and whether they have changed. Leases and, [by
+    /// default](crate::TestClusterBuilder::count_events), Events are never included. A resource is given by its plural
+    /// name, followed by its group if it has one: `deployments.apps`.
     ///
     /// ```
     /// use testkit::{TestCluster, objects::config_map};

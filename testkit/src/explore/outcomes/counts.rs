@@ -14,7 +14,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Returns the object and the field: `tasks.example.com default/web status.failedAttempts`.
+    /// Returns the key of the object and the path of the field: `tasks.example.com default/web status.failedAttempts`.
     pub(crate) fn text(&self) -> String {
         format!("{} {}", self.key.replace(" /", " "), self.path)
     }

@@ -25,7 +25,8 @@ use crate::work::Work;
 /// Maximum number of reported differences.
 const SHOWN: usize = 12;
 
-/// Maximum number of objects listed in the summary of fields that workers derived.
+/// Maximum number of objects in the summary of fields that workers derived, and of fields that a hint suggests to
+/// ignore.
 const FOLDED: usize = 4;
 
 /// All objects by resource, namespace and name. Objects with generated names share the key of their prefix.
@@ -311,7 +312,8 @@ impl EndState {
         }
     }
 
-    /// Same as `compare`, but ignores fields derived by workers, for runs with different sequences of changes.
+    /// Same as `compare`, but ignores fields derived by workers, and values that were only assigned to different
+    /// objects. For runs with different sequences of changes.
     pub(crate) fn compare_decided(&self, found: &Self, mask: &Mask) -> Vec<String> {
         let (differences, _) = self.differences_but_for_order(found, mask);
         let differences = differences.into_iter().filter(|it| !it.is_derived);
@@ -425,7 +427,7 @@ impl EndState {
                     (Which::Existing(place), all) if place < all.len() => {
                         self.has_lost_owners(&all[place].object, looked_at)
                     }
-                    // Events and Leases are ignored as owners.
+                    // Owners that are Events or Leases count as existing.
                     _ => false,
                 }
             })
@@ -510,7 +512,8 @@ pub(crate) fn plain_key(object: &StoredObject) -> String {
     format!("{} {}/{}", resource(object), object.namespace(), object.name())
 }
 
-/// Summarises fields derived by workers in one line: `3 fields of pods default/web-*, …`.
+/// Summarises fields derived by workers in one line, with the number of fields of each object: `pods default/web-* (3),
+/// …`.
 fn folded(derived: &[Difference]) -> Option<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for difference in derived {

@@ -19,7 +19,7 @@ pub(crate) struct Finding {
     /// Bodies and tracing output of the reference, if it was run again for the report. The outcome contains
     /// the bodies and output of the failing run.
     pub(crate) recorded: Option<Recorded>,
-    /// Number of schedules that the search tried before it found the failure; 0 without a search.
+    /// Number of schedules after which the failure was found, including the failing one; 0 for references.
     pub(crate) schedules: u64,
 }
 

@@ -7,10 +7,10 @@ use super::end_state::EndState;
 use crate::mask::Mask;
 
 impl EndState {
-    /// Returns `true` if each group of related objects in `found` equals the group in this state or in `other`. `other`
-    /// must have the same objects and fields with different values: if an object or field is missing, no other
-    /// controller has written it. Values that `other` only assigns to different objects do not count as differences,
-    /// because two objects of `found` could have the same value.
+    /// Returns `true` if each group of related objects in `found` equals the group in this state or in `other`. This
+    /// state and `found` must have the same objects and fields: if an object or field is missing in one of them, no
+    /// other controller has written it. Values that `other` only assigns to different objects do not count as
+    /// differences, because two objects of `found` could have the same value.
     pub(crate) fn differs_in_groups_like(&self, found: &Self, other: &Self, mask: &Mask) -> bool {
         let (differences, _) = self.differences_but_for_order(found, mask);
         let (others, _) = self.differences_but_for_order(other, mask);

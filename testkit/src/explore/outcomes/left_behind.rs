@@ -62,7 +62,7 @@ pub(crate) fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> O
     None
 }
 
-/// Returns `true` if `name` equals `owner` or begins with it: `web-data` is named after `web`.
+/// Returns `true` if `name` equals `owner` or begins with it and a hyphen: `web-data` is named after `web`.
 fn is_named_after(name: &str, owner: &str) -> bool {
     let rest = name.strip_prefix(owner);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))

@@ -21,10 +21,10 @@ use crate::templates::Templates;
 /// Objects and fields that returned to an earlier value, with a description.
 pub(crate) type Returned = BTreeMap<(String, String), String>;
 
-/// The uids of created or deleted objects, by the name of the object.
+/// The uids of created or deleted objects, by the key of the object.
 pub(crate) type Uids = BTreeMap<String, BTreeSet<String>>;
 
-/// Groups the uids under one key for all names that match the same template.
+/// Groups the uids of objects with names that match the same template under one key.
 pub(crate) fn grouped(all: &Uids, templates: &Templates) -> Uids {
     let mut grouped = Uids::new();
     for (key, uids) in all {
@@ -60,11 +60,11 @@ pub(crate) struct Outcome {
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times the scenario waited for the cluster.
     pub(crate) waited: usize,
-    /// Times since the start of the run at which the scenario's waits ended.
+    /// Times since the start of the run at which `settle` returned.
     pub(crate) settled_times: Vec<Duration>,
     /// Set if the end could not be judged, because the reference lacked the state to compare it with.
     pub(crate) is_unjudged: bool,
-    /// Set if a state was judged as wrong before the usual time limit.
+    /// Set if a state was judged as wrong before the usual time limit, in real time.
     pub(crate) is_hasty: bool,
     /// Number of waits before a failed assertion of the scenario, if the scenario had not waited for the end of the
     /// faults.
@@ -114,9 +114,9 @@ pub(crate) struct Outcome {
         expect(dead_code, reason = "only processes write lines")
     )]
     pub(crate) output: Vec<Wrote>,
-    /// Digest of all bytes that were sent, if the configuration enables it.
+    /// Digest of all bytes that were sent or stored; 0 unless the configuration enables it.
     pub(crate) digest: u64,
-    /// Processor time of the run.
+    /// Processor time of the run; in real time, its duration.
     pub(crate) took: Duration,
     /// Bodies and tracing output, if the run was executed for the report.
     pub(crate) recorded: Option<Recorded>,

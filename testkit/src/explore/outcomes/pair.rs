@@ -32,8 +32,8 @@ const OWN: [&str; 4] = ["resourceVersion", "creationTimestamp", "managedFields",
 pub(crate) struct Pair<'a> {
     states: [&'a EndState; 2],
     mask: &'a Mask,
-    /// Numbers that identify the contents of objects, by key: objects with the same content have the same number.
-    /// Computed on first use.
+    /// Numbers that identify the contents of objects with the same key: objects with the same content have the same
+    /// number. Computed on first use.
     numbers: OnceLock<Numbers>,
 }
 
@@ -225,8 +225,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Replaces the observed generation in the status of an object by a description. Generations count changes of the spec,
-/// so they differ between runs.
+/// Replaces an observed generation in the status of an object by a description if it is the object's generation.
+/// Generations count changes of the spec, so they differ between runs.
 fn name_generation(object: &mut Value) {
     let generation = object["metadata"]["generation"].clone();
     let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Names of the failures that always count. Tests cannot disable them.
+/// Names of the test's checks, and of failures that always count.
 pub(crate) const ALWAYS: &str = "always";
 pub(crate) const EVENTUALLY: &str = "eventually";
 pub(crate) const ASSERTIONS: &str = "the scenario's own assertions";
@@ -19,7 +19,7 @@ pub(crate) const PLAYABLE: &str = "the replay can be executed";
 /// Name of the oracle for the number of messages. The gate checks it.
 pub(crate) const HOT_LOOP: &str = "no hot loop";
 
-/// Name of the oracle for deletes by name of objects that the client has not observed. The gate checks it.
+/// Name of the oracle for deletes by name of objects that have replaced the observed ones. The gate checks it.
 pub(crate) const DELETES_BY_NAME: &str = "no delete by name of another object";
 
 /// A failure of a run.

@@ -94,7 +94,8 @@ impl Report {
         text
     }
 
-    /// Prints the coverage of a search without findings, and suggestions if the coverage is incomplete.
+    /// Prints the report of an exploration without findings: its coverage, its notes, and suggestions if the coverage
+    /// is incomplete.
     #[expect(
         clippy::print_stderr,
         reason = "a test that tries less than it appears to must be visible; the test runner captures it"
