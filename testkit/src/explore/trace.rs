@@ -300,7 +300,7 @@ impl Step {
     }
 }
 
-/// Replaces the ids of tokio's tasks, because they are numbered across all runs of a process: `Id(12)` → `Id(…)`.
+/// Replaces the ids of tokio's tasks, because tasks are numbered across all runs of a process: `Id(12)` → `Id(…)`.
 pub(crate) fn without_task_ids(text: &str) -> String {
     let mut parts = text.split("Id(");
     let mut left: String = parts.next().unwrap_or_default().to_owned();

@@ -554,7 +554,7 @@ impl Gate {
     }
 }
 
-/// Collects the effects of actions at one stage, such as before a request. `at` selects them.
+/// Collects the effects of actions at one stage, such as before a request. `at` returns the effect of an action.
 pub(super) fn effects<E>(actions: &[Action], at: impl Fn(&Action) -> Option<E>) -> Vec<E> {
     actions.iter().filter_map(at).collect()
 }

@@ -11,7 +11,7 @@ pub(super) const ROW: OracleRow = OracleRow {
     recurs: Some(recurs),
 };
 
-/// Names of the oracle if a spec was changed, and if it was restored.
+/// Names of the oracle if a spec was changed, and if the initial spec was restored.
 const PATH_INDEPENDENCE: &str = "path independence";
 const RECOVERY: &str = "recovery";
 

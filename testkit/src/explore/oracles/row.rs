@@ -5,7 +5,7 @@ use crate::explore::outcomes::{EndState, Outcome, Reference, Violation};
 
 /// Description of an oracle.
 pub(crate) struct OracleRow {
-    /// The name in reports. A failure counts as the same if the oracle has the same name.
+    /// The name in reports. A failure recurs in another run if that run violates an oracle with the same name.
     pub(crate) name: &'static str,
     pub(crate) looks: Looks,
     /// Returns `true` if a run without faults has all violations of a failing run. Only set for oracles that compare

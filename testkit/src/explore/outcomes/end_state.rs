@@ -57,7 +57,7 @@ pub(crate) struct Kept {
     pub(crate) object: StoredObject,
     /// Set if the run did not change the object.
     pub(crate) is_untouched: bool,
-    /// Uids, generated names and similar tokens in the object, except for its own uid; computed on first use.
+    /// Uids, generated names and similar tokens in the object, except in its name and uid; computed on first use.
     mentions: OnceLock<Vec<String>>,
     /// Uids of the object's owners; computed on first use.
     owners: OnceLock<Vec<String>>,
@@ -195,7 +195,7 @@ impl EndState {
         self.objects.iter().filter(|(_, all)| all.len() > 1).map(|(key, _)| key)
     }
 
-    /// Returns the uids, generated names and similar tokens in an object, except for its own uid.
+    /// Returns the uids, generated names and similar tokens in an object, except in its name and uid.
     pub(crate) fn mentions<'a>(&self, kept: &'a Kept) -> &'a [String] {
         kept.mentions.get_or_init(|| {
             let mut object = kept.object.value();

@@ -53,7 +53,7 @@ pub(crate) struct Referent {
 pub(crate) enum Which {
     /// The index of an existing object among the objects with the same key.
     Existing(usize),
-    /// The ordinal of a deleted object, counted from 1.
+    /// The ordinal of a deleted object among the deleted objects with the same key, from 1.
     Deleted(usize),
 }
 

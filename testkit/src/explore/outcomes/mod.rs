@@ -1,4 +1,4 @@
-//! Outcomes: the final state of a run, in a form that can be compared with other runs.
+//! Outcomes: the results of runs, in a form that can be compared with other runs.
 
 mod finding;
 mod nondeterminism;

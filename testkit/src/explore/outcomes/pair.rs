@@ -148,7 +148,7 @@ impl<'a> Pair<'a> {
     fn canonical(&self, side: usize, key: &str, kept: &Kept, words: &dyn Fn(&Referent) -> String) -> Value {
         let state = self.states[side];
         let mut object = kept.object.value();
-        // The annotations may have been copied before or after a change of the owner, which is itself compared.
+        // The annotations may have been copied before or after a change of the owner. The owner is compared as well.
         let is_copied = key.starts_with(REVISIONS) && state.is_derived(kept);
         state.hide_choices(key, &mut object);
         name_generation(&mut object);
@@ -200,7 +200,8 @@ impl<'a> Pair<'a> {
         referent.words(ordinal.and_then(|(_, numbers)| numbers[side].get(place).copied()))
     }
 
-    /// Assigns numbers to the objects of each key. Objects with equal contents have the same number.
+    /// Assigns numbers to the objects of each key with several objects. Objects with equal contents have the same
+    /// number.
     fn count(&self) -> Numbers {
         let keys: BTreeSet<&Arc<str>> = self.states.iter().flat_map(|it| it.keys_of_several()).collect();
         let contents = |side: usize, key: &str| {

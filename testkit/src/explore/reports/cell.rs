@@ -28,7 +28,7 @@ const THE_TEST: &str = "the test";
 pub(crate) struct Cell {
     /// Index among the cells of the run.
     pub(crate) index: usize,
-    /// Index in the trace of the run; `None` for steps of the test.
+    /// Index in the trace of the run; `None` for writes of the test.
     pub(crate) place: Option<usize>,
     /// Description of the step without its outcome, for text reports.
     what: String,

@@ -29,7 +29,7 @@ use crate::test_cluster::TEST_CLIENT;
 /// Downtime of a controller that crashes while its request is still in transit (`crash-late`).
 const RESTART: Duration = Duration::from_secs(1);
 
-/// The service behind the clients of one run of a controller. Each restart creates a new one.
+/// The service behind a client, for one run of its controller. Each restart creates a new service.
 #[derive(Clone)]
 pub(crate) struct GatedService {
     harness: Arc<Harness>,
@@ -38,7 +38,7 @@ pub(crate) struct GatedService {
 }
 
 impl GatedService {
-    /// Begins a new run of the controller `name`.
+    /// Begins a new run of the client `name`.
     pub(crate) fn new(harness: &Arc<Harness>, name: &str) -> Self {
         let life = harness.gate.life(name);
         harness.skew_clock(&life.client, name);

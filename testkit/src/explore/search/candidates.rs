@@ -313,7 +313,7 @@ fn moment(trace: &[Step], at: usize, action: Action, timing: Timing) -> (Duratio
     let calls = trace[..at].iter().filter(is_call).count();
     // The change made by a write is visible at the next message, if that message occurs at the same time.
     let next = trace.get(at + 1).filter(|it| timing.is_real || it.at == trace[at].at);
-    // In real time every message has a different time, so it is not compared.
+    // In real time every message has a different time, so times are not compared.
     let time = |step: &Step| if timing.is_real { Duration::ZERO } else { step.at };
     match (action.is_crash_after(), next) {
         (true, Some(next)) => (time(next), next.truth, calls + usize::from(is_call(&&trace[at]))),

@@ -82,8 +82,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns overlaps of faults with later steps of the test, if the test waits for the cluster, and delays of reads
-    /// until after a change of a test that does not wait.
+    /// Returns overlaps of faults with later steps of the test, if the test waits for the cluster more than once, and
+    /// delays of reads until after a change of a test that does not wait.
     fn overlaps(&self, singles: &[Candidate]) -> Vec<Candidate> {
         let reference = &self.runs.reference.outcome;
         if !self.faults.has(Kind::Overlap) {

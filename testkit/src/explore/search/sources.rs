@@ -17,7 +17,7 @@ pub(super) const SWARM_FAULTS: u64 = 5;
 /// are kept. A pair takes about 100 bytes.
 pub(super) const SECONDS: usize = 500_000;
 
-/// Maximum number of plans from which swarms are derived; if there are more, the oldest are dropped.
+/// Number of plans from which swarms are derived. Once it is reached, each new plan replaces the oldest one.
 const SWARM_SEEDS: usize = 256;
 
 /// Number of random plans that are generated before any of them is run.
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
         runs.all(&mut Orders { search: self, queue })
     }
 
-    /// Tries random mutations of plans that reached a new state, until a limit is reached.
+    /// Tries random mutations of the given plans, and of mutations that reached a new state, until a limit is reached.
     pub(super) fn swarm(&mut self, mut seeds: Vec<Tried>) -> Result<(), Stop> {
         seeds.retain(|it| !it.next.is_empty());
         let runs = self.runs;
@@ -272,7 +272,7 @@ pub(super) fn are_likeliest_in_real_time(first: &Tried, second: &Candidate) -> b
     are_restarts && are_likeliest(first, second)
 }
 
-/// Random mutations of plans that reached a new state.
+/// Random mutations of given plans, and of mutations that reached a new state.
 struct Swarm<'s, 'a> {
     search: &'s mut Search<'a>,
     random: Random,

@@ -1,10 +1,10 @@
-//! Changes of one field that the schema of a custom resource permits.
+//! Changes of a single field that the schema of a custom resource permits.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value, json};
 
-/// Maximum number of changes of one object; further ones are dropped.
+/// Maximum number of changes of one object; further changes are dropped.
 const MOST: usize = 400;
 
 /// Maximum depth to which missing fields are generated.

@@ -7,7 +7,7 @@ use super::row::{FaultRow, Kind, Names};
 use super::tried::{LONG, Tried, at};
 use super::value::{Takes, Value};
 
-/// Duration that exceeds a Lease of fifteen seconds, even if it is shortened in real time.
+/// Duration that exceeds a Lease of fifteen seconds, even after it has been shortened in real time.
 const PAST_A_LEASE: Value = Value::Time(Duration::from_secs(60));
 
 pub(super) const ROW: FaultRow = FaultRow {
