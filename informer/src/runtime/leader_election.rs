@@ -160,7 +160,7 @@ struct Observed {
     at: Instant,
 }
 
-/// How a state of the Lease was observed.
+/// The way in which a state of the Lease was observed.
 #[derive(Clone, Copy)]
 enum Seen {
     /// Observed in the response to this process's own claim. Contains the time at which the claim was sent.
