@@ -35,8 +35,8 @@ struct Args {
 enum Command {
     /// Runs controllers as processes, injects faults, and reports the smallest sets of faults that break them
     ///
-    /// Exit codes: 0 if no failure was found, 1 if one was, 2 if the scenario cannot be used, 3 if the search was
-    /// interrupted before it found one.
+    /// Exit codes: 0 if no failure was found, 1 if one was, 2 if the scenario cannot be used or a report cannot be
+    /// written, 3 if the search was interrupted before it found one, 130 if it was interrupted more than once.
     Explore(Box<Explore>),
     /// Prints the JSON Schema of scenarios, for editors
     Schema,

@@ -144,5 +144,5 @@ fn all_single_faults_can_be_required(#[case] schedules: u64, #[case] is_success:
     let text = report.to_string();
     assert_eq!(text.contains("single faults were not tried"), !is_success, "{text}");
     let is_slow = cfg!(debug_assertions) && !is_success;
-    assert_eq!(text.contains("opt-level = 2"), is_slow, "{text}");
+    assert_eq!(text.contains("opt-level = 1"), is_slow, "{text}");
 }

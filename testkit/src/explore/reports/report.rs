@@ -267,8 +267,8 @@ impl fmt::Display for Report {
             // crate.
             let faster = match cfg!(debug_assertions) {
                 true => {
-                    ", or build dependencies with `[profile.dev.package.\"*\"] opt-level = 2` in the workspace's \
-                     Cargo.toml, which allows several times as many runs"
+                    ", or set `opt-level = 1` for `[profile.dev]` in the workspace's Cargo.toml, which allows several \
+                     times as many runs"
                 }
                 false => "",
             };
