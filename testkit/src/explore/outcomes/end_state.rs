@@ -44,6 +44,8 @@ pub(crate) struct EndState {
     history: Option<(ApiServer, u64)>,
     /// Versions of the objects written in the run; computed on first use.
     versions: OnceLock<Versions>,
+    /// Holders of the Leases; computed on first use.
+    holders: OnceLock<BTreeSet<String>>,
     /// Set if a garbage collector runs, so that the state does not contain garbage.
     is_collected: bool,
     deciders: Deciders,
@@ -138,6 +140,25 @@ impl EndState {
         leases
             .filter_map(|it| it.value()["spec"]["leaseTransitions"].as_u64())
             .max()
+    }
+
+    /// Returns all holders that the Leases have had in the run.
+    pub(crate) fn holders(&self) -> &BTreeSet<String> {
+        self.holders.get_or_init(|| {
+            let is_lease = |it: &StoredObject| it.resource() == "leases";
+            let changes = self.history.as_ref().map(|(server, base)| server.changes_after(*base));
+            let changed = changes.into_iter().flatten().filter_map(|it| it.after);
+            let leases = changed.chain(self.others.iter().cloned()).filter(is_lease);
+            let holders = leases.filter_map(|it| Some(it.value()["spec"]["holderIdentity"].as_str()?.to_owned()));
+            holders.filter(|it| !it.is_empty()).collect()
+        })
+    }
+
+    /// Returns `true` if each of the values is the name of a replica that was the leader in its run. Any replica may
+    /// become the leader.
+    fn are_leaders(&self, found: &Self, (expected, value): &(Value, Value)) -> bool {
+        let is_holder = |state: &Self, value: &Value| value.as_str().is_some_and(|it| state.holders().contains(it));
+        is_holder(self, expected) && is_holder(found, value)
     }
 
     /// Returns the generated values of the run, with the objects that they identify.
@@ -352,6 +373,7 @@ impl EndState {
                 let (left, right) = self.without_garbage(found, left.to_vec(), right.to_vec());
                 fields = pair.fields_of_one(key, &left, &right);
             }
+            fields.retain(|it| !it.values.as_ref().is_some_and(|it| self.are_leaders(found, it)));
             let kept = || left.iter().chain(right).map(|it| it.object.value());
             differences.extend(fields.into_iter().map(|field| Difference {
                 key: Arc::clone(key),

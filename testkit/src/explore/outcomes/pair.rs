@@ -340,10 +340,11 @@ fn by_keys(path: &str, expected: &[Value], found: &[Value], out: &mut Vec<Field>
         .zip(found)
         .filter(|(key, _)| !keys_expected.contains(key));
     for (place, (key, item)) in (expected.len()..).zip(more) {
-        out.push(Field::at(
-            step(place),
-            format!("expected no {key:?}, found {}", show(item)),
-        ));
+        let text = format!("expected no {key:?}, found {}", show(item));
+        out.push(Field {
+            values: Some((Value::Null, item.clone())),
+            ..Field::at(step(place), text)
+        });
     }
 }
 

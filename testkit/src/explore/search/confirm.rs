@@ -134,7 +134,7 @@ fn beside_counts(runs: &Runs<'_>, plan: &Plan, counts: &[Count], limit: Duration
         true => {
             let counts = counts.join("; ");
             Confirmed::FirstCome(format!(
-                "numbers that count failures are not compared with the reference: {counts} (to replay: \
+                "records of failures in a status are not compared with the reference: {counts} (to replay: \
                  EXPLORE_REPLAY='{plan}')"
             ))
         }
