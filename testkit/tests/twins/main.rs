@@ -23,6 +23,7 @@ mod kube_idioms;
 mod late_writes;
 mod locks;
 mod moves;
+mod odd_idioms;
 mod order;
 mod outside;
 mod progress;
