@@ -54,7 +54,14 @@ impl Action {
 
     /// Returns `true` if the fault kills a controller at the point.
     pub(crate) fn is_crash(self) -> bool {
-        matches!(self.effects().request, Some(OnRequest::Crash(_))) || self.is_crash_after()
+        let request = self.effects().request;
+        matches!(request, Some(OnRequest::Crash(_))) || self.is_crash_late() || self.is_crash_after()
+    }
+
+    /// Returns `true` if the fault kills a controller while its request is still in transit.
+    pub(crate) fn is_crash_late(self) -> bool {
+        let request = self.effects().request;
+        matches!(request, Some(OnRequest::ArriveLate { crashes: true, .. }))
     }
 
     /// Returns `true` if the fault kills a controller after its request has completed.

@@ -201,7 +201,9 @@ pub(crate) fn candidates(
                 moment(trace, it.at, it.action, timing),
             )
         };
-        !it.action.is_crash() || trace.get(it.at).is_none_or(|step| crashes.insert(moment(step)))
+        // The requests that arrive after the crash differ.
+        let is_unique = !it.action.is_crash() || it.action.is_crash_late();
+        is_unique || trace.get(it.at).is_none_or(|step| crashes.insert(moment(step)))
     });
     all
 }
