@@ -348,12 +348,12 @@ impl Explore {
             is_replay = true;
             merged_coverage = Some(report.coverage.clone());
         }
-        report.notes = self.config.flight.interrupted();
+        report.note(self.config.flight.interrupted());
         let (reference, nondeterminism) = match reference(&self.config, &world) {
             Ok(found) => found,
             Err(finding) => return self.reported(report, vec![*finding], &world),
         };
-        report.notes.extend(reference.outcome.notes.iter().cloned());
+        report.note(reference.outcome.notes.iter().cloned());
         let reference = Arc::new(reference);
         if let Some(violation) = is_in_vain(self.faults, &reference) {
             let finding = Finding::new(&reference, Outcome::default(), Plan::default(), violation);
@@ -396,7 +396,7 @@ impl Explore {
             .unwrap_or(search.coverage);
         report.coverage.elapsed = clock.elapsed();
         report.nondeterminism = search.nondeterminism;
-        report.notes.extend(search.asides.notes(&self.config));
+        report.note(search.asides.notes(&self.config));
         report.requires_all_singles = self.requires_all_singles && !is_replay;
         if !is_replay && findings.is_empty() {
             report.never = self.config.never(&search.held);

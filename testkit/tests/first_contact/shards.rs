@@ -8,7 +8,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Patch;
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::TestCluster;
 use testkit::explore::{Explore, Report, errors, explore};
 use testkit::objects::pod;
@@ -119,6 +119,28 @@ fn schedules(report: &str) -> u64 {
     number
         .parse()
         .unwrap_or_else(|_| panic!("the report has no number of schedules: {report}"))
+}
+
+#[test]
+fn merged_report_contains_the_notes_of_the_shards() {
+    let directory = reports("shards-with-notes");
+    let path = directory.to_str().expect("the path is UTF-8");
+    for shard in ["1/2", "2/2"] {
+        run("bug", &[("EXPLORE_SHARD", shard), ("EXPLORE_REPORTS", path)]);
+    }
+    for entry in std::fs::read_dir(&directory).expect("the directory exists") {
+        let file = entry.expect("the directory can be read").path();
+        if file.extension().is_some_and(|it| it == "json") {
+            let text = std::fs::read_to_string(&file).expect("the report can be read");
+            let mut report: Value = serde_json::from_str(&text).expect("the report is valid");
+            report["notes"] = json!(["a note of each shard"]);
+            std::fs::write(&file, report.to_string()).expect("the report can be written");
+        }
+    }
+    let all = run("bug", &[("EXPLORE_MERGE", path)]);
+    let text = String::from_utf8(all.stderr).expect("the text is UTF-8");
+    assert!(text.contains("the scenario fails with:"), "{text}");
+    assert_eq!(text.matches("a note of each shard").count(), 1, "{text}");
 }
 
 #[test]

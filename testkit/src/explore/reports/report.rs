@@ -54,6 +54,15 @@ impl Report {
         self
     }
 
+    /// Adds notes that the report does not contain yet.
+    pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = String>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
     /// Returns `true` if no failure was found, all `sometimes` checks held, and all single faults were tried if this
     /// [is required](crate::explore::Explore::require_all_singles). A shard does not evaluate `sometimes` checks.
     pub fn is_success(&self) -> bool {
