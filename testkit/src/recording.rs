@@ -135,11 +135,12 @@ impl Recording {
             let is_object = answer["metadata"]["uid"].is_string();
             let (kind, object) = match event["verb"].as_str() {
                 Some("create") if is_object => (WatchEventKind::Added, answer.clone()),
-                Some("update" | "patch") if is_object => (WatchEventKind::Modified, answer.clone()),
-                // With finalizers or a grace period, the object remains for a while.
-                Some("delete") if is_object && answer["metadata"]["finalizers"].is_array() => {
-                    (WatchEventKind::Modified, answer.clone())
+                // The update that removes the last finalizer of a terminating object deletes the object.
+                Some("update" | "patch") if is_object && is_terminating(answer) && !remains(answer) => {
+                    (WatchEventKind::Deleted, answer.clone())
                 }
+                Some("update" | "patch") if is_object => (WatchEventKind::Modified, answer.clone()),
+                Some("delete") if is_object && remains(answer) => (WatchEventKind::Modified, answer.clone()),
                 Some("delete") => (WatchEventKind::Deleted, referred(&event["objectRef"])),
                 _ => continue,
             };
@@ -212,6 +213,17 @@ fn changed_at(object: &Value) -> Option<String> {
         .filter_map(Value::as_str)
         .max()
         .map(str::to_owned)
+}
+
+fn is_terminating(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Returns `true` if the deletion of the object waits for finalizers or for the end of a grace period.
+fn remains(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let has_finalizers = metadata["finalizers"].as_array().is_some_and(|it| !it.is_empty());
+    has_finalizers || metadata["deletionGracePeriodSeconds"].as_u64().is_some_and(|it| it > 0)
 }
 
 /// Builds the object that an audit event refers to but does not contain. Its kind is looked up during the replay.

@@ -154,6 +154,36 @@ async fn audit_log_is_replayed(cluster: TestCluster) {
 }
 
 #[rstest]
+#[case::grace_period("delete", json!({"deletionGracePeriodSeconds": 30}), WatchEventKind::Modified)]
+#[case::finalizer(
+    "delete",
+    json!({"deletionGracePeriodSeconds": 0, "finalizers": ["example.com/a"]}),
+    WatchEventKind::Modified
+)]
+#[case::end_of_the_grace_period("delete", json!({"deletionGracePeriodSeconds": 0}), WatchEventKind::Deleted)]
+#[case::status_in_the_grace_period("patch", json!({"deletionGracePeriodSeconds": 30}), WatchEventKind::Modified)]
+#[case::removal_of_the_last_finalizer("update", json!({"deletionGracePeriodSeconds": 0}), WatchEventKind::Deleted)]
+fn deletion_in_an_audit_log_ends_with_the_last_request(
+    #[case] verb: &str,
+    #[case] deletion: serde_json::Value,
+    #[case] expected: WatchEventKind,
+) {
+    let mut metadata = json!({"name": "a", "namespace": "default", "uid": "u-1"});
+    metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    for (field, value) in deletion.as_object().expect("the value is an object") {
+        metadata[field] = value.clone();
+    }
+    let log = json!({
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "RequestResponse", "stage": "ResponseComplete",
+        "verb": verb, "responseStatus": {"code": 200},
+        "objectRef": {"resource": "pods", "namespace": "default", "name": "a", "apiVersion": "v1"},
+        "responseObject": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata},
+    });
+    let recording = Recording::from_audit_log(&log.to_string()).expect("the recording is valid");
+    assert_eq!(recording.events()[0].kind, expected);
+}
+
+#[rstest]
 #[tokio::test(start_paused = true)]
 async fn run_is_replayed_from_its_journal(cluster: TestCluster) {
     cluster.run(label_pods(cluster.client()));
