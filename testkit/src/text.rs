@@ -26,6 +26,21 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
+/// Returns the last `most` characters of a string, after `…`. Shorter strings are returned unchanged.
+#[cfg(all(feature = "processes", unix))]
+pub(crate) fn last(text: &str, most: usize) -> String {
+    let start = text
+        .char_indices()
+        .rev()
+        .take(most)
+        .last()
+        .map_or(text.len(), |(at, _)| at);
+    match start {
+        0 => text.to_owned(),
+        start => format!("…{}", &text[start..]),
+    }
+}
+
 /// Returns the error message for a kind that the server does not serve.
 pub(crate) fn not_served(api_version: &str, kind: &str) -> String {
     let hint = format!("if it is a custom resource, call `cluster.crd::<{kind}>()` first");

@@ -392,6 +392,30 @@ fn panic_of_a_process_fails_without_any_fault_and_shows_its_output() {
     assert!(report.contains("nothing works"), "{report}");
 }
 
+/// Writes a scenario like [`scenario`] in which some text is replaced.
+fn changed(directory: &Directory, controller: &str, from: &str, to: &str) -> String {
+    let path = scenario(directory, controller);
+    let yaml = fs::read_to_string(&path).expect("the scenario can be read");
+    assert!(yaml.contains(from), "{yaml}");
+    fs::write(&path, yaml.replacen(from, to, 1)).expect("the scenario can be written");
+    path.display().to_string()
+}
+
+#[test]
+fn failed_command_is_reported_with_its_last_output() {
+    let directory = Directory::new();
+    let path = changed(
+        &directory,
+        "fixed",
+        "steps:\n",
+        "steps:\n  - {name: count, run: seq 1 9999; exit 3}\n",
+    );
+    let output = drydock(&["explore", &path]);
+    let report = text(&output.stdout);
+    assert!(report.contains("exit status: 3"), "{report}");
+    assert!(report.contains("9998\n9999"), "{report}");
+}
+
 const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 
 #[rstest]

@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const RUN_BOUND: Duration = Duration::from_secs(60);
 
 /// Maximum number of characters of a command's output in a message.
-const OUTPUT_BYTES: usize = 2_000;
+const OUTPUT_CHARS: usize = 2_000;
 
 /// Maximum number of times an edit is retried because another client wrote the object in between.
 const EDITS: usize = 10;
@@ -271,6 +271,6 @@ pub(crate) async fn run(
         return Ok(text(&output.stdout));
     }
     let both = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    let last = crate::text::shortened(both.trim_end(), OUTPUT_BYTES);
+    let last = crate::text::last(both.trim_end(), OUTPUT_CHARS);
     Err(format!("`{line}` failed ({}): {last}", output.status))
 }
