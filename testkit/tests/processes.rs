@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action;
 use kube::runtime::{Controller, watcher};
@@ -174,6 +174,16 @@ async fn follow(client: Client) {
     }
 }
 
+/// Reads an object again and again, but never lists objects.
+async fn read(client: Client) {
+    let namespaces: Api<Namespace> = Api::all(client);
+    loop {
+        let found = namespaces.get("default").await;
+        found.expect("the namespace exists in every cluster");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Runs the controller in the environment variable, in a separate process. Without the variable, the test does nothing.
 #[test]
 fn runs_as_a_controller() {
@@ -201,6 +211,9 @@ fn runs_as_a_controller() {
         }
         if name == "following" {
             return follow(client).await;
+        }
+        if name == "reading" {
+            return read(client).await;
         }
         let _port =
             (name == "listening").then(|| std::net::TcpListener::bind("127.0.0.1:8383").expect("the port is free"));
@@ -414,6 +427,20 @@ fn failed_command_is_reported_with_its_last_output() {
     let report = text(&output.stdout);
     assert!(report.contains("exit status: 3"), "{report}");
     assert!(report.contains("9998\n9999"), "{report}");
+}
+
+#[test]
+fn read_of_one_object_does_not_make_a_controller_ready() {
+    let directory = Directory::new();
+    let path = changed(
+        &directory,
+        "reading",
+        "    insecure: true\n",
+        "    insecure: true\n    startup: 2s\n",
+    );
+    let output = drydock(&["explore", &path]);
+    let report = text(&output.stdout);
+    assert!(report.contains("operator was not ready within 2s"), "{report}");
 }
 
 const STEPS: &str = "steps: [{delete: configmaps/web}]\n";

@@ -35,7 +35,7 @@ struct Shared {
     server: ApiServer,
     /// The gate's service for the current run of the controller; `None` before the first start.
     passage: Mutex<Option<Passage>>,
-    /// Set once a read or a watch of a resource has succeeded in the current run of the controller.
+    /// Set once a list or a watch of a resource has succeeded in the current run of the controller.
     has_listed: AtomicBool,
     /// Paths of the objects that the controller uses for leader election.
     locks: Mutex<BTreeSet<String>>,
@@ -114,7 +114,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Body>) -> io::Result<Respo
     let body = body.to_bytes();
     as_json(&mut parts.headers);
     shared.remember_lock(&parts, &body);
-    let is_collection = parts.method == Method::GET && is_resource(parts.uri.path());
+    let is_collection = parts.method == Method::GET && is_collection(parts.uri.path());
     let answer = passage.oneshot(Request::from_parts(parts, Full::new(body))).await?;
     if is_collection && answer.status().is_success() {
         shared.has_listed.store(true, Ordering::Relaxed);
@@ -134,9 +134,10 @@ fn as_json(headers: &mut http::HeaderMap) {
     }
 }
 
-/// Returns `true` for paths of resources, and `false` for other paths, such as discovery and health.
-fn is_resource(path: &str) -> bool {
-    fake_apiserver::api::request_info::ResourcePath::parse(path).is_some()
+/// Returns `true` for paths of collections, and `false` for paths of single objects and for other paths, such as
+/// discovery and health.
+fn is_collection(path: &str) -> bool {
+    fake_apiserver::api::request_info::ResourcePath::parse(path).is_some_and(|it| it.name.is_empty())
 }
 
 impl Shared {
