@@ -14,10 +14,10 @@ use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 ///
 /// Only the fields that the defaulter changes are patched, so fields that are unknown to the type are kept.
 ///
-/// List items are matched by position. If a defaulter removes an item, or inserts an item before other items, the whole
-/// list is replaced, and its items lose fields that are unknown to the Rust type; controller-runtime does the same for
-/// fields that are unknown to the Go type. A webhook that injects sidecars should therefore append its container, or
-/// use a type that keeps unknown fields, such as `DynamicObject`.
+/// List items are matched by position. If a defaulter removes an item, inserts an item before other items, or changes
+/// the `name` of an item, the whole list is replaced, and its items lose fields that are unknown to the Rust type. In
+/// controller-runtime, changes of the length of a list have the same effect. A webhook that injects sidecars should
+/// therefore append its container, or use a type that keeps unknown fields, such as `DynamicObject`.
 ///
 /// ```
 /// use informer::webhook::{AdmissionRequest, Defaulter, Denial};
@@ -102,7 +102,7 @@ fn carried(raw: &Value, before: &Value, after: Value) -> Value {
             Value::Object(kept)
         }
         (Value::Array(raw), Value::Array(before), Value::Array(after))
-            if raw.len() == before.len() && before.len() <= after.len() =>
+            if raw.len() == before.len() && before.len() <= after.len() && !are_moved(before, &after) =>
         {
             let pairs = raw.iter().zip(before).map(Some).chain(std::iter::repeat(None));
             let items = after.into_iter().zip(pairs).map(|(after, known)| match known {
@@ -113,6 +113,17 @@ fn carried(raw: &Value, before: &Value, after: Value) -> Value {
         }
         (_, _, after) => after,
     }
+}
+
+/// Returns `true` if a list contains an item of `before` at another position. A changed item is recognised by its name.
+fn are_moved(before: &[Value], after: &[Value]) -> bool {
+    let is_new = |at: usize, item: &Value| before.get(at) != Some(item);
+    let mut changed = before.iter().zip(after).filter(|(before, after)| before != after);
+    changed.any(|(old, new)| {
+        let names = (old["name"].as_str(), new["name"].as_str());
+        let has_other_name = matches!(names, (Some(old), Some(new)) if old != new);
+        has_other_name || after.iter().enumerate().any(|(at, it)| it == old && is_new(at, it))
+    })
 }
 
 #[cfg(test)]
@@ -129,6 +140,12 @@ mod tests {
     #[case::items_of_lists(json!([{"a": 1, "x": 2}]), json!([{"a": 1}]), json!([{"a": 5}, {"a": 6}]),
         json!([{"a": 5, "x": 2}, {"a": 6}]))]
     #[case::shorter_lists(json!([1, 2]), json!([1, 2]), json!([2]), json!([2]))]
+    #[case::inserted_item(json!([{"a": 1, "x": 2}]), json!([{"a": 1}]), json!([{"a": 0}, {"a": 1}]),
+        json!([{"a": 0}, {"a": 1}]))]
+    #[case::inserted_item_and_changed_item(json!([{"name": "a", "x": 2}]), json!([{"name": "a"}]),
+        json!([{"name": "b"}, {"name": "a", "y": 3}]), json!([{"name": "b"}, {"name": "a", "y": 3}]))]
+    #[case::first_of_equal_items(json!([{"a": 1, "x": 2}, {"a": 1, "x": 3}]), json!([{"a": 1}, {"a": 1}]),
+        json!([{"a": 5}, {"a": 1}]), json!([{"a": 5, "x": 2}, {"a": 1, "x": 3}]))]
     #[case::another_type(json!({"a": "text"}), json!({"a": "text"}), json!({"a": [1]}), json!({"a": [1]}))]
     fn only_changes_of_the_defaulter_are_applied(
         #[case] raw: Value,

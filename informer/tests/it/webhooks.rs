@@ -16,7 +16,7 @@ use informer::webhook::{
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -400,6 +400,33 @@ async fn only_changes_of_a_defaulter_are_patched() {
     sized["data"] = json!({"size": "small"});
     assert_eq!(ask("UPDATE", sized).await, None);
     assert_eq!(ask("DELETE", map).await, None);
+}
+
+#[tokio::test]
+async fn inserted_item_does_not_receive_unknown_fields_of_another_item() {
+    let inject = |pod: &mut Pod, _: &AdmissionRequest| {
+        let container = |name: &str| Container {
+            name: name.to_owned(),
+            ..Container::default()
+        };
+        let spec = pod.spec.get_or_insert_default();
+        spec.containers.insert(0, container("sidecar"));
+        Ok(())
+    };
+    let webhooks = Webhooks::new()
+        .mutate::<Pod>(inject)
+        .expect("the webhook path is unused");
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}});
+    pod["spec"] = json!({"containers": [{"name": "main", "new": 1}]});
+    let body = review("CREATE", pod.clone(), Value::Null).to_string();
+    let (_, answer) = ask(&webhooks, "/mutate--v1-pod", "application/json", body).await;
+    let patch = serde_json::from_value::<ByteString>(answer["response"]["patch"].clone());
+    let patch = serde_json::from_slice::<json_patch::Patch>(&patch.expect("the text is base64").0);
+    json_patch::patch(&mut pod, &patch.expect("the patch is valid JSON")).expect("the patch can be applied");
+    assert_eq!(
+        pod["spec"]["containers"],
+        json!([{"name": "sidecar"}, {"name": "main"}])
+    );
 }
 
 #[tokio::test]
