@@ -43,28 +43,36 @@ pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Ind
         return values;
     }
     let known = |key| indexer.read().objects.get(key).cloned();
+    let mut count = 0;
     for delta in batch {
         let objects = match delta {
             Delta::Added(object) | Delta::Updated(object) => std::slice::from_ref(object),
             Delta::Deleted(object) | Delta::Vanished(object) => {
                 known(object.key()).iter().for_each(|it| values.compute(it));
+                pause(&mut count).await;
                 continue;
             }
             Delta::Replaced { objects, .. } => objects,
             Delta::Resync | Delta::Bookmark { .. } => continue,
         };
-        for (number, object) in objects.iter().enumerate() {
+        for object in objects {
             let old = known(object.key());
             if old.as_ref().is_none_or(|it| !it.ptr_eq(object)) {
                 values.compute(object);
                 old.iter().for_each(|it| values.compute(it));
             }
-            if number % YIELD_AFTER == YIELD_AFTER - 1 {
-                tokio::task::yield_now().await;
-            }
+            pause(&mut count).await;
         }
     }
     values
+}
+
+/// Counts an object, and yields to other tasks after every `YIELD_AFTER` objects.
+async fn pause(count: &mut usize) {
+    *count += 1;
+    if count.is_multiple_of(YIELD_AFTER) {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Result of applying a delta.

@@ -1,13 +1,14 @@
 //! Sources of an informer: typed objects, dynamic objects and metadata, in all or some namespaces, and with selectors.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use fake_apiserver::api::selector::LabelSelector;
 use informer::cache::{
     ApiListWatch, FakeSource, IndexFn, ListWatch as _, SharedInformer, SharedInformerFactory, indexes,
 };
-use informer::{ObjectKey, Storage};
+use informer::{CachedObject, ObjectKey, Storage};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::{ApiResource, Expression, Selector};
 use rstest::rstest;
@@ -290,6 +291,33 @@ async fn index_function_that_panics_leaves_its_object_in_the_cache() {
     a_moment().await;
     assert_eq!(stored(&maps), ["a@1", "b@2"]);
     assert_eq!(maps.lister().index_values("picky").expect("the index exists"), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_tasks_run_while_many_single_changes_are_indexed() {
+    let source = FakeSource::new();
+    let maps = running::<ConfigMap>(&source);
+    let turn = Arc::new(AtomicUsize::new(0));
+    let turns = Arc::new(Mutex::new(BTreeMap::<usize, usize>::new()));
+    let (now, seen) = (Arc::clone(&turn), Arc::clone(&turns));
+    let counting = IndexFn::new("counting", move |_: &CachedObject<ConfigMap>| {
+        let mut seen = seen.lock().expect("the lock is not poisoned");
+        *seen.entry(now.load(Ordering::Relaxed)).or_default() += 1;
+        [String::new()]
+    });
+    maps.add_index(counting).expect("the index name is unused");
+    maps.synced().await.expect("the cache syncs");
+    for number in 0..1_000 {
+        source.add(colored(&format!("map-{number}"), "red"));
+    }
+    while maps.lister().len() < 1_000 {
+        turn.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+    }
+    let turns = turns.lock().expect("the lock is not poisoned");
+    assert_eq!(turns.values().sum::<usize>(), 1_000);
+    let most = turns.values().max().expect("the objects were indexed");
+    assert!(*most <= 64, "{most} objects were indexed without a pause");
 }
 
 #[tokio::test(start_paused = true)]
