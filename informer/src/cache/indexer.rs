@@ -141,7 +141,7 @@ impl<K: Cacheable> Indexer<K> {
     }
 
     /// Inserts an object and returns the previous object with the same key. The object's version becomes the store's
-    /// version, unless it is older.
+    /// version, unless it is older or the object has none.
     pub fn insert(&self, object: CachedObject<K>) -> Option<CachedObject<K>> {
         let mut writer = self.writer();
         writer.moved_to(0, object.resource_version().clone());
@@ -345,12 +345,12 @@ impl<K: Cacheable> Writer<'_, K> {
         difference
     }
 
-    /// Records that the store contains all changes from this source up to `version`. Does nothing if `version` is lower
-    /// than the recorded version.
+    /// Records that the store contains all changes from this source up to `version`. Does nothing if `version` is empty
+    /// or lower than the recorded version.
     pub(crate) fn moved_to(&mut self, source: usize, version: ResourceVersion) {
         if let Some(slot) = self.state().versions.get_mut(source) {
             let is_older = version < *slot;
-            if !is_older {
+            if !version.is_empty() && !is_older {
                 *slot = version;
                 self.has_moved = true;
             }

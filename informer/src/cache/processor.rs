@@ -86,8 +86,11 @@ enum Outcome<K> {
     Synced,
 }
 
-/// Records `version` for its source, unless a later version is already recorded.
+/// Records `version` for its source, unless it is empty or a later version is already recorded.
 fn note_newest(newest: &mut Vec<(usize, ResourceVersion)>, source: usize, version: &ResourceVersion) {
+    if version.is_empty() {
+        return;
+    }
     match newest.iter_mut().find(|(it, _)| *it == source) {
         Some((_, newest)) if version < newest => {}
         Some((_, newest)) => newest.clone_from(version),
@@ -280,9 +283,6 @@ impl<K: Cacheable> Processor<K> {
     /// Records the version of an object from an event.
     fn note_version(&self, object: &CachedObject<K>, newest: &mut Vec<(usize, ResourceVersion)>) {
         let version = object.resource_version();
-        if version.is_empty() {
-            return;
-        }
         let Some(source) = self.scopes.iter().position(|scope| scope.contains(object.key())) else {
             return;
         };

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use fake_apiserver::api::selector::LabelSelector;
 use informer::cache::{
-    ApiListWatch, FakeSource, IndexFn, ListWatch as _, SharedInformer, SharedInformerFactory, indexes,
+    ApiListWatch, FakeSource, IndexFn, Indexer, ListWatch as _, SharedInformer, SharedInformerFactory, indexes,
 };
-use informer::{CachedObject, ObjectKey, Storage};
+use informer::{CachedObject, ObjectKey, ResourceVersion, Storage};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::{ApiResource, Expression, Selector};
 use rstest::rstest;
@@ -318,6 +318,16 @@ async fn other_tasks_run_while_many_single_changes_are_indexed() {
     assert_eq!(turns.values().sum::<usize>(), 1_000);
     let most = turns.values().max().expect("the objects were indexed");
     assert!(*most <= 64, "{most} objects were indexed without a pause");
+}
+
+#[test]
+fn object_without_a_version_does_not_change_the_version_of_the_store() {
+    let store = Indexer::<ConfigMap>::new();
+    let object = |text: &str| CachedObject::decode(text).expect("the object can be decoded");
+    store.insert(object(r#"{"metadata": {"name": "a", "resourceVersion": "5"}}"#));
+    store.insert(object(r#"{"metadata": {"name": "b"}}"#));
+    assert_eq!(store.lister().resource_version(), ResourceVersion::from("5"));
+    assert_eq!(store.lister().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
