@@ -9,8 +9,8 @@ use super::merge_patch::{difference, json, send};
 use crate::{Error, ObjectKey};
 
 /// Changes the status of an object with `change`, and sends the differences as a patch. Returns
-/// [`OperationResult::Updated`] if the status was changed. If there are no differences, does not send a request.
-/// Changes outside of the status are ignored.
+/// [`OperationResult::UpdatedStatusOnly`] if the status was changed. If there are no differences, does not send a
+/// request. Changes outside of the status are ignored.
 ///
 /// `object` must be the object as it was read. If the object was changed since then, the patch fails with a conflict. A
 /// reconcile that returns this error is retried.
@@ -49,5 +49,5 @@ where
     let version = object.meta().resource_version.as_deref();
     let patch = serde_json::json!({"status": patch});
     send::<K>(client, &key, Some("status"), patch, version).await?;
-    Ok(OperationResult::Updated)
+    Ok(OperationResult::UpdatedStatusOnly)
 }

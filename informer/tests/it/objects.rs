@@ -182,7 +182,7 @@ async fn status_patch_contains_differences_and_requires_the_read_version() {
     let result = update_status(&client, &read, say("new"))
         .await
         .expect("the object is not stale");
-    assert_eq!(result, OperationResult::Updated);
+    assert_eq!(result, OperationResult::UpdatedStatusOnly);
     let written = cluster.get::<Pod>("web");
     let status = written.status.clone().expect("the object has a status");
     assert_eq!((status.message.as_deref(), status.reason), (Some("new"), None));
