@@ -225,6 +225,14 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
+    /// Sets the seed unless it is set already.
+    pub(crate) fn seed_if_unset(mut self, seed: u64) -> Self {
+        if self.seed == 0 {
+            self.seed = seed;
+        }
+        self
+    }
+
     /// Builds the factory.
     pub fn build(self) -> SharedInformerFactory {
         SharedInformerFactory {

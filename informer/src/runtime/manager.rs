@@ -129,8 +129,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Configures the informers, as an alternative to [`factory`](Self::factory). The informers use the manager's seed,
-    /// and their requests are included in its metrics.
+    /// Configures the informers, as an alternative to [`factory`](Self::factory). The informers use the manager's seed
+    /// unless `change` sets another one, and their requests are included in the manager's metrics.
     ///
     /// ```
     /// use informer::Storage;
@@ -209,7 +209,7 @@ impl ManagerBuilder {
             (_, seed) => seed,
         };
         let factory = match (self.cache, self.factory) {
-            (Some(cache), _) => cache.seed(seed).build(),
+            (Some(cache), _) => cache.seed_if_unset(seed).build(),
             (None, Some(factory)) => factory,
             (None, None) => SharedInformerFactory::builder(self.client).seed(seed).build(),
         };

@@ -283,6 +283,36 @@ async fn manager_reports_the_state_of_its_caches() {
     assert!(builder.cache(|it| it.by_object(twice())?.by_object(twice())).is_err());
 }
 
+/// Returns the timeouts that informers request for their watches, which are random.
+async fn watch_timeouts(manager_seed: u64, cache_seed: u64) -> Vec<String> {
+    let cluster = TestCluster::start();
+    let builder = Manager::builder(cluster.client()).seed(manager_seed);
+    let builder = builder.cache(|it| Ok::<_, informer::Error>(it.seed(cache_seed)));
+    let builder = builder.expect("the cache options are consistent");
+    let manager = builder.build().expect("a manager without leader election can be built");
+    manager.factory().informer::<ConfigMap>();
+    manager.factory().informer::<Secret>();
+    cluster.run(async move { manager.run(std::future::pending()).await });
+    cluster.settle().await;
+    let requests = cluster.journal().requests();
+    let mut timeouts: Vec<_> = requests
+        .iter()
+        .filter_map(|it| it.path.split_once("timeoutSeconds="))
+        .map(|(_, rest)| rest.split('&').next().unwrap_or_default().to_owned())
+        .collect();
+    timeouts.sort();
+    timeouts
+}
+
+#[tokio::test(start_paused = true)]
+async fn seed_of_the_cache_overrides_the_seed_of_the_manager() {
+    let timeouts = watch_timeouts(1, 7).await;
+    assert_eq!(timeouts.len(), 2, "{timeouts:?}");
+    assert_eq!(watch_timeouts(2, 7).await, timeouts);
+    assert_ne!(watch_timeouts(1, 8).await, timeouts);
+    assert_eq!(watch_timeouts(7, 0).await, timeouts);
+}
+
 /// A rate limiter that counts the calls of `forget` and `num_requeues`.
 #[derive(Clone, Debug, Default)]
 struct Asked(Arc<AtomicU32>, ExponentialBackoff<ObjectKey>);
