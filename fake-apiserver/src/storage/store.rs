@@ -370,9 +370,10 @@ impl Store {
         self.lock().world.clone()
     }
 
-    /// Returns the whole state at `revision`, without history.
+    /// Returns the whole state at `revision`, without history. For a future revision, returns the current state.
     pub(crate) fn world_at(&self, revision: Revision) -> Result<World, Compacted> {
         let mut world = self.lock().world.clone();
+        let revision = revision.min(world.revision);
         let floor = world.floor();
         if revision < floor {
             return Err(Compacted { floor });
@@ -387,7 +388,7 @@ impl Store {
             }
             table.history = Arc::new(History::new(revision));
         }
-        (world.revision, world.compacted, world.logged) = (revision.min(world.revision), revision, 0);
+        (world.revision, world.compacted, world.logged) = (revision, revision, 0);
         Ok(world)
     }
 

@@ -147,3 +147,21 @@ async fn server_with_a_start_revision_has_no_earlier_history() {
     let exact = "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=4000";
     assert_eq!(get(&server, exact).await.0, 410);
 }
+
+#[tokio::test]
+async fn state_at_a_future_version_is_the_current_state() {
+    let server = ApiServer::start();
+    post(&server, MAPS, &config_map("a", Value::Null)).await;
+    let current = server.resource_version();
+    let snapshot = server.snapshot_at(current + 100).expect("the history is complete");
+    server.restore(&snapshot);
+    let exact = format!("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion={current}");
+    assert_eq!(get(&server, &exact).await.0, 200);
+    let mut watch = Watch::open(
+        &server,
+        &format!("/api/v1/configmaps?watch=1&resourceVersion={current}"),
+    )
+    .await;
+    let (_, made) = post(&server, MAPS, &config_map("b", Value::Null)).await;
+    assert_eq!(watch.told(), [json!({"type": "ADDED", "object": made})]);
+}
