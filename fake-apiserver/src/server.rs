@@ -22,11 +22,11 @@ use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 use crate::egress::Handler;
-use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{Journal, JournalBounds};
 use crate::endpoints::metrics::Metrics;
+use crate::endpoints::{Endpoints, broken};
 use crate::entropy::Entropy;
-use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
+use crate::faults::{Broken, Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::options::{Authorization, ServerOptions};
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authorization::Rbac;
@@ -357,7 +357,7 @@ impl ApiServer {
     }
 
     /// Handles one request, without a client and without a socket. Reads the whole response, so the call for a watch
-    /// returns when the watch ends.
+    /// returns when the watch ends. If a fault breaks the connection, the response is 502 Bad Gateway, as from a proxy.
     pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
         let request = request.map(|body| Body::from(body.into()));
         read_whole(Arc::clone(&self.endpoints).handle(request).await).await
@@ -499,12 +499,18 @@ impl Host for Endpoints {
     }
 }
 
-/// Reads the whole body of a response.
+/// Reads the whole body of a response. If a fault breaks the connection in the middle of the body, returns 502 Bad
+/// Gateway.
 async fn read_whole(response: Response<Body>) -> Response<Bytes> {
     let (parts, body) = response.into_parts();
-    // A body only fails if a fault truncates it.
-    let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
-    Response::from_parts(parts, body)
+    match body.collect().await {
+        Ok(body) => Response::from_parts(parts, body.to_bytes()),
+        Err(_) => {
+            let (parts, text) = broken::no_answer(Broken::Reset).into_parts();
+            let text = text.collect().await.map(|it| it.to_bytes());
+            Response::from_parts(parts, text.unwrap_or_default())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -51,30 +51,36 @@ impl Endpoints {
                 call.body = filters::read_body(&call.parts, body).await?;
                 audit::sent(call, &row);
                 let ahead_ms = self.faults.clocks.ahead_ms(&call.client);
-                let skewed = call.info.clone().filter(|info| ahead_ms != 0 && skew::concerns(info));
-                if skewed.is_some() {
+                let skewed = ahead_ms != 0 && call.info.as_ref().is_some_and(skew::concerns);
+                if skewed {
                     skew::arrive(call, ahead_ms);
                 }
                 let mut struck = Struck::default();
-                let answer = self.handle_struck(call, &row, &mut struck).await;
+                let ahead_ms = skewed.then_some(ahead_ms);
+                let answer = self.handle_struck(call, &row, ahead_ms, &mut struck).await;
                 call.struck = struck.verdicts;
-                match (answer, skewed) {
-                    (Ok(answer), Some(info)) => Ok(skew::answer(answer, &info, ahead_ms).await),
-                    (answer, _) => answer,
-                }
+                answer
             }
         }
     }
 
-    /// Handles a request for a resource, after applying the faults that match it.
+    /// Handles a request for a resource, after applying the faults that match it. If `ahead_ms` is set, shifts the
+    /// times in the response back.
     async fn handle_struck(
         self: &Arc<Self>,
         call: &Call,
         row: &Row,
+        ahead_ms: Option<i64>,
         struck: &mut Struck,
     ) -> Result<Response<Body>, Status> {
         let info = call.info.as_ref().ok_or_else(Status::unknown_path)?;
-        let handle = || handlers::handle(self, call, row, info);
+        let handle = || async {
+            let answer = handlers::handle(self, call, row, info).await?;
+            match ahead_ms {
+                Some(ahead_ms) => Ok(skew::answer(answer, info, ahead_ms).await),
+                None => Ok(answer),
+            }
+        };
         self.answer_struck(call, info, struck, handle).await
     }
 

@@ -64,14 +64,14 @@ fn shift(value: &mut Value, by: SignedDuration) {
     }
 }
 
-/// Shifts the times in a response back.
+/// Shifts the times in the response of a handler back.
 pub(crate) async fn answer(response: Response<Body>, info: &RequestInfo, ahead_ms: i64) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     if info.verb == Verb::Watch {
         return Response::from_parts(parts, Body::new(Lines { body, ahead_ms }));
     }
     parts.headers.remove(http::header::CONTENT_LENGTH);
-    // A body only fails if a fault truncates it.
+    // Bodies of handlers do not fail. Faults truncate the body later.
     let bytes = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     Response::from_parts(parts, Body::from(moved(&bytes, ahead_ms.saturating_neg())))
 }
