@@ -249,6 +249,7 @@ impl ApiServer {
     /// `*` matches every Service of a webhook that does not have its own route.
     pub fn webhook_address(&self, host: &str, address: std::net::SocketAddr) {
         self.options.routes.resolve(host, address);
+        self.endpoints.registry.routes_changed();
     }
 
     /// Sets a function, for the testkit, that may delay or refuse calls of webhooks at configured addresses. It

@@ -262,6 +262,33 @@ async fn fault_affects_requests_to_aggregated_api_servers() {
     assert_eq!(get(&server, path).await.0, 200);
 }
 
+/// Returns a server with a custom resource, which another server can aggregate.
+#[cfg(feature = "tls")]
+async fn with_flunders() -> ApiServer {
+    let behind = ApiServer::start();
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "metadata": {"name": "flunders.wardle.example.com"},
+        "spec": {"group": "wardle.example.com", "scope": "Namespaced",
+            "names": {"plural": "flunders", "singular": "flunder", "kind": "Flunder", "listKind": "FlunderList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(post(&behind, definitions, &definition).await.0, 201);
+    let flunders = "/apis/wardle.example.com/v1/namespaces/default/flunders";
+    assert_eq!(
+        post(
+            &behind,
+            flunders,
+            &json!({"apiVersion": "wardle.example.com/v1", "kind": "Flunder", "metadata": {"name": "a"}})
+        )
+        .await
+        .0,
+        201
+    );
+    behind
+}
+
 /// A server at an address is called over TLS. Its certificate must be for the Service's name and signed by the
 /// `caBundle`.
 #[cfg(feature = "tls")]
@@ -287,27 +314,8 @@ async fn certificate_of_an_address_is_verified(
     let [certificate, key, authority] =
         signed_certificate(&[host.to_owned()]).expect("the certificate can be generated");
     let [_, _, other] = signed_certificate(&[host.to_owned()]).expect("the certificate can be generated");
-    let behind = ApiServer::start();
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
-        "metadata": {"name": "flunders.wardle.example.com"},
-        "spec": {"group": "wardle.example.com", "scope": "Namespaced",
-            "names": {"plural": "flunders", "singular": "flunder", "kind": "Flunder", "listKind": "FlunderList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
-    });
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    assert_eq!(post(&behind, definitions, &definition).await.0, 201);
+    let behind = with_flunders().await;
     let flunders = "/apis/wardle.example.com/v1/namespaces/default/flunders";
-    assert_eq!(
-        post(
-            &behind,
-            flunders,
-            &json!({"apiVersion": "wardle.example.com/v1", "kind": "Flunder", "metadata": {"name": "a"}})
-        )
-        .await
-        .0,
-        201
-    );
     let options = ServeOptions::tls().certificate(certificate, key).accept_hosts([HOST]);
     let serving = behind.serve_with(([127, 0, 0, 1], 0).into(), &options).await;
     let serving = serving.expect("a port is free");
@@ -323,4 +331,29 @@ async fn certificate_of_an_address_is_verified(
     let text = String::from_utf8_lossy(answer.body());
     assert_eq!(answer.status(), code, "{text}");
     assert!(text.contains(part), "{text}");
+}
+
+/// An APIService is called again when its address is set, without a write.
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn address_that_is_set_later_makes_the_group_available() {
+    use fake_apiserver::ServeOptions;
+
+    let server = ApiServer::start();
+    let service = api_service("wardle.example.com", "flunders");
+    assert_eq!(post(&server, API_SERVICES, &service).await.0, 201);
+    assert_eq!(available(&server, "wardle.example.com").await.0, "False");
+    let behind = with_flunders().await;
+    let serving = behind
+        .serve_with(([127, 0, 0, 1], 0).into(), &ServeOptions::tls().accept_hosts([HOST]))
+        .await;
+    let serving = serving.expect("a port is free");
+    server.webhook_address(HOST, serving.addr());
+    for _ in 0..500 {
+        if available(&server, "wardle.example.com").await.0 == "True" {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("the APIService did not become available");
 }
