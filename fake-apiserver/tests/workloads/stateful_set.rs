@@ -1,6 +1,7 @@
 //! StatefulSets: order, names, claims, updates.
 
 use fake_apiserver::{PodScript, PodSelector};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, template};
@@ -114,15 +115,19 @@ async fn pods_keep_their_claims() {
     assert_eq!(stand, ["\"data-db-0\" \"Bound\"", "\"data-db-1\" \"Bound\""]);
 }
 
+#[rstest]
 #[tokio::test(start_paused = true)]
-async fn stateful_set_update_stops_at_the_partition() {
+async fn stateful_set_update_stops_at_the_partition(#[values(0, 5)] start: i64) {
     let cluster = Cluster::start();
     cluster
-        .create(set(
-            json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}),
-        ))
+        .create(set(json!({
+            "ordinals": {"start": start},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}},
+        })))
         .await;
     cluster.pass(10.0).await;
+    let uids = async || cluster.pods().await.into_iter().map(|it| it["metadata"]["uid"].clone());
+    let before: Vec<_> = uids().await.take(2).collect();
     let container = json!([{"name": "main", "image": "nginx:2"}]);
     cluster
         .patch(
@@ -134,6 +139,11 @@ async fn stateful_set_update_stops_at_the_partition() {
         .await;
     cluster.pass(10.0).await;
     assert_eq!(images(&cluster).await, ["nginx:1", "nginx:1", "nginx:2"]);
+    assert_eq!(
+        uids().await.take(2).collect::<Vec<_>>(),
+        before,
+        "Pods below the partition are kept"
+    );
     let all = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}});
     cluster.patch("apps/v1", "StatefulSet", "db", all).await;
     cluster.pass(20.0).await;

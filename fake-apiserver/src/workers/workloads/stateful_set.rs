@@ -191,7 +191,7 @@ impl Set<'_> {
         let mut missing = inside
             .filter(|(_, pod)| pod.is_terminating() || !self.is_available(pod))
             .count();
-        let least = self.first.max(self.partition());
+        let least = self.first + self.partition();
         for (_, pod) in self.pods.range(least..last.max(least)).rev() {
             let is_healthy = !pod.is_terminating() && self.is_available(pod);
             if !self.is_updated(pod) && !pod.is_terminating() {
