@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use fake_apiserver::{PodScript, PodSelector};
+use fake_apiserver::{PodScript, PodSelector, Worker};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, condition, deployment};
@@ -61,6 +61,49 @@ async fn endpoints_contain_the_ready_pods() {
     cluster.delete("v1", "Service", "web").await;
     cluster.pass(1.0).await;
     assert_eq!(cluster.get("v1", "Endpoints", "web").await, Value::Null);
+}
+
+fn running_pod(name: &str, is_ready: bool) -> Value {
+    let ready = if is_ready { "True" } else { "False" };
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
+        "spec": {"nodeName": "n", "containers": [{"name": "main", "image": "nginx"}]},
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": ready}]},
+    })
+}
+
+/// Ready Pods have priority, even if others come first.
+#[tokio::test(start_paused = true)]
+async fn endpoints_over_their_capacity_are_truncated_and_annotated() {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    let unready = (0..3).map(|it| running_pod(&format!("a-{it}"), false));
+    let ready = (0..998).map(|it| running_pod(&format!("b-{it}"), true));
+    cluster.0.load(unready.chain(ready)).expect("the Pods are valid");
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    let shown = async || {
+        let endpoints = cluster.get("v1", "Endpoints", "web").await;
+        let count = |field: &str| endpoints["subsets"][0][field].as_array().map_or(0, Vec::len);
+        let annotation = endpoints["metadata"]["annotations"]["endpoints.kubernetes.io/over-capacity"].clone();
+        (count("addresses"), count("notReadyAddresses"), annotation)
+    };
+    assert_eq!(shown().await, (998, 2, json!("truncated")));
+    let version = cluster.0.resource_version();
+    cluster.pass(60.0).await;
+    assert_eq!(
+        cluster.0.resource_version(),
+        version,
+        "truncated Endpoints are not written again"
+    );
+    cluster.delete("v1", "Pod", "a-2").await;
+    cluster.pass(60.0).await;
+    assert_eq!(shown().await, (998, 2, Value::Null));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use super::cluster::{Cluster, selects};
 use super::controller::{Changed, WorkloadController};
 use super::mirror;
 use super::plan::{Plan, controller_reference};
-use super::pods::{is_finished, is_ready, label, spec};
+use super::pods::{annotation, is_finished, is_ready, label, spec};
 use super::resource::{Resource, key_of};
 use super::sees::{Sees, service_selector};
 use crate::api::json::{Map, Value, json};
@@ -38,6 +38,8 @@ const SLICE_MANAGER: &str = "endpointslice-controller.k8s.io";
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+const TRUNCATED: &str = "truncated";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Enqueues the Services of slices and Endpoints, and the Services that select a Pod.
@@ -302,15 +304,11 @@ struct Subset {
     unready: Vec<Value>,
 }
 
-/// Returns the subsets of the Endpoints of a Service, in the order of their ports.
-fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> Vec<Value> {
+/// Returns the subsets of the Endpoints of a Service, in the order of their ports, and `true` if they are truncated.
+fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> (Vec<Value>, bool) {
     let mut subsets: BTreeMap<String, Subset> = BTreeMap::new();
     let unready_too = publishes_unready(service);
-    for pod in pods
-        .iter()
-        .filter(|it| unready_too || !it.is_terminating())
-        .take(ENDPOINTS_MOST)
-    {
+    for pod in pods.iter().filter(|it| unready_too || !it.is_terminating()) {
         let mut ports = ports(service, pod);
         for port in ports
             .iter_mut()
@@ -345,11 +343,43 @@ fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> Vec<Value> {
         }
         Value::Object(subset)
     };
-    subsets.into_values().map(json).collect()
+    let mut subsets: Vec<Subset> = subsets.into_values().collect();
+    let is_truncated = truncate(&mut subsets);
+    (subsets.into_iter().map(json).collect(), is_truncated)
+}
+
+/// Truncates the subsets if they have too many addresses together, and returns `true` in this case. Ready addresses are
+/// kept first. Each subset keeps a share that is proportional to its number of addresses and rounded up, so the last
+/// one may keep fewer (`truncateEndpoints`).
+fn truncate(subsets: &mut [Subset]) -> bool {
+    let ready: usize = subsets.iter().map(|it| it.ready.len()).sum();
+    let unready: usize = subsets.iter().map(|it| it.unready.len()).sum();
+    if ready + unready <= ENDPOINTS_MOST {
+        return false;
+    }
+    let cuts_ready = ready > ENDPOINTS_MOST;
+    let (total, room) = match cuts_ready {
+        true => (ready, ENDPOINTS_MOST),
+        false => (unready, ENDPOINTS_MOST - ready),
+    };
+    let mut left = room;
+    for subset in subsets {
+        let list = match cuts_ready {
+            true => {
+                subset.unready.clear();
+                &mut subset.ready
+            }
+            false => &mut subset.unready,
+        };
+        let share = (list.len() * room).div_ceil(total);
+        list.truncate(share.min(left));
+        left -= list.len();
+    }
+    true
 }
 
 fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
-    let subsets = subsets_of(service, pods);
+    let (subsets, is_truncated) = subsets_of(service, pods);
     let mut labels = labels_of(service);
     labels.insert(MANAGED_BY.into(), MANAGER.into());
     let current = sees
@@ -358,6 +388,9 @@ fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, pla
     let mut metadata = json!({"labels": labels, "annotations": {TRIGGER: sees.stamp()}});
     match current {
         None => {
+            if is_truncated {
+                metadata["annotations"][OVER_CAPACITY] = TRUNCATED.into();
+            }
             metadata["name"] = service.name().into();
             metadata["namespace"] = service.namespace().into();
             plan.create(Resource::Endpoints, json!({"metadata": metadata, "subsets": subsets}));
@@ -367,7 +400,9 @@ fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, pla
                 .labels()
                 .map(|(key, value)| (key.to_owned(), value.into()))
                 .collect();
-            if Cursor::root(current).list("subsets") != subsets || known != labels {
+            let is_annotated = annotation(current, OVER_CAPACITY).is_some();
+            if Cursor::root(current).list("subsets") != subsets || known != labels || is_annotated != is_truncated {
+                metadata["annotations"][OVER_CAPACITY] = is_truncated.then_some(TRUNCATED).into();
                 let subsets = if subsets.is_empty() {
                     Value::Null
                 } else {
