@@ -5,8 +5,12 @@
 #[allow(dead_code, reason = "the tests of hostile clients use the rest")]
 mod ask;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ask::{Answer, Ask};
 use fake_apiserver::ApiServer;
+use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -331,4 +335,43 @@ async fn patch_that_removes_the_kind_is_invalid() {
         "{}",
         answer.message()
     );
+}
+
+/// The last object is updated in another thread while the objects before it are marked as terminating.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn object_is_deleted_with_its_definition_while_it_is_updated() {
+    let server = ApiServer::start();
+    done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
+    let held = (0..500).map(|it| widget(&format!("a{it}"), &["example.com/wait"]));
+    let objects = held.chain([widget("z", &[])]).map(|mut object| {
+        object["metadata"]["namespace"] = "default".into();
+        object
+    });
+    server.load(objects).expect("the objects are valid");
+    let is_done = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn(update_until(server.clone(), Arc::clone(&is_done)));
+    while server.resource_version() < 1000 {
+        tokio::task::yield_now().await;
+    }
+    let definition = format!("{CRDS}/widgets.example.com");
+    let deleted = code(&server, Request::delete(&definition), String::new()).await;
+    let left = code(&server, Request::get(format!("{WIDGETS}/z")), String::new()).await;
+    is_done.store(true, Ordering::Relaxed);
+    writer.await.expect("the writer does not panic");
+    assert_eq!((deleted, left), (200, 404));
+}
+
+async fn update_until(server: ApiServer, is_done: Arc<AtomicBool>) {
+    let mut number = 0;
+    while !is_done.load(Ordering::Relaxed) {
+        number += 1;
+        let patch = Request::patch(format!("{WIDGETS}/z")).header("content-type", "application/merge-patch+json");
+        code(&server, patch, json!({"spec": {"number": number}}).to_string()).await;
+    }
+}
+
+/// Sends a request whose effects are not checked, because other requests run at the same time.
+async fn code(server: &ApiServer, request: http::request::Builder, body: String) -> u16 {
+    let request = request.body(body).expect("the request is valid");
+    server.call(request).await.status().as_u16()
 }

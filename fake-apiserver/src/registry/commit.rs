@@ -72,10 +72,17 @@ impl Registry {
     }
 
     /// Returns a function that deletes one object of a CRD that is being deleted. If the object has changed in the
-    /// meantime, the deletion is retried after that write. Custom resources do not have a grace period, so the object
-    /// is removed immediately unless it has finalizers.
-    fn deletes(&self) -> impl Fn(&Row, &Stored) {
-        |row, stored| drop(self.delete_once(row, stored, &DeleteOptions::default()))
+    /// meantime, the function deletes the new version, because an update does not repeat the deletion of the CRD.
+    /// Custom resources do not have a grace period, so the object is removed immediately unless it has finalizers.
+    fn deletes(&self) -> impl Fn(&Row, &Arc<Stored>) {
+        |row, stored| {
+            let mut current = Some(Arc::clone(stored));
+            while let Some(stored) = current
+                && let Ok(None) = self.delete_once(row, &stored, &DeleteOptions::default())
+            {
+                current = self.reader.store.get(&row.storage, &stored.key);
+            }
+        }
     }
 
     /// Updates the condition of an APIService after a call to its server. `result` contains the reason if the call

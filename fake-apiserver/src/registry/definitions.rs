@@ -180,7 +180,7 @@ impl StoredDefinitions {
 }
 
 /// Deletes an object of a CRD that is being deleted.
-type Delete<'a> = &'a dyn Fn(&Row, &Stored);
+type Delete<'a> = &'a dyn Fn(&Row, &Arc<Stored>);
 
 /// The CRDs of a server, and the resources that it serves for them.
 #[derive(Debug)]
