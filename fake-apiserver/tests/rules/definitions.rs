@@ -5,7 +5,7 @@ use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{APPLY, causes, get, message, post, send, with};
+use crate::ask::{APPLY, causes, get, message, post, put, send, with};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const FOOS: &str = "/apis/e.com/v1/namespaces/default/foos";
@@ -270,4 +270,18 @@ async fn defaults_are_stored_without_unknown_metadata(
     assert_eq!(code, 201, "{made}");
     let default = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/e/default";
     assert_eq!(made.pointer(default), Some(&object(stored)));
+}
+
+#[tokio::test]
+async fn missing_stored_version_is_reported_once() {
+    let server = server().await;
+    let path = format!("{DEFINITIONS}/foos.e.com");
+    let mut definition = get(&server, &path).await.1;
+    definition["status"]["storedVersions"] = json!(["v0", "v1", "v0"]);
+    let (code, mut definition) = put(&server, &format!("{path}/status"), &definition).await;
+    assert_eq!(code, 200, "{definition}");
+    definition["spec"]["names"]["shortNames"] = json!(["f"]);
+    let causes = causes(&put(&server, &path, &definition).await);
+    let start = "status.storedVersions[2]: Invalid value: \"v0\": missing from spec.versions; v0 was previously";
+    assert!(causes.len() == 1 && causes[0].starts_with(start), "{causes:?}");
 }

@@ -164,9 +164,12 @@ fn validate_status(crd: &Cursor<'_>, errors: &mut FieldErrors) {
         }
         left.retain(|it| *it != name);
     }
-    for version in stored.items("") {
+    // As in Go, a version that is listed twice is only reported at its last index.
+    let names: Vec<&str> = stored.texts("").collect();
+    for (index, version) in stored.items("").enumerate() {
         let name = version.as_text();
-        if !crd.items("spec.versions").any(|it| it.text("name") == name) {
+        let is_last = !names.iter().skip(index + 1).any(|it| *it == name);
+        if is_last && !crd.items("spec.versions").any(|it| it.text("name") == name) {
             let text = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in \
                  spec.versions until a storage migration ensures no data remains persisted in {name} and removes \
