@@ -74,7 +74,7 @@ impl Format {
             "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
             "byte" => is_base64(text),
             "cidr" => is_cidr(text),
-            "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
+            "date" => is_date(text),
             "datetime" => is_date_time(text),
             "duration" => is_duration(text),
             "email" => is_email(text),
@@ -122,6 +122,11 @@ static HOSTNAME: Known = Known::new(concat!(
     r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]",
     r"(([a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
 ));
+/// As in Go, the fraction may begin with any character, and the offset may be out of range.
+static TIME: Known = Known::new(concat!(
+    r"^(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]",
+    r"(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})$"
+));
 static HEX_COLOR: Known = Known::new("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$");
 static SSN: Known = Known::new("^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$");
 static RGB_COLOR: Known = Known::new(concat!(
@@ -156,10 +161,18 @@ fn is_cidr(text: &str) -> bool {
     bits.bytes().all(|b| b.is_ascii_digit()) && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
 }
 
+fn is_date(text: &str) -> bool {
+    text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10
+}
+
+/// Returns `true` if a date and a time are separated by `t`. As in Go, another `t` and the text after it are ignored.
 fn is_date_time(text: &str) -> bool {
-    // The date must be followed by a separator and a time.
-    let has_time = text.parse::<jiff::Timestamp>().is_ok();
-    has_time && text.len() > 10 && matches!(text.as_bytes()[10], b'T' | b't' | b' ')
+    let lower = text.to_lowercase();
+    let mut parts = lower.split('t');
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    is_date(date) && matches_pattern(&TIME, time)
 }
 
 fn is_duration(text: &str) -> bool {
@@ -363,7 +376,18 @@ mod tests {
     #[case("date", "2024-02-30", false)]
     #[case("date", "2024-02-29", true)]
     #[case("date-time", "2024-02-29T10:00:00Z", true)]
+    #[case("date-time", "2024-02-29t10:00:00.5z", true)]
+    #[case("date-time", "2024-02-29T10:00:00,5+99:99", true)]
+    #[case("date-time", "2024-02-29T10:00:00ZT", true)]
+    #[case("date-time", "9999-12-31T23:59:59-10:00", true)]
     #[case("date-time", "2024-02-29", false)]
+    #[case("date-time", "2024-02-29 10:00:00Z", false)]
+    #[case("date-time", "2024-02-30T10:00:00Z", false)]
+    #[case("date-time", "2024-02-29T10:00Z", false)]
+    #[case("date-time", "2024-02-29T10:00:00+01", false)]
+    #[case("date-time", "2024-02-29T23:59:60Z", false)]
+    #[case("date-time", "2024-02-29T10:00:00Z[UTC]", false)]
+    #[case("date-time", "2024-02-29T10:00:00", false)]
     #[case("duration", "1h30m", true)]
     #[case("duration", "22 ns", true)]
     #[case("duration", "x", false)]
