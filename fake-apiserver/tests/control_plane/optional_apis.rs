@@ -216,6 +216,32 @@ async fn versions_with_other_fields_show_the_same_objects(
     }
 }
 
+/// In `v1alpha3`, a capacity is a quantity and not an object.
+#[rstest]
+#[case::newer_form("v1beta2", |capacity| json!({"name": "d", "capacity": {"m": capacity}}))]
+#[case::same_form("v1beta1", |capacity| json!({"name": "d", "basic": {"capacity": {"m": capacity}}}))]
+#[tokio::test(start_paused = true)]
+async fn capacities_are_converted_between_versions(#[case] version: &str, #[case] device: fn(Value) -> Value) {
+    let server = with_all(KubernetesVersion::V1_33).start();
+    let path = |version: &str| format!("/apis/resource.k8s.io/{version}/resourceslices");
+    let alpha = slice(json!({"name": "d", "basic": {"capacity": {"m": "1Gi"}}}));
+    let (code, text) = read(server.call(request("POST", &path("v1alpha3"), &alpha)).await);
+    assert_eq!(code, 201, "{text}");
+    let devices = async |version: &str, name: &str| {
+        let shown = json_of(&server, &format!("{}/{name}", path(version))).await;
+        shown["spec"]["devices"].clone()
+    };
+    let shown = device(json!({"value": "1Gi"}));
+    assert_eq!(devices(version, "a").await, json!([shown]));
+    assert_eq!(devices("v1alpha3", "a").await, alpha["spec"]["devices"]);
+
+    let mut other = slice(shown);
+    other["metadata"]["name"] = "b".into();
+    let (code, text) = read(server.call(request("POST", &path(version), &other)).await);
+    assert_eq!(code, 201, "{text}");
+    assert_eq!(devices("v1alpha3", "b").await, alpha["spec"]["devices"]);
+}
+
 async fn show_alike(minor: KubernetesVersion, resource: &str, old: &Value, new: &Value) {
     let server = with_all(minor).start();
     let newest = if minor == KubernetesVersion::V1_33 {

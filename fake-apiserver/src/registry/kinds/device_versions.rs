@@ -52,19 +52,33 @@ pub(super) fn convert_slice(object: &mut Object, api_version: &str) {
                 }
                 false => flatten(device, "basic"),
             }
-            let at = if is_old { "basic.capacity" } else { "capacity" };
-            for value in object_mut(device, at).into_iter().flat_map(Map::values_mut) {
-                if was_alpha && !is_alpha {
-                    *value = Value::Object(Map::from_iter([("value", std::mem::take(value))]));
-                } else if is_alpha && let Some(quantity) = value.as_object_mut().and_then(|it| it.remove("value")) {
-                    *value = quantity;
-                }
-            }
         }
         // These fields are only pointers in the newer form. In the older form, a zero value is the same as an absent
         // field.
         spec.retain(|field, value| !(matches!(field.as_str(), "nodeName" | "allNodes") && is_zero(value)));
     });
+    if was_alpha != is_alpha {
+        convert_capacities(object, is_alpha);
+    }
+}
+
+/// Converts the capacities of a slice from objects to quantities if `to_alpha` is set, otherwise from quantities to
+/// objects.
+fn convert_capacities(slice: &mut Object, to_alpha: bool) {
+    let at = match is_old(slice.api_version()) {
+        true => "basic.capacity",
+        false => "capacity",
+    };
+    let devices = object_mut(slice, "spec")
+        .into_iter()
+        .flat_map(|it| items_mut(it, "devices"));
+    for value in devices.filter_map(|it| object_mut(it, at)).flat_map(Map::values_mut) {
+        if !to_alpha {
+            *value = Value::Object(Map::from_iter([("value", std::mem::take(value))]));
+        } else if let Some(quantity) = value.as_object_mut().and_then(|it| it.remove("value")) {
+            *value = quantity;
+        }
+    }
 }
 
 /// Moves the fields of an exact request into `exactly`, if at least one of them is set (`hasAnyMainRequestFieldsSet`).

@@ -315,3 +315,22 @@ fn r7_events_of_both_groups_are_converted() {
     strategy.convert(&mut event, "v1");
     assert!(agree(Some(&Value::Object(event.0)), &core));
 }
+
+/// `v1alpha3` and `v1beta1` have the same form, except for capacities.
+#[test]
+fn capacities_are_converted_between_versions_of_the_same_form() {
+    let slice = |version: &str, capacity: Value| {
+        let device = json!({"name": "d", "basic": {"capacity": {"m": capacity}}});
+        json!({"apiVersion": format!("resource.k8s.io/{version}"), "spec": {"devices": [device]}})
+    };
+    let (alpha, beta) = (
+        slice("v1alpha3", json!("1Gi")),
+        slice("v1beta1", json!({"value": "1Gi"})),
+    );
+    let strategy = strategy("resource.k8s.io", "resourceslices");
+    let mut object = Object(alpha.as_object().cloned().unwrap_or_default());
+    strategy.convert(&mut object, "resource.k8s.io/v1beta1");
+    assert_eq!(Value::Object(object.0.clone()), beta);
+    strategy.convert(&mut object, "resource.k8s.io/v1alpha3");
+    assert_eq!(Value::Object(object.0), alpha);
+}
