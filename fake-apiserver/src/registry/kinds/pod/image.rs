@@ -82,7 +82,7 @@ fn is_repository(text: &str) -> bool {
         }
         _ => text,
     };
-    text.len() <= 255 && path.split('/').all(is_component)
+    path.split('/').all(is_component)
 }
 
 fn is_domain_like(first: &str) -> bool {
@@ -147,5 +147,23 @@ mod tests {
     #[case::identifier("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "IfNotPresent")]
     fn t1_pull_policy_follows_the_tag(#[case] image: &str, #[case] policy: &str) {
         assert_eq!(default_pull_policy(image), policy);
+    }
+
+    #[rstest]
+    #[case::long_path(10, 255, "Always")]
+    #[case::too_long_path(10, 256, "IfNotPresent")]
+    #[case::long_domain(300, 10, "Always")]
+    #[case::path_in_library(0, 247, "Always")]
+    #[case::too_long_path_in_library(0, 248, "IfNotPresent")]
+    fn only_the_path_of_a_repository_has_a_maximum_length(
+        #[case] domain: usize,
+        #[case] path: usize,
+        #[case] policy: &str,
+    ) {
+        let domain = match domain {
+            0 => String::new(),
+            length => format!("{}.com/", "a".repeat(length - 4)),
+        };
+        assert_eq!(default_pull_policy(&format!("{domain}{}", "a".repeat(path))), policy);
     }
 }
