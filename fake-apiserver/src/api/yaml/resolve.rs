@@ -138,7 +138,8 @@ pub(super) fn number(it: f64) -> Option<Number> {
     Number::from_f64(it)
 }
 
-/// Returns `true` for `2006-01-02`, and for a date and a time in one of the three forms that go-yaml accepts.
+/// Returns `true` for `2006-1-2`, and for a date and a time in one of the three forms that go-yaml accepts. The date
+/// must exist; month and day may have one digit.
 fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digits = |from: usize, to: usize| bytes[from..to].iter().all(u8::is_ascii_digit);
@@ -149,51 +150,57 @@ fn is_timestamp(text: &str) -> bool {
         Some(at) => (&text[..at], Some(&text[at..])),
         None => (text, None),
     };
-    let mut parts = date.split('-').skip(1);
-    let mut part = |max: u8| {
+    let mut parts = date.split('-');
+    let year = parts.next().and_then(|it| it.parse().ok());
+    let mut part = || {
         let text = parts.next()?;
-        let fits = matches!(text.len(), 1 | 2) && text.parse::<u8>().is_ok_and(|it| (1..=max).contains(&it));
-        fits.then_some(text.len())
+        let fits = matches!(text.len(), 1 | 2) && text.bytes().all(|byte| byte.is_ascii_digit());
+        fits.then(|| text.parse().ok())?
     };
-    let (Some(month), Some(day)) = (part(12), part(31)) else {
+    let (Some(year), Some(month), Some(day)) = (year, part(), part()) else {
         return false;
     };
-    if parts.next().is_some() {
-        return false;
-    }
-    match time {
-        // Without a time, month and day must have two digits.
-        None => month == 2 && day == 2,
-        Some(time) => is_time(time),
-    }
+    parts.next().is_none() && jiff::civil::Date::new(year, month, day).is_ok() && time.is_none_or(is_time)
 }
 
-/// Returns `true` for `T15:4:5.999Z`, `t15:4:5.999+01:00` and ` 15:4:5.999`.
+/// Returns `true` for `T15:4:5.999Z`, `t15:4:5.999+01:00` and ` 15:4:5.999`. As in Go, a comma may precede the
+/// fraction, there may be several spaces, and the offset may be up to `24:60`.
 fn is_time(text: &str) -> bool {
     let (mark, rest) = text.split_at(1);
+    let rest = if mark == " " {
+        rest.trim_start_matches(' ')
+    } else {
+        rest
+    };
     let zone_at = rest.find(['Z', '+', '-']);
     let (clock, zone) = zone_at.map_or((rest, ""), |at| rest.split_at(at));
     let zone_fits = match zone.as_bytes() {
         [] => mark == " ",
         b"Z" => mark != " ",
-        [b'+' | b'-', rest @ ..] => {
-            mark != " "
-                && rest.len() == 5
-                && rest[2] == b':'
-                && rest.iter().filter(|it| it.is_ascii_digit()).count() == 4
-        }
+        [b'+' | b'-', ..] => mark != " " && is_offset(&zone[1..]),
         _ => false,
     };
     let (whole, fraction) = clock
-        .split_once('.')
+        .split_once(['.', ','])
         .map_or((clock, None), |(whole, it)| (whole, Some(it)));
     let fraction_fits = fraction.is_none_or(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()));
     let mut count = 0;
     let parts_fit = whole.split(':').zip([23_u8, 59, 59]).all(|(part, max)| {
         count += 1;
-        matches!(part.len(), 1 | 2) && part.parse::<u8>().is_ok_and(|it| it <= max)
+        let has_digits = matches!(part.len(), 1 | 2) && part.bytes().all(|byte| byte.is_ascii_digit());
+        has_digits && part.parse::<u8>().is_ok_and(|it| it <= max)
     });
     zone_fits && fraction_fits && parts_fit && count == 3 && whole.matches(':').count() == 2
+}
+
+/// Returns `true` for `07:00`.
+fn is_offset(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(hours, minutes)| {
+        [(hours, 24_u8), (minutes, 60)].into_iter().all(|(part, max)| {
+            let has_two_digits = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+            has_two_digits && part.parse::<u8>().is_ok_and(|it| it <= max)
+        })
+    })
 }
 
 #[cfg(test)]
@@ -230,13 +237,30 @@ mod tests {
     fn times_and_sexagesimal_numbers_are_quoted() {
         for text in [
             "2006-01-02",
+            "2006-1-2",
+            "2004-2-29",
             "2006-1-2T5:4:5.9Z",
+            "2006-01-02T15:04:05,5Z",
             "2006-01-02 15:04:05",
+            "2006-01-02  5:4:5",
             "2006-01-02T15:04:05+01:00",
+            "2006-01-02t15:04:05+24:60",
         ] {
             assert_eq!(resolve(text), Resolved::Timestamp, "{text}");
         }
-        for text in ["2006-01-02T15:04", "2006-13-02", "2006-01-02T15:04:05", "2006-1-2"] {
+        for text in [
+            "2006-01-02T15:04",
+            "2006-13-02",
+            "2006-001-02",
+            "2006-02-30",
+            "2006-2-29 1:2:3",
+            "2006-02-30T10:00:00Z",
+            "2006-01-02T15:04:05",
+            "2006-01-02T15:04:05.Z",
+            "2006-01-02T15:04:60Z",
+            "2006-01-02t15:04:05+25:00",
+            "2006-01-02 15:4:5Z",
+        ] {
             assert_eq!(resolve(text), Resolved::String, "{text}");
         }
         assert!(is_base_60("1:30") && is_base_60("-190:20:30.15") && !is_base_60("1:61") && !is_base_60("12"));
