@@ -229,10 +229,15 @@ fn literal(emitter: &mut Emitter, text: &str, indent: usize) {
     }
 }
 
-/// Formats a float like Go's `%g` with the fewest digits. Integral floats below 10^18 are formatted as integers.
+/// Formats a float like Go's `%g` with the fewest digits. go-yaml reads the JSON of the object, so a float is formatted
+/// as an integer if its JSON is an integer of at most 64 bits.
 pub(super) fn float(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e18 {
-        return format!("{value}");
+    let digits = format!("{value}");
+    if let Ok(integer) = digits.parse::<i64>() {
+        return integer.to_string();
+    }
+    if digits.parse::<u64>().is_ok() {
+        return digits;
     }
     let text = format!("{value:e}");
     let Some((digits, exponent)) = text.split_once('e') else {
@@ -244,4 +249,27 @@ pub(super) fn float(value: f64) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::float;
+
+    #[rstest]
+    #[case(1e6, "1000000")]
+    #[case(1_234_567.5, "1.2345675e+06")]
+    #[case(1e18, "1000000000000000000")]
+    #[case(-1e18, "-1000000000000000000")]
+    #[case(1e19, "10000000000000000000")]
+    #[case(9_223_372_036_854_775_808.0, "9223372036854776000")]
+    #[case(-9_223_372_036_854_775_808.0, "-9.223372036854776e+18")]
+    #[case(18_446_744_073_709_551_616.0, "1.8446744073709552e+19")]
+    #[case(1e20, "1e+20")]
+    #[case(1e-7, "1e-07")]
+    #[case(-0.0, "0")]
+    fn floats_are_integers_if_their_json_fits_64_bits(#[case] value: f64, #[case] expected: &str) {
+        assert_eq!(float(value), expected);
+    }
 }
