@@ -84,3 +84,30 @@ impl ApiServer {
         kube::Client::new(service, namespace)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+    use kube::api::ListParams;
+
+    use crate::{ApiServer, RestartLog, Seen, Verdict, When};
+
+    #[tokio::test(start_paused = true)]
+    async fn restart_breaks_relayed_requests_without_a_response() {
+        let (server, remote) = (ApiServer::start(), ApiServer::start());
+        server.inject(|_: &Seen<'_>| Verdict::Hang(When::After)).forget();
+        let maps: Api<ConfigMap> = Api::default_namespaced(server.relay(&remote.client(), "operator"));
+        let params = ListParams::default();
+        let restart = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            server.restart(RestartLog::Kept, Duration::ZERO, &[]);
+        };
+        let list = tokio::time::timeout(Duration::from_secs(60), maps.list(&params));
+        let (listed, ()) = futures::join!(list, restart);
+        let listed = listed.expect("the restart ends the request");
+        assert!(matches!(listed, Err(kube::Error::Service(_))), "{listed:?}");
+    }
+}

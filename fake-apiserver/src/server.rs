@@ -212,9 +212,10 @@ impl ApiServer {
     }
 
     /// Simulates a restart: breaks all watches except [silenced](WatchHandle::silence) ones, and the connections of
-    /// requests that a fault left without a response. New requests are refused for the duration `down`, except requests
-    /// of `spared` clients. Stored objects are kept. If the log is lost, a watch that resumes from an earlier version
-    /// fails with 410 Expired and its client must list again, as after a real server has rebuilt its watch cache.
+    /// requests that a fault delays, holds or leaves without a response. New requests are refused for the duration
+    /// `down`, except requests of `spared` clients. Stored objects are kept. If the log is lost, a watch that resumes
+    /// from an earlier version fails with 410 Expired and its client must list again, as after a real server has
+    /// rebuilt its watch cache.
     pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
         if log == RestartLog::Lost {
             self.compact();

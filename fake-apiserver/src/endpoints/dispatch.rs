@@ -100,7 +100,7 @@ impl Endpoints {
             Some(outcome) => outcome,
             None => {
                 answer = Some(handle().await);
-                struck.after().await
+                self.faults.after(struck).await
             }
         };
         match (outcome, answer) {

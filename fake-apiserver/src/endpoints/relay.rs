@@ -49,7 +49,7 @@ impl Endpoints {
             Some(outcome) => (outcome, None),
             None => {
                 let answer = send(request).await;
-                (struck.after().await, Some(answer))
+                (self.faults.after(&mut struck).await, Some(answer))
             }
         };
         let failed = |broken| Ok(broken::no_answer(broken));
@@ -73,7 +73,10 @@ impl Endpoints {
             (_, Some(error)) => Err(error),
             (Some(NoAnswer(Broken::Refused)), None) => Err(io::ErrorKind::ConnectionRefused.into()),
             (Some(NoAnswer(Broken::Reset)), None) => Err(broken::cut_error()),
-            (Some(NoAnswer(Broken::Silent)), None) => std::future::pending().await,
+            (Some(NoAnswer(Broken::Silent)), None) => {
+                self.faults.downtime.begins().await;
+                Err(broken::cut_error())
+            }
             (None, None) => Ok(response),
         }
     }

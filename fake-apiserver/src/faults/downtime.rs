@@ -1,8 +1,11 @@
 //! `Downtime`: the unavailability of a server during a restart.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::future::{Either, select};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -57,5 +60,13 @@ impl Downtime {
     /// Completes when the next downtime begins.
     pub(crate) async fn begins(&self) {
         self.shared.began.notified().await;
+    }
+
+    /// Waits for `event`; returns `None` if a downtime begins first.
+    pub(crate) async fn precedes<T>(&self, event: impl Future<Output = T>) -> Option<T> {
+        match select(pin!(event), pin!(self.begins())).await {
+            Either::Left((it, _)) => Some(it),
+            Either::Right(_) => None,
+        }
     }
 }

@@ -62,7 +62,8 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Breaks all watches and the connections without a response, and refuses new requests for a while.
+    /// Breaks all watches and the connections of requests that a fault delays, holds or leaves without a response, and
+    /// refuses new requests for a while.
     pub(crate) fn restart(&self, down: Duration, spared: &[&str]) {
         self.downtime.begin(down, spared);
         self.watches.handles().iter().for_each(WatchHandle::cut);

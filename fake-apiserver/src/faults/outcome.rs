@@ -37,8 +37,8 @@ pub(crate) struct Struck {
 }
 
 impl Faults {
-    /// Evaluates the rules for a request, and waits while they hold or delay the request. If this returns an outcome,
-    /// the request must not be handled.
+    /// Evaluates the rules for a request, and waits while they hold or delay the request. A restart of the server in
+    /// the meantime breaks the connection. If this returns an outcome, the request must not be handled.
     pub(crate) async fn before(&self, request: Seen<'_>, struck: &mut Struck) -> Option<Outcome> {
         let mut verdict = self.rules.verdict(&request);
         loop {
@@ -49,11 +49,14 @@ impl Faults {
                 Verdict::Refuse => return Some(Outcome::Broken(Broken::Refused)),
                 Verdict::Reset(When::Before) => return Some(Outcome::Broken(Broken::Reset)),
                 Verdict::Hang(When::Before) => return Some(Outcome::Broken(Broken::Silent)),
-                Verdict::Delay(time) => {
-                    tokio::time::sleep(time).await;
-                    return None;
-                }
-                Verdict::Held(held) => held.await,
+                Verdict::Delay(time) => match self.downtime.precedes(tokio::time::sleep(time)).await {
+                    Some(()) => return None,
+                    None => return Some(struck.restarted()),
+                },
+                Verdict::Held(held) => match self.downtime.precedes(held).await {
+                    Some(decided) => decided,
+                    None => return Some(struck.restarted()),
+                },
                 later @ (Verdict::Lose(_)
                 | Verdict::DelayAnswer(_)
                 | Verdict::Reset(When::After)
@@ -66,18 +69,11 @@ impl Faults {
             }
         }
     }
-}
 
-impl Struck {
-    fn note(&mut self, verdict: &Verdict) {
-        if !matches!(verdict, Verdict::Pass) {
-            self.verdicts.push(verdict.to_string());
-        }
-    }
-
-    /// Returns the outcome of a handled request, after waiting for a delay or a decision.
-    pub(crate) async fn after(&mut self) -> Outcome {
-        let Some(mut verdict) = self.later.take() else {
+    /// Returns the outcome of a handled request, after waiting for a delay or a decision. A restart of the server in
+    /// the meantime breaks the connection.
+    pub(crate) async fn after(&self, struck: &mut Struck) -> Outcome {
+        let Some(mut verdict) = struck.later.take() else {
             return Outcome::AsIs;
         };
         loop {
@@ -88,13 +84,32 @@ impl Struck {
                 Verdict::Hang(_) => return Outcome::Broken(Broken::Silent),
                 Verdict::Truncate(bytes) => return Outcome::Truncated(bytes),
                 Verdict::Delay(time) | Verdict::DelayAnswer(time) => {
-                    tokio::time::sleep(time).await;
-                    return Outcome::AsIs;
+                    return match self.downtime.precedes(tokio::time::sleep(time)).await {
+                        Some(()) => Outcome::AsIs,
+                        None => struck.restarted(),
+                    };
                 }
                 Verdict::Held(held) | Verdict::HeldAnswer(held) => held,
             };
-            verdict = held.await;
-            self.note(&verdict);
+            let Some(decided) = self.downtime.precedes(held).await else {
+                return struck.restarted();
+            };
+            verdict = decided;
+            struck.note(&verdict);
         }
+    }
+}
+
+impl Struck {
+    fn note(&mut self, verdict: &Verdict) {
+        if !matches!(verdict, Verdict::Pass) {
+            self.verdicts.push(verdict.to_string());
+        }
+    }
+
+    /// Returns the outcome of a request after a restart of the server has broken its connection.
+    fn restarted(&mut self) -> Outcome {
+        self.verdicts.push("connection reset, restarting".to_owned());
+        Outcome::Broken(Broken::Reset)
     }
 }

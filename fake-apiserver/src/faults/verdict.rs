@@ -105,12 +105,12 @@ impl Verdict {
 
 impl Decision {
     /// Resolves the held request with `verdict`. Returns the verdict as an error if the client has already cancelled
-    /// the request.
+    /// the request, or a restart of the server has broken its connection.
     pub fn decide(self, verdict: Verdict) -> Result<(), Verdict> {
         self.0.send(verdict)
     }
 
-    /// Returns `true` if the client has cancelled the request.
+    /// Returns `true` if the client has cancelled the request, or a restart of the server has broken its connection.
     pub fn is_abandoned(&self) -> bool {
         self.0.is_closed()
     }
