@@ -116,6 +116,35 @@ fn fault_with_times_1_affects_one_request_over_a_socket(
     assert_eq!(control(&server, "GET", "/_fake/faults", Value::Null), json!([]));
 }
 
+/// Returns the authors of the writes to an object: the verb of the request and the applied faults.
+fn authors(server: &Server, uid: &Value) -> Vec<Value> {
+    let uid = uid.as_str().expect("an object has a uid");
+    let history = control(server, "GET", &format!("/_fake/objects/{uid}/history"), Value::Null);
+    let revisions = history["revisions"].as_array().cloned().unwrap_or_default();
+    revisions
+        .iter()
+        .map(|it| json!([it["by"]["verb"], it["by"]["faults"]]))
+        .collect()
+}
+
+#[rstest]
+#[case::reset(json!({"reset": "after"}), "connection reset, but executed")]
+#[case::status(json!({"status": {"code": 500, "applied": true}}), "500 InternalError, but executed")]
+#[case::truncate(json!({"truncate": 10}), "cut after 10 bytes")]
+fn write_without_a_response_has_an_author(#[case] effect: Value, #[case] fault: &str) {
+    let server = controlled();
+    let rule = json!({"effect": effect, "on": {"verbs": ["create", "patch", "delete"], "client": "socket"}});
+    let id = control(&server, "POST", "/_fake/faults", rule)["id"].clone();
+    let one = format!("{MAPS}/a");
+    ask(&server, "POST", MAPS, &config_map("a"));
+    let made = ask(&server, "GET", &one, "").body;
+    let made: Value = serde_json::from_str(&made).expect("the body is valid JSON");
+    ask(&server, "DELETE", &one, "");
+    control(&server, "DELETE", &format!("/_fake/faults/{id}"), Value::Null);
+    let expected = [json!(["create", [fault]]), json!(["delete", [fault]])];
+    assert_eq!(authors(&server, &made["metadata"]["uid"]), expected);
+}
+
 #[rstest]
 #[case::hang_after_the_request(json!({"hang": "after"}), "HTTP/1.1 200")]
 #[case::hang_before_the_request(json!({"hang": "before"}), "HTTP/1.1 404")]

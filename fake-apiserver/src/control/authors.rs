@@ -28,8 +28,8 @@ impl Authors {
                 && it.is_write()
                 && is_done(&it)
             {
-                if let Some(stored) = &it.stored {
-                    by_revision.entry(stored.object.revision).or_insert(number);
+                if let Some(revision) = shown(&it) {
+                    by_revision.entry(revision).or_insert(number);
                 }
                 writes.insert(number, it);
             }
@@ -59,17 +59,20 @@ impl Authors {
     fn remover_of(&self, object: &StoredObject) -> Option<u64> {
         let before = self.by_revision.range(..=object.revision()).next_back();
         let mut later = self.writes.range(before.map_or(0, |(_, number)| number + 1)..);
-        let remover = later.find(|(_, it)| {
-            let shown = it.stored.as_ref().map(|it| it.object.revision);
-            is_about(it, object) && shown != Some(object.revision())
-        });
+        let remover = later.find(|(_, it)| is_about(it, object) && shown(it) != Some(object.revision()));
         remover.map(|(number, _)| *number)
     }
 }
 
 /// Returns `true` if a request took effect, even if a fault suppressed its response.
 fn is_done(request: &RecordedRequest) -> bool {
-    (200..300).contains(&request.code) || request.stored.is_some()
+    (200..300).contains(&request.code) || request.lost.is_some()
+}
+
+/// Returns the revision of the stored object in a response, even if a fault suppressed the response.
+fn shown(request: &RecordedRequest) -> Option<u64> {
+    let lost = || request.lost.and_then(|it| it.revision);
+    request.stored.as_ref().map(|it| it.object.revision).or_else(lost)
 }
 
 /// Returns `true` if a request is for the object, or deletes the object's collection.

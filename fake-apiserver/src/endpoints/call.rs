@@ -16,7 +16,7 @@ use crate::api::request_info::{ClientName, RequestInfo, ResourcePath};
 use crate::api::selector::FieldSelector;
 use crate::api::user::{SentBy, UserInfo};
 use crate::entropy::Entropy;
-use crate::faults::Seen;
+use crate::faults::{Lost, Seen};
 use crate::registry::request::Remarks;
 
 /// Header with the identifier of a request in logs.
@@ -49,6 +49,8 @@ pub(crate) struct Call {
     pub(crate) client: Arc<str>,
     /// Descriptions of the injected faults that were applied.
     pub(crate) struck: Vec<String>,
+    /// The successful response that was not sent because of a fault, if any.
+    pub(crate) lost: Option<Lost>,
     /// Set after the user's permissions were checked.
     pub(crate) is_admitted: bool,
     /// Guard that counts the request as in progress; `None` if the request is not counted.
@@ -78,6 +80,7 @@ impl Call {
             client,
             remarks: Remarks::default(),
             struck: Vec::new(),
+            lost: None,
             is_admitted: false,
             seat: None,
             record: None,

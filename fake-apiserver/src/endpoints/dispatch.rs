@@ -6,14 +6,14 @@ use std::sync::Arc;
 use axum_core::body::Body;
 use http::Response;
 
-use super::call::Call;
+use super::call::{Call, KeptAnswer};
 use super::route::{self, Target};
 use super::{
     Endpoints, aggregation, audit, authentication, broken, documents, encode, ending, filters, handlers, skew,
 };
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
-use crate::faults::{Broken, Outcome, Struck};
+use crate::faults::{Broken, Lost, Outcome, Struck};
 use crate::registry::scheme::Row;
 
 impl Endpoints {
@@ -58,7 +58,7 @@ impl Endpoints {
                 let mut struck = Struck::default();
                 let ahead_ms = skewed.then_some(ahead_ms);
                 let answer = self.handle_struck(call, &row, ahead_ms, &mut struck).await;
-                call.struck = struck.verdicts;
+                (call.struck, call.lost) = (struck.verdicts, struck.lost);
                 answer
             }
         }
@@ -103,6 +103,9 @@ impl Endpoints {
                 self.faults.after(struck).await
             }
         };
+        if let (Outcome::Instead(_) | Outcome::Broken(_), Some(Ok(answer))) = (&outcome, &answer) {
+            struck.lost = lost(answer);
+        }
         match (outcome, answer) {
             (Outcome::AsIs, Some(answer)) => answer,
             (Outcome::Truncated(bytes), Some(answer)) => {
@@ -114,4 +117,13 @@ impl Endpoints {
             (Outcome::AsIs | Outcome::Truncated(_), None) => Err(Status::internal("the request was not handled")),
         }
     }
+}
+
+/// Describes a response that is not sent; `None` if the request failed.
+fn lost(answer: &Response<Body>) -> Option<Lost> {
+    let revision = match answer.extensions().get::<KeptAnswer>() {
+        Some(KeptAnswer::Stored(stored)) => Some(stored.object.revision),
+        Some(KeptAnswer::Whole(_)) | None => None,
+    };
+    answer.status().is_success().then_some(Lost { revision })
 }

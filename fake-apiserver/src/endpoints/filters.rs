@@ -174,6 +174,7 @@ pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal
         },
         answer,
         stored,
+        lost: call.lost,
         is_cut: false,
     });
     response

@@ -16,6 +16,7 @@ use crate::api::json::Value;
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::Text;
 use crate::api::user::UserInfo;
+use crate::faults::Lost;
 use crate::registry::scheme::codec;
 use crate::storage::Stored;
 
@@ -69,6 +70,8 @@ pub struct RecordedRequest {
     pub answer: Option<Bytes>,
     /// The response if it is a stored object, as for most requests. It is encoded on demand.
     pub(crate) stored: Option<StoredAnswer>,
+    /// The successful response that was not sent because of a fault, if any.
+    pub(crate) lost: Option<Lost>,
     /// Set if the request body and the response were dropped because of the [size
     /// limit](crate::ApiServerBuilder::journal_bytes) of the journal.
     pub is_cut: bool,

@@ -41,7 +41,7 @@ pub(crate) use clocks::Clocks;
 pub(crate) use described::Described;
 pub(crate) use downtime::Downtime;
 pub(crate) use gate::{GateStep, Sending};
-pub(crate) use outcome::{Broken, Outcome, Struck};
+pub(crate) use outcome::{Broken, Lost, Outcome, Struck};
 pub(crate) use rule::Rules;
 pub(crate) use watch_events::Injected;
 pub(crate) use watches::{OpenWatch, OpenWatches};

@@ -34,6 +34,15 @@ pub(crate) struct Struck {
     later: Option<Verdict>,
     /// Descriptions of the verdicts, for the journal.
     pub(crate) verdicts: Vec<String>,
+    /// The successful response that was not sent, if any.
+    pub(crate) lost: Option<Lost>,
+}
+
+/// A successful response that was not sent because of a fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    /// The revision of the stored object in the response, if there is one.
+    pub(crate) revision: Option<u64>,
 }
 
 impl Faults {
