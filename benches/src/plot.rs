@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_between_adjacent_powers_of_ten() {
+    fn plot_axes_end_at_powers_of_ten() {
         let line = Series {
             name: "a line",
             points: vec![(1.0, 100.0), (10.0, 1000.0)],

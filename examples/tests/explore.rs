@@ -67,7 +67,7 @@ fn no_fault_breaks_the_operator(#[values(On::Informer, On::KubeRuntime)] on: On)
 
 /// A Document is published, changed and withdrawn; the register keeps the entry of the other Document.
 #[test]
-fn nothing_breaks_the_publisher() {
+fn no_fault_breaks_the_publisher() {
     explore(async |cluster: &TestCluster| {
         cluster.controller("publisher", document::run);
         cluster.create(document("readme", "Read me")).await;

@@ -64,7 +64,7 @@ fn controller_of_the_readme_survives_every_fault() {
 
 /// Checks that README.md contains exactly this test.
 #[test]
-fn readme_shows_the_test_of_this_file() {
+fn readme_contains_the_test_in_this_file() {
     let (_, from) = include_str!("readme.rs")
         .split_once("// README begins\n")
         .expect("the example has a start marker");

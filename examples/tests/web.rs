@@ -42,7 +42,7 @@ fn ready(cluster: &TestCluster) -> (i32, String) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn web_gets_its_own_deployment_and_service(#[values(On::Informer, On::KubeRuntime)] on: On) {
+async fn web_gets_an_owned_deployment_and_a_service(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let cluster = on.start();
     let shop = cluster.create(web("shop", 2)).await;
     cluster.settle().await;
@@ -79,7 +79,7 @@ async fn status_follows_the_deployment(#[values(On::Informer, On::KubeRuntime)] 
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn drift_by_others_is_repaired(#[values(On::Informer, On::KubeRuntime)] on: On) {
+async fn changes_by_other_clients_are_reverted(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let cluster = on.start();
     cluster.create(web("shop", 2)).await;
     cluster.settle().await;

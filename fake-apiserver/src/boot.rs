@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_of_one_server_are_invisible_to_another() {
+    async fn writes_to_one_server_are_invisible_to_another() {
         let (one, two) = (ApiServer::start(), ApiServer::start());
         one.load([namespace("mine")]).unwrap();
         assert!(two.get("v1", "Namespace", "", "mine").await.is_err());
@@ -399,7 +399,7 @@ mod tests {
     #[case("10.9.8.7:7443", "IPv4")]
     #[case("[2001:db8::7]:7443", "IPv6")]
     #[tokio::test]
-    async fn kubernetes_service_has_the_servers_endpoint(#[case] at: SocketAddr, #[case] family: &str) {
+    async fn kubernetes_service_has_the_configured_endpoint(#[case] at: SocketAddr, #[case] family: &str) {
         let builder = ApiServer::builder().kubernetes_service(true);
         let server = builder.kubernetes_endpoint(at).start();
         let service = server.get("v1", "Service", "default", "kubernetes").await.unwrap();
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn aggregated_roles_have_their_rules_from_the_start() {
+    async fn aggregated_roles_have_rules_from_the_start() {
         let server = ApiServer::builder().authorization(Authorization::Rbac).start();
         for name in ["admin", "edit", "view"] {
             let role = server

@@ -98,7 +98,7 @@ mod tests {
     #[case::quantities("quantity(object.spec.size).isLessThan(quantity('2Gi'))", Ok(true))]
     #[case::missing_field("object.spec.other == 1", Err("no such key: other"))]
     #[case::result_of_another_type("object.spec.replicas", Err("the result is of type int instead of bool"))]
-    fn rules_are_evaluated_with_their_variables(#[case] rule: &str, #[case] expected: Result<bool, &str>) {
+    fn object_rules_are_evaluated_with_named_variables(#[case] rule: &str, #[case] expected: Result<bool, &str>) {
         let names = [("object", false), ("items", true), ("gone", false)];
         let rule = ObjectRule::parse(rule, names).expect("the rule is valid");
         let values = [
@@ -113,7 +113,7 @@ mod tests {
     #[case::unknown_name("obj.spec == 1", "undeclared reference to 'obj'")]
     #[case::result_of_another_type("items.size()", "must evaluate to bool but got int")]
     #[case::invalid_syntax("object.", "Syntax error")]
-    fn invalid_rules_are_refused(#[case] rule: &str, #[case] error: &str) {
+    fn invalid_object_rules_are_refused(#[case] rule: &str, #[case] error: &str) {
         let refused = ObjectRule::parse(rule, [("object", false), ("items", true)]).expect_err("the rule is invalid");
         assert!(refused.contains(error), "{refused}");
     }
@@ -125,7 +125,7 @@ mod tests {
     #[case::filter(r#"{.status.conditions[?(@.type=="Ready")].status}"#, json!(["True"]))]
     #[case::several_values("{.status.conditions[*].type}", json!(["Other", "Ready"]))]
     #[case::missing_field("{.status.other}", json!([]))]
-    fn paths_are_parsed_like_kubectl(#[case] path: &str, #[case] expected: Value) {
+    fn field_paths_are_parsed_like_kubectl(#[case] path: &str, #[case] expected: Value) {
         let object = json!({"status": {
             "replicas": 3, "a.b": true,
             "conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}],
@@ -137,7 +137,7 @@ mod tests {
     #[rstest::rstest]
     #[case::open_bracket("{.a[0}", r#""{.a[0}": unterminated array"#)]
     #[case::empty_path("{}", r#""{}" is not a path to a field"#)]
-    fn invalid_paths_are_refused(#[case] path: &str, #[case] error: &str) {
+    fn invalid_field_paths_are_refused(#[case] path: &str, #[case] error: &str) {
         assert_eq!(FieldPath::parse(path).err().as_deref(), Some(error));
     }
 }

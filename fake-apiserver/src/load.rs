@@ -300,12 +300,12 @@ items:
     #[case::typed_list(TYPED_LIST, &["Pod/a"])]
     #[case::json_stream(JSON_STREAM, &["A/?", "B/?"])]
     #[case::separator_in_a_string("kind: A\napiVersion: v1\ndata: |\n  x\n  ---\n  y\n", &["A/?"])]
-    fn text_with_several_objects_is_read(#[case] text: &str, #[case] expected: &[&str]) {
+    fn documents_lists_and_json_streams_are_read(#[case] text: &str, #[case] expected: &[&str]) {
         assert_eq!(names(&parsed(text).unwrap()), expected);
     }
 
     #[test]
-    fn numbers_are_parsed_like_kubernetes() {
+    fn yaml_numbers_are_parsed_like_kubernetes() {
         let object = &parsed("kind: A\napiVersion: v1\nmode: 0644\non: yes\nsize: 1.5\n").unwrap()[0].object;
         assert_eq!(object["mode"], 420);
         assert_eq!(object["size"], 1.5);
@@ -343,7 +343,7 @@ items:
     }
 
     #[test]
-    fn prerequisites_are_sorted_first() {
+    fn crds_and_namespaces_are_ranked_before_other_objects() {
         let ranks =
             ["ConfigMap", "Namespace", "CustomResourceDefinition"].map(|kind| rank(&serde_json::json!({"kind": kind})));
         assert_eq!(ranks, [2, 1, 0]);

@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn endless_request_is_aborted_at_the_time_limit() {
+    async fn endless_request_is_aborted_at_the_shutdown_timeout() {
         let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/hold").await;
         tokio::time::pause();
@@ -651,7 +651,7 @@ mod tests {
     #[case::half_a_head("GET /a HTTP/1.1\r\nHost: x\r\n")]
     #[case::half_of_the_next_head("GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\n")]
     #[tokio::test]
-    async fn missing_request_head_ends_the_connection(#[case] sent: &str) {
+    async fn incomplete_request_head_ends_the_connection_after_a_timeout(#[case] sent: &str) {
         let serving = start(ServeOptions::http()).await;
         let mut stream = TcpStream::connect(serving.addr())
             .await
@@ -675,7 +675,7 @@ mod tests {
     #[case::many_headers_of_real_clients(1_000, "200")]
     #[case::too_many(2_001, "431")]
     #[tokio::test]
-    async fn headers_are_bounded(#[case] headers: usize, #[case] code: &str) {
+    async fn number_of_headers_is_limited(#[case] headers: usize, #[case] code: &str) {
         let serving = start(ServeOptions::http()).await;
         let mut stream = TcpStream::connect(serving.addr())
             .await

@@ -577,7 +577,7 @@ mod tests {
         json!({"c": [{"name": "b"}, {"name": "a", "v": 2}]}),
         &["c[a].v: 1 -> 2"]
     )]
-    fn each_different_field_is_on_its_own_line(#[case] old: Value, #[case] new: Value, #[case] expected: &[&str]) {
+    fn each_changed_field_is_on_a_separate_line(#[case] old: Value, #[case] new: Value, #[case] expected: &[&str]) {
         let mut lines = Vec::new();
         compare("", Some(&old), Some(&new), &mut lines);
         assert_eq!(lines, expected);

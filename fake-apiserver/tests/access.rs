@@ -142,7 +142,7 @@ async fn invalid_token_is_refused_with_401() {
 )]
 #[case::path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
 #[tokio::test(start_paused = true)]
-async fn a23_refusals_describe_the_request(#[case] path: &str, #[case] message: &str) {
+async fn a23_forbidden_errors_describe_the_request(#[case] path: &str, #[case] message: &str) {
     let server = rbac().start();
     let (code, status) = Ask::of(&server).token("dev-token").get(path).await;
     assert_eq!((code, status["message"].as_str()), (403, Some(message)));
@@ -178,7 +178,7 @@ async fn role_binding_applies_until_it_is_deleted(#[case] subject: Value, #[case
 }
 
 #[tokio::test(start_paused = true)]
-async fn view_aggregates_labelled_roles() {
+async fn view_role_aggregates_labelled_roles() {
     let server = rbac().workers([Worker::ClusterRoleAggregation]).start();
     let user = json!({"kind": "User", "name": "dev"});
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -221,7 +221,10 @@ async fn view_aggregates_labelled_roles() {
 #[case::account_with_groups(&[("impersonate-user", "system:serviceaccount:a:b"), ("impersonate-group", "g")], r#"cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#)]
 #[case::node(&[("impersonate-user", "system:node:n")], r#"cannot impersonate-on:arbitrary-node:list resource "secrets""#)]
 #[tokio::test(start_paused = true)]
-async fn q1_refused_impersonation_reports_the_missing_right(#[case] headers: &[(&str, &str)], #[case] expected: &str) {
+async fn q1_refused_impersonation_reports_the_missing_permission(
+    #[case] headers: &[(&str, &str)],
+    #[case] expected: &str,
+) {
     let server = rbac().start();
     let mut ask = Ask::of(&server).token("dev-token");
     for (name, value) in headers {
@@ -269,7 +272,7 @@ async fn impersonated_groups_without_a_user_are_refused_with_400() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn journal_contains_users() {
+async fn journal_contains_the_impersonated_user() {
     let server = ApiServer::start();
     Ask::of(&server).header("impersonate-user", "jane").get(SECRETS).await;
     let users: Vec<String> = server
@@ -373,7 +376,7 @@ async fn i5_token_for_another_audience_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_bound_token_contains_its_pod_and_is_invalid_after_its_deletion() {
+async fn i5_bound_token_contains_the_pod_and_is_invalid_after_the_pod_is_deleted() {
     let server = rbac().start();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
@@ -397,7 +400,11 @@ async fn i5_bound_token_contains_its_pod_and_is_invalid_after_its_deletion() {
 #[case::binding_to_a_missing_role("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
     "rolebindings.rbac.authorization.k8s.io \"r\" not found")]
 #[tokio::test(start_paused = true)]
-async fn q2_users_cannot_grant_rights_they_lack(#[case] resource: &str, #[case] object: Value, #[case] message: &str) {
+async fn q2_users_cannot_grant_permissions_they_lack(
+    #[case] resource: &str,
+    #[case] object: Value,
+    #[case] message: &str,
+) {
     let server = rbac().start();
     let admin = binding("ClusterRoleBinding", json!({"kind": "User", "name": "dev"}));
     let rules = json!([{"apiGroups": ["*"], "resources": ["roles", "rolebindings"], "verbs": ["create"]}]);
@@ -412,7 +419,7 @@ async fn q2_users_cannot_grant_rights_they_lack(#[case] resource: &str, #[case] 
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_review_lists_the_rights_of_the_user() {
+async fn rules_review_lists_the_permissions_of_the_user() {
     let server = rbac().start();
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"},
@@ -432,7 +439,7 @@ async fn rules_review_lists_the_rights_of_the_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fork_has_its_own_users_and_roles() {
+async fn roles_created_in_a_fork_do_not_apply_to_the_original() {
     let server = rbac().start();
     let fork = server.fork();
     let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
@@ -467,7 +474,7 @@ async fn allowed(rules: Value) -> ApiServer {
 #[case::get_and_create(&["get", "create"], "GET", 404)]
 #[case::only_create(&["create"], "POST", 404)]
 #[tokio::test(start_paused = true)]
-async fn connection_by_get_requires_the_create_permission(
+async fn get_connect_requests_require_the_create_permission(
     #[values("exec", "attach", "portforward")] subresource: &str,
     #[case] verbs: &[&str],
     #[case] method: &str,

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn clients_of_other_languages_work() {
-    run("clients_of_other_languages_work", "tests/clients/run", "clients");
+fn clients_in_other_languages_work() {
+    run("clients_in_other_languages_work", "tests/clients/run", "clients");
 }
 
 #[test]

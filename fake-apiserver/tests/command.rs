@@ -87,7 +87,7 @@ fn request_targets_may_contain_characters_that_go_accepts() {
 #[case::unknown_token(&[], "x", 401)]
 #[case::anonymous_allowed(&["--anonymous", "allow"], "", 403)]
 #[case::anonymous_denied(&["--anonymous", "deny"], "", 401)]
-fn rbac_is_enabled_on_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
+fn rbac_and_anonymous_flags_determine_access(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
     let tokens = [
         "s3cret=jane:devs",
         "m=root:system:masters",
@@ -157,7 +157,7 @@ fn help_lists_every_worker(#[case] args: &[&str]) {
 }
 
 #[test]
-fn error_contains_the_unreadable_file() {
+fn error_contains_the_invalid_file_and_document() {
     let file = folder().join("bad.yaml");
     fs::write(&file, "kind: A\napiVersion: v1\n---\n- no object\n").expect("the directory exists");
     let output = run(&["--load", path(&file)]);
@@ -168,7 +168,7 @@ fn error_contains_the_unreadable_file() {
 }
 
 #[test]
-fn crd_flag_accepts_only_definitions() {
+fn crd_flag_accepts_only_crds() {
     let file = folder().join("map.yaml");
     fs::write(&file, "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n").expect("the directory exists");
     let output = run(&["--crd", path(&file)]);
@@ -279,7 +279,8 @@ fn only_kubeconfigs_written_by_the_command_are_replaced() {
     assert_eq!(kept, "current-context: production\n");
 }
 
-/// The environment variable with the command line of the server that `spawns_a_server_for_the_parent_test` starts.
+/// The environment variable with the command line of the server that
+/// `entry_point_of_a_process_that_spawns_a_server` starts.
 #[cfg(unix)]
 const LEFT: &str = "DRYDOCK_LEFT";
 
@@ -287,7 +288,7 @@ const LEFT: &str = "DRYDOCK_LEFT";
 #[cfg(unix)]
 #[expect(clippy::zombie_processes, reason = "it is to be left")]
 #[test]
-fn spawns_a_server_for_the_parent_test() {
+fn entry_point_of_a_process_that_spawns_a_server() {
     let Ok(line) = std::env::var(LEFT) else {
         return;
     };
@@ -322,7 +323,7 @@ fn run_to_the_end(mut starter: std::process::Command) -> Output {
 fn server_exits_with_its_parent(#[case] line: &str) {
     let mut starter = std::process::Command::new(std::env::current_exe().expect("the test has an executable"));
     starter
-        .args(["--exact", "spawns_a_server_for_the_parent_test"])
+        .args(["--exact", "entry_point_of_a_process_that_spawns_a_server"])
         .env(LEFT, line);
     assert!(run_to_the_end(starter).status.success());
 }

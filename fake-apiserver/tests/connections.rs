@@ -123,7 +123,7 @@ fn text(channels: &[(u8, Vec<u8>)], channel: u8) -> String {
 const EXEC: &str = "/api/v1/namespaces/default/pods/db/exec";
 
 #[tokio::test]
-async fn each_event_of_a_watch_is_a_message() {
+async fn each_watch_event_is_a_websocket_message() {
     let server = ApiServer::start();
     let serving = serve(&server).await;
     let path = "/api/v1/namespaces/default/configmaps?watch=true&resourceVersion=0";
@@ -148,7 +148,7 @@ async fn each_event_of_a_watch_is_a_message() {
 }
 
 #[tokio::test]
-async fn watch_that_ends_closes_its_socket() {
+async fn watch_that_ends_closes_the_websocket() {
     let server = ApiServer::start();
     let serving = serve(&server).await;
     let (mut socket, _) = connect(&serving, "/api/v1/pods?watch=true", "")
@@ -346,7 +346,7 @@ async fn failed_connections_report_the_reason(
 #[case::older_version_of_spdy("SPDY/2", 501, "commands are served over SPDY/3.1")]
 #[case::no_upgrade("", 400, "Upgrade request required")]
 #[tokio::test]
-async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
+async fn unsupported_or_missing_upgrade_is_refused(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
     let request = Request::post(format!("{EXEC}?command=a&stdout=true"))
         .header("Connection", "Upgrade")
         .header("Upgrade", protocol)
@@ -453,7 +453,7 @@ async fn logs_are_sent_over_a_websocket(#[case] asked: &str, #[case] protocol: &
 }
 
 #[tokio::test]
-async fn connections_without_a_script_are_refused() {
+async fn exec_and_port_forward_to_pods_without_a_script_are_refused() {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
     server.load([running("db")]).expect("the object is a Pod");
     let serving = serve(&server).await;

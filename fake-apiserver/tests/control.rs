@@ -286,7 +286,7 @@ fn states_are_saved_compared_exported_and_restored() {
 }
 
 #[test]
-fn stale_client_is_recorded_in_the_journal() {
+fn client_of_a_frozen_replica_reads_a_stale_state() {
     let server = controlled();
     let sees = control(
         &server,

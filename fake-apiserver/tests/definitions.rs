@@ -69,7 +69,7 @@ async fn terminating() -> ApiServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_can_remove_finalizers_of_objects_of_a_terminating_definition() {
+async fn controllers_can_remove_finalizers_of_objects_of_a_terminating_crd() {
     let server = terminating().await;
     let mut object = done(&server, "GET", &format!("{WIDGETS}/a"), &Value::Null).await;
     object["spec"] = json!({"a": 1});
@@ -84,7 +84,7 @@ async fn controllers_can_remove_finalizers_of_objects_of_a_terminating_definitio
 #[case::posted("POST", WIDGETS.to_owned())]
 #[case::applied("PATCH", format!("{WIDGETS}/b?fieldManager=me"))]
 #[tokio::test(start_paused = true)]
-async fn creates_are_refused_while_the_definition_is_deleted(#[case] method: &str, #[case] path: String) {
+async fn creates_are_refused_while_the_crd_is_terminating(#[case] method: &str, #[case] path: String) {
     let answer = ask(&terminating().await, method, &path, &widget("b", &[])).await;
     let message = answer.message();
     assert_eq!(
@@ -97,7 +97,7 @@ async fn creates_are_refused_while_the_definition_is_deleted(#[case] method: &st
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleting_a_definition_deletes_thousands_of_objects() {
+async fn deleting_a_crd_deletes_thousands_of_objects() {
     let server = ApiServer::start();
     done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
     for at in 0..3_000 {
@@ -116,7 +116,7 @@ async fn deleting_a_definition_deletes_thousands_of_objects() {
     Some(definition(&[("v1", true, true), ("v2", true, false)])))]
 #[case::storage_version_that_is_not_served(definition(&[("v1", true, false), ("v2", false, true)]), None)]
 #[tokio::test(start_paused = true)]
-async fn objects_of_a_definition_are_part_of_snapshots(#[case] made: Value, #[case] changed: Option<Value>) {
+async fn custom_resources_are_part_of_snapshots(#[case] made: Value, #[case] changed: Option<Value>) {
     let server = ApiServer::start();
     done(&server, "POST", CRDS, &made).await;
     done(&server, "POST", WIDGETS, &widget("a", &[])).await;
@@ -133,7 +133,7 @@ async fn objects_of_a_definition_are_part_of_snapshots(#[case] made: Value, #[ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_a_changed_definition_count_against_a_quota() {
+async fn custom_resources_of_a_changed_crd_count_against_a_quota() {
     let server = ApiServer::builder().resource_quota_controller().start();
     done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
     let path = format!("{CRDS}/widgets.example.com");
@@ -178,7 +178,7 @@ async fn deeply_nested_object_is_refused_or_returned_unchanged(
 #[case::in_the_stored_version("v1")]
 #[case::in_another_version("v2")]
 #[tokio::test(start_paused = true)]
-async fn default_status_is_returned_before_the_first_write(#[case] written: &str) {
+async fn default_status_of_a_custom_resource_is_returned_before_the_first_status_write(#[case] written: &str) {
     let pending =
         json!({"type": "object", "properties": {"phase": {"type": "string"}}, "default": {"phase": "Pending"}});
     let mut definition = definition(&[("v1", true, true), ("v2", true, false)]);
@@ -306,7 +306,7 @@ async fn typed(spec: Value) -> ApiServer {
 #[case::unknown_field(json!({"type": "object", "properties": {"k": {"type": "string"}}}), json!({"unknown": 1}), 500)]
 #[case::schema_without_properties(json!({"type": "object"}), json!({"unknown": 1}), 201)]
 #[tokio::test(start_paused = true)]
-async fn apply_uses_the_types_of_a_schema(#[case] schema: Value, #[case] spec: Value, #[case] code: u16) {
+async fn apply_uses_the_types_of_a_crd_schema(#[case] schema: Value, #[case] spec: Value, #[case] code: u16) {
     let server = typed(schema).await;
     let mut object = widget("a", &[]);
     object["spec"] = spec;

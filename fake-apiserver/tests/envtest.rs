@@ -169,7 +169,7 @@ fn etcd_reports_health_and_exits_on_a_signal() {
 #[rstest]
 #[case::flag("--no-such-flag=1", "unknown flag: --no-such-flag")]
 #[case::value("--runtime-config=nothing.io/v1=true", "unknown api groups nothing.io/v1")]
-fn reason_is_reported_even_if_the_parent_discards_output(#[case] flag: &str, #[case] why: &str) {
+fn startup_error_is_reported_even_if_the_parent_discards_output(#[case] flag: &str, #[case] why: &str) {
     let program = program(&assets(), "kube-apiserver");
     let script = format!(
         "(exec >/dev/null 2>/dev/null; exec {} {flag} --secure-port=0 --cert-dir={}); exit 0",

@@ -238,7 +238,10 @@ fn ordered(count: usize) -> Measured {
 #[case::applied_map(201, applied)]
 #[case::element_order_of_variables(200, ordered)]
 #[tokio::test(start_paused = true)]
-async fn allocations_grow_almost_linearly_with_the_size(#[case] code: u16, #[case] request: fn(usize) -> Measured) {
+async fn allocations_grow_almost_linearly_with_the_request_size(
+    #[case] code: u16,
+    #[case] request: fn(usize) -> Measured,
+) {
     const COUNT: usize = 250;
     let first = cost(&request(COUNT), code).await;
     let double = cost(&request(2 * COUNT), code).await;

@@ -101,7 +101,7 @@ fn signing_request(spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn signing_request_contains_its_sender() {
+async fn certificate_signing_request_contains_its_creator() {
     let server = server();
     let body = signing_request(json!({"username": "mallory", "groups": ["g"], "extra": {"k": ["v"]}}));
     let (code, made) = send(&server, "POST", CSRS, &body).await;
@@ -125,7 +125,7 @@ async fn signing_request_contains_its_sender() {
     \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API version")]
 #[case(json!({"request": null}), "spec.request: Invalid value: null: PEM block type must be CERTIFICATE REQUEST")]
 #[tokio::test(start_paused = true)]
-async fn signing_request_is_validated(#[case] spec: Value, #[case] expected: &str) {
+async fn certificate_signing_request_is_validated(#[case] spec: Value, #[case] expected: &str) {
     let (code, answer) = send(&server(), "POST", CSRS, &signing_request(spec)).await;
     assert_eq!((code, causes(&answer)), (422, vec![expected.to_owned()]));
 }
@@ -154,7 +154,7 @@ fn pem_request(der: &[u8]) -> String {
      omitEmpty:false} tbsCertificateRequest @2"
 )]
 #[tokio::test(start_paused = true)]
-async fn fields_of_a_certificate_request_are_validated(#[case] der: &[u8], #[case] why: &str) {
+async fn pem_request_of_a_certificate_signing_request_is_validated(#[case] der: &[u8], #[case] why: &str) {
     let request = pem_request(der);
     let body = signing_request(json!({ "request": request }));
     let (code, answer) = send(&server(), "POST", CSRS, &body).await;
@@ -163,7 +163,7 @@ async fn fields_of_a_certificate_request_are_validated(#[case] der: &[u8], #[cas
 }
 
 #[tokio::test(start_paused = true)]
-async fn approval_and_status_only_change_their_part_of_a_signing_request() {
+async fn approval_and_status_of_a_signing_request_are_written_separately() {
     let server = server();
     send(&server, "POST", CSRS, &signing_request(json!({}))).await;
     let approved = json!({"status": {"certificate": "YQ==", "conditions": [{"type": "Approved", "status": "True",
@@ -184,7 +184,7 @@ async fn approval_and_status_only_change_their_part_of_a_signing_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespace_with_a_generated_name_has_its_name_label() {
+async fn namespace_with_a_generated_name_is_labelled_with_the_name() {
     let server = server();
     let body = json!({"metadata": {"generateName": "g-"}});
     let (code, made) = send(&server, "POST", "/api/v1/namespaces", &body).await;
@@ -255,7 +255,7 @@ fn event(fields: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_of_either_group_is_found_by_the_selectors_of_the_other() {
+async fn field_selectors_of_both_event_groups_find_all_events() {
     let server = server();
     let (code, made) = send(&server, "POST", EVENTS, &event(json!({}))).await;
     assert_eq!(code, 201, "{made}");
@@ -290,7 +290,7 @@ async fn event_of_either_group_is_found_by_the_selectors_of_the_other() {
 #[case(json!({"series": {"count": 1, "lastObservedTime": "2020-01-01T00:00:00.000000Z"}}),
     "series.count: Invalid value: \"\": should be at least 2")]
 #[tokio::test(start_paused = true)]
-async fn errors_of_an_event_contain_the_core_kind(#[case] fields: Value, #[case] expected: &str) {
+async fn errors_of_an_events_k8s_io_event_use_the_kind_without_a_group(#[case] fields: Value, #[case] expected: &str) {
     let (code, answer) = send(&server(), "POST", EVENTS, &event(fields)).await;
     if expected.is_empty() {
         assert_eq!(code, 201, "{answer}");
@@ -320,7 +320,7 @@ async fn update_of_an_event_can_only_change_its_series() {
 #[case(json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.2.0.0/24", "fd00::/64"]}),
     json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}))]
 #[tokio::test(start_paused = true)]
-async fn pod_cidr_of_a_node_is_the_first_of_its_cidrs(#[case] spec: Value, #[case] expected: Value) {
+async fn pod_cidr_of_a_node_equals_the_first_of_its_pod_cidrs(#[case] spec: Value, #[case] expected: Value) {
     let body = json!({"metadata": {"name": "n"}, "spec": spec});
     let (code, made) = send(&server(), "POST", "/api/v1/nodes", &body).await;
     assert_eq!(code, 201, "{made}");
@@ -349,7 +349,7 @@ async fn node_is_validated(#[case] node: Value, #[case] expected: &str) {
 #[case(json!({"forNodes": [{}, {}, {}, {}, {}, {}, {}, {}, {}]}),
     "endpoints[0].hints.forNodes: Too many: 9: must have at most 8 items")]
 #[tokio::test(start_paused = true)]
-async fn hints_of_endpoints_are_checked(#[case] hints: Value, #[case] expected: &str) {
+async fn endpoint_hints_are_validated(#[case] hints: Value, #[case] expected: &str) {
     let body = json!({"metadata": {"name": "s"}, "addressType": "IPv4",
         "endpoints": [{"addresses": ["10.0.0.1"], "hints": hints}]});
     let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -358,7 +358,7 @@ async fn hints_of_endpoints_are_checked(#[case] hints: Value, #[case] expected: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_of_disabled_gates_are_dropped_before_validation() {
+async fn fields_of_disabled_feature_gates_are_dropped_before_validation() {
     let body = json!({"metadata": {"name": "p"}, "spec": {"schedulingGroup": {}, "containers": [{"name": "c",
         "image": "i", "lifecycle": {"stopSignal": "NONE"}}], "volumes": [{"name": "v", "projected": {"sources":
         [{"podCertificate": {"keyType": "none"}}]}}]}});
@@ -426,7 +426,7 @@ async fn invalid_binding_is_refused(#[case] body: Value, #[case] code: u16, #[ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn dry_run_create_ignores_a_version_that_storage_refuses() {
+async fn dry_run_create_accepts_a_resource_version_that_a_real_create_refuses() {
     let server = server();
     let body = json!({"metadata": {"name": "a", "resourceVersion": "5"}});
     let path = "/api/v1/namespaces/default/configmaps";
@@ -438,7 +438,7 @@ async fn dry_run_create_ignores_a_version_that_storage_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delete_that_waits_for_dependents_returns_202() {
+async fn delete_with_orphan_dependents_false_returns_202_for_objects_with_finalizers() {
     let server = server();
     let path = "/api/v1/namespaces/default/configmaps";
     let body = json!({"metadata": {"name": "a", "finalizers": ["example.com/f"]}});
@@ -462,7 +462,7 @@ async fn delete_that_waits_for_dependents_returns_202() {
     {"key": "b", "operator": "Exists"}]}}),
     "spec.resourceAttributes.fieldSelector partially ignored due to parse error")]
 #[tokio::test(start_paused = true)]
-async fn review_reports_malformed_selectors(#[case] attributes: Value, #[case] expected: &str) {
+async fn access_review_reports_malformed_selectors(#[case] attributes: Value, #[case] expected: &str) {
     let mut body = json!({"spec": {"user": "u", "resourceAttributes": attributes}});
     body["spec"]["resourceAttributes"]["verb"] = json!("list");
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -475,7 +475,7 @@ async fn review_reports_malformed_selectors(#[case] attributes: Value, #[case] e
 }
 
 #[tokio::test(start_paused = true)]
-async fn scale_shows_its_selector_in_the_order_of_keys() {
+async fn scale_selector_is_sorted_by_key() {
     let server = server();
     let body = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}, "matchExpressions":
         [{"key": "t", "operator": "DoesNotExist"}]}, "template": {"metadata": {"labels": {"a": "b"}}, "spec":
@@ -559,7 +559,7 @@ async fn flow_schema_reports_a_missing_priority_level() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn crd_names_are_accepted_by_the_servers_own_user() {
+async fn crd_status_is_owned_by_the_field_manager_kube_apiserver() {
     let server = server();
     let body = json!({
         "metadata": {"name": "things.example.com"},
@@ -594,7 +594,7 @@ async fn system_priority_classes_cannot_be_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_is_validated_before_its_limits() {
+async fn pod_is_validated_before_the_limit_range_applies() {
     let server = server();
     let range = json!({"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}});
     let ranges = "/api/v1/namespaces/default/limitranges";
@@ -642,7 +642,7 @@ fn pem_request_of(organizations: &[&str]) -> String {
 #[case::other_groups("kubernetes.io/kube-apiserver-client", &["a"], 201)]
 #[case::another_signer("example.com/s", &["system:masters"], 201)]
 #[tokio::test(start_paused = true)]
-async fn client_certificates_for_system_masters_are_refused(
+async fn signing_requests_for_client_certificates_of_system_masters_are_refused(
     #[case] signer: &str,
     #[case] groups: &[&str],
     #[case] code: u16,
@@ -780,7 +780,7 @@ async fn trust_bundle_requires_permission_to_attest_for_the_signer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_of_a_trust_bundle_may_change_without_permission_to_attest() {
+async fn finalizers_of_a_trust_bundle_may_change_without_permission_to_attest() {
     let server = server_with_signers("attest", &[]);
     let body = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle",
         "metadata": {"name": "example.com:s:a"},
@@ -844,7 +844,7 @@ async fn created_part(server: &ApiServer, path: &str, body: Value, part: &str) -
 #[case::taint("TaintNodesByCondition", "/api/v1/nodes", json!({"metadata": {"name": "a"}}),
     "/spec/taints/0/key", json!("node.kubernetes.io/not-ready"), Value::Null)]
 #[tokio::test(start_paused = true)]
-async fn disabled_plugin_has_no_effect(
+async fn disabled_admission_plugin_has_no_effect(
     #[case] plugin: &str,
     #[case] path: &str,
     #[case] body: Value,

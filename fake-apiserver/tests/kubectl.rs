@@ -19,11 +19,14 @@ const EDITED: &str = "DRYDOCK_EDITED";
 /// Returns the editor for `kubectl edit`: this program, so that the test does not depend on another program.
 fn editor() -> String {
     let program = std::env::current_exe().expect("the test has an executable");
-    format!("{} --exact --quiet editor_replaces_a_word", program.display())
+    format!(
+        "{} --exact --quiet entry_point_of_the_editor_that_replaces_a_word",
+        program.display()
+    )
 }
 
 #[test]
-fn editor_replaces_a_word() {
+fn entry_point_of_the_editor_that_replaces_a_word() {
     let Ok(words) = std::env::var(EDITED) else { return };
     let (word, replacement) = words.split_once('=').expect("the line has two words");
     let file = std::env::args().next_back().expect("kubectl passes a file name");
@@ -258,10 +261,9 @@ fn matches(pattern: &str, line: &str) -> bool {
 }
 
 #[test]
-fn kubectl_lists_the_version_and_discovery_of_1_37() {
+fn kubectl_shows_version_and_discovery_of_1_37() {
     let more = ["--kubernetes-version", "1.37"];
-    let Some(kubectl) = Kubectl::start_with("kubectl_lists_the_version_and_discovery_of_1_37", Over::Http, &more)
-    else {
+    let Some(kubectl) = Kubectl::start_with("kubectl_shows_version_and_discovery_of_1_37", Over::Http, &more) else {
         return;
     };
     kubectl.run(
@@ -295,8 +297,8 @@ pod/db-0 created
 ";
 
 #[rstest]
-fn kubectl_lists_version_and_discovery(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("kubectl_lists_version_and_discovery", over) else {
+fn kubectl_shows_version_health_and_discovery(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_shows_version_health_and_discovery", over) else {
         return;
     };
     kubectl.run(
@@ -470,8 +472,8 @@ $ get configmap conf -o jsonpath={.data}
 }
 
 #[rstest]
-fn kubectl_applies_on_the_server(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("kubectl_applies_on_the_server", over) else {
+fn kubectl_applies_server_side(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_applies_server_side", over) else {
         return;
     };
     kubectl.run(
@@ -899,8 +901,8 @@ $ get lamp two -o jsonpath={.spec}/{.metadata.generation}
 }
 
 #[rstest]
-fn kubectl_sets_taints_and_rules(#[values(Over::Http)] over: Over) {
-    let Some(kubectl) = Kubectl::start("kubectl_sets_taints_and_rules", over) else {
+fn kubectl_taints_nodes_and_reconciles_roles(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_taints_nodes_and_reconciles_roles", over) else {
         return;
     };
     kubectl.run(

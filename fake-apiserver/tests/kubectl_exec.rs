@@ -98,11 +98,11 @@ fn forwarded(program: &Path, config: &Path) -> String {
 
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
-fn kubectl_connects_to_a_pod_by_its_script() {
+fn kubectl_connects_to_a_pod_with_a_script() {
     let program = match kubectl::kubectl() {
         Ok(program) => program,
         Err(reason) => {
-            eprintln!("skipped: kubectl_connects_to_a_pod_by_its_script {reason}");
+            eprintln!("skipped: kubectl_connects_to_a_pod_with_a_script {reason}");
             return;
         }
     };

@@ -56,7 +56,7 @@ async fn default_version_is_1_36() {
 #[case(V1_36, "36", "v1.36.2", "35")]
 #[case(V1_37, "37", "v1.37.2", "36")]
 #[tokio::test]
-async fn documents_contain_the_version(
+async fn documents_contain_the_kubernetes_version(
     #[case] version: KubernetesVersion,
     #[case] minor: &str,
     #[case] release: &str,
@@ -91,7 +91,10 @@ async fn documents_contain_the_version(
     "latest",
     Err("Kubernetes \"latest\" is not supported; the supported versions are 1.33 to 1.37")
 )]
-fn other_versions_are_refused_by_name(#[case] text: &str, #[case] expected: Result<KubernetesVersion, &str>) {
+fn unsupported_kubernetes_versions_are_refused_by_name(
+    #[case] text: &str,
+    #[case] expected: Result<KubernetesVersion, &str>,
+) {
     let parsed: Result<KubernetesVersion, _> = text.parse();
     assert_eq!(parsed.map_err(|why| why.to_string()), expected.map_err(str::to_owned));
 }
@@ -137,7 +140,7 @@ async fn discovery_of_1_37_contains_apis_that_became_stable(#[case] group: &str,
 }
 
 #[tokio::test]
-async fn kinds_added_in_1_37_are_served_only_there() {
+async fn kinds_added_in_1_37_are_not_served_in_1_36() {
     let path = "/apis/resource.k8s.io/v1/devicetaintrules";
     let rule = json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "r"},
@@ -174,7 +177,7 @@ async fn pod(server: &ApiServer, volume: Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn fields_of_1_37_are_dropped_while_their_gate_is_disabled() {
+async fn fields_of_1_37_are_dropped_while_the_feature_gate_is_disabled() {
     let volume = json!({"name": "v", "emptyDir": {"mode": 511}});
     let (code, answer) = pod(&server(V1_36), volume.clone()).await;
     assert_eq!(code, 400, "{answer}");
@@ -184,7 +187,7 @@ async fn fields_of_1_37_are_dropped_while_their_gate_is_disabled() {
 }
 
 #[tokio::test]
-async fn projections_of_certificates_are_kept_from_1_37_on() {
+async fn cluster_trust_bundle_projections_are_kept_since_1_37() {
     let source = json!({"clusterTrustBundle": {"name": "b", "path": "ca.pem"}});
     let volume = json!({"name": "v", "projected": {"sources": [source]}});
     let (_, before) = pod(&server(V1_36), volume.clone()).await;
@@ -257,10 +260,7 @@ async fn min_replicas_may_be_zero_since_1_37(#[case] version: KubernetesVersion,
 #[case(V1_36, [json!(null), json!(null)])]
 #[case(V1_37, [json!(1), json!(2)])]
 #[tokio::test]
-async fn autoscalers_have_generations_from_1_37_on(
-    #[case] version: KubernetesVersion,
-    #[case] generations: [Value; 2],
-) {
+async fn autoscalers_have_generations_since_1_37(#[case] version: KubernetesVersion, #[case] generations: [Value; 2]) {
     let server = server(version);
     let [first, second] = generations;
     let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
@@ -318,7 +318,7 @@ async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion,
         "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"image": "a"}]}},
     }}), [201, 422])]
 #[tokio::test]
-async fn new_rules_apply_from_their_kubernetes_version_on(
+async fn validation_rules_depend_on_the_kubernetes_version(
     #[case] versions: [KubernetesVersion; 2],
     #[case] path: &str,
     #[case] object: Value,
@@ -357,7 +357,7 @@ async fn csi_node_limits_are_mutable_since_1_35(#[case] version: KubernetesVersi
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]}]}),
     "/spec/containers/0/restartPolicyRules")]
 #[tokio::test]
-async fn fields_are_kept_if_their_gate_is_enabled(
+async fn fields_are_kept_from_the_version_that_enables_the_feature_gate(
     #[case] versions: [KubernetesVersion; 2],
     #[case] spec: Value,
     #[case] field: &str,
@@ -388,7 +388,7 @@ async fn image_volumes_are_enabled_since_1_35(#[case] version: KubernetesVersion
 #[case(V1_34, Value::Null)]
 #[case(V1_35, json!(1))]
 #[tokio::test]
-async fn terminating_replicas_are_counted_from_1_35_on(#[case] version: KubernetesVersion, #[case] expected: Value) {
+async fn terminating_replicas_are_counted_since_1_35(#[case] version: KubernetesVersion, #[case] expected: Value) {
     let server = server(version);
     let sets = "/apis/apps/v1/namespaces/default/replicasets";
     let labels = json!({"app": "a"});
@@ -494,7 +494,7 @@ async fn policies_and_webhooks_use_the_cel_libraries_of_the_previous_version(
 )]
 #[case(V1_36, "device.allowMultipleAllocations", None)]
 #[tokio::test]
-async fn device_selectors_use_the_cel_libraries_of_their_version(
+async fn device_selectors_use_the_cel_libraries_of_the_server_version(
     #[case] version: KubernetesVersion,
     #[case] expression: &str,
     #[case] error: Option<&str>,

@@ -66,7 +66,7 @@ fn control_api_requires_authentication(
 }
 
 #[test]
-fn control_api_has_its_own_token_in_the_kubeconfig() {
+fn kubeconfig_contains_a_separate_token_for_the_control_api() {
     let file = folder().join("config");
     let path = file.to_str().expect("the path is UTF-8");
     let args = [

@@ -460,7 +460,7 @@ async fn s5_dependent_of_an_unknown_kind_waits_without_further_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleting_a_definition_collects_dependents_of_its_objects() {
+async fn deleting_a_crd_collects_dependents_of_its_custom_resources() {
     let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let widget = create(&server, 3, "default", &owned(3, "widget", &[])).await;
     create(&server, 0, "default", &owned(0, "child", &[&owner(&widget, true)])).await;
@@ -472,7 +472,7 @@ async fn deleting_a_definition_collects_dependents_of_its_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forks_and_restored_servers_have_their_own_workers() {
+async fn forks_and_restored_servers_run_separate_workers() {
     let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;

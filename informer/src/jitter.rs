@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_seed_and_name_give_the_same_sequence() {
+    fn jitter_is_determined_by_seed_and_name() {
         let draw = |seed, name| {
             let mut jitter = Jitter::new(seed, name);
             [(); 4].map(|()| jitter.next())
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_within_their_bounds() {
+    fn jittered_durations_stay_within_bounds() {
         let mut jitter = Jitter::new(7, "");
         for _ in 0..1000 {
             assert!((300..=600).contains(&jitter.seconds(300, 600)));

@@ -174,14 +174,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_in_the_order_of_a_list() {
+    fn object_keys_sort_like_a_kubernetes_list() {
         let mut keys = ["b/a", "a/b", "a/a", "c"].map(|it| it.parse::<ObjectKey>().expect("the key is valid"));
         keys.sort();
         assert_eq!(keys.map(|it| it.to_string()), ["c", "a/a", "a/b", "b/a"]);
     }
 
     #[test]
-    fn key_parts_are_distinguished() {
+    fn keys_with_different_namespaces_or_names_are_not_equal() {
         let keys = [
             ObjectKey::cluster("a"),
             ObjectKey::cluster("a/b"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_key_is_refused() {
+    fn invalid_object_key_is_refused() {
         for text in ["", "/", "a/", "/a", "a/b/c"] {
             let err = text.parse::<ObjectKey>().expect_err(text);
             assert!(err.to_string().contains(text), "{err}");

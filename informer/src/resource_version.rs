@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_round_trips() {
+    fn resource_version_round_trips() {
         for text in [
             "",
             "0",

@@ -173,7 +173,7 @@ mod tests {
     #[case::more_words("web-1f2e3d-x", None)]
     #[case::other_words("db-1f2e3d", None)]
     #[case::suffix_that_is_too_short("web-1", None)]
-    fn names_of_other_runs_match_the_template(#[case] name: &str, #[case] starred: Option<&str>) {
+    fn generated_names_of_other_runs_match_the_template(#[case] name: &str, #[case] starred: Option<&str>) {
         let (one, other) = ("pods shop/web-a1b2c3", "pods shop/web-d4e5f6");
         let templates = Templates::between([one].into_iter(), [other].into_iter());
         let expected = starred.map(|it| format!("pods shop/{it}"));

@@ -67,7 +67,7 @@ fn garbage_is_not_part_of_the_end_state() {
 
 /// Requests of the garbage collector may be late, like other requests.
 #[test]
-fn requests_of_workers_are_delayed() {
+fn exploration_delays_requests_of_workers() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
     let report = explore(owners_come_and_go)
         .cluster(cluster)
@@ -177,7 +177,7 @@ async fn numbered(cluster: &TestCluster) {
 }
 
 #[test]
-fn large_revisions_are_a_server_variant() {
+fn large_resource_versions_are_a_server_variant() {
     let report = explore(numbered).faults(variants()).report();
     let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "no panic", "{report}");
@@ -300,7 +300,7 @@ fn unused_fault_of_the_scenario_is_listed(#[case] resource: &'static str, #[case
 }
 
 #[test]
-fn replay_without_a_matching_message_is_noted() {
+fn replay_string_that_matches_no_message_causes_a_note() {
     let report = explore(numbered)
         .replay("cut@operator:event:secrets:default/a#1")
         .faults(variants())

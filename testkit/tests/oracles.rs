@@ -164,7 +164,7 @@ fn replay_that_cannot_be_run_fails(#[case] replay: &str, #[case] said: &str) {
 const ODD_NAME: &str = "my: operator; it's 100% @ #1";
 
 #[test]
-fn controller_with_special_characters_is_crashed() {
+fn controller_with_special_characters_in_its_name_is_crashed() {
     let singles = |name: &'static str| {
         let scenario = async move |cluster: &TestCluster| {
             cluster.controller(name, mark);
@@ -285,7 +285,7 @@ fn always_checks_run_after_every_worker_write() {
 /// The next test runs this test with environment variables. By itself, it only explores two schedules.
 #[test]
 #[expect(clippy::print_stdout, reason = "the other test reads it")]
-fn explores_with_the_requested_plan() {
+fn entry_point_of_the_process_that_replays_a_plan() {
     println!("{}", explore(stepwise).schedules(2).run());
 }
 
@@ -293,7 +293,11 @@ fn explores_with_the_requested_plan() {
 fn replay_is_never_exhaustive() {
     let test = std::env::current_exe().expect("the test has an executable");
     let ran = Command::new(test)
-        .args(["--exact", "explores_with_the_requested_plan", "--nocapture"])
+        .args([
+            "--exact",
+            "entry_point_of_the_process_that_replays_a_plan",
+            "--nocapture",
+        ])
         .env("EXPLORE_REPLAY", "restart@operator")
         .output()
         .expect("the process starts");
@@ -382,7 +386,7 @@ async fn make_token(client: Client, copies: bool) {
 #[case::value_generated_again(false, None, Some("generated values"))]
 #[case::oracle_disabled(false, Some(Oracle::GeneratedValues), None)]
 #[case::value_copied(true, None, None)]
-fn copies_of_a_generated_value_are_equal(
+fn copies_of_a_generated_value_must_be_equal(
     #[case] copies: bool,
     #[case] without: Option<Oracle>,
     #[case] oracle: Option<&str>,

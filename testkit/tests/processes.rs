@@ -27,7 +27,7 @@ use kube::{Client, ResourceExt};
 use rstest::rstest;
 use serde_json::Value;
 
-/// Environment variable that makes the test `runs_as_a_controller` run as a controller.
+/// Environment variable that makes the test `entry_point_of_controller_processes` run as a controller.
 const CONTROLLER: &str = "DRYDOCK_TEST_CONTROLLER";
 
 /// A directory that is removed when this is dropped.
@@ -75,7 +75,7 @@ fn scenario(directory: &Directory, controller: &str) -> PathBuf {
     let yaml = format!(
         "controllers:
   - name: operator
-    command: [{program:?}, --exact, runs_as_a_controller, --nocapture]
+    command: [{program:?}, --exact, entry_point_of_controller_processes, --nocapture]
     env: {{{CONTROLLER}: {controller}}}
     insecure: true
 cluster: {{workers: []}}
@@ -186,7 +186,7 @@ async fn read(client: Client) {
 
 /// Runs the controller in the environment variable, in a separate process. Without the variable, the test does nothing.
 #[test]
-fn runs_as_a_controller() {
+fn entry_point_of_controller_processes() {
     let Ok(name) = std::env::var(CONTROLLER) else {
         assert!(CONTROLLER.starts_with("DRYDOCK_"));
         return;
@@ -302,7 +302,7 @@ fn objects_with_random_names_are_counted_together() {
 
 /// A run of the search fails after 8 s without a change, and the runs that confirm the failure wait longer.
 #[test]
-fn fields_that_become_right_late_are_still_compared() {
+fn fields_that_become_equal_late_are_still_compared() {
     let directory = Directory::new();
     let path = scenario(&directory, "tardy");
     let yaml = fs::read_to_string(&path).expect("the file exists");

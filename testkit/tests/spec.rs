@@ -269,7 +269,7 @@ fn controller_that_reads_references_again_passes() {
 }
 
 #[test]
-fn oracle_can_be_disabled() {
+fn spec_oracle_can_be_disabled() {
     let report = explored(Some(Bug::ObservesOnce))
         .without(Oracle::ObservedGeneration)
         .schedules(20)
@@ -308,7 +308,7 @@ fn each_field_is_changed_once_before_any_is_changed_again() {
 }
 
 #[test]
-fn coverage_contains_changes_and_sequences_and_can_be_required() {
+fn coverage_counts_spec_changes_and_sequences_and_untried_ones_can_fail_the_report() {
     let report = explored(None).schedules(6).require_all_singles().report();
     let (tried, all) = report.coverage().changes;
     assert!(tried == 6 && all > 6, "{report}");

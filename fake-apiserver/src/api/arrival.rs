@@ -91,7 +91,7 @@ mod tests {
     #[case::configured_domain("127.0.0.1:6443", &["*.test"], "a.b.test", true)]
     #[case::configured_domain_without_a_name("127.0.0.1:6443", &["*.test"], ".test", false)]
     #[case::wildcard_for_every_host("127.0.0.1:6443", &["*"], "evil.example", true)]
-    fn loopback_own_and_configured_hosts_are_accepted(
+    fn host_must_be_loopback_the_server_address_or_a_configured_name(
         #[case] address: &str,
         #[case] names: &[&str],
         #[case] authority: &str,

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_rights_are_listed_by_resource() {
+    fn missing_permissions_are_listed_by_resource() {
         let held = [PolicyRule::resources(["get"], [""], ["pods", "*/scale"])];
         let wanted = [PolicyRule::resources(
             ["get", "list", "watch"],

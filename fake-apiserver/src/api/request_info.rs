@@ -180,7 +180,7 @@ mod tests {
     #[case("/healthz")]
     #[case("/apis/apps/v1/namespaces//pods/a")]
     #[case("")]
-    fn other_paths_are_not_resource_paths(#[case] path: &str) {
+    fn discovery_health_and_malformed_paths_are_not_resource_paths(#[case] path: &str) {
         assert_eq!(ResourcePath::parse(path), None);
     }
 }

@@ -337,7 +337,7 @@ mod tests {
     #[case("scopes", "scopes")]
     #[case("authentication.kubernetes.io/pod-name", "authentication.kubernetes.io%2Fpod-name")]
     #[case("a%b ü", "a%25b%20%C3%BC")]
-    fn keys_of_extra_fields_are_escaped(#[case] key: &str, #[case] name: &str) {
+    fn extra_keys_are_escaped_in_proxy_headers(#[case] key: &str, #[case] name: &str) {
         assert_eq!(escaped(key), name);
     }
 }

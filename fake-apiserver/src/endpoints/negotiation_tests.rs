@@ -113,7 +113,7 @@ fn a17_unsatisfiable_accept_headers_are_refused(
 }
 
 #[test]
-fn a17_custom_resources_accept_any_application_type() {
+fn a17_application_wildcard_selects_json_for_custom_resources() {
     assert_eq!(
         answer(Some("application/*"), Served::Custom, Route::Object),
         Ok(AnswerForm::default())
@@ -135,7 +135,7 @@ fn a17_custom_resources_accept_any_application_type() {
     )
 )]
 #[case("text/plain", Some(ROUTER_COLLECTION))]
-fn e1_streams_are_json_or_protobuf(#[case] accept: &str, #[case] refusal: Option<&str>) {
+fn e1_watch_streams_are_json_or_protobuf(#[case] accept: &str, #[case] refusal: Option<&str>) {
     let got = watch_answer(Some(accept), Served::BuiltIn);
     assert_eq!(got.err().map(|it| it.message).as_deref(), refusal);
 }
@@ -179,7 +179,7 @@ fn n2_aggregated_discovery_is_selected_by_the_accept_header(#[case] accept: Opti
 }
 
 #[test]
-fn n2_only_the_roots_have_an_aggregated_document() {
+fn n2_aggregated_discovery_is_only_served_at_api_and_apis() {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     assert_eq!(discovery(Some(accept), Served::BuiltIn, false).unwrap_err().code, 406);
 }
@@ -227,7 +227,7 @@ fn a16_patch_media_type_is_checked() {
 }
 
 #[test]
-fn m3_metadata_of_the_wrong_shape_is_refused() {
+fn m3_partial_object_metadata_view_is_refused_for_lists() {
     let view = View::Metadata(MetaVersion::V1);
     let status = view
         .check(true, || go_type(Served::BuiltIn, "", "ConfigMapList"))
@@ -247,7 +247,7 @@ fn m3_metadata_of_the_wrong_shape_is_refused() {
 #[case("application/jwk-set+json", true)]
 #[case("application/json, */*", true)]
 #[case("application/*", false)]
-fn document_is_only_served_in_its_media_type(#[case] accept: &str, #[case] is_taken: bool) {
+fn jwks_document_is_only_served_as_jwk_set_json(#[case] accept: &str, #[case] is_taken: bool) {
     let answered = check_document(Some(accept), "application/jwk-set+json");
     let text = "406: Not Acceptable\n\nAvailable representations: application/jwk-set+json";
     assert_eq!(

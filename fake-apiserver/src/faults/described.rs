@@ -331,13 +331,13 @@ mod tests {
         "\"Bad\" is not a Kubernetes reason"
     )]
     #[case(r#"{"effect": "refuse", "probability": 2}"#, "probability 2 is not between 0 and 1")]
-    fn impossible_rule_is_refused(#[case] json: &str, #[case] why: &str) {
+    fn invalid_fault_rule_is_refused(#[case] json: &str, #[case] why: &str) {
         let rule: FaultRule = serde_json::from_str(json).expect("the rule is valid");
         assert_eq!(rule.check().unwrap_err().to_string(), why);
     }
 
     #[test]
-    fn same_seed_selects_the_same_requests() {
+    fn probabilistic_faults_are_reproducible_by_seed() {
         let rule = FaultRule {
             probability: Some(0.25),
             ..FaultRule::new(Effect::Refuse)

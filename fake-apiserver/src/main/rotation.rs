@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn line_beyond_the_size_limit_starts_a_new_file() {
+    fn line_beyond_the_size_limit_starts_a_new_log_file() {
         let folder = folder("room");
         let path = folder.join("audit.log");
         let mut log = RotatedFile::open(&path, limits(0, 0, false)).expect("the file can be opened");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn old_files_are_compressed_and_removed() {
+    fn old_log_files_are_compressed_and_removed() {
         let folder = folder("old");
         fs::create_dir_all(&folder).expect("the directory can be created");
         let olds = [

@@ -285,7 +285,7 @@ mod tests {
     #[case::real_write("", 500)]
     #[case::dry_run("?dryRun=All", 201)]
     #[tokio::test]
-    async fn only_storage_checks_the_resource_version(#[case] query: &str, #[case] code: u16) {
+    async fn resource_version_in_a_create_is_only_refused_without_dry_run(#[case] query: &str, #[case] code: u16) {
         let body = r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#;
         assert_eq!(post(query, body).await, code);
     }

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_is_verified_only_by_its_own_key() {
+    fn token_is_verified_only_by_the_key_that_signed_it() {
         let (key, claims) = (TokenKey::from_seed(1), json!({"sub": "x"}));
         let token = key.sign(&claims).unwrap();
         assert_eq!(key.claims(&token), Some(claims));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn hmac_codes_equal_rfc_4231() {
+    fn hmac_sha256_matches_a_test_vector_of_rfc_4231() {
         let mut key = [0; 32];
         key[..20].fill(0x0b);
         let code = hmac_sha256(&key, b"Hi There").map(|it| format!("{it:02x}")).concat();

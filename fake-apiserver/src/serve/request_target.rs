@@ -135,7 +135,7 @@ mod tests {
     #[case::body("{\"a\": \"<b> HTTP/1.1\"}\n", None)]
     #[case::http2("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", None)]
     #[case::only_a_method("GET\n", None)]
-    fn only_targets_of_requests_are_escaped(#[case] read: &str, #[case] expected: Option<&str>) {
+    fn only_request_targets_are_escaped(#[case] read: &str, #[case] expected: Option<&str>) {
         assert_eq!(escaped(read.as_bytes()).as_deref(), expected.map(str::as_bytes));
     }
 }

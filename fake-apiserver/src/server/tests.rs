@@ -37,7 +37,7 @@ fn server() -> ApiServer {
     "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 )]
 #[tokio::test]
-async fn malformed_values_are_not_treated_as_empty(
+async fn unreadable_stored_object_is_not_overwritten(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] body: &'static str,

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn removed_records_count_as_missed_changes() {
+    fn forgotten_keys_have_the_newest_forgotten_revision() {
         let mut newest = Newest::default();
         let most = REMEMBERED_MAX as u64 + 1;
         for revision in 1..=most {

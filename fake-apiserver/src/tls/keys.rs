@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn token_is_accepted_by_servers_that_trust_its_key() {
+    fn token_is_only_accepted_by_the_key_that_signed_it() {
         for signer in [
             rsa(),
             ServiceAccountKeys::generate().expect("the crypto provider generates keys"),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn public_keys_of_all_formats_are_trusted() {
+    fn token_is_accepted_if_its_public_key_is_trusted() {
         let token = rsa().sign(&json!({"sub": "x"})).expect("the key can sign tokens");
         let mut keys = ServiceAccountKeys::generate().expect("the crypto provider generates keys");
         keys.trust_pem(RSA.as_bytes()).expect("the text is a key");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn key_in_sec_1_equals_the_pkcs_8_key() {
+    fn key_is_equal_in_sec_1_and_pkcs_8() {
         let pkcs8 = KeyPair::generate()
             .expect("the crypto provider generates keys")
             .serialize_der();

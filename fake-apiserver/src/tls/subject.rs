@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_certificate_is_refused() {
+    fn truncated_certificate_has_no_user() {
         let der = certificate(&[(DnType::CommonName, "a")]);
         for length in 0..der.len() {
             assert_eq!(user(&der[..length]), None);

@@ -79,7 +79,7 @@ async fn rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn existing_and_new_objects_are_synced() {
+async fn workers_sync_existing_and_new_objects() {
     let server = ApiServer::start();
     load(&server, "before");
     let _workers = run(&server);
@@ -90,7 +90,7 @@ async fn existing_and_new_objects_are_synced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn worker_requests_are_recorded_and_own_their_fields() {
+async fn worker_requests_are_recorded_and_set_a_field_manager() {
     let server = ApiServer::start();
     let _workers = run(&server);
     let request = http::Request::post("/api/v1/namespaces/default/configmaps");

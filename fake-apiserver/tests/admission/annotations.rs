@@ -126,7 +126,11 @@ async fn validating_webhooks_annotate_the_audit_event() {
 #[case::validating("Validating", &["/600", "/1500", "/0"], json!({"total": "1.5s", "validating-webhook": "1.5s"}))]
 #[case::fast_webhook("Validating", &["/500"], json!({}))]
 #[tokio::test(start_paused = true)]
-async fn latencies_of_slow_requests_are_annotated(#[case] kind: &str, #[case] paths: &[&str], #[case] expected: Value) {
+async fn latency_of_slow_webhooks_annotates_the_audit_event(
+    #[case] kind: &str,
+    #[case] paths: &[&str],
+    #[case] expected: Value,
+) {
     let hook = tower::service_fn(|request: Request<Body>| async move {
         let delay = request.uri().path()[1..]
             .parse()
@@ -226,7 +230,7 @@ async fn pod_security_annotates_the_audit_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_and_deprecated_kinds_are_annotated() {
+async fn issued_tokens_and_deprecated_kinds_annotate_the_audit_event() {
     let (server, lines) = audited(ApiServer::builder(), "Request");
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     made(&post(&server, accounts, json!({"metadata": {"name": "op"}})).await);

@@ -96,7 +96,7 @@ async fn p2_closure_receives_the_complete_review() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_objects_from_a_closure_are_typed_defaulted_and_checked() {
+async fn p1_objects_from_a_mutating_closure_are_decoded_defaulted_and_validated() {
     let server = ApiServer::builder()
         .mutate("m.example.com", |request| {
             let mut object = request.object.clone();
@@ -130,7 +130,7 @@ async fn p1_objects_from_a_closure_are_typed_defaulted_and_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn async_closure_can_wait() {
+async fn async_admission_closure_can_wait() {
     let server = ApiServer::builder()
         .validate_async("w.example.com", |_| async {
             tokio::time::sleep(Duration::from_secs(60)).await;
@@ -157,7 +157,7 @@ async fn p10_managed_fields_broken_by_mutation_are_restored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i3_evictions_and_scales_are_reviewed_as_their_own_kinds() {
+async fn i3_admission_reviews_of_subresources_have_the_kinds_eviction_and_scale() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&seen);
     let server = ApiServer::builder()
@@ -205,7 +205,7 @@ async fn i3_evictions_and_scales_are_reviewed_as_their_own_kinds() {
 #[case::binding("pods/p/binding", json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}))]
 #[case::token("serviceaccounts/s/token", json!({"spec": {"audiences": ["a"]}}))]
 #[tokio::test(start_paused = true)]
-async fn i3_posts_to_subresources_get_warnings_and_refusals(#[case] path: &str, #[case] body: Value) {
+async fn i3_posts_to_subresources_return_admission_warnings_and_denials(#[case] path: &str, #[case] body: Value) {
     let build = |denies: bool| {
         let answer = move |request: &AdmissionRequest| match (request.sub_resource.as_str(), denies) {
             ("", _) => AdmissionResponse::allow(),
@@ -231,7 +231,7 @@ async fn i3_posts_to_subresources_get_warnings_and_refusals(#[case] path: &str, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_token_follows_the_mutated_request() {
+async fn i5_token_has_the_audiences_of_the_mutated_request() {
     let longer = |request: &AdmissionRequest| {
         let mut object = request.object.clone();
         if request.sub_resource == "token" {
@@ -260,7 +260,7 @@ async fn i5_token_follows_the_mutated_request() {
     json!({"kind": "PodProxyOptions", "apiVersion": "v1", "path": "/b/c"}))]
 #[case::proxy_of_a_service("services/a/proxy", "proxy", json!({"kind": "ServiceProxyOptions", "apiVersion": "v1"}))]
 #[tokio::test(start_paused = true)]
-async fn p2_connection_is_reviewed_before_its_object_is_looked_up(
+async fn p2_connect_request_passes_admission_before_the_object_is_looked_up(
     #[case] path: &str,
     #[case] subresource: &str,
     #[case] options: Value,
@@ -293,7 +293,7 @@ async fn p2_connection_is_reviewed_before_its_object_is_looked_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_failed_connection_keeps_the_warnings_of_admission() {
+async fn p2_failed_connect_request_returns_admission_warnings() {
     let server = ApiServer::builder()
         .validate("w.example.com", |_| AdmissionResponse::allow().warn("you are seen"))
         .start();
@@ -312,7 +312,7 @@ async fn p2_failed_connection_keeps_the_warnings_of_admission() {
 
 /// Go's handler of a collection calls admission for each object, although the request contains no name.
 #[tokio::test(start_paused = true)]
-async fn p3_reviews_of_a_deleted_collection_have_no_name() {
+async fn p3_admission_requests_of_a_collection_delete_have_no_name() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&seen);
     let server = ApiServer::builder()

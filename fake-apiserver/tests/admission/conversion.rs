@@ -99,7 +99,7 @@ fn widget(version: &str, name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_writes_and_reads_go_through_the_webhook() {
+async fn o10_writes_and_reads_are_converted_by_the_webhook() {
     let asked = Asked::default();
     let server = server(&asked, "").await;
     let answer = post(&server, V2, widget("v2", "a", json!({"width": 3}))).await;
@@ -184,7 +184,7 @@ async fn o10_watch_converts_each_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_pending_deletion_keeps_the_stored_object() {
+async fn o10_object_pending_deletion_stays_in_the_storage_version() {
     let asked = Asked::default();
     let server = server(&asked, "").await;
     let mut object = widget("v2", "a", json!({"width": 3}));
@@ -241,7 +241,7 @@ async fn o10_conversion_can_only_change_labels_and_annotations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_webhook_receives_its_first_supported_review_version() {
+async fn o10_conversion_webhook_receives_the_first_supported_review_version() {
     let asked = Asked::default();
     let answers = service(&asked, |_, review| converted(review, ""));
     let server = ApiServer::builder().webhook(HOST, answers).start();
@@ -271,7 +271,7 @@ fn owners(answer: &Answer) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_fields_applied_in_another_version_are_removed_through_the_webhook() {
+async fn o10_fields_applied_in_another_version_are_removed_after_conversion() {
     let server = server(&Asked::default(), "").await;
     made(&apply(&server, "v1", "one", json!({"size": 3})).await);
     let answer = apply(&server, "v2", "one", json!({})).await;
@@ -284,7 +284,7 @@ async fn o10_fields_applied_in_another_version_are_removed_through_the_webhook()
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_owners_in_another_version_are_found_through_the_webhook() {
+async fn o10_conflicts_with_managers_of_another_version_are_found_by_conversion() {
     let server = server(&Asked::default(), "").await;
     made(&apply(&server, "v1", "one", json!({"size": 3})).await);
     let answer = apply(&server, "v2", "two", json!({"width": 4})).await;
@@ -298,7 +298,7 @@ async fn o10_owners_in_another_version_are_found_through_the_webhook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_apply_fails_if_other_owners_use_a_removed_version() {
+async fn o10_apply_fails_if_managed_fields_refer_to_a_removed_version() {
     let server = ApiServer::start();
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let mut crd = definition();
@@ -340,7 +340,7 @@ async fn o10_apply_fails_if_other_owners_use_a_removed_version() {
     "returned invalid metadata: metadata.annotation: Invalid value: \"a b\": name part"
 )]
 #[tokio::test(start_paused = true)]
-async fn converted_metadata_is_validated(#[case] spoil: &'static str, #[case] message: &str) {
+async fn metadata_from_a_conversion_webhook_is_validated(#[case] spoil: &'static str, #[case] message: &str) {
     let server = server(&Asked::default(), spoil).await;
     let answer = post(&server, V2, widget("v2", "a", json!({"width": 3}))).await;
     let (code, text) = answer.failure();
@@ -348,7 +348,7 @@ async fn converted_metadata_is_validated(#[case] spoil: &'static str, #[case] me
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_list_is_converted() {
+async fn list_of_several_megabytes_is_converted() {
     let server = server(&Asked::default(), "").await;
     for index in 0..400 {
         let mut object = widget("v1", &format!("w{index}"), json!({"size": 1}));

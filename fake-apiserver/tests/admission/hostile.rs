@@ -60,7 +60,7 @@ fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
     "received invalid webhook response: webhook response was absent"
 )]
 #[tokio::test(start_paused = true)]
-async fn p4_invalid_responses_fail_the_call(
+async fn p4_invalid_webhook_responses_fail_the_request(
     #[case] code: u16,
     #[case] content_type: &'static str,
     #[case] body: &str,
@@ -82,7 +82,11 @@ async fn p4_invalid_responses_fail_the_call(
 #[case::other_type("Mutating", json!({"patchType": "Magic", "patch": "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2RhdGEifV0="}), "unsupported patch type \"Magic\"")]
 #[case::validating_patch("Validating", json!({"patchType": "JSONPatch", "patch": "W10="}), "may not return response.patch")]
 #[tokio::test(start_paused = true)]
-async fn p2_contradictory_responses_fail_the_call(#[case] kind: &str, #[case] response: Value, #[case] message: &str) {
+async fn p2_contradictory_webhook_responses_fail_the_request(
+    #[case] kind: &str,
+    #[case] response: Value,
+    #[case] message: &str,
+) {
     let answers = service(&Asked::default(), move |_, review| reviewed(review, response.clone()));
     let server = ApiServer::builder().webhook(HOST, answers).start();
     configure(&server, kind, "m", &[("w.example.com", "/x", json!({}))]).await;
@@ -99,7 +103,7 @@ async fn p2_contradictory_responses_fail_the_call(#[case] kind: &str, #[case] re
 #[case::older(json!({"apiVersion": "admission.k8s.io/v1beta1"}), "admission.k8s.io/v1beta1, Kind=AdmissionReview")]
 #[case::other_kind(json!({"kind": "Pod", "apiVersion": "v1"}), "/v1, Kind=Pod")]
 #[tokio::test(start_paused = true)]
-async fn p2_responses_of_another_kind_fail_the_call(#[case] names: Value, #[case] got: &str) {
+async fn p2_webhook_responses_of_another_kind_fail_the_request(#[case] names: Value, #[case] got: &str) {
     let answers = service(&Asked::default(), move |_, review| {
         let mut answer = reviewed(review, json!({}));
         for field in ["kind", "apiVersion"] {
@@ -120,7 +124,7 @@ async fn p2_responses_of_another_kind_fail_the_call(#[case] names: Value, #[case
 }
 
 #[tokio::test(start_paused = true)]
-async fn oversized_response_is_not_read_completely() {
+async fn oversized_webhook_response_fails_the_request() {
     let server = server(200, "application/json", vec![b' '; 129 * 1024 * 1024]);
     configure(&server, "Validating", "v", &[("w.example.com", "/x", json!({}))]).await;
     let answer = post(&server, MAPS, map("a")).await;

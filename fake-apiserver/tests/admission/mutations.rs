@@ -53,7 +53,7 @@ fn replaces(path: &str, value: &str) -> Value {
     version \"v9\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
 )]
 #[tokio::test(start_paused = true)]
-async fn mutation_keeps_namespace_and_kind(
+async fn mutating_webhook_cannot_change_namespace_or_kind(
     #[case] path: &str,
     #[case] value: &str,
     #[case] code: u16,
@@ -91,7 +91,7 @@ async fn mutation_keeps_namespace_and_kind(
     example.com/v9"
 )]
 #[tokio::test(start_paused = true)]
-async fn mutation_keeps_namespace_and_kind_of_custom_resources(
+async fn mutating_webhook_cannot_change_namespace_or_kind_of_a_custom_resource(
     #[case] path: &str,
     #[case] value: &str,
     #[case] code: u16,
@@ -119,7 +119,7 @@ async fn mutation_keeps_namespace_and_kind_of_custom_resources(
     "converting (v1.Secret) to (core.ConfigMap): unknown conversion"
 )]
 #[tokio::test(start_paused = true)]
-async fn policy_keeps_namespace_and_kind(
+async fn mutating_policy_cannot_change_namespace_or_kind(
     #[case] path: &str,
     #[case] value: &str,
     #[case] code: u16,
@@ -148,7 +148,7 @@ async fn policy_keeps_namespace_and_kind(
     v1.PatchType")]
 #[case::code(json!({"status": {"code": "403"}}), "string into Go struct field Status.response.status.code of type int32")]
 #[tokio::test(start_paused = true)]
-async fn response_of_a_wrong_type_fails_the_call(#[case] response: Value, #[case] message: &str) {
+async fn webhook_response_with_a_wrong_type_fails_the_request(#[case] response: Value, #[case] message: &str) {
     let server = answered(response).await;
     let text = format!(
         "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: json: cannot \
@@ -158,7 +158,7 @@ async fn response_of_a_wrong_type_fails_the_call(#[case] response: Value, #[case
 }
 
 #[tokio::test(start_paused = true)]
-async fn webhook_patches_have_unlimited_operations() {
+async fn number_of_operations_in_webhook_patches_is_unlimited() {
     let operations = (0..10_001).map(|it| json!({"op": "add", "path": "/data", "value": {"n": it.to_string()}}));
     let server = answered(patch(operations.collect())).await;
     let answer = post(&server, MAPS, map("a")).await;
@@ -186,7 +186,7 @@ async fn invalid_and_repeated_warnings_are_dropped_and_long_ones_are_truncated(
 /// 10,000 environment variables with the same name cause as many warnings. kube-apiserver sends 37 headers for these
 /// warnings.
 #[tokio::test(start_paused = true)]
-async fn warnings_of_the_server_are_bounded() {
+async fn total_size_of_server_warnings_is_limited() {
     let env: Vec<Value> = (0..10_000)
         .map(|it| json!({"name": "A", "value": it.to_string()}))
         .collect();
@@ -241,7 +241,11 @@ fn status(code: u16, header: &str, value: &str) -> Response<Body> {
 #[case::unavailable(503, 1, 201)]
 #[case::too_long_a_delay(429, 11, 500)]
 #[tokio::test(start_paused = true)]
-async fn webhook_call_is_retried_after_retry_after(#[case] code: u16, #[case] times: usize, #[case] created: u16) {
+async fn webhook_call_is_retried_if_the_response_has_retry_after(
+    #[case] code: u16,
+    #[case] times: usize,
+    #[case] created: u16,
+) {
     let (server, calls) = hesitant(times, move || status(code, "retry-after", "0"));
     let answer = validated(&server).await;
     assert_eq!(answer.code, created, "{}", answer.body);
@@ -260,7 +264,7 @@ async fn retries_end_at_the_timeout_of_the_webhook() {
 #[case::relative(308, "/y", 201)]
 #[case::redirect_without_the_body(302, "/y", 500)]
 #[tokio::test(start_paused = true)]
-async fn redirects_are_followed(#[case] code: u16, #[case] location: &str, #[case] created: u16) {
+async fn webhook_redirects_307_and_308_are_followed(#[case] code: u16, #[case] location: &str, #[case] created: u16) {
     let location = location.to_owned();
     let answers = tower::service_fn(move |request: Request<Body>| {
         let location = location.clone();
@@ -284,7 +288,7 @@ async fn redirects_are_followed(#[case] code: u16, #[case] location: &str, #[cas
 }
 
 #[tokio::test(start_paused = true)]
-async fn endless_redirects_fail_the_call() {
+async fn endless_webhook_redirects_fail_the_request() {
     let (server, calls) = hesitant(usize::MAX, || status(307, "location", "/x"));
     let answer = validated(&server).await;
     assert!(

@@ -33,7 +33,7 @@ async fn refused(client: Value) -> String {
 }
 
 #[tokio::test]
-async fn p6_webhook_certificate_is_verified_with_its_bundle() {
+async fn p6_webhook_certificate_is_verified_with_the_ca_bundle() {
     let hook = ApiServer::start();
     let serving = hook
         .serve_tls(([127, 0, 0, 1], 0).into())
@@ -64,7 +64,7 @@ async fn p6_webhook_certificate_is_verified_with_its_bundle() {
 }
 
 #[tokio::test]
-async fn p6_service_is_called_at_the_configured_address() {
+async fn p6_webhook_service_is_called_at_the_configured_address() {
     let hook = ApiServer::start();
     let serving = hook
         .serve_tls(([127, 0, 0, 1], 0).into())
@@ -92,7 +92,7 @@ async fn p6_service_is_called_at_the_configured_address() {
 }
 
 #[tokio::test]
-async fn p4_refused_connection_fails_the_call() {
+async fn p4_refused_webhook_connection_fails_the_request() {
     let bundle = base64::engine::general_purpose::STANDARD.encode("no certificate");
     let text = refused(json!({"url": "https://127.0.0.1:1/x", "caBundle": bundle})).await;
     let wanted = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
@@ -105,7 +105,7 @@ async fn p4_refused_connection_fails_the_call() {
 #[case::with_a_length(true)]
 #[case::without_a_length(false)]
 #[tokio::test]
-async fn response_is_valid_if_the_connection_is_closed_after_it(#[case] has_length: bool) {
+async fn webhook_response_is_valid_if_the_connection_closes_afterwards(#[case] has_length: bool) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};

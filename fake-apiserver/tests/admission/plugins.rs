@@ -177,7 +177,7 @@ async fn p9_quota_counts_existing_and_changed_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_quota_without_a_controller_counts_from_its_status() {
+async fn p9_quota_without_a_controller_counts_from_the_recorded_status() {
     let server = ApiServer::start();
     let quotas = "/api/v1/namespaces/default/resourcequotas";
     made(
@@ -199,7 +199,7 @@ async fn p9_quota_without_a_controller_counts_from_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r6_pods_get_an_account_a_token_and_pull_secrets_on_request() {
+async fn r6_service_account_admission_adds_account_token_and_pull_secrets_to_pods() {
     let server = ApiServer::builder().service_account_admission().start();
     let answer = post(&server, PODS, pod("a", json!({}))).await;
     let why = "pods \"a\" is forbidden: error looking up service account default/default: serviceaccount \"default\" not \
@@ -225,7 +225,7 @@ async fn r6_pods_get_an_account_a_token_and_pull_secrets_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_newest_default_class_is_used() {
+async fn p9_newest_default_storage_class_is_used() {
     let server = ApiServer::start();
     let class = |name: &str| {
         json!({"metadata": {"name": name, "annotations": {
@@ -251,7 +251,7 @@ async fn p9_newest_default_class_is_used() {
     )
 )]
 #[tokio::test(start_paused = true)]
-async fn p9_claims_can_grow_if_their_class_permits_it(
+async fn p9_claims_can_only_grow_if_the_storage_class_permits_expansion(
     #[case] class: &str,
     #[case] size: &str,
     #[case] refused: Option<&str>,
@@ -279,7 +279,7 @@ async fn p9_claims_can_grow_if_their_class_permits_it(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_templates_violating_the_enforced_level_get_warnings_and_new_images_are_checked() {
+async fn p9_pod_security_warns_about_templates_and_checks_pods_with_new_images() {
     let server = ApiServer::start();
     let level = |level: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
     let spec = json!({"hostNetwork": true, "containers": [{"name": "a", "image": "b"}]});
@@ -315,7 +315,7 @@ async fn p9_templates_violating_the_enforced_level_get_warnings_and_new_images_a
 #[case::other_major("v2.1", false)]
 #[case::empty("", false)]
 #[tokio::test(start_paused = true)]
-async fn p9_policy_version_in_a_namespace_label_is_validated(#[case] version: &str, #[case] is_right: bool) {
+async fn p9_pod_security_version_in_a_namespace_label_is_validated(#[case] version: &str, #[case] is_right: bool) {
     let label = "pod-security.kubernetes.io/warn-version";
     let namespace = json!({"metadata": {"name": "a", "labels": {label: version}}});
     let answer = post(&ApiServer::start(), "/api/v1/namespaces", namespace).await;

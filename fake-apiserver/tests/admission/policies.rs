@@ -120,7 +120,7 @@ async fn p7_parameters_are_passed_to_expressions(#[case] reference: Value, #[cas
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_deletes_have_only_the_old_object() {
+async fn p7_object_is_null_in_policies_for_deletes() {
     let server = ApiServer::start();
     made(&post(&server, MAPS, map("a")).await);
     let validation = json!({"expression": "request.operation != 'DELETE' || object != null || oldObject.metadata.name != 'a'",
@@ -212,7 +212,7 @@ async fn p7_expressions_of_the_right_type_are_accepted(#[case] expression: &str)
 
 /// The type of each name is twice as large as the type before it.
 #[tokio::test(start_paused = true)]
-async fn p7_size_of_doubling_types_is_bounded() {
+async fn p7_nested_maps_do_not_cause_exponentially_large_types() {
     let variable = |at: usize| match at {
         0 => json!({"name": "v0", "expression": "{1: 1}"}),
         _ => json!({"name": format!("v{at}"), "expression": format!("{{variables.v{0}: variables.v{0}}}", at - 1)}),
@@ -270,7 +270,7 @@ async fn p8_mutating_policy_changes_the_object(#[case] mutation: Value, #[case] 
     "compilation failed: ERROR: <input>:1:10: undeclared reference to 'JSONPatch' (in container '')\n | JSONPatch{op: \
      'add'}\n | .........^")]
 #[tokio::test(start_paused = true)]
-async fn p8_structs_are_only_available_to_mutations(#[case] part: Value, #[case] why: &str) {
+async fn p8_object_and_json_patch_types_are_only_available_in_mutations(#[case] part: Value, #[case] why: &str) {
     let mut spec = json!({"reinvocationPolicy": "Never",
         "mutations": [{"patchType": "JSONPatch",
             "jsonPatch": {"expression": "true ? [JSONPatch{op: 'add', value: Object{}}] : []"}}],
@@ -393,7 +393,7 @@ async fn p8_results_of_mutating_policies_are_bounded(#[case] expression: &str, #
     "Invalid service account namespace"
 )]
 #[tokio::test(start_paused = true)]
-async fn p7_authorizer_refuses_empty_names(#[case] expression: &str, #[case] why: &str) {
+async fn p7_authorizer_refuses_empty_and_invalid_names(#[case] expression: &str, #[case] why: &str) {
     let server = ApiServer::start();
     policy(&server, json!({"validations": [{"expression": expression}]}), json!({})).await;
     let answer = post(&server, MAPS, map("a")).await;

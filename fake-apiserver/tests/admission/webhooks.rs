@@ -53,7 +53,7 @@ async fn p1_mutating_webhooks_run_in_name_order_before_validating_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_webhook_is_called_again_after_a_later_change() {
+async fn p1_webhook_is_reinvoked_after_a_later_change() {
     let asked = Asked::default();
     let server = server(&asked);
     let again = json!({"reinvocationPolicy": "IfNeeded"});
@@ -95,7 +95,7 @@ async fn p1_first_mutation_counts_as_a_change_if_the_request_has_new_field_owner
     "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
      \"https://s.n.svc:443/x?timeout=10s\": service \"s\" not found")]
 #[tokio::test(start_paused = true)]
-async fn p4_refusals_have_the_code_of_the_webhook(
+async fn p4_webhook_denials_return_400_and_failures_return_500(
     #[case] path: &str,
     #[case] more: Value,
     #[case] code: u16,
@@ -146,7 +146,7 @@ fn scoped(scope: &str) -> Value {
 #[case::equivalent("Equivalent", true)]
 #[case::exact("Exact", false)]
 #[tokio::test(start_paused = true)]
-async fn p5_equivalent_version_is_converted(#[case] policy: &str, #[case] meant: bool) {
+async fn p5_object_is_converted_for_webhooks_with_match_policy_equivalent(#[case] policy: &str, #[case] meant: bool) {
     let asked = Asked::default();
     let server = server(&asked);
     let rules = json!([rule("CREATE", "autoscaling", "v1", "horizontalpodautoscalers")]);
@@ -173,7 +173,7 @@ async fn p5_equivalent_version_is_converted(#[case] policy: &str, #[case] meant:
 }
 
 #[tokio::test(start_paused = true)]
-async fn k3_dry_runs_call_only_webhooks_without_side_effects() {
+async fn k3_dry_run_is_passed_to_webhooks_without_side_effects() {
     let asked = Asked::default();
     let server = server(&asked);
     configure(
@@ -243,7 +243,7 @@ async fn p4_slow_webhook_fails_at_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fork_calls_the_same_webhooks() {
+async fn fork_calls_the_webhooks_of_the_original() {
     let asked = Asked::default();
     let server = server(&asked);
     configure(&server, "Validating", "v", &[("v.example.com", "/deny", json!({}))]).await;
@@ -257,7 +257,7 @@ async fn fork_calls_the_same_webhooks() {
 #[case::unknown_first(json!(["v2", "v1beta1"]), "admission.k8s.io/v1beta1")]
 #[case::second(json!(["v1", "v1beta1"]), "admission.k8s.io/v1")]
 #[tokio::test(start_paused = true)]
-async fn p2_webhook_receives_its_first_supported_review_version(#[case] versions: Value, #[case] sent: &str) {
+async fn p2_webhook_receives_the_first_supported_review_version(#[case] versions: Value, #[case] sent: &str) {
     let asked = Asked::default();
     let answers = service(&asked, |_, review| {
         let operations = json!([{"op": "add", "path": "/data", "value": {"k": "v"}}]);

@@ -20,7 +20,7 @@ use rstest::rstest;
 use scenario::{AREAS, Scenario};
 
 #[test]
-fn readme_has_the_number_of_scenarios() {
+fn readme_states_the_number_of_scenarios() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = std::fs::read_dir(tests.join("tests/conformance/transcripts")).expect("the transcripts exist");
     let scenarios = files.map(|file| {

@@ -85,7 +85,11 @@ async fn audit_event_has_the_field_order_of_go() {
 #[case::request("Request", true, false)]
 #[case::request_and_response("RequestResponse", true, true)]
 #[tokio::test(start_paused = true)]
-async fn audit_level_determines_bodies(#[case] level: &str, #[case] shows_request: bool, #[case] shows_response: bool) {
+async fn audit_level_determines_the_recorded_bodies(
+    #[case] level: &str,
+    #[case] shows_request: bool,
+    #[case] shows_response: bool,
+) {
     let log = Log::default();
     let server = log.of(ApiServer::builder(), &only(json!({"level": level})));
     assert_eq!(send(&server, "POST", CONFIG_MAPS, config_map("a")).await, 201);
@@ -131,7 +135,7 @@ async fn audit_level_determines_bodies(#[case] level: &str, #[case] shows_reques
 }
 
 #[tokio::test(start_paused = true)]
-async fn managed_fields_are_left_out_on_request() {
+async fn omit_managed_fields_removes_managed_fields_from_audit_events() {
     let log = Log::default();
     let rule = only(json!({"level": "RequestResponse", "omitManagedFields": true}));
     let server = log.of(ApiServer::builder(), &rule);
@@ -142,7 +146,7 @@ async fn managed_fields_are_left_out_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_has_three_stages() {
+async fn watch_has_three_audit_stages() {
     let log = Log::default();
     let server = log.of(ApiServer::builder(), &json!({"rules": [{"level": "Request"}]}));
     let stages = || -> Vec<String> {
@@ -177,7 +181,7 @@ async fn watch_has_three_stages() {
 #[case::resource_name(json!({"resources": [{"resources": ["configmaps"], "resourceNames": ["a"]}]}), false)]
 #[case::non_resource_paths(json!({"nonResourceURLs": ["*"]}), false)]
 #[tokio::test(start_paused = true)]
-async fn rules_match_requests(#[case] mut rule: Value, #[case] matches: bool) {
+async fn audit_rules_match_requests(#[case] mut rule: Value, #[case] matches: bool) {
     rule["level"] = "Metadata".into();
     let log = Log::default();
     let server = log.of(ApiServer::builder(), &only(rule));
@@ -190,7 +194,7 @@ async fn rules_match_requests(#[case] mut rule: Value, #[case] matches: bool) {
 #[case::path(json!([{"level": "Metadata", "nonResourceURLs": ["/healthz"]}]), 1)]
 #[case::another_path(json!([{"level": "Metadata", "nonResourceURLs": ["/version", "/readyz*"]}]), 0)]
 #[tokio::test(start_paused = true)]
-async fn rules_match_paths(#[case] rules: Value, #[case] events: usize) {
+async fn audit_rules_match_paths(#[case] rules: Value, #[case] events: usize) {
     let log = Log::default();
     let server = log.of(
         ApiServer::builder(),
@@ -201,7 +205,7 @@ async fn rules_match_paths(#[case] rules: Value, #[case] events: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn users_rights_and_refusals_are_recorded() {
+async fn audit_events_contain_users_decisions_and_authentication_failures() {
     let log = Log::default();
     let builder = ApiServer::builder()
         .authorization(Authorization::Rbac)
@@ -268,7 +272,7 @@ fn invalid_audit_policies_are_refused(#[case] text: &str, #[case] why: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_without_a_matching_rule_are_not_recorded() {
+async fn requests_at_audit_level_none_are_not_recorded() {
     let log = Log::default();
     let server = log.of(ApiServer::builder(), &json!({"rules": [{"level": "None"}]}));
     server.call(request("GET", CONFIG_MAPS, &Value::Null)).await;

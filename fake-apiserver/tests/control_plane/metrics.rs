@@ -86,7 +86,7 @@ async fn applies_and_dry_runs_are_counted_separately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn durations_use_the_servers_clock() {
+async fn request_durations_use_the_clock_of_the_server() {
     let server = ApiServer::start();
     let slow = |seen: &Seen<'_>| match seen.info.verb {
         Verb::List => Verdict::Delay(Duration::from_secs(3)),
@@ -229,7 +229,7 @@ async fn metrics_count_the_documents_that_kube_apiserver_counts(
 )]
 #[case::failed_log_request("/api/v1/namespaces/default/pods/p/log", "pods", "resource", "log", "CONNECT")]
 #[tokio::test(start_paused = true)]
-async fn long_running_requests_are_recognised_by_method_and_name(
+async fn long_running_requests_are_labelled_by_verb_scope_and_subresource(
     #[case] path: &str,
     #[case] resource: &str,
     #[case] scope: &str,
@@ -316,7 +316,7 @@ async fn metrics_are_valid_in_the_exposition_format() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delete_resets_the_counters() {
+async fn delete_of_the_metrics_path_resets_counters() {
     let server = ApiServer::start();
     get(&server, CONFIG_MAPS).await;
     let answer = server.call(request("DELETE", "/metrics", &Value::Null)).await;

@@ -84,7 +84,7 @@ async fn discovered(server: &ApiServer) -> (Vec<String>, BTreeSet<String>) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn apis_off_by_default_equal_those_of_kube_apiserver(
+async fn apis_that_are_off_by_default_match_kube_apiserver(
     #[values("1.33", "1.34", "1.35", "1.36", "1.37")] minor: KubernetesVersion,
 ) {
     let (_, by_default) = discovered(&ApiServer::builder().kubernetes_version(minor).start()).await;
@@ -205,7 +205,7 @@ fn slice(device: Value) -> Value {
     "1.33"
 )]
 #[tokio::test(start_paused = true)]
-async fn versions_with_other_fields_show_the_same_objects(
+async fn objects_are_converted_between_versions_with_different_fields(
     #[case] resource: &str,
     #[case] old: Value,
     #[case] new: Value,

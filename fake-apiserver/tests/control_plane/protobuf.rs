@@ -93,14 +93,14 @@ async fn objects_and_lists_are_protobuf_if_preferred(#[case] accept: String) {
     CONFIG_MAPS
 )]
 #[tokio::test(start_paused = true)]
-async fn other_responses_are_json(#[case] accept: &str, #[case] path: &str) {
+async fn responses_are_json_if_json_is_preferred_or_protobuf_is_unavailable(#[case] accept: &str, #[case] path: &str) {
     let answer = server().await.call(asked(path, accept)).await;
     assert_eq!(answer.headers()["content-type"], "application/json");
     assert!(serde_json::from_slice::<Value>(answer.body()).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn journal_shows_responses_as_json() {
+async fn journal_shows_protobuf_responses_as_json() {
     let server = server().await;
     server.call(asked(&format!("{CONFIG_MAPS}/a"), PROTOBUF)).await;
     let last = server.journal().requests().pop().expect("the request was recorded");
@@ -115,7 +115,7 @@ async fn journal_shows_responses_as_json() {
     "PartialObjectMetadata"
 )]
 #[tokio::test(start_paused = true)]
-async fn watch_events_are_sent_as_frames(#[case] accept: &str, #[case] kind: &str) {
+async fn protobuf_watch_events_are_length_prefixed_frames(#[case] accept: &str, #[case] kind: &str) {
     let server = server().await;
     let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=60");
     let Ok(answer) = server.service().oneshot(asked(&path, accept).map(Body::from)).await;

@@ -98,7 +98,7 @@ fn invalid_runtime_config_is_refused_by_name(#[case] pairs: &str, #[case] why: &
 #[case::served_by_the_older_version("1.33", "resource.k8s.io/v1alpha3/resourceclaims=true", None)]
 #[case::served_by_the_newer_version("1.37", "lifecycle.k8s.io/v1alpha1=true", None)]
 #[tokio::test(start_paused = true)]
-async fn apis_of_other_versions_are_refused_at_startup(
+async fn runtime_config_for_apis_of_another_version_is_refused_at_startup(
     #[case] version: KubernetesVersion,
     #[case] pair: &str,
     #[case] why: Option<&str>,

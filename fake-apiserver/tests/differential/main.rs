@@ -45,7 +45,7 @@ fn start(options: &Options) -> ApiServer {
 }
 
 #[test]
-fn readme_has_the_numbers_of_requests_and_differences() {
+fn readme_states_the_number_of_requests_and_differences() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = std::fs::read_dir(tests.join("tests/differential/requests")).expect("the recordings exist");
     let cases = files.map(|file| {

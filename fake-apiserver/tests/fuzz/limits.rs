@@ -80,7 +80,7 @@ fn body_above_the_limit_is_refused(
 #[rstest]
 #[case::create("", 500, "etcdserver: request is too large")]
 #[case::dry_run("?dryRun=All", 201, "")]
-fn object_above_etcds_limit_is_refused(#[case] query: &str, #[case] code: u16, #[case] message: &str) {
+fn object_above_the_size_limit_of_etcd_is_refused(#[case] query: &str, #[case] code: u16, #[case] message: &str) {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
         "spec": {"t": "x".repeat(1_600_000)}});

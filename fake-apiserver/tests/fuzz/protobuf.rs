@@ -39,7 +39,7 @@ fn config_map() -> Vec<u8> {
 }
 
 #[test]
-fn invalid_protobuf_is_refused() {
+fn mutated_protobuf_does_not_break_the_server() {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 1..6);
     try_all(800, &[], &changes, |server, changes| async move {
         let mut bytes = config_map();
@@ -91,7 +91,7 @@ fn random_protobuf_messages_do_not_break_the_server() {
 }
 
 #[test]
-fn valid_body_is_accepted() {
+fn valid_protobuf_is_accepted() {
     let answer = ask_once(&[], &Ask::new("POST", CONFIG_MAPS, PROTOBUF, config_map()));
     assert_eq!(
         (answer.code, &answer.json()["data"]["k"]),

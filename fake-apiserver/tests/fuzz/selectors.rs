@@ -95,7 +95,7 @@ fn random_continue_tokens_do_not_break_the_server() {
 #[case::values(format!("a in ({})", vec!["b"; 10_000].join(",")), 200)]
 #[case::brackets(format!("a in {}", "(".repeat(20_000)), 400)]
 #[case::long_value(format!("a={}", "b".repeat(64)), 400)]
-fn label_selector_has_a_maximum_length(#[case] selector: String, #[case] code: u16) {
+fn large_label_selector_is_accepted_or_refused(#[case] selector: String, #[case] code: u16) {
     let answer = ask_once(
         &[],
         &Ask::get(&format!("{CONFIG_MAPS}?labelSelector={}", selector.replace(' ', "%20"))),

@@ -83,7 +83,7 @@ fn row(text: &str) -> String {
 const PANE: &str = "document.getElementById('pane').textContent";
 
 #[tokio::test]
-async fn custom_resources_come_first_with_the_columns_of_their_definition() {
+async fn custom_resources_are_shown_first_with_the_columns_of_the_crd() {
     let Some((server, mut tab)) = open_view("cluster", &["--workers", "all"]).await else {
         return;
     };
@@ -144,7 +144,7 @@ async fn object_view_shows_events_owners_and_yaml() {
 }
 
 #[tokio::test]
-async fn object_history_links_to_the_cluster_state_of_that_time() {
+async fn object_history_links_to_the_cluster_state_at_each_revision() {
     let Some((server, mut tab)) = open_view("cluster", &["--workers", "all"]).await else {
         return;
     };
@@ -285,7 +285,7 @@ async fn documents_are_applied_in_order_and_refusals_are_shown() {
 }
 
 #[tokio::test]
-async fn timeline_links_a_write_to_its_events_and_their_consequences() {
+async fn timeline_links_a_write_to_the_resulting_events_and_requests() {
     let Some((server, mut tab)) = open_view("timeline", &["--workers", "all"]).await else {
         return;
     };

@@ -322,7 +322,7 @@ fn single_watch_is_held_and_reports_its_lag() {
 }
 
 #[test]
-fn objects_are_listed_with_their_owners_in_every_saved_state() {
+fn objects_and_owners_are_listed_for_every_saved_state() {
     let server = Server::start(&["--control"]);
     create_map(&server, &json!({"metadata": {"name": "owner"}}));
     let uid_of = |name: &str, query: &str| -> Option<String> {
@@ -470,7 +470,7 @@ fn request_that_removes_the_last_finalizer_is_the_author_of_the_deletion() {
 }
 
 #[test]
-fn objects_kinds_and_tables_are_shown_as_they_were_after_any_write() {
+fn objects_kinds_and_tables_are_shown_as_of_any_write() {
     let server = Server::start(&["--control"]);
     let start = newest(&server);
     create_map(&server, &json!({"metadata": {"name": "a"}, "data": {"n": "1"}}));
@@ -533,7 +533,7 @@ fn objects_kinds_and_tables_are_shown_as_they_were_after_any_write() {
 #[case::no_resource("/_fake/table", 404)]
 #[case::two_states("/_fake/objects?snapshot=1&at=1", 400)]
 #[case::invalid_revision("/_fake/kinds?at=yesterday", 400)]
-fn requests_for_invalid_states_are_refused(#[case] path: &str, #[case] code: u16) {
+fn requests_for_unknown_resources_or_invalid_states_are_refused(#[case] path: &str, #[case] code: u16) {
     let server = Server::start(&["--control"]);
     let answer = ask(&server, &format!("GET {path}"), &[], "");
     assert_eq!(answer.code, code, "{answer:?}");

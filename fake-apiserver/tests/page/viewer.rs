@@ -262,7 +262,7 @@ async fn slider_and_clicks_in_the_lanes_select_a_step() {
 }
 
 #[tokio::test]
-async fn objects_of_both_runs_are_shown_with_their_difference() {
+async fn objects_of_both_runs_are_shown_with_differences() {
     let Some(mut tab) = open(&trace()).await else { return };
     tab.click(&id("tab-object")).await;
     tab.until("document.querySelector('#pane .minus').textContent.includes('phase: Progressing')")
@@ -340,7 +340,7 @@ async fn buttons_copy_the_replay_string_and_the_command() {
 }
 
 #[tokio::test]
-async fn failure_without_a_reference_has_one_column_and_its_loop_is_folded() {
+async fn failure_without_a_reference_run_has_one_column_and_a_folded_loop() {
     let Some(mut tab) = open(&hot_loop()).await else { return };
     tab.until("!document.querySelector('#list .two')").await;
     tab.until(&format!("!{}", says("columns", "reference run"))).await;
@@ -468,7 +468,7 @@ async fn trace_without_steps_shows_its_report() {
 }
 
 #[test]
-fn document_of_the_journal_has_writes_and_versions() {
+fn trace_document_of_the_journal_has_writes_and_versions() {
     let server = Server::start(&["--control"]);
     create_map(
         &server,
@@ -525,7 +525,7 @@ fn page_is_self_contained_and_works_offline() {
 }
 
 #[test]
-fn text_cannot_end_the_data_of_the_page() {
+fn script_end_tags_in_text_cannot_end_the_page_data() {
     let mut trace = trace();
     trace.title = "</script></title><!-- & \u{2028}".to_owned();
     trace.runs[1].steps[0].text = "</SCRIPT><script>".to_owned();

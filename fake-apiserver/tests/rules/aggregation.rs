@@ -91,7 +91,7 @@ async fn available(server: &ApiServer, group: &str) -> (Value, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_reaches_the_server_with_its_user() {
+async fn aggregated_api_server_receives_the_user_of_the_request() {
     let (server, received) = wardle(ApiServer::builder().authorization(Authorization::Rbac).token_with_uid(
         "t",
         "jane",
@@ -136,7 +136,7 @@ async fn request_reaches_the_server_with_its_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rbac_decides_before_the_server_is_called() {
+async fn rbac_is_checked_before_the_aggregated_server_is_called() {
     let builder = ApiServer::builder()
         .authorization(Authorization::Rbac)
         .token("t", "dev", ["devs"]);
@@ -160,7 +160,7 @@ async fn rbac_decides_before_the_server_is_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_contain_the_group_in_the_order_of_priorities() {
+async fn discovery_lists_aggregated_groups_in_priority_order() {
     let (server, _) = with_wardle().await;
     let (_, list) = get(&server, "/apis").await;
     let names: Vec<_> = list["groups"]
@@ -199,7 +199,7 @@ async fn documents_contain_the_group_in_the_order_of_priorities() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn available_condition_is_set_by_calling_the_server() {
+async fn available_condition_is_set_by_calling_the_aggregated_server() {
     let (server, received) = with_wardle().await;
     let passed = (json!("True"), json!("Passed"));
     assert_eq!(available(&server, "wardle.example.com").await, passed);
@@ -302,7 +302,7 @@ async fn with_flunders() -> ApiServer {
 )]
 #[case::unknown_authority(HOST, false, 503, "x509: certificate signed by unknown authority")]
 #[tokio::test]
-async fn certificate_of_an_address_is_verified(
+async fn certificate_of_an_aggregated_server_is_verified(
     #[case] host: &str,
     #[case] is_trusted: bool,
     #[case] code: u16,

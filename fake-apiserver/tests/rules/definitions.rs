@@ -29,7 +29,7 @@ fn foo(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn terminating_definition_refuses_new_objects() {
+async fn terminating_crd_refuses_new_objects() {
     let server = server().await;
     let mut held = foo("held");
     held["metadata"]["finalizers"] = json!(["e.com/x"]);
@@ -96,7 +96,7 @@ async fn head_request_for_a_custom_resource_is_a_get_without_a_body(#[case] path
 #[case("9223372036854775808", false)]
 #[case("18446744073709551616", false)]
 #[tokio::test]
-async fn integers_have_sixty_four_bits(#[case] number: &str, #[case] fits: bool) {
+async fn integers_of_custom_resources_are_limited_to_64_bits(#[case] number: &str, #[case] fits: bool) {
     let server = server().await;
     let body = format!(r#"{{"apiVersion":"e.com/v1","kind":"Bar","metadata":{{"name":"a"}},"spec":{{"i":{number}}}}}"#);
     let body: Value = serde_json::from_str(&body).expect("the text is valid JSON");
@@ -134,7 +134,7 @@ async fn refused(spec: &Value, version: &Value) -> Vec<String> {
 #[case("ab\u{200b}", Some(2))]
 #[case("\u{e9}\u{301} is \u{1f600}", None)]
 #[tokio::test]
-async fn deprecation_warnings_are_printable(#[case] warning: &str, #[case] index: Option<usize>) {
+async fn deprecation_warnings_of_crd_versions_must_be_printable(#[case] warning: &str, #[case] index: Option<usize>) {
     let found = refused(&json!({}), &json!({"deprecated": true, "deprecationWarning": warning})).await;
     let text = "must only contain printable UTF-8 characters; non-printable character found at index";
     let found: Vec<bool> = found
@@ -145,7 +145,7 @@ async fn deprecation_warnings_are_printable(#[case] warning: &str, #[case] index
 }
 
 #[tokio::test]
-async fn nodes_that_preserve_unknown_fields_are_not_converted() {
+async fn crd_that_preserves_unknown_fields_cannot_have_a_conversion_webhook() {
     let webhook = json!({"clientConfig": {"url": "https://a.b"}, "conversionReviewVersions": ["v1"]});
     let spec = json!({"preserveUnknownFields": true, "conversion": {"strategy": "Webhook", "webhook": webhook}});
     let found = refused(&spec, &json!({})).await;
@@ -159,7 +159,7 @@ async fn nodes_that_preserve_unknown_fields_are_not_converted() {
 #[case("oneOf", json!([]))]
 #[case("patternProperties", json!({}))]
 #[tokio::test]
-async fn empty_keywords_at_the_root_of_a_version_with_a_status_are_refused(
+async fn empty_keywords_at_the_schema_root_of_a_version_with_a_status_are_refused(
     #[case] keyword: &str,
     #[case] value: Value,
 ) {
@@ -244,7 +244,7 @@ async fn formats_are_checked_within_any_of(#[case] address: &str, #[case] code: 
 #[case::empty_fields(json!({"name": "a", "creationTimestamp": null}), json!({"name": "a"}))]
 #[case::null_metadata(json!(null), json!({}))]
 #[tokio::test]
-async fn defaults_are_stored_without_unknown_metadata(
+async fn crd_defaults_are_stored_without_unknown_metadata(
     #[case] sent: Value,
     #[case] stored: Value,
     #[values(false, true)] in_list: bool,

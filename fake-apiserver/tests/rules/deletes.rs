@@ -41,7 +41,7 @@ async fn server(delay: Duration) -> (ApiServer, Watch) {
 #[case::with_a_status_update(Some(("PATCH", STATUS, json!({"status": {"message": "m"}}))))]
 #[case::with_another_delete(Some(("DELETE", POD, Value::Null)))]
 #[tokio::test(start_paused = true)]
-async fn pod_is_marked_and_removed_after_the_delay(#[case] meanwhile: Option<(&str, &str, Value)>) {
+async fn pod_is_marked_and_removed_after_the_removal_delay(#[case] meanwhile: Option<(&str, &str, Value)>) {
     let (server, mut watch) = server(DELAY).await;
     let started = Instant::now();
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
@@ -77,7 +77,7 @@ async fn new_pod_with_the_same_name_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizer_added_during_removal_does_not_keep_the_pod() {
+async fn finalizer_cannot_be_added_during_pod_removal() {
     let (server, mut watch) = server(DELAY).await;
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
     assert!(poll!(&mut deletion).is_pending());
@@ -89,7 +89,7 @@ async fn finalizer_added_during_removal_does_not_keep_the_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_is_marked_and_removed_immediately_without_a_delay() {
+async fn pod_is_marked_and_removed_immediately_if_the_removal_delay_is_zero() {
     let (server, mut watch) = server(Duration::ZERO).await;
     let mut deletion = Box::pin(send(&server, "DELETE", POD, MERGE, &Value::Null));
     assert!(poll!(&mut deletion).is_ready());

@@ -29,7 +29,7 @@ const POLICY: &str = "spec.devices[0].capacity[c].requestPolicy";
     (".validRange.step", "Invalid value: \"1\": value is not a multiple of a given step (9) from (2)")])]
 #[case(json!({"default": "3", "validRange": {"min": "1", "max": "5", "step": "2"}}), &[])]
 #[tokio::test]
-async fn request_policies_are_checked(#[case] policy: Value, #[case] expected: &[(&str, &str)]) {
+async fn device_request_policies_are_validated(#[case] policy: Value, #[case] expected: &[(&str, &str)]) {
     let device = json!({"name": "d", "allowMultipleAllocations": true,
         "capacity": {"c": {"value": "10", "requestPolicy": policy}}});
     let slice = json!({"metadata": {"name": "s"}, "spec": {"driver": "a.b", "allNodes": true, "devices": [device],
@@ -93,7 +93,7 @@ async fn device_statuses_are_validated(#[case] device_status: Value, #[case] exp
 }
 
 #[tokio::test]
-async fn binding_conditions_and_failure_conditions_require_each_other() {
+async fn device_binding_conditions_require_binding_failure_conditions() {
     let server = ApiServer::start();
     let result = json!({"request": "r", "driver": "a.b", "pool": "p", "device": "d", "bindingConditions": ["a"]});
     let status = json!({"allocation": {"devices": {"results": [result]}}});
@@ -104,7 +104,7 @@ async fn binding_conditions_and_failure_conditions_require_each_other() {
 }
 
 #[tokio::test]
-async fn claim_templates_only_have_labels_and_annotations() {
+async fn metadata_of_resource_claim_templates_may_only_have_labels_and_annotations() {
     let metadata = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}, "name": "n", "namespace": "x", "uid": "u",
         "finalizers": ["a.b/c"], "deletionTimestamp": "2024-01-02T03:04:05Z"});
     let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});

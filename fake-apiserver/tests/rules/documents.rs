@@ -22,7 +22,7 @@ use crate::ask::{get, send};
 #[case("api/v1", "watch/nodes/{name}", "watchCoreV1Node")]
 #[case("api/v1", "nodes/{name}/proxy/{path}", "connectCoreV1GetNodeProxyWithPath")]
 #[tokio::test]
-async fn both_versions_have_every_operation(#[case] document: &str, #[case] rest: &str, #[case] operation: &str) {
+async fn openapi_v2_and_v3_have_every_operation(#[case] document: &str, #[case] rest: &str, #[case] operation: &str) {
     let server = ApiServer::start();
     let (_, index) = get(&server, "/openapi/v3").await;
     let url = index["paths"][document]["serverRelativeURL"].as_str();
@@ -52,7 +52,7 @@ fn names(parameters: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn shared_parameters_are_declared_on_the_path() {
+async fn shared_openapi_parameters_are_declared_on_the_path() {
     let server = ApiServer::start();
     let (_, core) = get(&server, "/openapi/v3/api/v1").await;
     let path = |path: &str| &core["paths"][path];
@@ -114,7 +114,7 @@ async fn openapi_declares_the_responses_of_deletes(
 #[case::index_with_two_slashes("GET", "/openapi/v3//", 404)]
 #[case::longer_path_than_the_index("GET", "/openapi/v3x", 404)]
 #[tokio::test]
-async fn document_paths_are_matched_literally(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
+async fn paths_and_methods_of_documents_are_checked(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
     let server = ApiServer::start();
     let found = send(&server, method, path, "application/json", &Value::Null).await;
     assert_eq!(found.0, code, "{}", found.1);

@@ -23,7 +23,7 @@ fn job(name: &str, labels: &Value, of_template: &Value) -> Value {
 #[case::default_labels(&json!(null), true)]
 #[case::labels_in_the_body(&json!({"a": "b"}), false)]
 #[tokio::test(start_paused = true)]
-async fn default_labels_share_the_labels_of_the_template(#[case] labels: &Value, #[case] are_shared: bool) {
+async fn default_labels_include_the_generated_labels_of_the_template(#[case] labels: &Value, #[case] are_shared: bool) {
     let server = ApiServer::start();
     let body = job("j", labels, &json!({"a": "b"}));
     let (code, made) = post(&server, JOBS, &body).await;
@@ -44,7 +44,7 @@ async fn default_labels_share_the_labels_of_the_template(#[case] labels: &Value,
     &["metadata.labels", "metadata.labels", "spec.template.labels", "spec.template.labels"])]
 #[case::labels_of_the_object(&json!(null), &["spec.template.labels", "spec.template.labels"])]
 #[tokio::test(start_paused = true)]
-async fn shared_labels_are_validated_in_the_object_and_the_template(
+async fn default_labels_are_validated_in_the_object_and_the_template(
     #[case] of_template: &Value,
     #[case] fields: &[&str],
 ) {
@@ -101,7 +101,7 @@ fn policy(spec: &Value) -> Value {
 #[case::null_does_not_count("PUT", "application/json", &policy(&json!({"podSelector": {}, "ingress": null})), 1)]
 #[case::metadata_does_not_count("PATCH", MERGE, &json!({"metadata": {"labels": {}}}), 1)]
 #[tokio::test(start_paused = true)]
-async fn removing_an_empty_list_of_rules_increments_the_generation(
+async fn sending_an_empty_list_of_rules_again_increments_the_generation(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] body: &Value,

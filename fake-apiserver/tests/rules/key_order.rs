@@ -103,7 +103,7 @@ fn part<'a>(text: &'a str, name: &str) -> &'a str {
 #[case::get("", 1)]
 #[case::indented("?pretty=true", 1)]
 #[tokio::test]
-async fn built_in_objects_have_the_order_of_gos_structs(#[case] query: &str, #[case] depth: usize) {
+async fn built_in_objects_have_the_field_order_of_go_structs(#[case] query: &str, #[case] depth: usize) {
     let whole = text(&server().await, &format!("{PODS}/p{query}")).await;
     // White space between tokens is ignored.
     let compact = whole.replace("\n", "").replace("  ", "").replace("\": ", "\":");
@@ -148,7 +148,7 @@ async fn lists_of_built_in_objects_have_the_field_order_of_go() {
 }
 
 #[tokio::test]
-async fn custom_objects_are_sorted() {
+async fn fields_of_custom_resources_are_sorted() {
     let server = server().await;
     let whole = text(&server, &format!("{WIDGETS}/w")).await;
     assert_eq!(keys(&whole, 1), ["apiVersion", "kind", "metadata", "spec"]);

@@ -158,7 +158,7 @@ async fn unusual_objects_cause_warnings(#[case] name: &str, #[case] changes: Val
 
 /// The served version ignores `topology`, which is read-only.
 #[tokio::test]
-async fn topology_of_endpoints_is_dropped() {
+async fn deprecated_topology_of_endpoints_is_dropped() {
     let (path, object) = kind("EndpointSlice");
     let topology = json!({"endpoints": [{"addresses": ["10.0.0.1"], "deprecatedTopology": {"a": "-"}}]});
     let (code, made) = post(&ApiServer::start(), &path, &with(&object, &topology)).await;
@@ -168,7 +168,7 @@ async fn topology_of_endpoints_is_dropped() {
 
 /// Only stored ranges are exempt from newer rules, regardless of their position in the policy.
 #[tokio::test]
-async fn changed_range_is_validated() {
+async fn changed_cidr_range_of_a_network_policy_is_validated() {
     let server = ApiServer::start();
     let (path, object) = kind("NetworkPolicy");
     let block = |except: &str| json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": [except]}}]}]}});
@@ -182,7 +182,7 @@ async fn changed_range_is_validated() {
 #[case(json!([{"name": "s"}, {"namespace": "n"}]), false)]
 #[case(json!([{"name": "s"}, {"name": "s"}]), true)]
 #[tokio::test]
-async fn lists_with_missing_keys_have_no_managed_fields(#[case] secrets: Value, #[case] is_tracked: bool) {
+async fn objects_with_missing_list_keys_have_no_managed_fields(#[case] secrets: Value, #[case] is_tracked: bool) {
     let account = json!({"metadata": {"name": "a"}, "secrets": secrets});
     let (code, made) = post(
         &ApiServer::start(),
@@ -222,7 +222,7 @@ fn any_request(groups: &[&str]) -> Value {
 #[case("PriorityLevelConfiguration", "catch-all", json!({"limited": {"nominalConcurrencyShares": 5}}), "")]
 #[case("PriorityLevelConfiguration", "catch-all", json!({}), "spec of 'catch-all' must equal the fixed value")]
 #[tokio::test]
-async fn mandatory_priorities_are_fixed(
+async fn mandatory_flow_schemas_and_priority_levels_have_a_fixed_spec(
     #[case] name: &str,
     #[case] object_name: &str,
     #[case] spec: Value,
@@ -240,7 +240,7 @@ async fn mandatory_priorities_are_fixed(
 }
 
 #[tokio::test]
-async fn empty_list_of_policies_is_not_defaulted() {
+async fn empty_scaling_policies_are_refused_instead_of_defaulted() {
     let (path, object) = kind("HorizontalPodAutoscaler");
     let object = with(&object, &json!({"spec": {"behavior": {"scaleDown": {"policies": []}}}}));
     let answer = post(&ApiServer::start(), &path, &object).await;
@@ -249,7 +249,7 @@ async fn empty_list_of_policies_is_not_defaulted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limit_range_may_lack_a_name() {
+async fn limit_range_without_a_name_gets_a_uuid_as_name() {
     let path = "/api/v1/namespaces/default/limitranges";
     let body = json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}});
     let (code, made) = post(&ApiServer::start(), path, &body).await;
@@ -258,7 +258,7 @@ async fn limit_range_may_lack_a_name() {
 }
 
 #[tokio::test]
-async fn prefix_of_a_replication_controller_is_not_checked() {
+async fn generate_name_of_a_replication_controller_is_not_validated() {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let controller = json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"generateName": "Bad_"},
         "spec": {"selector": {"a": "b"}, "template": template}});
@@ -268,7 +268,7 @@ async fn prefix_of_a_replication_controller_is_not_checked() {
 }
 
 #[tokio::test]
-async fn autoscaler_read_in_v1_is_shown_as_stored() {
+async fn table_of_a_v1_autoscaler_shows_the_stored_v2_metrics() {
     let server = ApiServer::start();
     let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
     let metric = json!({"type": "Resource", "resource": {"name": "memory",

@@ -45,7 +45,7 @@ async fn patch_cannot_change_the_identity_of_an_object(#[case] patch: Value, #[c
 #[case::no_name(json!([{"op": "remove", "path": "/metadata/name"}]))]
 #[case::another_kind(json!([{"op": "replace", "path": "/kind", "value": "Pod"}]))]
 #[tokio::test]
-async fn json_patches_are_parsed_like_kube_apiserver(#[case] patch: Value) {
+async fn json_patches_that_remove_or_change_the_identity_are_refused(#[case] patch: Value) {
     let server = ApiServer::start();
     post(&server, MAPS, &config_map("a", json!({"k": "v"}))).await;
     let before = get(&server, &format!("{MAPS}/a")).await;
@@ -61,7 +61,7 @@ async fn json_patches_are_parsed_like_kube_apiserver(#[case] patch: Value) {
 #[case(json!({"kind": null, "apiVersion": null}))]
 #[case::unknown_directives(json!({"$foo": "x", "metadata": {"$bar": [1]}}))]
 #[tokio::test]
-async fn strategic_patches_cannot_change_the_kind(#[case] patch: Value) {
+async fn strategic_patches_ignore_kind_version_and_unknown_directives(#[case] patch: Value) {
     let server = ApiServer::start();
     let (_, made) = post(&server, MAPS, &config_map("a", json!({"k": "v"}))).await;
     let (code, answer) = send(&server, "PATCH", &format!("{MAPS}/a"), STRATEGIC, &patch).await;
@@ -69,7 +69,7 @@ async fn strategic_patches_cannot_change_the_kind(#[case] patch: Value) {
 }
 
 #[tokio::test]
-async fn result_in_another_served_version_is_converted() {
+async fn patch_in_another_served_version_is_converted() {
     let server = ApiServer::start();
     let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});

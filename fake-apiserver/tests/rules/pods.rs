@@ -237,7 +237,7 @@ async fn image_volume_digests_depend_on_a_feature_gate() {
     "spec.resources.requests: Forbidden: pod-level resource requests cannot be removed",
     "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize"])]
 #[tokio::test]
-async fn resizes_are_checked(
+async fn pod_resizes_are_validated(
     #[case] before: Value,
     #[case] after: Value,
     #[case] spec: Value,
@@ -271,7 +271,7 @@ async fn empty_fields_of_ephemeral_containers_count_as_set() {
 }
 
 #[tokio::test]
-async fn annotations_are_checked_twice_on_update() {
+async fn invalid_pod_annotations_are_reported_twice_on_update() {
     let server = ApiServer::start();
     let (_, made) = post(&server, PODS, &pod(&json!({}))).await;
     let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "x"}}});
@@ -285,7 +285,7 @@ async fn annotations_are_checked_twice_on_update() {
 }
 
 #[tokio::test]
-async fn claims_of_stateful_sets_cause_warnings() {
+async fn fractional_storage_in_a_volume_claim_template_causes_a_warning() {
     let server = ApiServer::start();
     let claim = json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1500m"}}}});
@@ -310,7 +310,7 @@ async fn claims_of_stateful_sets_cause_warnings() {
 }
 
 #[tokio::test]
-async fn updates_of_replication_controllers_warn_of_the_stored_template() {
+async fn update_of_a_replication_controller_has_warnings_for_the_stored_template() {
     let server = ApiServer::start();
     let template = json!({"spec": {"nodeSelector": {"beta.kubernetes.io/os": "x"}}});
     let (path, controller) = workload("ReplicationController", &template, &json!({"replicas": 0}));
@@ -332,7 +332,7 @@ async fn updates_of_replication_controllers_warn_of_the_stored_template() {
 #[case::computed(json!({}), "BestEffort")]
 #[case::given_in_the_body(json!({"qosClass": "Guaranteed", "phase": "Running"}), "Guaranteed")]
 #[tokio::test(start_paused = true)]
-async fn create_keeps_the_quality_of_service_of_its_status(#[case] status: Value, #[case] expected: &str) {
+async fn create_of_a_pod_keeps_the_qos_class_in_the_body(#[case] status: Value, #[case] expected: &str) {
     let server = ApiServer::start();
     let mut body = pod(&json!({}));
     body["status"] = status;

@@ -29,7 +29,7 @@ async fn resources_without_list_are_not_found_across_namespaces(#[case] path: &s
 #[case::create("POST", MAPS, 415)]
 #[case::update("PUT", "/api/v1/namespaces/default/configmaps/a", 422)]
 #[tokio::test]
-async fn create_checks_the_media_type_before_its_options(
+async fn create_checks_the_media_type_before_the_options(
     #[case] method: &str,
     #[case] path: &str,
     #[case] expected: u16,
@@ -44,7 +44,7 @@ async fn create_checks_the_media_type_before_its_options(
 #[case::version_without_a_group("v2")]
 #[case::unknown_group("bogus/v1")]
 #[tokio::test]
-async fn delete_options_may_be_of_any_version(#[case] version: &str) {
+async fn delete_options_may_have_any_api_version(#[case] version: &str) {
     let options = json!({"kind": "DeleteOptions", "apiVersion": version});
     let (code, answer) = delete(&format!("{MAPS}/none"), &options).await;
     assert_eq!((code, message(&answer)), (404, "configmaps \"none\" not found"));
@@ -68,7 +68,7 @@ async fn delete_options_may_be_of_any_version(#[case] version: &str) {
     "strconv.ParseInt: parsing \"1s\": invalid syntax"
 )]
 #[tokio::test]
-async fn invalid_read_is_refused_with_its_first_error(#[case] rest: &str, #[case] expected: u16, #[case] why: &str) {
+async fn invalid_read_is_refused_with_a_single_error(#[case] rest: &str, #[case] expected: u16, #[case] why: &str) {
     let path = format!("/api/v1/namespaces/default/{rest}");
     let (code, answer) = get(&ApiServer::start(), &path).await;
     assert_eq!((code, message(&answer)), (expected, why));
@@ -77,7 +77,7 @@ async fn invalid_read_is_refused_with_its_first_error(#[case] rest: &str, #[case
 /// `forceWatch` of `ListResource`: the query does not contain `watch`, so the options are validated like options of a
 /// list.
 #[tokio::test]
-async fn legacy_watch_path_accepts_list_options() {
+async fn legacy_watch_path_validates_parameters_as_list_options() {
     let path = "/api/v1/watch/namespaces/default/configmaps?sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let (code, answer) = get(&ApiServer::start(), path).await;
     let why = "ListOptions.meta.k8s.io \"\" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is \
@@ -90,7 +90,10 @@ async fn legacy_watch_path_accepts_list_options() {
 #[case::without_a_name(json!({}), "Unknown")]
 #[case::with_a_generated_name(json!({"generateName": "a-"}), "a-")]
 #[tokio::test]
-async fn terminating_namespace_refuses_objects_with_their_generated_name(#[case] metadata: Value, #[case] shown: &str) {
+async fn error_in_a_terminating_namespace_shows_generate_name_if_the_name_is_missing(
+    #[case] metadata: Value,
+    #[case] shown: &str,
+) {
     let server = ApiServer::start();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}});
     assert_eq!(post(&server, "/api/v1/namespaces", &namespace).await.0, 201);
@@ -149,7 +152,7 @@ async fn patch_warning_about_duplicate_owners_mentions_admission(
 #[case::with_a_wrong_escape("dryRun=%zz")]
 #[case::with_half_an_escape("dryRun=a%2")]
 #[tokio::test]
-async fn malformed_parameters_are_ignored(#[case] query: &str) {
+async fn malformed_query_parameters_are_ignored(#[case] query: &str) {
     let path = format!("{MAPS}?{query}");
     let (code, answer) = post(&ApiServer::start(), &path, &config_map("a", json!({}))).await;
     assert_eq!(code, 201, "{answer}");

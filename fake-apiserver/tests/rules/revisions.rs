@@ -30,7 +30,7 @@ async fn server() -> ApiServer {
 )]
 #[case::watch_of_another_resource("/api/v1/secrets?watch=1", "secrets")]
 #[tokio::test]
-async fn idle_watch_ignores_changes_of_other_scopes(
+async fn idle_watch_survives_changes_and_compactions_in_other_scopes(
     #[case] path: &str,
     #[case] resource: &str,
     #[values(true, false)] is_compacted: bool,
@@ -92,7 +92,7 @@ async fn open_watch_survives_a_compaction_of_unread_changes() {
 }
 
 #[tokio::test]
-async fn watch_from_before_the_log_expires() {
+async fn watch_from_a_compacted_version_expires() {
     let server = server().await;
     let from = server.resource_version();
     busy(&server).await;

@@ -75,14 +75,14 @@ async fn new_services_are_validated(#[case] changes: Value, #[case] expected: &[
 #[case(json!({"clusterIP": "192.168.0.1"}), &["spec.clusterIPs: Invalid value: [\"192.168.0.1\"]: failed to allocate IP \
     192.168.0.1: the provided IP (192.168.0.1) is not in the valid range. The range of valid IPs is 10.0.0.0/16"])]
 #[tokio::test]
-async fn dry_runs_skip_allocation_checks(#[case] spec: Value, #[case] expected: &[&str]) {
+async fn dry_runs_only_check_the_range_of_cluster_ips(#[case] spec: Value, #[case] expected: &[&str]) {
     let server = ApiServer::start();
     let answer = post(&server, DRY, &service(&json!({"spec": spec}))).await;
     assert_eq!(causes(&answer), expected, "{}", answer.1);
 }
 
 #[tokio::test]
-async fn dry_run_shows_numbers_outside_of_the_ranges() {
+async fn dry_run_shows_placeholder_ip_and_ports_outside_of_the_ranges() {
     let server = ApiServer::start();
     let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"});
     let (code, made) = post(&server, DRY, &service(&json!({"spec": spec}))).await;
@@ -172,7 +172,7 @@ async fn status_write_may_create_a_service_without_an_address() {
 #[case::not_a_number_in_a_status_update("/api/v1/namespaces/default/services/a/status", "x", 500)]
 #[case::any_number("/api/v1/namespaces/default/services/a", "7", 201)]
 #[tokio::test]
-async fn version_of_a_creating_update_must_be_a_number(
+async fn resource_version_of_a_creating_update_must_be_a_number(
     #[case] path: &str,
     #[case] version: &str,
     #[case] expected: u16,
@@ -196,7 +196,7 @@ async fn service_without_a_name_gets_no_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn address_of_a_service_is_an_ip_address() {
+async fn cluster_ip_of_a_service_has_an_ip_address_object() {
     let server = ApiServer::builder().kubernetes_service(true).start();
     let services = "/api/v1/namespaces/default/services";
     let address = "/apis/networking.k8s.io/v1/ipaddresses/10.0.0.99";

@@ -63,7 +63,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_of_changed_definition_continues_for_a_second() {
+async fn watch_continues_for_a_second_after_a_crd_change() {
     let server = server(&json!([version("v1", true, &json!({}))])).await;
     assert_eq!(post(&server, &foos("v1"), &foo("v1", &json!({}))).await.0, 201);
     let from = server.resource_version();
@@ -81,7 +81,7 @@ async fn watch_of_changed_definition_continues_for_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_ends_if_the_definition_changes_again() {
+async fn watch_ends_if_the_crd_changes_twice() {
     let server = server(&json!([version("v1", true, &json!({}))])).await;
     let from = server.resource_version();
     let mut watch = Watch::open(&server, &format!("{}?watch=1&resourceVersion={from}", foos("v1"))).await;
@@ -94,7 +94,7 @@ async fn watch_ends_if_the_definition_changes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_continues_while_its_definition_is_terminating() {
+async fn watch_continues_while_the_crd_is_terminating() {
     let server = server(&json!([version("v1", true, &json!({}))])).await;
     let held = with(
         &foo("v1", &json!({})),
@@ -160,7 +160,7 @@ async fn managed_fields_with_undeclared_fields_are_dropped_by_updates_and_refuse
     json!([version("v1", true, &json!({"a": {"type": "string", "default": "d"}})),
         version("v2", false, &json!({}))]), "v2", false)]
 #[tokio::test]
-async fn first_identical_write_of_a_custom_resource_adds_defaults(
+async fn first_no_op_update_of_a_custom_resource_creates_a_version_if_stored_defaults_are_missing(
     #[case] versions: Value,
     #[case] name: &str,
     #[case] makes_a_version: bool,
@@ -172,7 +172,7 @@ async fn first_identical_write_of_a_custom_resource_adds_defaults(
 }
 
 #[tokio::test]
-async fn first_identical_write_of_a_claim_creates_a_version() {
+async fn first_no_op_update_of_a_volume_claim_creates_a_version() {
     let server = ApiServer::start();
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
@@ -182,7 +182,7 @@ async fn first_identical_write_of_a_claim_creates_a_version() {
 }
 
 #[tokio::test]
-async fn apply_of_null_metadata_always_creates_a_version() {
+async fn apply_with_null_annotations_always_creates_a_version() {
     let server = server(&json!([version("v1", true, &json!({}))])).await;
     let path = format!("{}/a?fieldManager=m", foos("v1"));
     let mut applied = foo("v1", &json!({}));

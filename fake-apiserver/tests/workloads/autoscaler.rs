@@ -48,7 +48,7 @@ async fn replicas(cluster: &Cluster) -> Value {
 #[case::usage_below_the_target_after_five_minutes("25m", half(), 320.0, 2)]
 #[case::average_value("150m", cpu(json!({"type": "AverageValue", "averageValue": "100m"})), 17.0, 6)]
 #[tokio::test(start_paused = true)]
-async fn usage_scales_a_deployment(
+async fn autoscaler_scales_a_deployment_by_cpu_usage(
     #[case] usage: &str,
     #[case] metrics: Value,
     #[case] after: f64,
@@ -73,7 +73,11 @@ async fn usage_scales_a_deployment(
 #[case::value(json!({"type": "Value", "value": "10"}), "30", 10)]
 #[case::average(json!({"type": "AverageValue", "averageValue": "10"}), "60", 6)]
 #[tokio::test(start_paused = true)]
-async fn metric_set_by_the_test_scales_a_deployment(#[case] target: Value, #[case] value: &str, #[case] expected: i64) {
+async fn autoscaler_scales_a_deployment_by_an_external_metric(
+    #[case] target: Value,
+    #[case] value: &str,
+    #[case] expected: i64,
+) {
     let metric = json!([{"type": "External", "external": {"metric": {"name": "queue_length"}, "target": target}}]);
     let cluster = scaled(metric, Value::Null).await;
     cluster.0.kubelet().metric("queue_length", value);
@@ -89,7 +93,7 @@ async fn metric_set_by_the_test_scales_a_deployment(#[case] target: Value, #[cas
 #[case::scale_up_disabled(json!({"scaleUp": {"selectPolicy": "Disabled"}}), "1", 60.0, 4)]
 #[case::scale_down_without_stabilization(json!({"scaleDown": {"stabilizationWindowSeconds": 0}}), "25m", 17.0, 2)]
 #[tokio::test(start_paused = true)]
-async fn behavior_limits_changes(
+async fn autoscaler_behavior_limits_scaling(
     #[case] behavior: Value,
     #[case] usage: &str,
     #[case] after: f64,
@@ -131,7 +135,7 @@ async fn read(cluster: &Cluster, path: &str) -> (u16, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_api_returns_the_usage_of_scripts() {
+async fn metrics_api_returns_the_usage_set_by_pod_scripts() {
     let cluster = scaled(half(), Value::Null).await;
     let script = PodScript::default().uses("cpu", "50m").uses("memory", "32Mi");
     cluster.0.kubelet().script(PodSelector::all(), script);

@@ -129,7 +129,7 @@ async fn resize_waits_until_the_node_has_capacity() {
     PodScript::default().init_exits_with(0).container_exits_with("first", 7), json!(["prepare"]), "Failed", 7,
 )]
 #[tokio::test(start_paused = true)]
-async fn init_containers_end_with_the_result_of_their_commands(
+async fn init_containers_end_with_the_exit_code_of_the_command_or_script(
     #[case] script: PodScript,
     #[case] command: Value,
     #[case] phase: &str,
@@ -193,7 +193,7 @@ async fn invalid_sub_path_prevents_containers_from_starting(#[case] expression: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn containers_start_once_their_sub_path_is_valid() {
+async fn containers_start_when_the_sub_path_becomes_valid() {
     let cluster = Cluster::start();
     cluster.create(with_sub_path("$(NOTE)/$(NAME)")).await;
     cluster.pass(3.0).await;

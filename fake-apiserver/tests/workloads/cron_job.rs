@@ -76,7 +76,7 @@ async fn concurrency_policy_limits_running_jobs(#[case] policy: &str, #[case] ac
 }
 
 #[tokio::test(start_paused = true)]
-async fn schedule_uses_the_time_zone() {
+async fn cron_schedule_uses_the_time_zone() {
     let cluster = Cluster::start();
     cluster
         .create(cron(json!({"schedule": "0 2 * * *", "timeZone": "Europe/Berlin"})))

@@ -112,7 +112,7 @@ async fn rolling_update_stays_within_surge_and_unavailability() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rollback_renumbers_the_old_replica_set() {
+async fn rollback_gives_the_old_replica_set_a_new_revision() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 1)).await;
     cluster.pass(3.0).await;
@@ -151,7 +151,7 @@ async fn old_replica_sets_above_the_history_limit_are_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recreate_waits_until_the_old_pods_are_gone() {
+async fn recreate_strategy_waits_until_the_old_pods_are_gone() {
     let cluster = Cluster::start();
     cluster.0.kubelet().script(
         PodSelector::all(),
@@ -201,7 +201,7 @@ async fn paused_deployment_scales_but_does_not_roll_out() {
 #[case::never_ready(PodScript::default().never_ready())]
 #[case::no_image(PodScript::default().image_pull_error())]
 #[tokio::test(start_paused = true)]
-async fn stalled_rollout_exceeds_its_deadline(#[case] script: PodScript) {
+async fn stalled_rollout_exceeds_its_progress_deadline(#[case] script: PodScript) {
     let cluster = Cluster::start();
     cluster
         .0

@@ -153,7 +153,7 @@ async fn finished_job_is_deleted_after_its_ttl() {
 #[case::background("Background")]
 #[case::foreground("Foreground")]
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_deleted_job_lose_their_finalizer(#[case] propagation: &str) {
+async fn pods_of_a_deleted_job_lose_the_job_tracking_finalizer(#[case] propagation: &str) {
     let cluster = Cluster::start();
     let mut running = job(json!({"parallelism": 2, "completions": 2}));
     running["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["sleep", "1000"]);
@@ -175,7 +175,7 @@ async fn pods_of_a_deleted_job_lose_their_finalizer(#[case] propagation: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_an_uncollected_job_lose_their_finalizer() {
+async fn pods_of_a_deleted_job_lose_the_finalizer_without_a_garbage_collector() {
     let cluster = Cluster::with(&[Worker::Job, Worker::Kubelet]);
     cluster
         .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
@@ -195,7 +195,7 @@ async fn pods_of_an_uncollected_job_lose_their_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn job_without_permission_to_create_pods_sets_its_start_time() {
+async fn job_sets_its_start_time_if_a_quota_forbids_pods() {
     let cluster = Cluster::start();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
         "spec": {"hard": {"pods": "0"}}});

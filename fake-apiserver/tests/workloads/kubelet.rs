@@ -37,7 +37,11 @@ fn stand(pod: &Value) -> String {
 #[case::sleep_that_has_not_ended(json!(["sleep", "30"]), 30.5, "Running running 0")]
 #[case::sleep_that_has_ended(json!(["sleep", "30"]), 31.5, "Succeeded terminated Completed 0")]
 #[tokio::test(start_paused = true)]
-async fn well_known_command_ends_with_its_result(#[case] command: Value, #[case] after: f64, #[case] want: &str) {
+async fn well_known_command_determines_the_container_state(
+    #[case] command: Value,
+    #[case] after: f64,
+    #[case] want: &str,
+) {
     let cluster = Cluster::start();
     let mut pod = pod("Never");
     pod["spec"]["containers"][0]["command"] = command;
@@ -211,7 +215,7 @@ async fn nodes_are_chosen_by_pod_requirements() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn logs_come_from_the_script() {
+async fn logs_are_the_logs_of_the_pod_script() {
     let cluster = Cluster::start();
     cluster
         .0

@@ -162,7 +162,7 @@ async fn scripted_pods_ignore_stages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn weights_choose_among_stages() {
+async fn stage_weights_determine_the_frequency_of_stages() {
     let cluster = Cluster::start();
     let of = |phase: &str, weight: u32| {
         let selector = json!({"matchExpressions": [is(".status.phase", "In", &["Pending"])]});
@@ -228,7 +228,7 @@ phase: Running
 }
 
 #[tokio::test(start_paused = true)]
-async fn template_that_fails_is_reported() {
+async fn stage_template_that_fails_is_reported_as_an_event() {
     let cluster = Cluster::start();
     let next = json!({"statusTemplate": "phase: {{ index .spec.containers 7 }}"});
     let stage = stage("broken", "Pod", json!({"selector": {}, "next": next}));
@@ -253,7 +253,7 @@ async fn template_that_fails_is_reported() {
 #[case::field(stage("s", "Pod", json!({"selektor": {}})), "unknown field `selektor`")]
 #[case::another_object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s"}}), "it is not of apiVersion")]
 #[tokio::test(start_paused = true)]
-async fn unsupported_parts_are_refused_by_name(#[case] stage: Value, #[case] why: &str) {
+async fn unsupported_parts_of_stages_are_refused_by_name(#[case] stage: Value, #[case] why: &str) {
     let cluster = Cluster::start();
     let error = cluster
         .0

@@ -195,7 +195,7 @@ async fn pods_of_a_stopped_node_do_not_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn heartbeats_are_only_sent_on_request() {
+async fn node_heartbeats_are_only_sent_if_enabled() {
     let cluster = with_a_pod().await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let renewed = async || {
@@ -249,7 +249,7 @@ async fn heartbeats_are_only_sent_on_request() {
 #[case::lease_is_never_renewed(1, false)]
 #[case::lease_was_renewed(2, true)]
 #[tokio::test(start_paused = true)]
-async fn node_is_lost_after_its_last_renewal(#[case] renewals: u32, #[case] is_lost: bool) {
+async fn node_is_only_lost_if_the_lease_was_renewed_before(#[case] renewals: u32, #[case] is_lost: bool) {
     let workers = [Worker::NodeLifecycle];
     let cluster = Cluster::with(&workers);
     let now = cluster.0.now().to_string();

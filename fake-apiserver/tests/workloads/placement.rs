@@ -66,7 +66,7 @@ fn required(kind: &str, term: Value) -> Value {
         "labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone", "namespaces": ["kube-system"]})), "a",
 )]
 #[tokio::test(start_paused = true)]
-async fn affinity_is_followed(#[case] spec: Value, #[case] node: &str) {
+async fn scheduler_follows_affinity(#[case] spec: Value, #[case] node: &str) {
     let cluster = zones().await;
     assert_eq!(
         place(&cluster, "db", "db", json!({"nodeSelector": {"zone": "y"}})).await,
@@ -104,7 +104,7 @@ fn spread(when: &str, topology: &str) -> Value {
 #[case::nodes("DoNotSchedule", "kubernetes.io/hostname", ["a", "b", "c", "a"])]
 #[case::schedule_anyway("ScheduleAnyway", "zone", ["a", "c", "b", "c"])]
 #[tokio::test(start_paused = true)]
-async fn pods_are_spread_over_topologies(#[case] when: &str, #[case] topology: &str, #[case] nodes: [&str; 4]) {
+async fn pods_are_spread_over_topology_domains(#[case] when: &str, #[case] topology: &str, #[case] nodes: [&str; 4]) {
     let cluster = zones().await;
     for (number, node) in nodes.into_iter().enumerate() {
         let placed = place(&cluster, &format!("web-{number}"), "web", spread(when, topology)).await;

@@ -142,7 +142,7 @@ async fn probes_without_a_script_make_no_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn containers_without_the_probe_ignore_its_script() {
+async fn containers_without_a_probe_ignore_probe_scripts() {
     let cluster = Cluster::start();
     let script = PodScript::default().probe_fails(ProbeKind::Readiness, ..);
     cluster

@@ -35,7 +35,7 @@ async fn ready(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_range_becomes_ready_and_is_protected() {
+async fn new_service_cidr_becomes_ready_and_gets_a_finalizer() {
     let cluster = Cluster::start();
     cidr(&cluster, "more", "10.9.0.0/24").await;
     cluster.pass(1.0).await;
@@ -61,7 +61,7 @@ async fn new_range_becomes_ready_and_is_protected() {
 #[case::larger_range(&["10.9.0.7"], "10.0.0.0/8", 11.0, true)]
 #[case::range_next_to_it(&["10.9.0.7"], "10.8.0.0/24", 60.0, false)]
 #[tokio::test(start_paused = true)]
-async fn deleted_range_is_released_if_no_address_needs_it(
+async fn deleted_service_cidr_is_removed_if_no_ip_address_needs_the_range(
     #[case] addresses: &[&str],
     #[case] other: &str,
     #[case] seconds: f64,
@@ -82,7 +82,7 @@ async fn deleted_range_is_released_if_no_address_needs_it(
 }
 
 #[tokio::test(start_paused = true)]
-async fn removing_the_last_address_releases_the_range() {
+async fn removing_the_last_ip_address_releases_a_deleted_service_cidr() {
     let cluster = Cluster::start();
     cidr(&cluster, "more", "10.9.0.0/24").await;
     address(&cluster, "10.9.0.7").await;

@@ -171,7 +171,7 @@ async fn manually_written_endpoints_are_mirrored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn budget_limits_the_number_of_evictions() {
+async fn disruption_budget_limits_the_number_of_evictions() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 3)).await;
     cluster
@@ -212,7 +212,7 @@ async fn budget_limits_the_number_of_evictions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_namespace_has_its_account_and_certificate() {
+async fn every_namespace_has_a_default_service_account_and_root_certificate() {
     let cluster = Cluster::start();
     cluster
         .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}))

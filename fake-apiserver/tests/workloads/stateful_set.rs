@@ -91,7 +91,7 @@ async fn parallel_pods_are_created_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_keep_their_claims() {
+async fn stateful_set_pods_keep_their_volume_claims() {
     let cluster = Cluster::start();
     cluster.create(json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/disk"})).await;
     let claim = json!({
@@ -155,7 +155,7 @@ async fn stateful_set_update_stops_at_the_partition(#[values(0, 5)] start: i64) 
 
 /// The name of a revision contains its hash (Go's `NewControllerRevision`).
 #[tokio::test(start_paused = true)]
-async fn revision_has_the_hash_and_the_annotations_of_its_set() {
+async fn controller_revision_has_a_hash_and_the_annotations_of_the_set() {
     let cluster = Cluster::start();
     let mut set = set(json!({"replicas": 1}));
     set["metadata"]["annotations"] = json!({"team": "a"});

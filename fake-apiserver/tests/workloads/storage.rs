@@ -131,7 +131,7 @@ async fn smallest_volume_that_fits_is_bound() {
 #[case("Retain", "Delete", &["data-db-0", "data-db-1"], &[])]
 #[case("Delete", "Delete", &["data-db-0"], &[])]
 #[tokio::test(start_paused = true)]
-async fn claims_of_a_stateful_set_are_deleted_according_to_its_policy(
+async fn volume_claims_of_a_stateful_set_follow_the_retention_policy(
     #[case] scaled: &str,
     #[case] deleted: &str,
     #[case] after_scaling: &[&str],

@@ -319,7 +319,7 @@ mod tests {
         /// If the scanner succeeds, its result equals the result of `serde_json`. If the scanner reports the end of the
         /// text, `serde_json` does the same.
         #[test]
-        fn scanner_agrees_with_the_parser(
+        fn header_scanner_agrees_with_the_parser(
             texts in prop::collection::vec(object(prop_oneof![value(), object(value())]), 1..3),
             damage in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
             cut in prop::option::of(any::<prop::sample::Index>()),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_parsed_by_serde_json() {
+    fn deep_nesting_is_left_to_serde_json() {
         for (depth, is_usual) in [(60, true), (100, false)] {
             let text = format!("{{\"spec\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
             assert_eq!(Header::scan(text.as_bytes()).is_ok(), is_usual, "{depth}");

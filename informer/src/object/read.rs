@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_all_kinds_are_decoded() {
+    fn values_of_all_types_are_decoded_like_serde_json() {
         let text =
             r#"{"policies":["Always",{"Limited":3}], "by_policy": {"a\"":[1,true],"b":null}, "raw": {"a" : 1.50},
             "x":[[1,-2],[3e2,"\u00e4"],[]],"y":{"z":18446744073709551615}} "#
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_have_the_exact_capacity() {
+    fn decoded_vectors_have_the_exact_capacity() {
         let text = r#"{"metadata":{"finalizers":["a","b"]},"spec":{"containers":[{"name":"a","args":["1","2","3"]}]}}"#;
         let pod: Pod = read_all(text).expect("the object is a Pod");
         assert_eq!(pod, serde_json::from_str(text).expect("the object is a Pod"));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_objects_are_decoded_by_serde_json() {
+    fn invalid_objects_are_left_to_serde_json() {
         assert!(read_all::<BTreeMap<i32, u8>>(r#"{"1":2}"#).is_none());
         assert!(read_all::<Pod>(r#"{"spec":{"containers":1}}"#).is_none());
     }

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn key_that_is_held_too_long_fails_despite_the_sweep() {
+    async fn key_that_is_held_back_too_long_fails_despite_the_sweep_of_old_writes() {
         let (cache, gate) = (Arc::new(Cache::default()), Arc::new(Gate::new(Caches::default())));
         gate.join(pods(), cache);
         let sweeping = Arc::clone(&gate);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_of_keys_that_are_never_added_again_are_removed() {
+    async fn remembered_writes_of_keys_that_are_never_added_again_are_removed() {
         let (cache, gate) = (Arc::new(Cache::default()), Arc::new(Gate::new(Caches::default())));
         gate.join(pods(), cache.clone());
         let sweeping = Arc::clone(&gate);

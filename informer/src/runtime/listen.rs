@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn failed_accepts_are_retried_with_increasing_pauses() {
+    async fn failed_connection_accepts_are_retried_with_increasing_pauses() {
         let (began, tries) = (Instant::now(), Cell::new(0));
         let no_more_files = || {
             tries.set(tries.get() + 1);

@@ -75,7 +75,11 @@ mod tests {
     #[case::removed(json!({"a": 1, "b": {"c": 1}}), json!({"b": {}}), Some(json!({"a": null, "b": {"c": null}})))]
     #[case::changed_list(json!({"a": [1, 2]}), json!({"a": [2]}), Some(json!({"a": [2]})))]
     #[case::another_type(json!({"a": {"b": 1}}), json!({"a": "text"}), Some(json!({"a": "text"})))]
-    fn patch_contains_only_the_differences(#[case] found: Value, #[case] wanted: Value, #[case] patch: Option<Value>) {
+    fn merge_patch_contains_only_the_differences(
+        #[case] found: Value,
+        #[case] wanted: Value,
+        #[case] patch: Option<Value>,
+    ) {
         assert_eq!(difference(&found, &wanted), patch);
     }
 }

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn counts_above_the_limit_are_written_later() {
+    async fn event_counts_above_the_queue_capacity_are_written_later() {
         let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
             std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
         });
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn counts_above_the_queue_capacity_are_all_written() {
+    async fn event_counts_above_the_queue_capacity_are_all_written() {
         let patches = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&patches);
         let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {

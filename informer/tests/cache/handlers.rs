@@ -40,7 +40,10 @@ fn updated(change: &Value) -> Event<Pod> {
 #[case::annotations(json!({"/metadata/annotations": {}}), [false, false, true, true])]
 #[case::order_of_labels(json!({"/metadata/labels": {"app": "web"}}), [false, false, false, true])]
 #[case::another_field(json!({"/spec": {"containers": [], "nodeName": "a"}}), [false, false, false, true])]
-fn predicates_on_updates_compare_their_fields(#[case] change: Value, #[case] passes: [bool; 4]) {
+fn update_predicates_compare_generation_labels_annotations_and_version(
+    #[case] change: Value,
+    #[case] passes: [bool; 4],
+) {
     let event = updated(&change);
     let found = [
         predicates::generation_changed().passes(&event),
@@ -61,7 +64,7 @@ fn resync_is_not_a_change() {
 
 /// kube-runtime's predicates compare an object with a stored value, and therefore lose deletions (kube-rs/kube#1768).
 #[test]
-fn predicates_on_changes_pass_deletions() {
+fn change_predicates_pass_additions_and_deletions() {
     let object = object(1, &json!({}));
     let deleted = Event::Deleted {
         object: object.clone(),
@@ -80,7 +83,7 @@ fn predicates_on_changes_pass_deletions() {
 }
 
 #[test]
-fn predicates_are_combined() {
+fn predicates_can_be_combined() {
     let event = updated(&json!({"/metadata/generation": 2}));
     let (yes, no) = (
         predicates::generation_changed::<Pod>(),

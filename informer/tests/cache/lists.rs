@@ -12,7 +12,7 @@ use crate::script::{
 use crate::support::stored;
 
 #[tokio::test(start_paused = true)]
-async fn first_list_accepts_any_version_and_the_watch_starts_there() {
+async fn first_list_accepts_any_version_and_the_watch_starts_at_the_version_of_the_list() {
     let script = Script::new([list(7, &[("a", 3), ("b", 5)]), silent(&[])]);
     let (informer, asked) = script.run_for(1).await;
     assert_eq!(asked, ["0.0 list \"0\" limit=500", "0.0 watch \"7\""]);
@@ -45,7 +45,7 @@ async fn relist_requests_the_last_version_or_newer_without_pages() {
 #[case::gone(failing(410, "Gone"))]
 #[case::too_large(too_large())]
 #[tokio::test(start_paused = true)]
-async fn expired_version_causes_an_immediate_list_of_the_newest(#[case] answer: Answer) {
+async fn expired_version_causes_an_immediate_list_of_the_newest_version(#[case] answer: Answer) {
     let script = Script::new([
         list(7, &[("a", 3)]),
         error_event(&[], 410, "Expired"),
@@ -71,7 +71,7 @@ async fn expired_version_causes_an_immediate_list_of_the_newest(#[case] answer: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_list_of_the_newest_version_requests_it_again() {
+async fn failed_list_of_the_newest_version_is_retried_with_the_newest_version() {
     let script = Script::new([
         failing(410, "Expired"),
         failing(410, "Expired"),
@@ -113,7 +113,7 @@ async fn pages_are_joined_into_one_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_pages_are_replaced_by_one_full_list_from_the_first_version() {
+async fn expired_page_causes_one_full_list_with_the_first_version() {
     let script = Script::new([
         page(7, &[("a", 3)], "one"),
         failing(410, "Expired"),
@@ -161,7 +161,7 @@ async fn failed_lists_are_retried_with_increasing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn successful_pass_is_followed_by_a_pause() {
+async fn relists_are_delayed_even_after_successful_lists() {
     let script = Script::new([
         list(1, &[]),
         error_event(&[], 410, "Expired"),
@@ -192,7 +192,7 @@ async fn body_that_is_not_a_list_fails_instead_of_emptying_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_handler_receives_the_error_that_ended_a_pass() {
+async fn error_handler_receives_the_error_of_a_failed_list() {
     let told = crate::support::Told::default();
     let log = told.clone();
     let script = Script::new([failing(403, "Forbidden"), list(1, &[]), ending(&[])]);

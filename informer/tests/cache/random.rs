@@ -361,7 +361,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn idle_cache_equals_the_cluster() {
+fn idle_cache_equals_the_state_of_the_cluster() {
     assert!(!seeds().is_empty());
     for seed in seeds() {
         block_on(run(seed));

@@ -27,7 +27,7 @@ fn running(source: &FakeSource) -> SharedInformer<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_handler_has_its_own_period() {
+async fn each_handler_has_its_own_resync_period() {
     let informer = running(&FakeSource::new());
     let told = [Told::default(), Told::default(), Told::default(), Told::default()];
     informer

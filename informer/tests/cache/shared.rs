@@ -133,7 +133,7 @@ async fn unseen_deletion_is_delivered_after_the_next_list(#[case] order: QueueOr
 /// all subscribers.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn object_deleted_before_its_handler_runs_does_not_block_others(cluster: TestCluster) {
+async fn deletion_before_a_slow_handler_runs_does_not_block_other_handlers(cluster: TestCluster) {
     let (slow, prompt, permits) = (Told::default(), Told::default(), Arc::new(Semaphore::new(0)));
     let informer = running(&cluster);
     let handler = Slow {

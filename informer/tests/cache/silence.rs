@@ -19,7 +19,7 @@ async fn watch_that_does_not_open_within_30_s_causes_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streaming_list_that_is_not_opened_in_time_is_listed_instead() {
+async fn streaming_list_that_does_not_open_in_time_is_replaced_by_a_list() {
     let script = Script::streaming([Answer::Never, list(7, &[("a", 3)]), silent(&[])]);
     let (informer, asked) = script.run_for(40).await;
     let expected = ["0.0 stream \"\"", "30.0 list \"0\" limit=500", "30.0 watch \"7\""];
@@ -76,7 +76,7 @@ async fn watch_without_bookmarks_is_reopened_after_three_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_watch_without_bookmarks_causes_a_list() {
+async fn two_watches_without_bookmarks_cause_a_list() {
     let script = Script::new([
         list(7, &[]),
         silent(&[("BOOKMARK", "", 8)]),
@@ -97,7 +97,7 @@ async fn another_watch_without_bookmarks_causes_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn busy_server_without_an_end_bookmark_is_listed_after_a_minute() {
+async fn busy_stream_without_an_end_bookmark_is_replaced_by_a_list_after_a_minute() {
     let busy = Answer::Endless(Duration::from_secs(7), lines(&[("MODIFIED", "a", 5)]));
     let script = Script::streaming([busy, list(7, &[("a", 5)]), silent(&[])]);
     let (informer, asked) = script.run_for(70).await;
@@ -107,7 +107,7 @@ async fn busy_server_without_an_end_bookmark_is_listed_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_cuts_every_stream_is_retried_with_pauses_and_listed_after_a_minute() {
+async fn stream_that_always_breaks_is_retried_with_pauses_and_replaced_by_a_list() {
     let cut = std::iter::repeat_n(ending(&[("ADDED", "a", 3)]), 8);
     let script = Script::streaming(cut.chain([list(7, &[("a", 3)]), silent(&[])]));
     let (informer, asked) = script.run_for(70).await;

@@ -404,7 +404,7 @@ async fn unseen_recreation_is_an_update() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fake_source_fails_on_request() {
+async fn fake_source_can_fail_lists() {
     let source = FakeSource::new();
     source.add(colored("a", "red"));
     let status = kube::core::Status::failure("not for you", "Forbidden").with_code(403);

@@ -8,7 +8,7 @@ use crate::script::{Answer, Script, ending, error_event, failing, list, silent, 
 use crate::support::{Told, stored};
 
 #[tokio::test(start_paused = true)]
-async fn streaming_list_continues_as_the_watch() {
+async fn streaming_list_continues_as_a_watch() {
     let events = [
         ("ADDED", "b", 5),
         ("ADDED", "a", 3),
@@ -82,7 +82,7 @@ async fn busy_server_is_retried_after_a_pause(#[case] answer: Answer) {
 #[case::too_large(too_large())]
 #[case::expired_event(error_event(&[], 410, "Expired"))]
 #[tokio::test(start_paused = true)]
-async fn expired_version_causes_an_immediate_stream_of_the_newest(#[case] answer: Answer) {
+async fn expired_version_causes_an_immediate_stream_of_the_newest_version(#[case] answer: Answer) {
     let script = Script::streaming([
         error_event(&[("END", "", 7)], 410, "Expired"),
         answer,
@@ -104,7 +104,7 @@ async fn early_end_of_a_stream_drops_its_objects_and_restarts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_without_an_end_bookmark_is_listed_from_then_on() {
+async fn server_without_an_end_bookmark_is_only_listed_afterwards() {
     let script = Script::streaming([
         silent(&[("ADDED", "a", 3)]),
         list(7, &[("a", 3)]),
@@ -125,7 +125,7 @@ async fn server_without_an_end_bookmark_is_listed_from_then_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streamed_objects_are_initial_and_deletions_follow_a_relist() {
+async fn streamed_objects_count_as_initial_and_relists_deliver_deletions() {
     let told = Told::default();
     let script = Script::streaming([
         error_event(&[("ADDED", "a", 3), ("ADDED", "b", 4), ("END", "", 7)], 410, "Expired"),

@@ -263,7 +263,7 @@ impl ListWatch for Panicking {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panics_of_source_and_error_handler_are_failures() {
+async fn informer_survives_panics_of_its_source_and_error_handler() {
     let source = FakeSource::new();
     source.add(serde_json::json!({"metadata": {"name": "a"}}));
     let source = Panicking(source, std::sync::atomic::AtomicBool::new(false));

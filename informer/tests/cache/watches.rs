@@ -44,7 +44,7 @@ async fn ended_watch_is_resumed_immediately_from_the_last_version() {
 #[case::refused(Answer::Refused)]
 #[case::too_many(failing(429, "TooManyRequests"))]
 #[tokio::test(start_paused = true)]
-async fn watch_that_cannot_start_keeps_its_version(#[case] answer: Answer) {
+async fn watch_that_cannot_start_is_retried_with_an_unchanged_version(#[case] answer: Answer) {
     let (asked, ..) = after_a_list(3, [answer.clone(), answer, silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "0.8 watch \"7\"", "2.4 watch \"7\""]);
 }
@@ -75,7 +75,7 @@ async fn failed_watch_causes_a_list_after_a_pause(#[case] answer: Answer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quiet_watch_that_lasted_a_second_is_not_very_short() {
+async fn empty_watch_that_lasted_a_second_is_resumed() {
     let (asked, ..) = after_a_list(3, [Answer::Late(Duration::from_secs(1), String::new()), silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "1.0 watch \"7\""]);
 }

@@ -266,7 +266,7 @@ fn client() -> kube::Client {
 #[case::rate_limiter(Place::RateLimiter)]
 #[case::span(Place::Span)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn function_that_blocks_its_thread_only_delays_its_own_controller(#[case] place: Place) {
+async fn user_function_that_blocks_a_thread_only_delays_its_own_controller(#[case] place: Place) {
     let ((blocks, mut called), (never, _)) = (Blocks::new(), Blocks::new());
     never.release();
     let (mut blocked, mut other) = (Running::start(place, &blocks), Running::start(place, &never));
@@ -304,7 +304,7 @@ async fn function_that_blocks_its_thread_only_delays_its_own_controller(#[case] 
 #[case::rate_limiter(Place::RateLimiter)]
 #[case::span(Place::Span)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn controller_stops_after_the_call_that_blocks_its_thread(#[case] place: Place) {
+async fn controller_stops_after_a_blocking_call_returns(#[case] place: Place) {
     let (blocks, mut called) = Blocks::new();
     let running = Running::start(place, &blocks);
     running.create("bad");

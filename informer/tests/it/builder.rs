@@ -122,7 +122,7 @@ async fn event_filter_applies_to_every_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_may_be_of_any_type() {
+async fn reconcile_keys_may_have_any_type() {
     let process = Process::new();
     let node = enqueue::mapped(|pod: &CachedObject<Pod>| {
         let spec = pod.typed().ok().and_then(|it| it.spec.clone());
@@ -151,7 +151,7 @@ async fn keys_may_be_of_any_type() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_are_added_while_a_controller_runs_and_end_with_it() {
+async fn watches_can_be_added_to_a_running_controller_and_end_with_the_controller() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     let calls = Calls::<String>::default();
@@ -189,7 +189,7 @@ async fn watches_are_added_while_a_controller_runs_and_end_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn type_may_have_its_own_cache_options() {
+async fn each_type_may_have_its_own_cache_options() {
     let cluster = TestCluster::start();
     for (name, namespace) in [("a", "shop"), ("b", "shop"), ("c", "billing")] {
         let map = config_map(name).namespace(namespace).data("key", name);
@@ -231,7 +231,7 @@ async fn type_may_have_its_own_cache_options() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inconsistent_options_are_refused() {
+async fn inconsistent_cache_options_are_refused() {
     let cluster = TestCluster::start();
     let index = || IndexFn::new("name", |_: &CachedObject<ConfigMap>| Vec::<String>::new());
     let twice = ByObject::<ConfigMap>::new().informer(move |it| it.index(index()).index(index()));

@@ -68,7 +68,7 @@ async fn first_read_starts_the_informer_and_later_reads_use_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_before_the_manager_runs() {
+async fn read_before_the_manager_runs_is_an_error() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     let err = manager
@@ -353,7 +353,7 @@ async fn key_of_the_wrong_scope_is_refused(#[case] key: ObjectKey, #[case] is_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn type_can_be_read_from_the_server() {
+async fn type_can_be_read_without_the_cache() {
     let cluster = TestCluster::builder()
         .object(config_map("m").label("a", "b"))
         .object(node("n"))

@@ -67,7 +67,10 @@ type Watching = fn(ControllerBuilder, Panics) -> ControllerBuilder;
 #[case::predicate(predicate)]
 #[case::event_filter(event_filter)]
 #[tokio::test(start_paused = true)]
-async fn change_is_redelivered_after_a_panic(#[case] watching: Watching, #[values(1, 3)] times: u32) {
+async fn change_is_redelivered_after_a_panic_of_a_user_function(
+    #[case] watching: Watching,
+    #[values(1, 3)] times: u32,
+) {
     let cluster = TestCluster::start();
     let (factory, metrics) = (SharedInformerFactory::new(cluster.client()), Metrics::new());
     let panics = Panics::times(0);
@@ -230,7 +233,7 @@ impl ResourceEventHandler<ConfigMap> for Hanging {
 #[case::handler(true)]
 #[case::reconcile(false)]
 #[tokio::test(start_paused = true)]
-async fn call_in_progress_is_dropped_with_its_process(#[case] is_handler: bool) {
+async fn call_in_progress_is_dropped_when_the_process_crashes(#[case] is_handler: bool) {
     let cluster = TestCluster::start();
     let ended: Arc<AtomicU32> = Arc::default();
     let running = if is_handler {
@@ -410,7 +413,7 @@ async fn panicking_source_or_rate_limiter_ends_the_manager(#[case] ending: Endin
 }
 
 #[test]
-fn panicking_health_check_has_failed() {
+fn panicking_health_check_fails() {
     let endpoints = Endpoints::new(&Metrics::new());
     endpoints.add_readyz("good", || Ok(()));
     endpoints.add_readyz("bad", || panic!("the function of the user panics"));

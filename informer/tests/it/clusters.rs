@@ -167,7 +167,7 @@ async fn keys_of_a_cluster_wait_until_all_its_caches_have_synced(#[values(false,
 }
 
 #[tokio::test(start_paused = true)]
-async fn incomplete_controller_of_clusters_is_refused() {
+async fn incomplete_multi_cluster_controller_is_refused() {
     let home = TestCluster::start();
     let manager = Manager::new(home.client());
     let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");

@@ -85,7 +85,7 @@ fn run(
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_and_deletions_enqueue_the_objects_key() {
+async fn changes_and_deletions_enqueue_the_key_of_the_object() {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     let (calls, _stop) = run(&cluster, |it| it, done);
@@ -105,7 +105,7 @@ async fn changes_and_deletions_enqueue_the_objects_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owned_objects_map_to_their_controller_and_watched_ones_by_function() {
+async fn owned_objects_enqueue_the_owner_and_watched_objects_the_mapped_keys() {
     let cluster = TestCluster::start();
     let map = cluster.create(config_map("owner")).await;
     let (calls, _stop) = run(
@@ -161,7 +161,7 @@ async fn deletion_found_by_a_relist_is_reconciled() {
 })]
 #[case::requeue_after_zero(&[], |_: &Request| Ok(Action::requeue(Duration::ZERO)))]
 #[tokio::test(start_paused = true)]
-async fn action_determines_the_next_call(
+async fn reconcile_result_determines_the_next_reconcile(
     #[case] gaps: &[u128],
     #[case] answer: fn(&Request) -> Result<Action, ReconcileError>,
 ) {
@@ -209,7 +209,7 @@ async fn success_resets_failures_of_a_custom_rate_limiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_come_before_initial_objects() {
+async fn changes_have_a_higher_priority_than_initial_objects() {
     let cluster = TestCluster::start();
     for name in ["a", "b"] {
         cluster.create(config_map(name)).await;
@@ -256,7 +256,7 @@ async fn predicate_filters_updates_but_not_deletions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_reconcile_is_a_counted_error() {
+async fn reconcile_timeout_is_counted_as_an_error() {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     let metrics = Metrics::new();
@@ -457,7 +457,7 @@ async fn key_waits_until_the_cache_has_its_writes(#[case] is_gated: bool) {
 #[case::by_priority(|it: ControllerBuilder| it, [LOW_PRIORITY, 7, 7])]
 #[case::first_come_first_served(|it: ControllerBuilder| it.first_come_first_served(), [0, 0, 0])]
 #[tokio::test(start_paused = true)]
-async fn action_can_change_the_priority_permanently(
+async fn action_can_change_the_priority_of_a_key_permanently(
     #[case] configure: fn(ControllerBuilder) -> ControllerBuilder,
     #[case] priorities: [i32; 3],
 ) {

@@ -56,7 +56,7 @@ async fn partial_object_is_converted_without_new_fields(#[case] spec: Option<Val
 }
 
 #[tokio::test]
-async fn conversion_of_many_objects_is_not_refused_for_its_length() {
+async fn conversion_review_of_nine_megabytes_is_accepted() {
     let text = "x".repeat(9 * 1024 * 1024);
     let answer = converted(document("v1beta1", Some(json!({"name": text}))), "v1").await;
     assert_eq!(answer["spec"]["title"].as_str().map(str::len), Some(text.len()));

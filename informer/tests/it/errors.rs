@@ -76,7 +76,7 @@ fn answer(code: u16, reason: &str) -> kube::Error {
 #[case::bad_gateway(502, "", &["unknown outcome"])]
 #[case::internal(500, "InternalError", &[])]
 #[case::bad_request(400, "BadRequest", &[])]
-fn server_responses_are_distinguished(#[case] code: u16, #[case] reason: &str, #[case] expected: &[&str]) {
+fn error_predicates_distinguish_server_responses(#[case] code: u16, #[case] reason: &str, #[case] expected: &[&str]) {
     assert_eq!(kinds(&answer(code, reason)), expected);
     assert_eq!(kinds(&Error::from(answer(code, reason))), expected);
     assert_eq!(kinds(&Wrapped(answer(code, reason).into())), expected);
@@ -96,7 +96,7 @@ fn server_responses_are_distinguished(#[case] code: u16, #[case] reason: &str, #
 #[case::lost_answer(faults::timeout().but_applied(), &["timeout", "unknown outcome"])]
 #[case::truncated(faults::truncated(10), &["unknown outcome"])]
 #[tokio::test]
-async fn requests_without_a_response_are_distinguished(
+async fn error_predicates_distinguish_requests_without_a_response(
     #[case] fault: testkit::FaultBuilder,
     #[case] expected: &[&str],
 ) {
@@ -122,7 +122,7 @@ async fn elapsed() -> tokio::time::error::Elapsed {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn callers_timeout_has_an_unknown_outcome() {
+async fn timeout_set_by_the_caller_has_an_unknown_outcome() {
     assert_eq!(kinds(&elapsed().await), ["timeout", "unknown outcome"]);
     assert_eq!(kinds(&Wrapped(elapsed().await.into())), ["timeout", "unknown outcome"]);
 }
@@ -170,7 +170,7 @@ async fn manager_reports_a_lost_lease() {
 
 #[rstest]
 #[tokio::test]
-async fn error_of_a_runnable_is_the_source_of_the_managers_error() {
+async fn manager_returns_the_error_of_a_failed_runnable() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     manager
@@ -185,7 +185,7 @@ async fn error_of_a_runnable_is_the_source_of_the_managers_error() {
 
 #[rstest]
 #[tokio::test]
-async fn read_is_gated_if_the_cache_lacks_an_own_write() {
+async fn read_fails_as_gated_if_the_cache_lacks_an_own_write() {
     let cluster = TestCluster::builder().object(config_map("a")).start();
     let manager = Manager::new(cluster.client());
     let maps = manager.lister::<ConfigMap>();
@@ -232,7 +232,7 @@ fn terminal_error_survives_wrapping(#[case] err: ReconcileError, #[case] text: &
 #[case::context(anyhow::anyhow!("not yet").context("web").into(), "web: not yet")]
 #[case::answer(answer(403, "Forbidden").into(), "no (403 Forbidden)")]
 #[case::answer_in_context(anyhow::Error::from(answer(403, "Forbidden")).context("web").into(), "web: no (403 Forbidden)")]
-fn other_errors_are_not_terminal_and_show_their_sources(#[case] err: ReconcileError, #[case] text: &str) {
+fn other_errors_are_not_terminal_and_show_sources(#[case] err: ReconcileError, #[case] text: &str) {
     assert!(!err.is_terminal());
     assert_eq!(err.to_string(), text);
 }

@@ -268,7 +268,7 @@ async fn two_writers(client: Client, model: Shared<Answered>) {
 }
 
 #[test]
-fn no_fault_starts_a_reconcile_on_a_cache_older_than_a_completed_write() {
+fn faults_never_cause_a_reconcile_with_a_cache_older_than_a_completed_write() {
     explored(30, async |cluster: &TestCluster| {
         let names = if is_whole() {
             vec!["a", "b", "c", "d"]

@@ -17,7 +17,7 @@ fn functions(folder: &Path, file: &str, found: &mut String) {
 }
 
 #[test]
-fn every_test_in_the_table_exists() {
+fn tests_named_in_the_client_go_table_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let table = fs::read_to_string(root.join("docs/client-go.md")).expect("the table exists");
     let last_columns = table

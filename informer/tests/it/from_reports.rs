@@ -118,7 +118,7 @@ async fn event_recorded_after_the_shutdown_is_dropped_and_counted() {
 /// kubernetes/kubernetes#140448: after an event is dropped because the queue is full, further events of its series are
 /// not written.
 #[tokio::test(start_paused = true)]
-async fn dropped_event_does_not_hide_its_series() {
+async fn dropped_event_does_not_suppress_the_next_event_of_its_series() {
     let cluster = TestCluster::start();
     let config = RecorderConfig {
         clock: Clock::starting_at(cluster.server().now()),
@@ -192,7 +192,7 @@ async fn leader_cancelled_during_a_request_releases_its_lease(#[values(0, 700, 1
 /// kubernetes/kubernetes#23731: a leader whose requests are refused for some time, and that then finds another holder,
 /// continues to lead.
 #[tokio::test(start_paused = true)]
-async fn leader_that_is_refused_ends_before_another_leads() {
+async fn leader_with_refused_renewals_stops_before_another_leads() {
     let (cluster, noted, cancel) = (TestCluster::start(), Noted::default(), CancellationToken::new());
     lead(&cluster, "a", &noted, &cancel);
     cluster.advance(seconds(1)).await;
@@ -257,7 +257,7 @@ async fn removing_a_finalizer_does_not_restore_another_one() {
 
 /// kubernetes/kubernetes#112325: an event during the back-off of a key doubles the frequency of its retries.
 #[tokio::test(start_paused = true)]
-async fn event_during_a_back_off_causes_one_more_call() {
+async fn change_during_a_back_off_causes_one_additional_reconcile() {
     let cluster = TestCluster::start();
     let factory = SharedInformerFactory::new(cluster.client());
     let calls: Arc<Mutex<Vec<Instant>>> = Arc::default();
@@ -345,7 +345,7 @@ async fn keys_of_the_first_list_are_reconciled_under_load() {
 /// kubernetes-sigs/controller-runtime#1761, #3440: a manager that is stopped before its caches have synced hangs.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn manager_stops_immediately_before_its_caches_have_synced(#[values(false, true)] elects: bool) {
+async fn manager_stops_immediately_if_its_caches_have_not_synced(#[values(false, true)] elects: bool) {
     let cluster = TestCluster::start();
     let _silent = cluster.inject(faults::no_answer().client("m").on(Verb::List, "configmaps"));
     let _same = cluster.inject(faults::no_answer().client("m").on(Verb::Watch, "configmaps"));

@@ -108,7 +108,7 @@ fn paint(map: &mut ConfigMap) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn object_is_created_updated_or_unchanged() {
+async fn create_or_update_creates_updates_or_leaves_the_object_unchanged() {
     let cluster = TestCluster::start();
     let api = maps(&cluster);
     let mut results = Vec::new();
@@ -149,7 +149,11 @@ async fn change_must_keep_the_identity_of_the_object() {
 #[case(3, true, 4)]
 #[case(9, false, 5)]
 #[tokio::test(start_paused = true)]
-async fn conflicts_are_retried_five_times(#[case] conflicts: u64, #[case] works: bool, #[case] tries: usize) {
+async fn update_is_attempted_at_most_five_times_on_conflict(
+    #[case] conflicts: u64,
+    #[case] works: bool,
+    #[case] tries: usize,
+) {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     cluster
@@ -179,7 +183,7 @@ fn pod_in(namespace: Option<&str>) -> Pod {
 }
 
 #[test]
-fn object_has_one_controller() {
+fn object_can_only_have_one_controller() {
     let (one, other) = (set(Some("shop"), "one"), set(Some("shop"), "other"));
     let mut pod = pod_in(Some("shop"));
     owner_references::set_controller(&mut pod, &one).expect("the object has no controller");
@@ -205,7 +209,11 @@ fn object_has_one_controller() {
 #[rstest]
 #[case(Some("shop"), Some("other"), "cross-namespace")]
 #[case(None, Some("shop"), "cluster-scoped resource")]
-fn owner_must_be_in_the_objects_namespace(#[case] own: Option<&str>, #[case] owners: Option<&str>, #[case] why: &str) {
+fn namespaced_owner_must_be_in_the_namespace_of_the_object(
+    #[case] own: Option<&str>,
+    #[case] owners: Option<&str>,
+    #[case] why: &str,
+) {
     let err = owner_references::set_controller(&mut pod_in(own), &set(owners, "one")).expect_err(why);
     assert!(err.to_string().contains(why), "{err}");
 }
@@ -218,7 +226,7 @@ fn cluster_scoped_owner_may_own_namespaced_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn condition_keeps_its_time_until_its_status_changes() {
+async fn condition_keeps_its_transition_time_until_its_status_changes() {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("the time is valid"));
     let mut all = Vec::new();
     let mut steps = Vec::new();

@@ -53,7 +53,7 @@ fn document(name: &str, title: &str) -> String {
     reason = "the commands block, and the clock of this test is the real one"
 )]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn type_with_versions_admission_and_a_controller_works_with_kubectl_over_tls() {
+async fn custom_resource_with_webhooks_and_a_controller_works_with_kubectl_over_tls() {
     let kubectl = match installed::kubectl() {
         Ok(kubectl) => kubectl,
         Err(reason) => return eprintln!("skipped: {reason}"),

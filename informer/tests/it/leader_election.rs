@@ -158,7 +158,7 @@ async fn renewal_keeps_holder_and_acquire_time() {
 #[case::clocks_in_step(Duration::ZERO)]
 #[case::clock_an_hour_ahead(seconds(3600))]
 #[tokio::test(start_paused = true)]
-async fn crashed_leader_is_replaced_after_its_lease_under_any_clock(#[case] skew: Duration) {
+async fn crashed_leader_is_replaced_when_its_lease_expires_despite_clock_skew(#[case] skew: Duration) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -199,7 +199,7 @@ async fn leader_that_cannot_renew_stops_before_the_next_starts() {
 #[case::conflict(faults::conflict().once())]
 #[case::applied_but_lost(faults::timeout().but_applied().once())]
 #[tokio::test(start_paused = true)]
-async fn leader_survives_errors_within_its_deadline(#[case] fault: testkit::FaultBuilder) {
+async fn leader_survives_errors_within_its_renew_deadline(#[case] fault: testkit::FaultBuilder) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -243,7 +243,7 @@ async fn lease_is_released_despite_an_unanswered_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_taken_by_another_is_lost() {
+async fn lease_taken_by_another_holder_is_lost() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -321,7 +321,7 @@ async fn each_new_leader_is_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_show_the_leader_and_the_check_detects_a_hang() {
+async fn metrics_show_leadership_and_the_check_detects_an_expired_lease() {
     let (cluster, acts, metrics) = (TestCluster::start(), Acts::default(), Metrics::new());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     a.elector.register_metrics(&metrics);
@@ -349,7 +349,12 @@ async fn metrics_show_the_leader_and_the_check_detects_a_hang() {
 #[case(15, 2, 2, "1.2 times the retry period")]
 #[case(15, 10, 0, "retry period is zero")]
 #[tokio::test(start_paused = true)]
-async fn inconsistent_times_are_refused(#[case] lease: u64, #[case] renew: u64, #[case] retry: u64, #[case] why: &str) {
+async fn inconsistent_lease_durations_are_refused(
+    #[case] lease: u64,
+    #[case] renew: u64,
+    #[case] retry: u64,
+    #[case] why: &str,
+) {
     let cluster = TestCluster::start();
     let config = LeaderElectionConfig {
         lease_duration: seconds(lease),

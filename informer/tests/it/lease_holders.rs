@@ -152,7 +152,7 @@ async fn late_response_to_a_renewal_prolongs_neither_leadership_nor_fence(
 #[case::below_one_second(15_000, 14_500)]
 #[case::below_one_second_after_rounding(15_900, 15_000)]
 #[tokio::test(start_paused = true)]
-async fn invalid_margins_are_refused(#[case] lease: u64, #[case] renew: u64) {
+async fn lease_duration_must_exceed_the_renew_deadline_by_one_second(#[case] lease: u64, #[case] renew: u64) {
     let cluster = TestCluster::start();
     let config = LeaderElectionConfig {
         lease_duration: Duration::from_millis(lease),

@@ -52,7 +52,7 @@ async fn value(client: &CachedClient, name: &str) -> Result<String, informer::Er
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_waits_for_a_write_that_was_dropped_before_its_response() {
+async fn read_waits_for_a_write_cancelled_before_its_response() {
     let cluster = TestCluster::start();
     let client = behind(&cluster, &["m".to_owned()]).await;
     let lost = faults::no_answer().but_applied().client("reader");
@@ -72,7 +72,7 @@ async fn read_waits_for_a_write_that_was_dropped_before_its_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before_its_response() {
+async fn key_is_held_back_for_a_cached_client_write_cancelled_before_its_response() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("maker"));
     let (client, made) = (manager.cached_client(), manager.lister::<Secret>());
@@ -110,7 +110,7 @@ async fn key_is_held_back_for_a_write_of_a_cached_client_that_was_dropped_before
 #[case::server_never_answers(u64::MAX, None)]
 #[case::server_answers_later(10, Some("new"))]
 #[tokio::test(start_paused = true)]
-async fn read_waits_a_limited_time_for_many_lost_results(#[case] unanswered: u64, #[case] expected: Option<&str>) {
+async fn read_waits_a_limited_time_for_many_lost_responses(#[case] unanswered: u64, #[case] expected: Option<&str>) {
     let cluster = TestCluster::start();
     let names: Vec<_> = (0..10).map(|it| format!("m-{it}")).collect();
     let client = behind(&cluster, &names).await;
@@ -138,7 +138,7 @@ async fn read_waits_a_limited_time_for_many_lost_results(#[case] unanswered: u64
 
 /// The cache receives the deletion and the new object at the same time.
 #[tokio::test(start_paused = true)]
-async fn key_is_not_held_back_by_a_new_object_of_the_name_that_it_deleted() {
+async fn key_that_deleted_an_object_is_not_held_back_by_a_new_object_of_that_name() {
     let cluster = TestCluster::start();
     cluster.create(secret("s")).await;
     let factory = SharedInformerFactory::new(cluster.client_named("cache"));

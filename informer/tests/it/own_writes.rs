@@ -135,7 +135,7 @@ async fn key_waits_for_the_cache_of_the_written_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_cache_that_may_contain_an_object_must_receive_it() {
+async fn key_waits_for_every_cache_that_may_contain_the_written_object() {
     let cluster = two_namespaces().await;
     // The cache of this namespace does not advance, but the cache of the other namespace does.
     let broken = cluster.inject(faults::server_error().on(Verb::Watch, "secrets").namespace("billing"));
@@ -176,7 +176,7 @@ async fn every_cache_that_may_contain_an_object_must_receive_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_waits_until_the_cache_removes_an_object_that_left_it() {
+async fn key_waits_until_the_cache_removes_an_object_that_no_longer_matches() {
     let cluster = two_namespaces().await;
     let factory = SharedInformerFactory::new(cluster.client());
     let source = ApiListWatch::all::<Secret>(cluster.client_named("part"), &()).labels("app=billing");
@@ -226,7 +226,7 @@ async fn own_cluster_writes_do_not_wait_for_other_clusters(#[values(false, true)
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn watch_added_later_must_receive_writes(#[values(false, true)] is_of_factory: bool) {
+async fn key_waits_until_a_watch_added_later_receives_its_writes(#[values(false, true)] is_of_factory: bool) {
     let cluster = TestCluster::start();
     let factory = SharedInformerFactory::new(cluster.client_named("cache"));
     let secrets = factory.informer::<Secret>();
@@ -347,7 +347,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn terminating_object_with_spec_finalizers_is_not_deleted() {
+async fn key_does_not_wait_until_a_terminating_namespace_is_gone() {
     let delete = |api: Api<Namespace>| async move { api.delete("shop", &Default::default()).await.map(drop) };
     assert!(calls_for_a_namespace(delete).await > 10);
     let delete_and_patch = |api: Api<Namespace>| async move {
@@ -361,7 +361,7 @@ async fn terminating_object_with_spec_finalizers_is_not_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_with_a_stuck_cache_fails_and_is_reconciled_after_the_bound() {
+async fn key_with_a_stuck_cache_fails_and_is_reconciled_after_a_time_limit() {
     let cluster = two_namespaces().await;
     let (factory, metrics) = (SharedInformerFactory::new(cluster.client()), Metrics::new());
     let builder = Controller::builder("writer", &factory)

@@ -250,7 +250,7 @@ fn placement(manager: &Manager) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_run_on_the_node_of_its_leader() {
+async fn job_pods_outside_of_the_zone_of_the_leader_pod_are_deleted() {
     let cluster = TestCluster::start();
     run(&cluster, placement);
     for name in ["east", "west"] {
@@ -292,7 +292,7 @@ fn namespace(name: &str) -> Namespace {
 #[case::accounts(accounts, "serviceaccounts", "default")]
 #[case::certificates(certificates, "configmaps", "kube-root-ca.crt")]
 #[tokio::test(start_paused = true)]
-async fn deleted_copy_is_recreated_in_each_namespace(
+async fn deleted_service_account_or_certificate_is_recreated_in_each_namespace(
     #[case] add: fn(&Manager) -> Result<(), Error>,
     #[case] plural: &str,
     #[case] name: &str,
@@ -326,7 +326,7 @@ async fn deleted_copy_is_recreated_in_each_namespace(
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_certificate_is_restored() {
+async fn changed_root_certificate_config_map_is_restored() {
     let cluster = TestCluster::start();
     run(&cluster, certificates);
     cluster.create(namespace("shop")).await;
@@ -340,7 +340,7 @@ async fn changed_certificate_is_restored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn role_has_the_rules_of_the_roles_it_selects() {
+async fn aggregated_role_has_the_rules_of_the_selected_roles() {
     let cluster = TestCluster::start();
     run(&cluster, aggregation);
     let roles: Api<ClusterRole> = Api::all(cluster.client_named("user"));
@@ -381,7 +381,7 @@ async fn role_has_the_rules_of_the_roles_it_selects() {
 }
 
 #[test]
-fn controller_on_the_cached_client_survives_every_fault() {
+fn controller_with_a_cached_client_survives_every_fault() {
     async fn controller(client: Client) {
         let manager = Manager::new(client);
         certificates(&manager).expect("the controller is complete");

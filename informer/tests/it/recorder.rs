@@ -108,7 +108,7 @@ async fn events_per_object_are_limited_to_a_burst_of_25() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_event_is_not_retried_and_blocks_nothing() {
+async fn refused_event_is_not_retried() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -120,7 +120,7 @@ async fn refused_event_is_not_retried_and_blocks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pending_events_are_written_at_the_end() {
+async fn pending_events_are_written_at_shutdown() {
     let cluster = TestCluster::start();
     let (recorder, stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -131,7 +131,7 @@ async fn pending_events_are_written_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_event_delays_neither_the_caller_nor_others() {
+async fn slow_event_delays_neither_the_caller_nor_other_events() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -186,7 +186,7 @@ async fn dropped_events_are_counted_and_the_caller_never_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_retry_is_attempted_once_at_the_end() {
+async fn pending_event_retry_is_attempted_once_at_shutdown() {
     let cluster = TestCluster::start();
     let (recorder, stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -201,7 +201,7 @@ async fn waiting_retry_is_attempted_once_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn write_is_attempted_twelve_times_ten_seconds_apart() {
+async fn event_write_is_attempted_twelve_times_ten_seconds_apart() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;

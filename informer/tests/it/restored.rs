@@ -26,7 +26,7 @@ async fn age(cluster: &TestCluster) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_do_not_wait_for_versions_before_a_restore() {
+async fn keys_do_not_wait_for_versions_lost_in_a_restore() {
     let cluster = TestCluster::start();
     cluster.create(secret("s")).await;
     cluster.create(config_map("a")).await;
@@ -77,7 +77,7 @@ async fn keys_do_not_wait_for_versions_before_a_restore() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_do_not_wait_for_versions_before_a_restore() {
+async fn reads_do_not_wait_for_versions_lost_in_a_restore() {
     let cluster = TestCluster::start();
     cluster.create(secret("s")).await;
     let backup = cluster.snapshot();

@@ -326,7 +326,7 @@ async fn reconcile_that_loses_its_key_is_dropped_and_its_writes_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_lease_watch_does_not_take_over_keys() {
+async fn replica_with_a_silent_lease_watch_does_not_take_over_keys() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let a = join(&cluster, "a", &ledger);
@@ -413,7 +413,7 @@ async fn deletion_during_a_handover_is_reconciled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unreadable_lease_stops_work_until_it_is_readable() {
+async fn unreadable_lease_stops_reconciles_until_the_lease_expires() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let _replica = join(&cluster, "a", &ledger);
@@ -441,7 +441,7 @@ async fn unreadable_lease_stops_work_until_it_is_readable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_of_clusters_are_shared_and_names_are_checked() {
+async fn keys_of_several_clusters_are_sharded_and_duplicate_shardings_refused() {
     let (home, east) = (TestCluster::start(), TestCluster::start());
     maps(&east).await;
     let ledger = Ledger::default();
@@ -541,7 +541,7 @@ fn runs() -> u64 {
 }
 
 #[test]
-fn no_fault_makes_two_replicas_share_a_key_or_loses_one() {
+fn no_fault_loses_a_key_or_lets_two_replicas_share_one() {
     let scenario = async |cluster: &TestCluster| {
         let (ledger, clock) = (Ledger::default(), Clock::starting_at(cluster.server().now()));
         for name in ["a", "b"] {

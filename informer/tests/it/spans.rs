@@ -178,7 +178,7 @@ impl Drop for Witness {
 #[case::panic(true)]
 #[case::timeout(false)]
 #[tokio::test]
-async fn panics_and_timeouts_are_within_the_span(#[case] panics: bool) {
+async fn panics_and_timeouts_are_logged_within_the_reconcile_span(#[case] panics: bool) {
     let (lines, _guard) = Lines::start();
     let cluster = TestCluster::start();
     cluster.create(node("n1")).await;
@@ -213,7 +213,7 @@ async fn panics_and_timeouts_are_within_the_span(#[case] panics: bool) {
 
 #[rstest]
 #[tokio::test]
-async fn span_has_fields_for_custom_keys_and_clusters() {
+async fn reconcile_span_has_fields_for_custom_keys_and_clusters() {
     let (lines, _guard) = Lines::start();
     let cluster = TestCluster::start();
     cluster

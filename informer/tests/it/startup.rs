@@ -94,7 +94,7 @@ async fn ended(cluster: &TestCluster, manager: &Manager) -> Option<(Result<(), S
 #[case::watched_and_read(true, true, 30, "manager")]
 #[case::read(false, true, 120, "manager")]
 #[tokio::test(start_paused = true)]
-async fn missing_type_ends_the_manager_in_time(
+async fn manager_fails_within_a_time_limit_if_a_type_is_not_installed(
     #[case] is_watched: bool,
     #[case] is_read: bool,
     #[case] seconds: u64,
@@ -119,7 +119,7 @@ async fn missing_type_ends_the_manager_in_time(
 }
 
 #[tokio::test(start_paused = true)]
-async fn manager_without_the_right_to_list_ends_in_time() {
+async fn manager_without_list_permission_fails_within_a_time_limit() {
     let cluster = TestCluster::builder().rbac().start();
     let user = UserInfo::service_account("default", "operator");
     let manager = Manager::new(cluster.client_as("operator", user));
@@ -200,7 +200,7 @@ async fn failure_during_cache_sync_stops_the_manager() {
 #[case::always_group_with_reads(RunnableGroup::Always, true, 20)]
 #[case::always(RunnableGroup::Always, false, 0)]
 #[tokio::test(start_paused = true)]
-async fn controller_that_reads_another_cache_starts_when_it_has_synced(
+async fn controller_that_reads_another_cache_starts_after_that_cache_has_synced(
     #[case] group: RunnableGroup,
     #[case] reads: bool,
     #[case] seconds: u64,
@@ -237,7 +237,7 @@ async fn controller_that_reads_another_cache_starts_when_it_has_synced(
 }
 
 #[tokio::test(start_paused = true)]
-async fn cache_without_controller_is_awaited_by_all() {
+async fn all_runnables_wait_for_a_cache_without_a_controller() {
     let cluster = TestCluster::start();
     for verb in [Verb::List, Verb::Watch] {
         cluster

@@ -547,7 +547,7 @@ const NO_WRITES: &[(&str, Act)] =
     ];
 
 #[tokio::test(start_paused = true)]
-async fn key_waits_for_its_writes_for_every_verb() {
+async fn key_waits_for_writes_of_every_verb() {
     for (name, act) in WRITES {
         let cluster = world().await;
         let before = cluster.server().resource_version();
@@ -559,7 +559,7 @@ async fn key_waits_for_its_writes_for_every_verb() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_does_not_wait_without_writes() {
+async fn key_does_not_wait_after_requests_that_write_nothing() {
     for (name, act) in NO_WRITES {
         let cluster = world().await;
         let before = cluster.server().resource_version();

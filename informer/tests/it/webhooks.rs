@@ -190,7 +190,7 @@ async fn cluster() -> TestCluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn type_with_versions_admission_and_a_controller_is_tested_in_one_process() {
+async fn custom_resource_with_webhooks_and_a_controller_is_tested_in_one_process() {
     let cluster = cluster().await;
     let manager = Manager::new(cluster.client_named("operator"));
     add_controller(&manager);
@@ -244,7 +244,7 @@ async fn type_with_versions_admission_and_a_controller_is_tested_in_one_process(
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_and_dry_runs_are_recognised() {
+async fn validators_recognise_deletions_and_dry_runs() {
     let cluster = cluster().await;
     let spec = DocumentSpec {
         title: "Constitution".into(),
@@ -314,7 +314,7 @@ fn judged(_: Option<&ConfigMap>, new: Option<&ConfigMap>, request: &AdmissionReq
 #[case::panic("panic", false, 500, "panic: oh [recovered]", &[])]
 #[case::error_of_the_server("server", false, 429, "too busy", &[])]
 #[tokio::test]
-async fn verdict_has_a_code_a_message_and_warnings(
+async fn admission_response_has_a_code_a_message_and_warnings(
     #[case] verdict: &str,
     #[case] allowed: bool,
     #[case] code: u16,
@@ -372,7 +372,7 @@ async fn body_that_is_not_a_review_is_a_bad_request(
 }
 
 #[tokio::test]
-async fn only_changes_of_a_defaulter_are_patched() {
+async fn patch_contains_only_the_changes_made_by_a_defaulter() {
     let sized = |map: &mut ConfigMap, _: &AdmissionRequest| {
         map.data
             .get_or_insert_default()
@@ -456,7 +456,7 @@ async fn dynamic_type_can_be_validated_and_paths_are_unique() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_path() {
+async fn webhook_requests_are_counted_by_path() {
     let metrics = Metrics::new();
     let webhooks = Webhooks::new()
         .validate::<ConfigMap>(judged)
@@ -614,7 +614,7 @@ async fn certificate_is_read_again_when_its_files_change() {
 }
 
 #[test]
-fn operations_have_kubernetes_names() {
+fn admission_operations_have_kubernetes_names() {
     let read = |text: &str| serde_json::from_value::<Operation>(json!(text)).ok();
     assert_eq!(read("CONNECT"), Some(Operation::Connect));
     assert_eq!(read("PATCH"), None);

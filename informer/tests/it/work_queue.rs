@@ -154,7 +154,7 @@ async fn key_without_a_delay_is_added_immediately() {
 #[case::fifo(fifo(), 2)]
 #[case::by_priority(by_priority(), 1)]
 #[tokio::test(start_paused = true)]
-async fn immediate_add_absorbs_a_delayed_one_only_by_priority(
+async fn immediate_add_absorbs_a_delayed_add_only_in_the_priority_queue(
     #[case] queue: WorkQueue<&'static str>,
     #[case] deliveries: usize,
 ) {
@@ -331,7 +331,7 @@ async fn shutdown_ends_the_wait_of_a_drain() {
 ])), &[5, 7, 8, 16])]
 #[case::max_wait(Box::new(WithMaxWait::new(ExponentialBackoff::default(), millis(12))), &[5, 10, 12, 12])]
 #[tokio::test(start_paused = true)]
-async fn each_limiter_returns_its_delays(
+async fn each_rate_limiter_returns_the_expected_delays(
     #[case] mut limiter: Box<dyn RateLimiter<&'static str>>,
     #[case] waits: &[u128],
 ) {
@@ -351,7 +351,7 @@ async fn exponential_limiter_is_per_key_and_never_overflows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bucket_refills_over_time() {
+async fn token_bucket_refills_over_time() {
     let mut limiter = default_controller_rate_limiter();
     let waits: Vec<_> = (0..102).map(|key| limiter.when(&key).as_millis()).collect();
     assert_eq!((waits[99], waits[100], waits[101]), (5, 100, 200));

@@ -30,7 +30,7 @@ async fn an_echo_comes_grows_and_goes(cluster: &TestCluster) {
 }
 
 #[test]
-fn conditions_are_only_added() {
+fn conditions_that_are_never_removed_are_reported() {
     let report = explore(an_echo_comes_grows_and_goes).cluster(builder()).report();
     let failure = report.failure().expect("the exploration fails");
     assert!(failure.what().contains("status.conditions"), "{report}");

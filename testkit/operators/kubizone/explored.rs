@@ -45,7 +45,7 @@ async fn a_record_comes_changes_and_goes(cluster: &TestCluster) {
 }
 
 #[test]
-fn only_the_serial_depends_on_the_schedule() {
+fn only_serial_and_rdata_depend_on_the_schedule() {
     // It grows with each change that the operator observes, and this number may differ.
     explore(a_record_comes_changes_and_goes)
         .cluster(builder())

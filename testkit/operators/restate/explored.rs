@@ -63,6 +63,6 @@ async fn a_cluster_comes_changes_and_goes(cluster: &TestCluster) {
 }
 
 #[test]
-fn growing_claims_are_not_reported() {
+fn growing_volume_claims_are_not_reported() {
     explore(a_cluster_comes_changes_and_goes).cluster(builder(true)).run();
 }

@@ -335,7 +335,7 @@ mod tests {
     #[case::another_namespace("db.default.svc.cluster.local.", None)]
     #[case::another_domain("example.com.", None)]
     #[tokio::test]
-    async fn names_of_pods_are_resolved(#[case] name: &str, #[case] expected: Option<Found>) {
+    async fn dns_names_of_pods_are_resolved(#[case] name: &str, #[case] expected: Option<Found>) {
         assert_eq!(resolve(&server(), name).await, expected);
     }
 
@@ -381,7 +381,7 @@ mod tests {
     #[case::addresses("pods.shop.svc.cluster.local", Rcode::NOERROR, 2)]
     #[case::unknown_name("web.shop.svc.cluster.local", Rcode::NXDOMAIN, 0)]
     #[tokio::test]
-    async fn query_is_answered_with_matching_records(#[case] name: &str, #[case] code: Rcode, #[case] count: u16) {
+    async fn dns_query_receives_matching_records(#[case] name: &str, #[case] code: Rcode, #[case] count: u16) {
         let name: Name<Vec<u8>> = name.parse().expect("the name is valid");
         let mut query = MessageBuilder::new_vec().question();
         query.push((name, Rtype::A)).expect("the query fits into the message");
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_are_not_a_query_are_not_answered() {
+    async fn bytes_that_are_not_a_dns_query_receive_no_response() {
         for bytes in [&[][..], &[0; 11], &[0xff; 40]] {
             assert_eq!(answer(&server(), bytes, |_| Ok(())).await, None);
         }

@@ -108,7 +108,7 @@ mod tests {
         "1.json: this is shard 2/3, but other reports divide the search into 2 shards")]
     #[case::duplicate_shard(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
     #[case::report_without_a_shard(&["all"], "0.json: the file is not a report written with --shard and --json")]
-    fn incomplete_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {
+    fn incomplete_shard_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {
         let reports: Vec<Value> = shards.iter().map(|it| json!({"shard": it})).collect();
         let name = error.replace(|it: char| !it.is_ascii_alphanumeric(), "");
         assert_eq!(read(&name, &reports).err().as_deref(), Some(error));

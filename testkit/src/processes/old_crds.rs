@@ -175,14 +175,14 @@ mod tests {
                 "names": {"type": "array", LIST_TYPE: "map", LIST_KEYS: ["name"],
                     "items": {"type": "object", "required": ["name"]}}}}}}]),
     )]
-    fn v1beta1_definitions_are_converted_to_v1(#[case] spec: Value, #[case] versions: Value) {
+    fn crds_of_v1beta1_are_converted_to_v1(#[case] spec: Value, #[case] versions: Value) {
         let converted = as_v1(definition(spec));
         assert_eq!(converted["apiVersion"], "apiextensions.k8s.io/v1");
         assert_eq!(converted["spec"], json!({"versions": versions}));
     }
 
     #[test]
-    fn definitions_of_v1_are_unchanged() {
+    fn crds_of_v1_are_unchanged() {
         let mut definition = definition(json!({"version": "v1"}));
         definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
         assert_eq!(as_v1(definition.clone()), definition);

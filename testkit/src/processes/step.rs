@@ -394,7 +394,7 @@ mod tests {
     )]
     #[case::field_that_exists("for: 'jsonpath={.status.phase}'", Ok(()))]
     #[case::absence("for: delete", Err("pods/a still exists"))]
-    fn waits_have_the_conditions_of_kubectl_wait(#[case] text: &str, #[case] expected: Result<(), &str>) {
+    fn wait_steps_support_the_conditions_of_kubectl_wait(#[case] text: &str, #[case] expected: Result<(), &str>) {
         let object = json!({
             "metadata": {"generation": 2, "labels": {"example.com/role": "db"}},
             "status": {"phase": "Running", "conditions": [
@@ -412,7 +412,7 @@ mod tests {
     #[case::no_path("equals: 1", "wait.equals: a path is required")]
     #[case::invalid_path("path: '{.a[0}'", "wait.path: \"{.a[0}\": unterminated array")]
     #[case::unknown_word("for: ready", "wait.for: \"ready\" is not one of")]
-    fn invalid_waits_are_refused(#[case] text: &str, #[case] error: &str) {
+    fn invalid_wait_steps_are_refused(#[case] text: &str, #[case] error: &str) {
         let refused = wait(text).awaited().expect_err("the wait is invalid");
         assert!(refused.starts_with(error), "{refused}");
     }

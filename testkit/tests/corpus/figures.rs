@@ -83,7 +83,7 @@ fn search_order_is_compared_with_random_order() {
 /// Repeats the failures of the corpus; `DRYDOCK_REPLAYS` sets the total number of runs. All requests, events,
 /// responses, times and the final state must be equal byte for byte.
 #[test]
-fn replays_are_measured() {
+fn replays_of_the_corpus_are_deterministic() {
     let few = if is_measured() { 500 } else { 40 };
     let asked = std::env::var("DRYDOCK_REPLAYS")
         .ok()

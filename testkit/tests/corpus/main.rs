@@ -159,7 +159,9 @@ fn exploration(bug: Bug, is_fixed: bool) -> Explore {
 }
 
 #[rstest]
-fn each_bug_is_found(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)] index: usize) {
+fn each_bug_of_the_corpus_is_found(
+    #[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)] index: usize,
+) {
     let bug = BUGS[index];
     let report = exploration(bug, false).report();
     let failure = report
@@ -200,7 +202,7 @@ fn documented_schedules() -> Vec<u64> {
 /// Prints the table of the documentation: `cargo test --release --test corpus -- table --nocapture`. The schedules are
 /// the same on each machine with seeded hashes.
 #[test]
-fn table_of_the_corpus_is_printed() {
+fn table_of_the_corpus_matches_the_documentation() {
     let mut table = String::from("| bug | source | schedules | found by |\n|---|---|---|---|\n");
     let mut needed = Vec::new();
     for bug in measured() {

@@ -77,7 +77,7 @@ async fn a_pod_is_replaced(cluster: &TestCluster) {
 }
 
 #[test]
-fn uid_of_an_earlier_object_is_a_difference() {
+fn uid_of_a_deleted_object_is_reported_as_a_difference() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("recorder", |client| record_uids(client, true));
         a_pod_is_replaced(cluster).await;
@@ -91,7 +91,7 @@ fn uid_of_an_earlier_object_is_a_difference() {
 }
 
 #[test]
-fn uid_of_the_same_object_is_not_a_difference() {
+fn different_uids_of_the_same_object_are_not_reported() {
     explore(async |cluster: &TestCluster| {
         cluster.controller("recorder", |client| record_uids(client, false));
         cluster.create(pod("a")).await;

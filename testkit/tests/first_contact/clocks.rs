@@ -22,7 +22,7 @@ fn machine() -> Timestamp {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cluster_clock_starts_at_the_time_of_day() {
+async fn cluster_clock_starts_at_the_time_of_the_machine() {
     let cluster = TestCluster::start();
     let apart = cluster.server().now().duration_since(machine()).abs();
     assert!(apart < SignedDuration::from_secs(120), "{apart}");
@@ -54,7 +54,7 @@ fn stamped(is_foreign: bool, faults: Faults) -> testkit::explore::Explore {
 }
 
 #[test]
-fn controller_with_the_machines_clock_is_reported() {
+fn controller_that_uses_the_machine_clock_is_reported() {
     let report = stamped(true, delays()).machine_clock().report();
     assert!(
         report.to_string().starts_with("note: stamper wrote "),
@@ -120,7 +120,7 @@ fn times_of_the_machine_are_ignored_in_the_end_state() {
 }
 
 #[test]
-fn controller_with_the_servers_clock_is_not_reported() {
+fn controller_that_uses_the_server_clock_is_not_reported() {
     let report = stamped(false, delays()).run();
     assert_eq!(report.notes(), [""; 0]);
 }

@@ -78,7 +78,7 @@ fn report_shows_the_end_of_an_unrestarted_controller() {
 /// Runs in a separate process, and ends this process.
 #[expect(clippy::print_stderr, reason = "the test that starts this process reads it")]
 #[test]
-fn exits_the_process_during_a_run() {
+fn entry_point_of_the_process_that_exits_during_a_run() {
     if std::env::var_os("ENDS_THE_PROCESS").is_none() {
         return;
     }
@@ -99,11 +99,15 @@ fn exits_the_process_during_a_run() {
 }
 
 #[test]
-fn run_that_ended_the_process_is_reported_next_time() {
+fn run_that_ended_the_process_is_reported_by_the_next_search() {
     let test = std::env::current_exe().expect("the test has an executable");
     let run = |times: &str| {
         let mut command = std::process::Command::new(&test);
-        command.args(["--exact", "ends::exits_the_process_during_a_run", "--nocapture"]);
+        command.args([
+            "--exact",
+            "ends::entry_point_of_the_process_that_exits_during_a_run",
+            "--nocapture",
+        ]);
         command
             .env("ENDS_THE_PROCESS", times)
             .output()

@@ -68,7 +68,7 @@ fn report_has_failures_of_different_oracles_in_order_of_certainty() {
 }
 
 #[test]
-fn coverage_ends_at_the_first_failure() {
+fn coverage_counts_schedules_up_to_the_first_failure() {
     let report = two_bugs().report();
     let first = report.failures().iter().map(|it| it.schedules()).min();
     assert_eq!(Some(report.coverage().schedules), first, "{report}");

@@ -138,7 +138,7 @@ async fn settled(builder: TestClusterBuilder, poll: Poll) -> Result<Duration, St
 #[case::writing_the_same_status(Poll::SameStatus)]
 #[case::publishing_and_writing_the_same_status(Poll::PublishAndSameStatus)]
 #[tokio::test(start_paused = true)]
-async fn poll_without_changes_settles(#[case] poll: Poll) {
+async fn polling_controller_without_changes_settles(#[case] poll: Poll) {
     let took = settled(TestCluster::builder(), poll)
         .await
         .expect("the controller settles");
@@ -151,7 +151,7 @@ async fn poll_without_changes_settles(#[case] poll: Poll) {
 #[case::creating_core_events(Poll::CoreEvent)]
 #[case::writing_the_same_status(Poll::SameStatus)]
 #[case::publishing_and_writing_the_same_status(Poll::PublishAndSameStatus)]
-fn poll_without_changes_is_explored(#[case] poll: Poll) {
+fn polling_controller_without_changes_is_explored(#[case] poll: Poll) {
     let report = explored(poll).run();
     assert_eq!(report.nondeterminism().len(), 0, "{report}");
     assert_eq!(report.notes(), [""; 0]);
@@ -161,7 +161,7 @@ fn poll_without_changes_is_explored(#[case] poll: Poll) {
 #[case::with_the_recorder(Poll::Publish)]
 #[case::with_the_core_group(Poll::CoreEvent)]
 #[tokio::test(start_paused = true)]
-async fn settle_waits_for_events_on_request(#[case] poll: Poll) {
+async fn settle_waits_for_events_if_events_are_counted(#[case] poll: Poll) {
     let message = settled(TestCluster::builder().count_events(), poll)
         .await
         .expect_err("Events keep arriving");
@@ -172,7 +172,7 @@ async fn settle_waits_for_events_on_request(#[case] poll: Poll) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changing_time_field_is_reported() {
+async fn time_field_that_keeps_changing_is_reported_by_settle() {
     let message = settled(TestCluster::builder(), Poll::ProbeTime)
         .await
         .expect_err("the object changes forever");
@@ -186,7 +186,7 @@ async fn changing_time_field_is_reported() {
 }
 
 #[test]
-fn changing_time_is_reported_by_the_reference_and_can_be_ignored() {
+fn time_field_that_keeps_changing_fails_the_reference_and_can_be_ignored() {
     let report = explored(Poll::ProbeTime).report();
     let failure = report.failure().expect("the exploration fails");
     assert_eq!(failure.oracle(), "the controllers settle");
@@ -201,7 +201,7 @@ fn changing_time_is_reported_by_the_reference_and_can_be_ignored() {
 
 /// The names and times of the Events are derived from the machine's clock, and differ in each run.
 #[test]
-fn replay_of_a_poll_with_events_is_deterministic() {
+fn replay_of_a_polling_controller_that_publishes_events_is_deterministic() {
     let report = explored(Poll::PublishAndSameStatus)
         .replay("lose@operator:patch:events.events.k8s.io:default/web-0.*#2")
         .times(5)
@@ -273,7 +273,7 @@ async fn publish_once(client: Client, server: ApiServer) {
 #[rstest]
 #[case::not_counted_by_default(false)]
 #[case::counted(true)]
-fn final_events_are_compared_on_request(#[case] is_counted: bool) {
+fn final_events_are_compared_if_events_are_counted(#[case] is_counted: bool) {
     let builder = match is_counted {
         true => TestCluster::builder().count_events(),
         false => TestCluster::builder(),

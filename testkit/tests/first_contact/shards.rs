@@ -40,7 +40,7 @@ fn search(has_bug: bool) -> Explore {
 }
 
 #[test]
-fn shards_together_cover_the_whole_search() {
+fn all_shards_together_try_every_single_fault() {
     let errors = || search(false).faults(errors()).schedules(2_000);
     let tried = |report: &Report| report.coverage().singles;
     let whole = tried(&errors().report());
@@ -52,7 +52,7 @@ fn shards_together_cover_the_whole_search() {
 
 /// Runs in separate processes: one per shard, and one for the whole search.
 #[test]
-fn searches_one_shard() {
+fn entry_point_of_processes_that_search_one_shard() {
     if let Ok(bug) = std::env::var("SEARCH_IN_SHARDS") {
         search(bug == "bug").run();
     }
@@ -61,7 +61,11 @@ fn searches_one_shard() {
 /// Runs the test with a variable in its environment.
 fn run(bug: &str, environment: &[(&str, &str)]) -> Output {
     let mut command = std::process::Command::new(std::env::current_exe().expect("the test has an executable"));
-    command.args(["--exact", "shards::searches_one_shard", "--nocapture"]);
+    command.args([
+        "--exact",
+        "shards::entry_point_of_processes_that_search_one_shard",
+        "--nocapture",
+    ]);
     command.envs(environment.iter().copied());
     command
         .env("SEARCH_IN_SHARDS", bug)
@@ -97,7 +101,7 @@ fn reports_of_shards_are_merged() {
 }
 
 #[test]
-fn failure_of_a_shard_is_reproduced() {
+fn failure_found_by_a_shard_fails_the_merge() {
     let (shards, all) = in_shards("bug", &reports("shards-with-a-bug"));
     let text = String::from_utf8(all.stderr).expect("the text is UTF-8");
     assert!(shards.iter().any(|it| !it.status.success()), "{text}");
@@ -144,7 +148,7 @@ fn merged_report_contains_the_notes_of_the_shards() {
 }
 
 #[test]
-fn missing_shard_fails() {
+fn merging_fails_if_a_shard_is_missing() {
     let directory = reports("shards-of-which-one-is-missing");
     let path = directory.to_str().expect("the path is UTF-8");
     run("none", &[("EXPLORE_SHARD", "1/2"), ("EXPLORE_REPORTS", path)]);

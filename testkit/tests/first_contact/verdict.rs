@@ -47,7 +47,7 @@ async fn mark(client: Client, again: u64) {
 #[rstest]
 #[case::within_fifteen_minutes(300, false)]
 #[case::within_an_hour(1_800, true)]
-fn late_end_state_is_slow_but_passes(#[case] again: u64, #[case] is_noted: bool) {
+fn late_end_state_passes_and_is_noted_after_fifteen_minutes(#[case] again: u64, #[case] is_noted: bool) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.create(config_map("a").data("size", "1")).await;
         cluster.controller("marker", move |client| mark(client, again));
@@ -60,7 +60,7 @@ fn late_end_state_is_slow_but_passes(#[case] again: u64, #[case] is_noted: bool)
 }
 
 #[test]
-fn end_state_that_never_becomes_right_fails() {
+fn end_state_that_always_differs_from_the_reference_fails() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("a").data("size", "1")).await;
         cluster.controller("marker", |client| mark(client, 100_000));
@@ -113,7 +113,7 @@ fn hot_loop_at_one_instant_fails_the_reference() {
 }
 
 #[test]
-fn assertion_with_a_testkit_message_is_an_assertion() {
+fn panic_that_resembles_a_testkit_message_is_an_assertion() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("marker", |client| mark(client, 2));
         panic!("the cluster does not settle: the controller started at my assertion");

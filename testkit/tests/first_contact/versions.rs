@@ -45,7 +45,7 @@ async fn claim(client: Client) {
 }
 
 #[test]
-fn claim_version_in_its_volume_is_not_a_difference() {
+fn resource_version_of_a_claim_in_its_volume_is_not_a_difference() {
     let class = object("storage.k8s.io/v1", "StorageClass", "standard")
         .annotation("storageclass.kubernetes.io/is-default-class", "true")
         .set("provisioner", "example.com/disk");
@@ -92,14 +92,14 @@ fn copied(field: &'static str, gives_up: bool) -> Explore {
 }
 
 #[rstest]
-fn version_of_the_same_object_is_not_a_difference(
+fn different_versions_of_one_object_are_not_reported(
     #[values("secretVersion", "example.com.secret-resource-version")] field: &'static str,
 ) {
     copied(field, false).faults(errors()).schedules(SCHEDULES).run();
 }
 
 #[test]
-fn earlier_version_is_a_difference() {
+fn earlier_version_of_an_object_is_reported() {
     let second = "fail=500@copier:patch:configmaps:default/a#2";
     let report = copied("secretVersion", true).replay(second).report();
     let failure = report.failure().expect("the exploration fails");

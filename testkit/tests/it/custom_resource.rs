@@ -129,7 +129,7 @@ async fn document_is_kept_until_its_finalizer_is_removed(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn schema_of_a_definition_is_preserved(cluster: TestCluster) {
+async fn schema_of_a_crd_is_enforced(cluster: TestCluster) {
     cluster.crd::<Document>();
     let documents = Api::<Document>::default_namespaced(cluster.client());
     let err = documents
@@ -142,7 +142,7 @@ async fn schema_of_a_definition_is_preserved(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn objects_are_taken_by_value_and_by_reference(cluster: TestCluster) {
+async fn testkit_methods_accept_objects_by_value_and_by_reference(cluster: TestCluster) {
     cluster.crd::<Document>();
     let mut readme = document("readme", "Read me");
     let created = cluster.create(&readme).await;

@@ -50,7 +50,7 @@ async fn fault_returns_its_status(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn fault_ends_with_its_guard(cluster: TestCluster) {
+async fn fault_ends_when_its_guard_is_dropped(cluster: TestCluster) {
     let pods = Api::<Pod>::all(cluster.client());
     let fault = cluster.inject(faults::server_error());
     assert_eq!(code(pods.list(&ListParams::default()).await), 500);
@@ -205,7 +205,7 @@ async fn faults_on_unserved_resources_are_refused_by_name(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn faults_on_unwatchable_resources_are_refused_by_name(cluster: TestCluster) {
+async fn watches_on_unserved_resources_are_refused_by_name(cluster: TestCluster) {
     let message = failure_of(|| cluster.watches().on("pod").count());
     assert!(
         message.ends_with("the resource pod is not served; did you mean pods?"),
@@ -216,7 +216,7 @@ async fn faults_on_unwatchable_resources_are_refused_by_name(cluster: TestCluste
 /// The controller may install the definition; if it never does, the test fails at its end.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn fault_for_a_future_resource_fails_if_it_is_never_served() {
+async fn fault_on_a_resource_that_is_never_served_fails_the_test() {
     let cluster = TestCluster::start();
     cluster
         .inject(faults::conflict().on(Verb::Update, "widgets.example.com"))

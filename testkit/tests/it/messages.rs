@@ -33,7 +33,7 @@ async fn unserved_kind_is_reported(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn refusal_contains_the_servers_message(cluster: TestCluster) {
+async fn failed_create_contains_the_message_of_the_server(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     let message = failure(async { drop(cluster.create(config_map("a")).await) }).await;
     assert!(
@@ -116,7 +116,7 @@ async fn failed_condition_lists_its_reads(cluster: TestCluster) {
 /// A failing test, which the next test runs.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn fails_on_purpose(cluster: TestCluster) {
+async fn entry_point_of_a_test_that_fails(cluster: TestCluster) {
     if std::env::var_os("FAIL_ON_PURPOSE").is_none() {
         return;
     }
@@ -133,7 +133,7 @@ async fn fails_on_purpose(cluster: TestCluster) {
 fn failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     let this = std::env::current_exe().expect("the test has an executable");
     let mut command = Command::new(this);
-    command.args(["--exact", "messages::fails_on_purpose", "--nocapture"]);
+    command.args(["--exact", "messages::entry_point_of_a_test_that_fails", "--nocapture"]);
     let output = command
         .env("FAIL_ON_PURPOSE", "1")
         .env("SEED", "7")
@@ -154,7 +154,7 @@ fn failing_test_prints_the_seed_the_faults_and_the_last_requests() {
 /// A test with a failure that an environment variable selects. The next test runs it.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn failure_has_the_line_of_the_call(cluster: TestCluster) {
+async fn entry_point_of_failures_in_testkit_methods(cluster: TestCluster) {
     let Ok(how) = std::env::var("FAIL_AT") else { return };
     cluster.create(config_map("a")).await;
     match how.as_str() {
@@ -182,7 +182,7 @@ async fn failure_has_the_line_of_the_call(cluster: TestCluster) {
 }
 
 #[rstest]
-fn panic_has_the_line_of_the_test(
+fn failures_of_testkit_methods_have_the_line_of_the_test(
     #[values(
         "get",
         "assert_has",
@@ -203,7 +203,11 @@ fn panic_has_the_line_of_the_test(
 ) {
     let this = std::env::current_exe().expect("the test has an executable");
     let mut command = Command::new(this);
-    command.args(["--exact", "messages::failure_has_the_line_of_the_call", "--nocapture"]);
+    command.args([
+        "--exact",
+        "messages::entry_point_of_failures_in_testkit_methods",
+        "--nocapture",
+    ]);
     let output = command.env("FAIL_AT", how).output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
     let mut places = text

@@ -55,7 +55,7 @@ async fn exact_shipped_role_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn apply_that_creates_needs_the_right_to_create() {
+async fn apply_that_creates_an_object_needs_permission_to_create() {
     let manifest = EXACT.replace("[create, patch]", "[patch]");
     let (ended, _) = run(&manifest).await;
     let said = ended.expect_err("the role is insufficient").to_string();
@@ -94,7 +94,7 @@ rules:
     "missing:\n- {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
 ])]
 #[tokio::test(start_paused = true)]
-async fn missing_and_unused_rights_are_reported(#[case] from: &str, #[case] to: &str, #[case] expected: &[&str]) {
+async fn missing_and_unused_permissions_are_reported(#[case] from: &str, #[case] to: &str, #[case] expected: &[&str]) {
     let (_, observed) = run(EXACT).await;
     let said = observed.compare(&EXACT.replacen(from, to, 1)).to_string();
     for part in expected {

@@ -39,7 +39,7 @@ async fn a_pod_gets_its_config_map_though_the_first_write_fails(cluster: &TestCl
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn same_test_runs_on_the_fake_server() {
+async fn portable_test_runs_on_the_fake_server() {
     a_pod_gets_its_config_map_though_the_first_write_fails(&TestCluster::start()).await;
 }
 
@@ -75,7 +75,7 @@ async fn behind_a_socket<T>(test: impl AsyncFnOnce(Client) -> T) -> T {
 }
 
 #[tokio::test]
-async fn same_test_runs_on_a_real_server() {
+async fn portable_test_runs_on_a_real_server() {
     behind_a_socket(async |client| {
         let cluster = TestCluster::connect(client).await;
         a_pod_gets_its_config_map_though_the_first_write_fails(&cluster).await;

@@ -43,7 +43,7 @@ fn learned(list: kube::Result<kube::api::ObjectList<ConfigMap>>) -> String {
     "a b c")]
 #[case::pages(|_, _| ListParams::default().limit(2), "a b")]
 #[tokio::test(start_paused = true)]
-async fn list_is_served_from_the_state_of_the_replica(
+async fn list_from_a_lagging_replica_depends_on_the_requested_version(
     cluster: TestCluster,
     #[case] params: fn(u64, u64) -> ListParams,
     #[case] expected: &str,
@@ -63,7 +63,7 @@ fn not_older_than(revision: u64) -> ListParams {
 #[case::newest_version(GetParams::default(), true)]
 #[case::any_version(GetParams::any(), false)]
 #[tokio::test(start_paused = true)]
-async fn get_is_served_from_the_state_of_the_replica(
+async fn get_from_a_lagging_replica_depends_on_the_requested_version(
     cluster: TestCluster,
     #[case] params: GetParams,
     #[case] is_found: bool,
@@ -88,7 +88,7 @@ async fn list_waits_for_a_replica_that_catches_up(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn watch_follows_its_replica(cluster: TestCluster) {
+async fn watch_delivers_changes_when_the_replica_receives_them(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
     let mut events = maps
         .watch(&WatchParams::default(), "0")
@@ -118,7 +118,7 @@ async fn watch_follows_its_replica(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn streaming_list_without_a_version_waits_for_etcds_state(cluster: TestCluster) {
+async fn streaming_list_without_a_version_times_out_on_a_lagging_replica(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
     let params = WatchParams::default().initial_events();
     let mut events = maps.watch(&params, "").await.expect("the watch opens").boxed();

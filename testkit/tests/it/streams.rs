@@ -74,7 +74,7 @@ fn only_watch(cluster: &TestCluster) -> WatchHandle {
 #[case::failed(|it: &WatchHandle| it.fail(Status::internal("injected")), &["error 500", "end"])]
 #[case::expired_while_held(|it: &WatchHandle| { it.hold(); it.expire() }, &["error 410"])]
 #[tokio::test(start_paused = true)]
-async fn watch_delivers_released_events(
+async fn watch_handle_controls_delivered_events(
     cluster: TestCluster,
     #[case] meddle: fn(&WatchHandle),
     #[case] expected: &[&str],
@@ -137,7 +137,7 @@ async fn held_events_of_two_resources_arrive_in_resumed_order(cluster: TestClust
 #[case::sent(false, &["init", "init a", "init done", "apply b"])]
 #[case::withheld(true, &["init", "init a", "init b"])]
 #[tokio::test(start_paused = true)]
-async fn streaming_list_ends_with_its_bookmark(
+async fn streaming_list_ends_with_a_bookmark_unless_withheld(
     cluster: TestCluster,
     #[case] is_withheld: bool,
     #[case] expected: &[&str],

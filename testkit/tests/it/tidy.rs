@@ -442,7 +442,7 @@ fn is_rule(word: &str) -> bool {
 }
 
 #[test]
-fn files_do_not_contain_names_of_machines() {
+fn files_do_not_contain_paths_of_one_machine() {
     // Split into two halves, so that this file does not contain the words itself.
     let words = [
         ["/ho", "me/"],

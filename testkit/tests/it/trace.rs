@@ -112,7 +112,7 @@ async fn trace_contains_steps_changes_versions_and_groups() {
 /// A failing test, which the next tests run.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn fails_with_a_trace(cluster: TestCluster) {
+async fn entry_point_of_a_test_that_fails_with_a_trace(cluster: TestCluster) {
     if std::env::var_os("FAIL_WITH_A_TRACE").is_none() {
         return;
     }
@@ -135,7 +135,11 @@ async fn fails_with_a_trace(cluster: TestCluster) {
 fn output(variables: &[(&str, &str)]) -> String {
     let this = std::env::current_exe().expect("the test has an executable");
     let mut command = Command::new(this);
-    command.args(["--exact", "trace::fails_with_a_trace", "--nocapture"]);
+    command.args([
+        "--exact",
+        "trace::entry_point_of_a_test_that_fails_with_a_trace",
+        "--nocapture",
+    ]);
     command.env("FAIL_WITH_A_TRACE", "1").envs(variables.iter().copied());
     let output = command.output().expect("the program starts");
     assert!(!output.status.success());
@@ -184,7 +188,7 @@ fn failing_test_writes_its_trace() {
     );
     let command = failure["command"].as_str().expect("the failure has a command");
     assert!(
-        command.ends_with("cargo test -- --exact trace::fails_with_a_trace"),
+        command.ends_with("cargo test -- --exact trace::entry_point_of_a_test_that_fails_with_a_trace"),
         "{command}"
     );
 }

@@ -53,7 +53,7 @@ fn internal() -> Box<Status> {
 #[case::hang(|| Verdict::Hang(When::Before), "nothing", false)]
 #[case::hang_after(|| Verdict::Hang(When::After), "nothing", true)]
 #[tokio::test(start_paused = true)]
-async fn verdict_determines_effect_and_answer(
+async fn verdict_determines_effect_and_response(
     cluster: TestCluster,
     #[case] verdict: fn() -> Verdict,
     #[case] expected: &str,
@@ -72,7 +72,7 @@ async fn verdict_determines_effect_and_answer(
 #[case::delayed_request(|| Verdict::Delay(Duration::from_secs(5)), 1)]
 #[case::delayed_answer(|| Verdict::DelayAnswer(Duration::from_secs(5)), 0)]
 #[tokio::test(start_paused = true)]
-async fn delayed_list_has_the_state_of_its_read(
+async fn delayed_list_returns_the_state_at_the_time_of_the_read(
     cluster: TestCluster,
     #[case] verdict: fn() -> Verdict,
     #[case] expected: usize,

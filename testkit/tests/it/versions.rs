@@ -25,7 +25,7 @@ spec:
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn controller_and_the_workers_run_on_every_version() {
+async fn controller_and_workers_run_on_every_kubernetes_version() {
     for version in KubernetesVersion::ALL {
         let cluster = TestCluster::builder()
             .server(|it| it.kubernetes_version(version))

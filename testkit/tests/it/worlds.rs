@@ -91,7 +91,7 @@ async fn changes_are_listed_field_by_field(cluster: TestCluster) {
 #[case::original_pace(Pace::Original, 90)]
 #[case::fixed_interval(Pace::Every(Duration::from_secs(10)), 20)]
 #[tokio::test(start_paused = true)]
-async fn recording_is_replayed_at_its_pace(cluster: TestCluster, #[case] pace: Pace, #[case] seconds: u64) {
+async fn recording_is_replayed_at_the_requested_pace(cluster: TestCluster, #[case] pace: Pace, #[case] seconds: u64) {
     let event = |kind: &str, name: &str, time: &str| {
         let metadata = json!({"name": name, "namespace": "default", "creationTimestamp": time});
         json!({"type": kind, "object": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}}).to_string()
@@ -272,7 +272,7 @@ async fn assertions_check_writes_owners_and_idleness(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn failed_check_of_requests_lists_them_with_their_clients(cluster: TestCluster) {
+async fn failed_check_of_requests_lists_requests_with_clients(cluster: TestCluster) {
     cluster.run(own_config_maps(cluster.client_named("operator")));
     cluster.create(pod("web-0")).await;
     cluster.settle().await;
@@ -340,7 +340,7 @@ async fn conditions_and_events_are_checked(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn same_seed_selects_the_same_requests(_cluster: TestCluster) {
+async fn probabilistic_faults_are_reproducible_by_seed(_cluster: TestCluster) {
     async fn struck(seed: u64) -> Vec<bool> {
         let cluster = TestCluster::builder().seed(seed).start();
         cluster

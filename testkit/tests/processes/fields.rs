@@ -35,7 +35,7 @@ fn explored_with(controller: &str, command: &str, own: &str, fields: &str, argum
     let yaml = format!(
         "controllers:
   - name: operator
-    command: [{program:?}, --exact, runs_as_a_controller, --nocapture{command}]
+    command: [{program:?}, --exact, entry_point_of_controller_processes, --nocapture{command}]
     env: {{{CONTROLLER}: {controller}}}
     insecure: true
 {own}within: 2s
@@ -100,7 +100,7 @@ checks:
 /// The command of a check: fails if the ConfigMap in the environment variable does not exist. Does nothing without the
 /// variable.
 #[test]
-fn runs_as_a_command() {
+fn entry_point_of_command_processes() {
     let Ok(name) = std::env::var("DRYDOCK_TEST_COMMAND") else {
         assert!(CONTROLLER.starts_with("DRYDOCK_"));
         return;
@@ -118,7 +118,7 @@ fn runs_as_a_command() {
 fn command_line(name: &str) -> String {
     let program = std::env::current_exe().expect("the test has an executable");
     format!(
-        "DRYDOCK_TEST_COMMAND={name} {} --exact fields::runs_as_a_command --nocapture",
+        "DRYDOCK_TEST_COMMAND={name} {} --exact fields::entry_point_of_command_processes --nocapture",
         program.display()
     )
 }
@@ -220,7 +220,7 @@ steps:
 }
 
 #[test]
-fn pods_follow_their_scripts() {
+fn pods_follow_the_scripts_of_the_scenario() {
     let fields = "cluster: {pods: [{pods: {labels: app=db}, script: {neverReady: true}}]}
 steps:
   - object: {apiVersion: v1, kind: Pod, metadata: {name: db, labels: {app: db}}, spec: {containers: [{name: c, image: i}]}}

@@ -105,7 +105,7 @@ fn run(calls: &str, stub: &str, answers: &str) -> (Option<i32>, String) {
     let yaml = format!(
         "controllers:
   - name: operator
-    command: [{program:?}, --exact, runs_as_a_controller, --nocapture]
+    command: [{program:?}, --exact, entry_point_of_controller_processes, --nocapture]
     env: {{{CONTROLLER}: calling, {CALLS}: '{calls}'}}
     insecure: true
 network: private
@@ -144,7 +144,7 @@ const HTTP: &str = "http:
         - {path: /status, when: {mode: started}, json: {pod: '${POD_NAME}', mode: '${state.mode}'}}
         - {path: /status*, body: stopped}";
 
-const COMMAND: &str = "command: ['${PROGRAM}', --exact, runs_as_a_controller, --nocapture]
+const COMMAND: &str = "command: ['${PROGRAM}', --exact, entry_point_of_controller_processes, --nocapture]
       env: {DRYDOCK_TEST_CONTROLLER: serving, DRYDOCK_TEST_PORT: '${PORT}', DRYDOCK_TEST_POD: '${POD_NAME} ${POD_NAMESPACE}'}";
 
 #[rstest]

@@ -13,11 +13,11 @@ twins! {
     plain();
     all_objects_of_a_batch_are_checked: "end state", "secrets default/web-";
     generated_child_is_found_again: "end state", "secrets default/web-*";
-    step_is_recorded_after_it_is_done: "end state", "secrets default/web-";
+    step_is_recorded_after_its_completion: "end state", "secrets default/web-";
     refused_eviction_is_retried: "end state", "pods default/web";
     request_refused_by_a_quota_is_retried: "end state", "pods default/web";
     rename_moves_all_parts: "end state", "secrets default/old";
-    failed_read_is_not_absence: "end state", "secrets default/web";
+    failed_read_does_not_count_as_absence: "end state", "secrets default/web";
     deletion_of_many_continues_after_an_error: "end state", "secrets default/";
     error_of_one_object_does_not_stop_the_others: "end state", "secrets default/";
 }
@@ -71,7 +71,7 @@ async fn generated_child_is_found_again(cluster: &TestCluster, is_healthy: bool)
 }
 
 /// Performs three steps, one per reconciliation. The buggy variant records a step before it performs it.
-async fn step_is_recorded_after_it_is_done(cluster: &TestCluster, is_healthy: bool) {
+async fn step_is_recorded_after_its_completion(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let step: u32 = annotation(&parent, "step").parse().unwrap_or(0);
         if step >= 3 {
@@ -162,7 +162,7 @@ async fn rename_moves_all_parts(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Generates a password once. The buggy variant generates another password if the first one cannot be read.
-async fn failed_read_is_not_absence(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_read_does_not_count_as_absence(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let known = match cx.get::<Secret>("web").await {
             Ok(known) => known,

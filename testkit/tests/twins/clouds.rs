@@ -19,12 +19,12 @@ twins! {
     deleted_disk_counts_as_deleted: "end state", "configmaps default/web: unexpected";
     disk_is_named_by_uid: "end state", "cloud";
     generated_id_is_looked_up: "end state", "cloud";
-    id_of_the_cloud_is_kept_in_the_object: "end state", "cloud";
-    token_orders_writes: "end state", "cloud web";
+    cloud_id_is_recorded_in_the_object_before_its_use: "end state", "cloud";
+    older_resource_versions_do_not_replace_a_record: "end state", "cloud web";
     time_of_creation_is_recorded: "end state", "cloud web";
     resize_is_retried: "end state", "cloud web";
     two_controllers_share_a_cloud: "end state", "cloud";
-    lost_answer_is_checked_by_a_read: "end state", "cloud";
+    lost_response_is_checked_by_a_read: "end state", "cloud";
     attempts_are_counted_in_the_object: "end state", "configmaps default/web metadata.annotations.phase";
 }
 
@@ -184,7 +184,7 @@ async fn generated_id_is_looked_up(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// The controller generates an id from the time, and records it before it uses it.
-async fn id_of_the_cloud_is_kept_in_the_object(cluster: &TestCluster, is_healthy: bool) {
+async fn cloud_id_is_recorded_in_the_object_before_its_use(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start(cluster, move |parent, cx| {
         let now = server.now().as_millisecond();
@@ -215,7 +215,7 @@ async fn id_of_the_cloud_is_kept_in_the_object(cluster: &TestCluster, is_healthy
 
 /// The record contains the resourceVersion of the object from which it was written, and older versions do not replace
 /// it. The buggy variant reads versions as floating-point numbers.
-async fn token_orders_writes(cluster: &TestCluster, is_healthy: bool) {
+async fn older_resource_versions_do_not_replace_a_record(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         let version = parent.resource_version().unwrap_or_default();
@@ -303,7 +303,7 @@ async fn two_controllers_share_a_cloud(cluster: &TestCluster, is_healthy: bool) 
 }
 
 /// Reads the object after a lost response to a change.
-async fn lost_answer_is_checked_by_a_read(cluster: &TestCluster, is_healthy: bool) {
+async fn lost_response_is_checked_by_a_read(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         if annotation(&parent, "machine").is_empty() {

@@ -24,9 +24,9 @@ twins! {
     plain();
     copies_follow_the_namespaces: "end state", "configmaps team-";
     adoption_requires_the_uid_of_the_object_that_was_read: "end state", "secrets default/web";
-    message_expires_by_its_age: "end state", "configmaps default/web: unexpected";
+    expired_message_is_deleted_despite_an_error: "end state", "configmaps default/web: unexpected";
     bucket_is_deleted_with_its_parent: "end state", "cloud bucket-web: unexpected";
-    only_the_leader_charges: "end state", "billing";
+    each_order_is_charged_once_by_two_replicas: "end state", "billing";
     unfinished_batch_is_completed: "end state", "secrets default/web-";
 }
 
@@ -118,7 +118,7 @@ async fn adoption_requires_the_uid_of_the_object_that_was_read(cluster: &TestClu
 }
 
 /// Deletes a message when it has expired. The buggy variant deletes it in a task without retries.
-async fn message_expires_by_its_age(cluster: &TestCluster, is_healthy: bool) {
+async fn expired_message_is_deleted_despite_an_error(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let ttl: i64 = field(&parent, "ttl").parse().unwrap_or(0);
         let made = parent.metadata.creation_timestamp.as_ref();
@@ -221,7 +221,7 @@ async fn lead(leases: &Api<Lease>, name: &str) -> kube::Result<bool> {
 }
 
 /// Charges for each order once. The buggy variant charges without an idempotency key.
-async fn only_the_leader_charges(cluster: &TestCluster, is_healthy: bool) {
+async fn each_order_is_charged_once_by_two_replicas(cluster: &TestCluster, is_healthy: bool) {
     for name in ["one", "two"] {
         let billing = cluster.external("billing").of(name);
         cluster.controller(name, move |client: Client| {

@@ -22,9 +22,9 @@ twins! {
     plain();
     drained_node_is_uncordoned: "end state", "nodes b spec.unschedulable";
     parked_message_is_sent_later: "end state", "metadata.annotations.state";
-    released_member_loses_its_owner: "end state", "secrets default/a metadata.ownerReferences";
-    request_has_the_key_of_the_secret: "generated values", "web";
-    volume_leaves_its_old_node: "end state", "cloud volume@one: unexpected";
+    released_secret_loses_its_owner: "end state", "secrets default/a metadata.ownerReferences";
+    certificate_is_requested_for_the_stored_key: "generated values", "web";
+    volume_is_detached_from_its_old_node: "end state", "cloud volume@one: unexpected";
     request_in_an_annotation_is_served: "end state", "cloud web";
     budget_is_charged_once: "end state", "configmaps default/budget data.left";
 }
@@ -145,7 +145,7 @@ async fn parked_message_is_sent_later(cluster: &TestCluster, is_healthy: bool) {
 
 /// Adopts Secrets with its label, and releases Secrets that lose it. The buggy variant releases only Secrets that it
 /// remembers.
-async fn released_member_loses_its_owner(cluster: &TestCluster, is_healthy: bool) {
+async fn released_secret_loses_its_owner(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("pools");
     cluster.controller("pools", move |client: Client| {
         let cx = Context {
@@ -211,7 +211,7 @@ async fn adopt(pool: &ConfigMap, cx: &Context, memory: &Memory, is_healthy: bool
 
 /// Requests a certificate for a key that it generates, and stores both. The buggy variant stores the key with the
 /// certificate.
-async fn request_has_the_key_of_the_secret(cluster: &TestCluster, is_healthy: bool) {
+async fn certificate_is_requested_for_the_stored_key(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let name = parent.name_any();
         let mut key: String = (0..16).map(|_| fastrand::alphanumeric()).collect();
@@ -245,7 +245,7 @@ async fn request_has_the_key_of_the_secret(cluster: &TestCluster, is_healthy: bo
 
 /// Attaches a volume to the node of the object. The buggy variant detaches it from the node that it has recorded after
 /// the work.
-async fn volume_leaves_its_old_node(cluster: &TestCluster, is_healthy: bool) {
+async fn volume_is_detached_from_its_old_node(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let wanted = format!("{}@{}", parent.name_any(), field(&parent, "node"));
         let recorded = annotation(&parent, "attached");

@@ -27,7 +27,7 @@ twins! {
     only_failures_caused_by_foreign_disks_are_counted: "end state", "default/web status.failedAttempts";
     pending_work_is_reported: "end state", "default/web status.pending: expected 0, found 1";
     status_lists_the_last_changes: "end state", "secrets default/web";
-    generation_of_the_work_is_observed: "end state", "secrets default/web";
+    observed_generation_is_the_reconciled_generation: "end state", "secrets default/web";
     finished_task_expires: "no delete by name of another object", "tasks deleted tasks.example.com default/web by name";
     ready_pods_are_counted: "end state", "tasks.example.com default/web status";
 }
@@ -219,7 +219,7 @@ async fn each_generation_may_fail(cluster: &TestCluster, is_healthy: bool) {
 
 /// The test waits for the end of all faults, so the count differs at the first step, and the size at the next one.
 #[test]
-fn step_after_an_accepted_count_is_judged() {
+fn step_after_an_accepted_failure_count_is_judged() {
     let explored = |is_healthy| {
         let exploration = exploration(tasks(), each_generation_may_fail, is_healthy);
         exploration.faults(errors()).schedules(STOOD).report()
@@ -316,7 +316,7 @@ async fn status_lists_the_last_changes(cluster: &TestCluster, is_healthy: bool) 
 
 /// Reports the generation that was reconciled. The buggy variant reports the newest generation, which may not have been
 /// reconciled.
-async fn generation_of_the_work_is_observed(cluster: &TestCluster, is_healthy: bool) {
+async fn observed_generation_is_the_reconciled_generation(cluster: &TestCluster, is_healthy: bool) {
     start(cluster, move |task, cx| async move {
         if status(&task).observed_generation == task.metadata.generation {
             return done();

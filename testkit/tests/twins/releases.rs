@@ -16,7 +16,7 @@ twins! {
     old_configurations_are_deleted: "end state", "secrets default/";
     pods_restart_for_a_new_configuration: "end state", "configmaps default/pods";
     all_releases_are_kept: "end state", "secrets default/release-";
-    release_before_the_last_is_found: "end state", ": unexpected";
+    all_releases_before_the_newest_are_deleted: "end state", ": unexpected";
 }
 
 /// Returns the hash of a size, for use as the end of a name.
@@ -147,7 +147,7 @@ async fn all_releases_are_kept(cluster: &TestCluster, is_healthy: bool) {
 
 /// Keeps one record for each size, and only the newest release. The buggy variant only deletes the release of the size
 /// minus one.
-async fn release_before_the_last_is_found(cluster: &TestCluster, is_healthy: bool) {
+async fn all_releases_before_the_newest_are_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
         .start(cluster, move |parent, cx| async move {

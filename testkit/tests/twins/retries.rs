@@ -20,7 +20,7 @@ twins! {
     plain();
     retry_does_not_restore_an_old_text: "no field goes back", "secrets default/web data.text was";
     retry_does_not_replace_a_new_copy: "creates and deletes", "secrets default/web was created 3 times";
-    heartbeat_is_of_one_client: "idempotence", "metadata.annotations";
+    only_the_agent_renews_the_heartbeat: "idempotence", "metadata.annotations";
 }
 
 /// The last observed version of each object.
@@ -135,7 +135,7 @@ async fn copy_once(
 
 /// An agent writes the time every five minutes, and an operator writes it once. In the buggy variant, the operator
 /// writes it after each start.
-async fn heartbeat_is_of_one_client(cluster: &TestCluster, is_healthy: bool) {
+async fn only_the_agent_renews_the_heartbeat(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.named("agent").start(cluster, move |parent, cx| async move {
         let last = annotation(&parent, "seen").parse::<jiff::Timestamp>();
         let age = last.map_or(i64::MAX, |it| now().as_second() - it.as_second());

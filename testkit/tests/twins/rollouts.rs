@@ -20,7 +20,7 @@ use crate::support::{Context, Error, again, done, now};
 
 twins! {
     sites(), 60;
-    unknown_load_keeps_the_scale: "no field goes back", "default/web spec.replicas was 1, then 3, then 1 again";
+    unreadable_load_keeps_the_scale: "no field goes back", "default/web spec.replicas was 1, then 3, then 1 again";
     build_of_this_generation_is_deployed: "end state", "default/web spec.template.spec.containers.0.image: expected";
     weight_of_a_canary_grows: "no field goes back", "data.weight was \"20\", then \"50\", then \"20\" again";
     digest_of_a_tag_is_pinned: "end state", "expected \"sha256-aaaa\", found \"sha256-cccc\"";
@@ -29,7 +29,7 @@ twins! {
 
 /// Scales a Deployment by its load, every 15 s; it waits for a minute before it scales down. The buggy variant treats a
 /// load that cannot be read as zero.
-async fn unknown_load_keeps_the_scale(cluster: &TestCluster, is_healthy: bool) {
+async fn unreadable_load_keeps_the_scale(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
         "scaler",

@@ -18,7 +18,7 @@ twins! {
     each_controller_adds_its_zone: "idempotence", "sites.example.com default/site";
     each_controller_adds_its_port: "idempotence", "services default/shared";
     each_parent_owns_the_shared_child: "idempotence", "secrets default/shared";
-    order_of_an_atomic_list_counts: "end state", "queue";
+    atomic_list_does_not_depend_on_the_arrival_order: "end state", "queue";
 }
 
 /// Builds a cluster with a kind that has a map list, a set and an atomic list in its status.
@@ -189,7 +189,7 @@ async fn each_parent_owns_the_shared_child(cluster: &TestCluster, is_healthy: bo
 }
 
 /// Writes the parents into an ordered list; the buggy variant writes them in the order of their arrival.
-async fn order_of_an_atomic_list_counts(cluster: &TestCluster, is_healthy: bool) {
+async fn atomic_list_does_not_depend_on_the_arrival_order(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let site = sites(&cx).get("site").await?;
         let queue = site

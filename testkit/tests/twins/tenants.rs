@@ -23,16 +23,16 @@ use crate::support::{Context, Error, done, now};
 
 twins! {
     sites(), 60;
-    default_leaves_the_users_value: "end state", "default/web spec.size: expected 5, found 3";
+    default_from_a_policy_does_not_replace_a_user_value: "end state", "default/web spec.size: expected 5, found 3";
     certificate_follows_the_host: "end state", "secrets default/web: missing";
-    tenant_leaves_its_namespace: "end state", "networkpolicies.networking.k8s.io team-a/isolation: unexpected";
+    policy_of_a_former_tenant_is_deleted: "end state", "networkpolicies.networking.k8s.io team-a/isolation: unexpected";
     oldest_site_has_the_host: "end state", "sites.example.com default/alpha status";
     each_generation_gets_a_job: "end state", "jobs.batch default/web-2: missing";
 }
 
 /// Fills in the size from a policy, if the user has not set it. The buggy variant does not send the resourceVersion
 /// that it has read.
-async fn default_leaves_the_users_value(cluster: &TestCluster, is_healthy: bool) {
+async fn default_from_a_policy_does_not_replace_a_user_value(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
         "sites",
@@ -126,7 +126,7 @@ async fn certificate_follows_the_host(cluster: &TestCluster, is_healthy: bool) {
 
 /// Gives each Namespace of a tenant a RoleBinding and a NetworkPolicy, and deletes both if the label is removed. The
 /// buggy variant does not delete the NetworkPolicy if the RoleBinding is missing.
-async fn tenant_leaves_its_namespace(cluster: &TestCluster, is_healthy: bool) {
+async fn policy_of_a_former_tenant_is_deleted(cluster: &TestCluster, is_healthy: bool) {
     cluster.controller("tenants", move |client: Client| async move {
         let managed = watcher::Config::default().labels("managed-by=tenants");
         let owner = |it: Option<String>| it.map(|name| ObjectRef::<Namespace>::new(&name));

@@ -16,7 +16,7 @@ twins! {
     certificate_is_renewed_after_a_restart: "end state", "secrets default/web";
     controller_waits_for_a_secret_created_later: "end state", "web";
     backoff_grows_and_retries_continue: "end state", "cloud";
-    object_expires_after_its_time: "end state", "configmaps default/web: unexpected";
+    object_expires_ten_minutes_after_its_creation: "end state", "configmaps default/web: unexpected";
     polling_of_a_job_continues_after_an_error: "end state", "configmaps default/web";
     failed_refresh_of_a_cached_login_is_retried: "end state", "cloud";
 }
@@ -110,7 +110,7 @@ async fn backoff_grows_and_retries_continue(cluster: &TestCluster, is_healthy: b
 }
 
 /// Deletes an object ten minutes after its creation. The buggy variant counts from its own start.
-async fn object_expires_after_its_time(cluster: &TestCluster, is_healthy: bool) {
+async fn object_expires_ten_minutes_after_its_creation(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| {
         let now = server.now().as_second();

@@ -21,7 +21,7 @@ use crate::support::{Context, Error, OPERATOR, again, done, field};
 
 twins! {
     sites();
-    join_reads_the_server: "end state", "cloud web";
+    referenced_secret_is_read_from_the_server: "end state", "cloud web";
     hash_and_content_come_from_one_read: "end state", "secrets default/web data.text";
     change_during_the_write_is_not_lost: "end state", "secrets default/all";
     deletion_between_watches_is_noticed: "end state", "cloud old: unexpected";
@@ -43,7 +43,7 @@ async fn put(cloud: &External, key: &str, value: serde_json::Value) -> Result<()
 
 /// Records the token of a Secret that the object refers to. Events of Secrets start a reconciliation. The buggy variant
 /// reads the Secret from another cache, which has its own watch.
-async fn join_reads_the_server(cluster: &TestCluster, is_healthy: bool) {
+async fn referenced_secret_is_read_from_the_server(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("joins");
     cluster.controller("joins", move |client: Client| {
         let cx = Context {

@@ -82,7 +82,7 @@ async fn number(cluster: &TestCluster) {
 }
 
 #[test]
-fn values_in_the_order_of_arrival_cause_a_note() {
+fn values_that_depend_on_arrival_order_cause_a_note() {
     let report = exploration(plain(), async |cluster: &TestCluster, _| number(cluster).await, true)
         .schedules(150)
         .run();
@@ -94,7 +94,7 @@ fn values_in_the_order_of_arrival_cause_a_note() {
 }
 
 #[test]
-fn truncated_search_lists_untried_kinds() {
+fn truncated_search_lists_untried_kinds_of_faults() {
     let report = exploration(plain(), async |cluster: &TestCluster, _| number(cluster).await, true)
         .schedules(5)
         .run();

@@ -189,7 +189,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn printed_object_equals_its_encoding(map in owned()) {
+        fn encoded_object_equals_the_parsed_object(map in owned()) {
             let (text, levels) = printed(&map);
             prop_assert_eq!(encoded_len(&text, 127), Some((text.len(), levels)));
             let encoded = encoded(&text, levels);
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn encoding_is_printed_unchanged(
+        fn encoded_object_is_printed_unchanged(
             text in r#"(\{|\}|"f:a":|"f:b":|"k:\\"":|"\\u0041":|,|:| |1|\{\}|"){0,12}"#,
         ) {
             if let Some((len, levels)) = encoded_len(&text, 127) {
@@ -221,12 +221,12 @@ mod tests {
     #[case::escaped_letter("{\"\\u0066:a\":{}}")]
     #[case::unfinished("{\"f:a\":{}")]
     #[case::too_deep("{\"f:a\":{\"f:a\":{\"f:a\":{}}}}")]
-    fn only_nested_objects_stay_encoded(#[case] text: &str) {
+    fn only_compact_sorted_objects_without_scalars_stay_encoded(#[case] text: &str) {
         assert_eq!(encoded_len(text, 3), None);
     }
 
     #[test]
-    fn encoding_is_read_and_changed_like_an_object() {
+    fn encoded_object_is_read_and_changed_like_a_parsed_object() {
         let object = json!({"f:a": {".": {}, "k:{\"b\":\"c\"}": {}}});
         let mut encoded = Value::Object(encoded(&object.to_string(), 3));
         assert_eq!(encoded, object);

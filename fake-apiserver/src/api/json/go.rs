@@ -274,7 +274,7 @@ mod tests {
     #[case("x", "invalid character 'x' looking for beginning of value")]
     #[case("1 1", "invalid character '1' after top-level value")]
     #[case("\"\\x\"", "invalid character 'x' in string escape code")]
-    fn syntax_errors_have_gos_messages(#[case] text: &str, #[case] want: &str) {
+    fn syntax_errors_have_the_messages_of_go(#[case] text: &str, #[case] want: &str) {
         assert_eq!(syntax_error(text.as_bytes()).as_deref(), Some(want));
     }
 

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_length_ends_at_the_first_special_byte() {
+    fn plain_len_stops_at_the_first_byte_that_needs_escaping() {
         for special in [b'"', b'\\', 0, 0x1f] {
             for len in 0..20 {
                 let mut text = [b'!', b' ', 0x7f, 0x80, 0xff, b'#', b'[', b']'].repeat(3);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn d16_only_equality_selects_a_single_name() {
+    fn d16_inequality_does_not_require_a_single_name() {
         let selector = FieldSelector::parse("metadata.name!=a,metadata.namespace=n").expect("the selector is valid");
         assert_eq!(selector.requires_name(), None);
         assert_eq!(selector.requires_namespace(), Some("n"));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn f5_field_can_be_renamed_or_refused() {
+    fn f5_selector_fields_can_be_renamed_or_refused() {
         let selector = FieldSelector::parse("spec.host=n").expect("the selector is valid");
         let renamed = selector
             .clone()

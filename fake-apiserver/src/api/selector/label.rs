@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn selector_object_is_printed_like_a_query_parameter() {
+    fn label_selector_object_is_printed_in_query_syntax() {
         let object = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
             {"key": "a", "operator": "NotIn", "values": ["y", "x"]}, {"key": "c", "operator": "Exists"}]});
         let selector = LabelSelector::from_object(&object).expect("the selector is valid");

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn config_map_is_written_like_go() {
+    fn config_map_is_written_as_in_go() {
         let object = json!({
             "kind": "ConfigMap", "apiVersion": "v1",
             "metadata": {

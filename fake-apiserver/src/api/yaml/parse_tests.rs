@@ -21,7 +21,7 @@ fn value(text: &str) -> Value {
 #[case("a: 1\n---\nb: 2\n", json!({"a": 1}))]
 #[case("---\na: 2006-01-02T15:04:05Z\n", json!({"a": "2006-01-02T15:04:05Z"}))]
 #[case("- a: 1\n  b: 2\n-\n", json!([{"a": 1, "b": 2}, null]))]
-fn bodies_are_parsed_like_go(#[case] text: &str, #[case] expected: Value) {
+fn yaml_bodies_are_parsed_like_go(#[case] text: &str, #[case] expected: Value) {
     assert_eq!(value(text), expected);
 }
 
@@ -41,7 +41,7 @@ fn bodies_are_parsed_like_go(#[case] text: &str, #[case] expected: Value) {
 #[case("a:\n- b\nc\n", "yaml: line 4: could not find expected ':'")]
 #[case("a: {b: c", "yaml: line 1: did not find expected ',' or '}'")]
 #[case("a: &x [*x]", "yaml: anchor value contains itself")]
-fn invalid_documents_are_refused(#[case] text: &str, #[case] error: &str) {
+fn invalid_yaml_is_refused(#[case] text: &str, #[case] error: &str) {
     assert_eq!(parse(text.as_bytes()).unwrap_err(), error);
 }
 
@@ -63,7 +63,7 @@ fn l1_last_duplicate_key_is_kept_and_reported() {
 }
 
 #[test]
-fn file_can_have_many_documents() {
+fn file_can_contain_several_documents() {
     let found: Vec<_> = documents("---\na: 1\n---\n# nothing\n---\nb: 2\n...\n").collect();
     assert_eq!(found, [Ok(json!({"a": 1})), Ok(json!({"b": 2}))]);
     let found: Vec<_> = documents("a: 1\n---\nb: [\n---\nc: 1\n").collect();
@@ -72,7 +72,7 @@ fn file_can_have_many_documents() {
 }
 
 #[test]
-fn aliases_have_a_size_limit() {
+fn yaml_aliases_and_nesting_are_limited() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..20 {
         let below = format!("*a{}", level - 1);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_sexagesimal_numbers_are_quoted() {
+    fn times_and_sexagesimal_numbers_are_recognised() {
         for text in [
             "2006-01-02",
             "2006-1-2",

@@ -224,7 +224,12 @@ fn n10_health_endpoints_return_ok(
 #[case("/healthz", &["nope"], "[+]ping ok\n",
     "warn: some health checks cannot be excluded: no matches for \"nope\"\nhealthz check passed\n")]
 #[case("/readyz", &[], "[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]etcd-readiness ok\n", "[+]shutdown ok\nreadyz check passed\n")]
-fn n10_health_lists_its_checks(#[case] path: &str, #[case] exclude: &[&str], #[case] start: &str, #[case] end: &str) {
+fn n10_verbose_health_lists_checks(
+    #[case] path: &str,
+    #[case] exclude: &[&str],
+    #[case] start: &str,
+    #[case] end: &str,
+) {
     let exclude: Vec<String> = exclude.iter().map(|it| (*it).to_owned()).collect();
     let text = health(path, true, &exclude).unwrap_or_default();
     assert!(text.starts_with(start) && text.ends_with(end), "{text}");

@@ -58,7 +58,7 @@ async fn aggregated_discovery_has_the_key_order_of_go() {
 #[case("/api/v1/namespaces//pods", 200)]
 #[case("/healthz/poststarthook/rbac/bootstrap-roles", 200)]
 #[tokio::test]
-async fn only_discovery_ignores_trailing_slashes(#[case] path: &str, #[case] code: u16) {
+async fn only_discovery_and_version_accept_a_trailing_slash(#[case] path: &str, #[case] code: u16) {
     assert_eq!(send("GET", path, "*/*").await.0, code);
 }
 
@@ -71,7 +71,7 @@ async fn only_discovery_ignores_trailing_slashes(#[case] path: &str, #[case] cod
 #[case("/version", 405)]
 #[case("/openid/v1/jwks", 405)]
 #[tokio::test]
-async fn aggregator_documents_ignore_the_method(#[case] path: &str, #[case] code: u16) {
+async fn only_documents_of_kube_aggregator_accept_post(#[case] path: &str, #[case] code: u16) {
     assert_eq!(send("POST", path, "*/*").await.0, code);
 }
 
@@ -82,7 +82,10 @@ async fn aggregator_documents_ignore_the_method(#[case] path: &str, #[case] code
 #[case("/api/v1/namespaces/default/pods/x/status", 404)]
 #[case("/apis/apps/v1/namespaces/default/deployments/x/scale", 404)]
 #[tokio::test]
-async fn unsupported_tables_of_subresources_are_refused_before_the_lookup(#[case] path: &str, #[case] code: u16) {
+async fn unsupported_subresource_tables_are_refused_before_the_object_is_looked_up(
+    #[case] path: &str,
+    #[case] code: u16,
+) {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     assert_eq!(send("GET", path, table).await.0, code);
 }
@@ -96,7 +99,7 @@ async fn unsupported_tables_of_subresources_are_refused_before_the_lookup(#[case
 #[case::version_in_yaml("/version", "application/yaml", 406)]
 #[case::version_in_any_application("/version", "application/*", 406)]
 #[tokio::test]
-async fn paths_and_version_are_served_only_as_json(#[case] path: &str, #[case] accept: &str, #[case] code: u16) {
+async fn path_list_and_version_are_only_served_as_json(#[case] path: &str, #[case] accept: &str, #[case] code: u16) {
     let (found, text) = send("GET", path, accept).await;
     assert_eq!(found, code, "{text}");
     match code {

@@ -47,7 +47,7 @@ mod tests {
     use crate::ApiServer;
 
     #[tokio::test(start_paused = true)]
-    async fn pages_contain_new_entries_and_count_dropped_ones() {
+    async fn journal_pages_contain_new_entries_and_skip_dropped_ones() {
         let server = ApiServer::builder().journal_capacity(1_500).start();
         let ask = async |times: usize| {
             for _ in 0..times {

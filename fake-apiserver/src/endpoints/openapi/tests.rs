@@ -73,7 +73,7 @@ fn widget() -> ResourceInfo {
 }
 
 #[test]
-fn n6_every_document_contains_its_definitions() {
+fn n6_openapi_documents_contain_all_referenced_schemas() {
     with_builtins(|api| {
         let index = api.index();
         let paths = index["paths"].as_object().expect("the value is an object");
@@ -97,7 +97,7 @@ fn n6_every_document_contains_its_definitions() {
 }
 
 #[test]
-fn n6_hashes_make_documents_immutable() {
+fn n6_openapi_documents_with_a_hash_are_immutable() {
     with_builtins(|api| {
         let index = api.index();
         let url = index["paths"]["apis/batch/v1"]["serverRelativeURL"]
@@ -139,7 +139,7 @@ fn n6_hashes_make_documents_immutable() {
 }
 
 #[test]
-fn n8_writes_declare_field_validation() {
+fn n8_openapi_writes_declare_field_validation() {
     with_builtins(|api| {
         let document = document(&api, "apis/apps/v1");
         let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
@@ -160,7 +160,7 @@ fn n8_writes_declare_field_validation() {
 }
 
 #[test]
-fn parameters_have_gos_descriptions() {
+fn parameters_have_the_descriptions_of_kube_apiserver() {
     with_builtins(|api| {
         let (apps, core) = (document(&api, "apis/apps/v1"), document(&api, "api/v1"));
         let described = |place: &Value, name: &str| -> String {
@@ -213,7 +213,7 @@ fn parameters_have_gos_descriptions() {
 #[case::delete_options("body-2Y1dVQaQ", "/api/v1/namespaces/{name}")]
 #[case::log_options("container-1GeXxFDC", "/api/v1/namespaces/{namespace}/pods/{name}/log")]
 #[case::path_of_a_log_file("logpath-Noq7euwC", "/logs/{logpath}")]
-fn v2_shared_parameters_have_gos_names(#[case] name: &str, #[case] path: &str) {
+fn v2_shared_parameters_have_the_names_of_kube_apiserver(#[case] name: &str, #[case] path: &str) {
     with_builtins(|api| {
         let document: Value = serde_json::from_slice(&v2(&api, "", "").body).expect("the text is valid JSON");
         assert!(
@@ -226,7 +226,7 @@ fn v2_shared_parameters_have_gos_names(#[case] name: &str, #[case] path: &str) {
 }
 
 #[test]
-fn n6_custom_resources_have_documents() {
+fn n6_custom_resources_have_openapi_documents() {
     let row = widget();
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "description": "What is wanted.", "properties": {"size": {"type": "integer"}}}}});
@@ -292,7 +292,7 @@ fn n6_custom_resources_have_documents() {
 }
 
 #[test]
-fn changed_schema_changes_the_hash() {
+fn changed_schema_changes_the_openapi_hash() {
     let row = widget();
     let hash = |schema: &Value| {
         let custom = [CustomSchema {
@@ -314,7 +314,7 @@ fn changed_schema_changes_the_hash() {
 }
 
 #[test]
-fn field_descriptions_are_found() {
+fn openapi_field_descriptions_are_found() {
     let text =
         description("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "name").expect("the field has a description");
     assert!(text.starts_with("Name must be unique within a namespace."), "{text}");
@@ -381,7 +381,7 @@ fn n6_v2_document_contains_all_definitions() {
 }
 
 #[test]
-fn n6_both_forms_of_v2_share_an_etag_of_the_served_resources() {
+fn n6_json_and_protobuf_of_v2_share_an_etag_derived_from_the_served_resources() {
     with_builtins(|api| {
         const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
         let tag_of = |answer: &DocumentAnswer| {

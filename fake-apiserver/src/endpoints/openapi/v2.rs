@@ -363,7 +363,7 @@ mod tests {
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))]
     #[case::property_may_have_any_name(json!({"properties": {"default": {"type": "string", "default": "a"}}}),
         json!({"properties": {"default": {"type": "string"}}}))]
-    fn n6_v2_omits_details_of_v3(#[case] mut schema: Value, #[case] expected: Value) {
+    fn n6_schemas_are_simplified_for_openapi_v2(#[case] mut schema: Value, #[case] expected: Value) {
         convert(&mut schema, 0);
         assert_eq!(schema, expected);
     }

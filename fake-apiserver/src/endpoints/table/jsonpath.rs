@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn all_values_at_a_path_are_returned_in_order() {
+    fn json_path_returns_all_values_in_order() {
         let object = json!({"spec": {"list": [{"name": "x"}, {"name": "y", "n": 5}]}});
         let path = JsonPath::parse(".spec.list[*].name").expect("the path is valid");
         assert_eq!(path.all(&object), [&json!("x"), &json!("y")]);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn o1_evaluation_is_bounded() {
+    fn o1_json_path_evaluation_is_bounded() {
         let nested = (0..100).fold(json!(1), |below, _| json!({"a": below, "b": 1}));
         let path = JsonPath::parse(&"..a".repeat(40)).expect("the path is valid");
         let Value::Object(root) = json!({"a": nested}) else {
@@ -472,7 +472,7 @@ mod tests {
     #[case(".spec[?(@.a==\"b)]")]
     #[case(".a..")]
     #[case(".a b")]
-    fn o1_invalid_paths_are_refused(#[case] path: &str) {
+    fn o1_invalid_json_paths_are_refused(#[case] path: &str) {
         let parsed = JsonPath::parse(path);
         assert!(parsed.is_err() || path == ".a..", "{parsed:?}");
     }

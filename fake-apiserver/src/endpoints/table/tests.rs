@@ -193,7 +193,7 @@ fn m4_pod_status_column_shows_the_reason(
 }
 
 #[test]
-fn m4_terminating_pods_show_their_state() {
+fn m4_terminating_pods_are_shown_as_terminating_or_unknown() {
     let mut gone = pod(json!({"phase": "Running"}));
     gone["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:09:00Z");
     assert_eq!(cells("", "Pod", gone.clone())[2], "Terminating");
@@ -202,7 +202,7 @@ fn m4_terminating_pods_show_their_state() {
 }
 
 #[test]
-fn m4_cells_tolerate_fields_of_any_type() {
+fn m4_table_cells_tolerate_fields_of_any_type() {
     let groups = [
         "",
         "apps",
@@ -301,7 +301,7 @@ fn m2_list_has_one_row_per_object() {
 }
 
 #[test]
-fn e19_only_the_first_event_defines_columns() {
+fn e19_only_the_first_table_event_of_a_watch_has_column_definitions() {
     let tables = tables(Columns::Builtin {
         group: "",
         kind: "ConfigMap",
@@ -325,7 +325,7 @@ fn e19_only_the_first_event_defines_columns() {
 }
 
 #[test]
-fn m2_include_object_selects_the_object_of_a_row() {
+fn m2_include_object_determines_the_object_in_table_rows() {
     assert_eq!(IncludeObject::parse(None), Ok(IncludeObject::Metadata));
     assert_eq!(IncludeObject::parse(Some("None")), Ok(IncludeObject::None));
     let status = IncludeObject::parse(Some("Some")).unwrap_err();
@@ -352,7 +352,7 @@ fn m2_include_object_selects_the_object_of_a_row() {
 #[case(json!({"k": "<v>"}), json!(["a", null, "{\"k\":\"\\u003cv\\u003e\"}", null, null, null]))]
 #[case(json!(["x", "y"]), json!(["a", null, "[\"x\",\"y\"]", null, null, null]))]
 #[case(json!("2026-01-01T00:00:00Z"), json!(["a", null, "2026-01-01T00:00:00Z", null, null, "10m"]))]
-fn o1_custom_columns_are_evaluated(#[case] value: Value, #[case] expected: Value) {
+fn o1_printer_columns_of_custom_resources_are_evaluated(#[case] value: Value, #[case] expected: Value) {
     let declared: Vec<Value> = ["integer", "string", "boolean", "number", "date"]
         .map(|kind| json!({"name": kind, "type": kind, "jsonPath": ".spec.v"}))
         .into();

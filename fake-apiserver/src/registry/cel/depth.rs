@@ -266,7 +266,7 @@ mod tests {
     #[case("r'\\\n + 1", 1)]
     #[case("'''\n+ 1", 1)]
     #[case("self.`a//b-c` + 1", 1)]
-    fn nesting_depth_is_counted(#[case] expression: &str, #[case] deepest: usize) {
+    fn nesting_depth_of_expressions_is_counted(#[case] expression: &str, #[case] deepest: usize) {
         assert_eq!(depth_of(expression), deepest);
     }
 }

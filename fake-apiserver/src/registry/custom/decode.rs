@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn o6_nulls_that_are_not_allowed_are_dropped() {
+    fn o6_nulls_of_non_nullable_fields_are_dropped() {
         let spec = json!({"type": "object", "properties": {
             "c": {"type": "string"}, "n": {"type": "string", "nullable": true},
             "l": {"type": "array", "items": {"type": "string"}},
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a15_kind_and_version_of_a_body_are_checked() {
+    fn a15_kind_and_version_of_a_custom_resource_are_checked() {
         let resource = resource(json!({"type": "object"}), json!({}));
         let version = resource.version("v1").expect("v1 is served");
         let mut nameless = object(json!({}));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn o10_each_version_prunes_and_only_the_storage_version_defaults_on_read() {
+    fn o10_conversion_between_versions_prunes_undeclared_fields_and_adds_no_defaults() {
         let schema = |spec: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
         let version = |name: &str, storage: bool, properties: Value| {
             let schema = schema(json!({"type": "object", "properties": properties}));

@@ -254,7 +254,7 @@ mod tests {
         "json: cannot unmarshal string into Go struct field ObjectMeta.finalizers of type []string")]
     #[case(json!({"ownerReferences": [{"name": 1}]}),
         "json: cannot unmarshal number into Go struct field OwnerReference.ownerReferences.name of type string")]
-    fn o18_wrong_types_are_refused(#[case] mut metadata: Value, #[case] error: &str) {
+    fn o18_metadata_fields_of_wrong_types_are_refused(#[case] mut metadata: Value, #[case] error: &str) {
         assert_eq!(
             decode(&mut metadata, "metadata", &mut Vec::new()),
             Err(error.to_owned())
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn o18_unknown_fields_are_reported_and_empty_ones_dropped() {
+    fn o18_unknown_metadata_fields_are_reported_and_empty_ones_dropped() {
         let mut metadata = json!({
             "name": "a", "color": "red", "labels": {}, "generation": 0, "deletionGracePeriodSeconds": 0,
             "ownerReferences": [{"kind": "K", "size": 1}],

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_floats_become_integers() {
+    fn floats_without_a_fraction_become_integers() {
         let mut value = crate::api::json::json!({"a": 1.0, "b": [1e3, 1.5]});
         normalize(&mut value);
         assert_eq!(value.to_string(), r#"{"a":1,"b":[1000,1.5]}"#);

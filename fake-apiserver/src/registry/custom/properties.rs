@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_found_in_the_order_of_their_names() {
+    fn schema_properties_are_found_in_name_order() {
         let names: Vec<String> = (0..40).map(|it| format!("field{it:02}")).collect();
         let of = |name: &String| {
             (

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn i2_scale_contains_fields_of_the_object() {
+    fn i2_scale_contains_replicas_and_selector_of_the_object() {
         let mut widget = object(json!({"size": 2}));
         widget.insert("status".into(), json!({"size": 1, "sel": "a=b"}));
         let scale = get(&widget, &paths()).expect("the object has a scale");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn i2_negative_replicas_are_refused() {
+    fn i2_negative_replicas_are_an_error() {
         let mut errors = FieldErrors::new();
         validate(&object(json!({"size": -1})), &paths(), true, &mut errors);
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn path_through_a_number_is_an_error_with_the_field_name() {
+    fn scale_path_through_a_number_is_an_error_that_contains_the_path() {
         let object = Object(json!({"spec": 1}).as_object().cloned().unwrap_or_default());
         let text = ".spec.replicas accessor error: 1 is of the type int64, expected map[string]interface{}";
         assert_eq!(find(&object, ".spec.replicas").map_err(|why| why == text), Err(true));

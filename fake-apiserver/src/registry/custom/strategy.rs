@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn o9_stored_duplicates_are_accepted() {
+    fn o9_duplicates_that_are_already_stored_are_accepted() {
         let list = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"});
         let strategy = strategy(spec_schema(json!({"l": list, "c": {"type": "string"}})), json!({}));
         let twice = object(json!({"l": ["a", "b", "a"]}));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn o9_duplicate_keys_of_map_lists_are_refused() {
+    fn o9_duplicate_keys_of_map_lists_are_errors() {
         let item = json!({"type": "object", "properties":
             {"n": {"type": "string"}, "p": {"type": "integer", "default": 1}}});
         let list = json!({"type": "array", "items": item, "x-kubernetes-list-type": "map",
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn f9_selectable_fields_are_matched() {
+    fn f9_selectable_fields_have_string_values() {
         let fields = json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.n"}, {"jsonPath": ".spec.o.x"}]);
         let strategy = strategy(json!({"type": "object"}), json!({"selectableFields": fields}));
         let values = strategy.selectable_fields(&object(json!({"color": "red", "n": 1})));

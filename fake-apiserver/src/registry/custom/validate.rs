@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn o7_errors_are_reported_in_order() {
+    fn o7_errors_have_the_order_of_kube_openapi() {
         let schema = json!({"l": {"type": "array", "items": {"type": "object", "required": ["a"], "properties": {
             "a": {"type": "integer", "minimum": 5, "multipleOf": 3},
             "c": {"type": "string", "enum": ["x"], "minLength": 2, "pattern": "^x"},

@@ -72,7 +72,7 @@ mod tests {
     #[case("3,1", Err("non-increasing order, previous: 3, current: 1"))]
     #[case("9", Err("too large index: \"9\""))]
     #[case("x", Err("cannot convert string to integer for index: \"x\""))]
-    fn index_lists_are_validated(#[case] list: &str, #[case] expected: Result<i64, &str>) {
+    fn completion_index_lists_are_validated(#[case] list: &str, #[case] expected: Result<i64, &str>) {
         assert_eq!(count_indexes(list, 5), expected.map_err(str::to_owned));
     }
 

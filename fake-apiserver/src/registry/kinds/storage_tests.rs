@@ -61,7 +61,7 @@ fn csi() -> Value {
     json!({"csi": csi(), "nodeAffinity": {}}),
     &["spec.nodeAffinity.required: Required value: must specify required node constraints"]
 )]
-fn volumes_need_one_source_and_a_valid_node_affinity(#[case] spec: Value, #[case] expected: &[&str]) {
+fn persistent_volumes_are_validated(#[case] spec: Value, #[case] expected: &[&str]) {
     assert_eq!(created("", "persistentvolumes", volume(spec)), expected);
 }
 
@@ -69,7 +69,7 @@ fn volumes_need_one_source_and_a_valid_node_affinity(#[case] spec: Value, #[case
 #[case::other_label("kubernetes.io/hostname", "kubernetes.io/hostnamex", true)]
 #[case::stable_label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone", false)]
 #[case::beta_label("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone", true)]
-fn node_affinity_changes_only_to_stable_labels(#[case] before: &str, #[case] after: &str, #[case] refused: bool) {
+fn node_affinity_may_only_change_to_stable_labels(#[case] before: &str, #[case] after: &str, #[case] refused: bool) {
     let with = |key: &str| {
         let requirement = json!({"key": key, "operator": "In", "values": ["a"]});
         let terms = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}});

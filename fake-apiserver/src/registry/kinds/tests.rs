@@ -89,7 +89,7 @@ fn is_zero(value: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn created_objects_equal_the_recordings() {
+async fn created_objects_equal_the_recordings_of_kube_apiserver() {
     let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
     let mut wrong = Vec::new();
     // Without CEL, expressions are refused.
@@ -171,7 +171,7 @@ fn update(group: &str, resource: &str, subresource: &str, old: &Value, new: &Val
 #[case("", "resourcequotas", json!({"spec": {"scopes": ["BestEffort"]}}), json!({"spec": {}}),
     &["spec.scopes: Invalid value: null: field is immutable"])]
 #[tokio::test(start_paused = true)]
-async fn c8_immutable_fields_are_refused(
+async fn c8_changes_of_immutable_fields_are_errors(
     #[case] group: &str,
     #[case] resource: &str,
     #[case] old: Value,
@@ -186,7 +186,11 @@ async fn c8_immutable_fields_are_refused(
     `deletionTimestamp` is empty"])]
 #[case(json!({"deletionTimestamp": "x"}), "Terminating", &[])]
 #[tokio::test(start_paused = true)]
-async fn r4_namespace_phase_follows_its_deletion(#[case] meta: Value, #[case] phase: &str, #[case] expected: &[&str]) {
+async fn r4_only_namespaces_with_a_deletion_timestamp_may_be_terminating(
+    #[case] meta: Value,
+    #[case] phase: &str,
+    #[case] expected: &[&str],
+) {
     let (old, new) = (
         json!({"metadata": meta}),
         json!({"metadata": meta, "status": {"phase": phase}}),
@@ -195,7 +199,7 @@ async fn r4_namespace_phase_follows_its_deletion(#[case] meta: Value, #[case] ph
 }
 
 #[test]
-fn f7_f8_field_labels_have_their_values() {
+fn f7_f8_field_selectors_match_event_and_node_fields() {
     let event = json!({"involvedObject": {"kind": "Pod"}, "reportingComponent": "c", "type": "Normal"});
     let event = Object(event.as_object().cloned().unwrap_or_default());
     for (group, kind, reporter) in [
@@ -243,7 +247,7 @@ fn every_supported_field_label_has_a_value() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unusual_json_does_not_panic() {
+async fn values_of_wrong_types_do_not_panic() {
     let odd = [
         json!(null),
         json!(5),

@@ -384,7 +384,7 @@ mod tests {
     #[case::keys(json!({"f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}}, "k:{\"containerPort\":8080,\"protocol\":\"TCP\"}": {}}}))]
     #[case::values(json!({"f:finalizers": {".": {}, "v:\"a\"": {}, "v:\"b\"": {}}}))]
     #[case::escaped_names(json!({"f:data": {"f:a\"\\\u{1}é": {}}}))]
-    fn set_round_trips(#[case] fields: Value) {
+    fn field_set_round_trips_through_json(#[case] fields: Value) {
         // A node without children is encoded as `{}`, without `.`.
         let expected = fields.to_string().replace("{\".\":{}}", "{}");
         for form in [as_text(&fields), fields] {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_of_elements_are_dropped() {
+    fn field_set_elements_of_unknown_types_are_dropped() {
         let fields = json!({"f:a": {}, "x:b": {"f:c": {}}});
         let set = decode(Some(&fields)).expect("the fields can be decoded");
         assert_eq!(Value::Object(encode(&set)).to_string(), "{\"f:a\":{}}");
@@ -420,7 +420,7 @@ mod tests {
     #[case::another_item(json!({"f:l": {"k:{\"name\":\"y\"}": {}}}), false, false)]
     #[case::one_of_two_members(json!({"f:a": {}, "f:z": {}}), true, false)]
     #[case::empty_set(json!({}), false, true)]
-    fn sets_are_compared_with_encoded_fields(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
+    fn field_sets_are_compared_with_encoded_fields(#[case] set: Value, #[case] any: bool, #[case] all: bool) {
         let fields = json!({"f:a": {}, "f:b": {"f:c": {}}, "f:l": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}});
         let set = decode(Some(&set)).expect("the fields can be decoded");
         let fields = as_text(&fields);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn path_is_removed_with_its_last_child() {
+    fn parent_field_that_is_not_owned_is_removed_with_its_last_child() {
         let fields = as_text(&json!({"f:a": {"f:b": {}}, "f:c": {".": {}, "f:d": {}}}));
         let (one, other) = (json!({"f:a": {"f:b": {}}}), json!({"f:c": {"f:d": {}}}));
         let (one, other) = (

@@ -225,7 +225,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn fields_survive_the_round_trip(map in any_map()) {
+    fn random_field_sets_round_trip_through_json(map in any_map()) {
         let value = Value::Object(map);
         if let Ok(set) = decode(Some(&value)) {
             let written = Value::Object(encode(&set));
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn json_and_set_operations_agree(left in any_map(), right in any_map()) {
+    fn operations_on_encoded_fields_agree_with_operations_on_sets(left in any_map(), right in any_map()) {
         let (left, right) = (super::typed::field_set(SchemaRef::Deduced, &left),
             super::typed::field_set(SchemaRef::Deduced, &right));
         let mut fields = encode(&left);
@@ -253,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn field_sets_are_independent(left in any_deployment(), right in any_deployment()) {
+    fn encoded_fields_match_only_an_equal_field_set(left in any_deployment(), right in any_deployment()) {
         let (left, right) = (super::typed::field_set(deployment(), &left),
             super::typed::field_set(deployment(), &right));
         let fields = encode(&left);
@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn disjoint_appliers_commute(a in any_data(&["a", "b"]), b in any_data(&["c", "d"])) {
+    fn appliers_of_disjoint_fields_commute(a in any_data(&["a", "b"]), b in any_data(&["c", "d"])) {
         let first = apply_data(None, &a, "one", false).expect("the apply has no conflict");
         let ab = apply_data(Some(&first), &b, "two", false).expect("the apply has no conflict");
         let second = apply_data(None, &b, "two", false).expect("the apply has no conflict");
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn ownership_agrees_with_a_naive_model(
+    fn field_ownership_agrees_with_a_naive_model(
         steps in prop::collection::vec((0usize..3, any_data(&["a", "b", "c"]), any::<bool>()), 1..8)
     ) {
         // Because of an additional applier, the object remains tracked even if all others give up their fields.
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn update_owns_the_fields_it_changes(old in any_map(), new in any_map()) {
+    fn tracking_an_update_changes_only_managed_fields(old in any_map(), new in any_map()) {
         let mut live = Object(old);
         track_update(&types(deployment()), None, &mut live, &manager("one", "2026-01-01T00:00:00Z"));
         let mut new = Object(new);

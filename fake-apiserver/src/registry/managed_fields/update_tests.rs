@@ -62,7 +62,7 @@ fn owned(name: &str, fields: Value) -> (String, Value) {
 }
 
 #[test]
-fn h6_entry_has_all_fields() {
+fn h6_managed_fields_entry_has_all_fields() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let entry = json!([{
         "manager": "one", "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:01Z",
@@ -94,7 +94,7 @@ fn h17_object_without_fields_has_no_entries() {
 }
 
 #[test]
-fn h8_another_updater_owns_its_changes() {
+fn h8_updater_owns_the_fields_that_it_changes() {
     let made = write(None, config_map(json!({"k": "v", "l": "v"})), "one", 1);
     let changed = write(Some(&made), config_map(json!({"k": "w", "l": "v", "m": "v"})), "two", 2);
     assert_eq!(
@@ -115,7 +115,7 @@ fn h8_another_updater_owns_its_changes() {
 }
 
 #[test]
-fn h8_emptied_entries_are_removed() {
+fn h8_entries_without_fields_are_removed() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let changed = write(Some(&made), config_map(json!({"k": "w"})), "two", 2);
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}});
@@ -129,7 +129,7 @@ fn h8_emptied_entries_are_removed() {
 #[case::bad_entry(Some(json!([{"manager": "x", "operation": "Steal", "apiVersion": "v1"}])))]
 #[case::bad_fields(Some(json!([{"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
     "fieldsV1": {"nothing": {}}}])))]
-fn h16_invalid_entries_are_ignored(#[case] sent: Option<Value>) {
+fn h16_invalid_managed_fields_in_a_write_are_ignored(#[case] sent: Option<Value>) {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let mut body = config_map(json!({"k": "v"}));
     if let Some(sent) = sent {
@@ -142,7 +142,7 @@ fn h16_invalid_entries_are_ignored(#[case] sent: Option<Value>) {
 #[rstest]
 #[case(json!([]))]
 #[case(json!([{}]))]
-fn h16_reset_of_managed_fields_ends_tracking(#[case] sent: Value) {
+fn h16_clearing_managed_fields_ends_tracking(#[case] sent: Value) {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let mut body = config_map(json!({"k": "v"}));
     body["metadata"]["managedFields"] = sent;
@@ -158,7 +158,7 @@ fn h16_reset_of_managed_fields_ends_tracking(#[case] sent: Value) {
 }
 
 #[test]
-fn h16_edited_entries_are_taken_over() {
+fn h16_managed_fields_in_a_write_replace_the_stored_entries() {
     let made = write(None, config_map(json!({"k": "v", "l": "v"})), "one", 1);
     let mut body = config_map(json!({"k": "v", "l": "v"}));
     body["metadata"]["managedFields"] = json!([{"manager": "other", "operation": "Apply", "apiVersion": "v1",
@@ -172,14 +172,14 @@ fn h16_edited_entries_are_taken_over() {
 }
 
 #[test]
-fn b7_write_without_changes_keeps_the_entries() {
+fn b7_write_without_changes_keeps_the_managed_fields() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     assert_eq!(write(Some(&made), config_map(json!({"k": "v"})), "one", 2), made);
     assert_eq!(write(Some(&made), config_map(json!({"k": "v"})), "two", 2), made);
 }
 
 #[test]
-fn h8_more_than_ten_updaters_are_merged() {
+fn h8_oldest_updaters_are_merged_if_there_are_more_than_ten() {
     let data = |n: usize| {
         let entries = (0..=n).map(|i| (format!("k{i:02}"), json!("v")));
         Value::Object(entries.collect())
@@ -261,7 +261,7 @@ fn h10_reset_fields_are_not_owned() {
 }
 
 #[test]
-fn b7_updates_that_change_only_times_are_ignored() {
+fn b7_managed_fields_times_are_kept_if_nothing_else_changed() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let mut again = write(None, config_map(json!({"k": "v"})), "one", 9);
     again.metadata_mut().insert("resourceVersion".into(), "7".into());

@@ -72,7 +72,7 @@ fn g2_list_indices_are_resolved(#[case] patch: Value, #[case] list: Value) {
 #[case(json!([{"op": "add", "path": "/data/k/deep", "value": "w"}]))]
 #[case(json!([{}]))]
 #[case(json!([null]))]
-fn g2_invalid_json_patches_fail(#[case] patch: Value) {
+fn g2_inapplicable_json_patches_fail(#[case] patch: Value) {
     let error = json_patch(config_map(), patch.to_string().as_bytes()).expect_err("the patch fails");
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -93,7 +93,7 @@ fn g2_invalid_json_patches_fail(#[case] patch: Value) {
     "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"
 )]
 #[case("[", "unexpected end of JSON input")]
-fn g1_invalid_json_patches_are_refused(#[case] body: &str, #[case] text: &str) {
+fn g1_malformed_json_patches_are_refused(#[case] body: &str, #[case] text: &str) {
     let error = outcome(json_patch(config_map(), body.as_bytes())).expect_err("the patch fails");
     assert_eq!(error, (400, format!("error decoding patch: {text}")));
 }
@@ -109,7 +109,7 @@ fn a20_json_patch_is_limited_to_ten_thousand_operations() {
 }
 
 #[test]
-fn copies_are_bounded_in_size_and_depth() {
+fn copy_operations_of_json_patches_are_bounded_in_size_and_depth() {
     let copies = vec![json!({"op": "copy", "from": "/data", "path": "/data/x"}); 200];
     let error = outcome(json_patch(config_map(), Value::Array(copies).to_string().as_bytes()));
     assert_eq!(error.expect_err("the result is too deep or too large").0, 422);
@@ -118,7 +118,7 @@ fn copies_are_bounded_in_size_and_depth() {
 }
 
 #[test]
-fn strict_json_patches_refuse_unknown_fields() {
+fn unknown_and_duplicate_fields_in_patches_are_strict_errors() {
     let body = br#"[{"op":"test","path":"/data/k","value":"v","extra":1}]"#;
     let patched = json_patch(config_map(), body).expect("the patch applies");
     assert_eq!(patched.strict_errors, [r#"json patch unknown field "[0].extra""#]);
@@ -153,7 +153,7 @@ fn g3_merge_patches_follow_rfc_7386(#[case] patch: Value, #[case] data: Value) {
 )]
 #[case("", "error decoding patch: unexpected end of JSON input")]
 #[case("null", "Invalid JSON Patch")]
-fn g1_invalid_merge_patches_are_refused(#[case] body: &str, #[case] text: &str) {
+fn g1_malformed_merge_patches_are_refused(#[case] body: &str, #[case] text: &str) {
     let error = outcome(merge_patch(config_map(), body.as_bytes())).expect_err("the patch fails");
     assert_eq!(error, (400, text.to_owned()));
 }
@@ -161,7 +161,7 @@ fn g1_invalid_merge_patches_are_refused(#[case] body: &str, #[case] text: &str) 
 #[rstest]
 #[case("{", "unexpected end of JSON input")]
 #[case("[]", "json: cannot unmarshal array into Go value of type map[string]interface {}")]
-fn g1_invalid_strategic_patches_are_refused(#[case] body: &str, #[case] text: &str) {
+fn g1_malformed_strategic_patches_are_refused(#[case] body: &str, #[case] text: &str) {
     let error =
         outcome(strategic_patch(config_map(), body.as_bytes(), SchemaRef::Deduced)).expect_err("the patch fails");
     assert_eq!(error, (400, text.to_owned()));
@@ -347,12 +347,12 @@ fn g8_strategic_patch_is_printed_like_go() {
 #[case("-x", "invalid character 'x' in numeric literal")]
 #[case("1.x", "invalid character 'x' after decimal point in numeric literal")]
 #[case("'a'", "invalid character '\\'' looking for beginning of value")]
-fn a15_syntax_errors_are_reported(#[case] body: &str, #[case] text: &str) {
+fn a15_syntax_errors_have_the_messages_of_go(#[case] body: &str, #[case] text: &str) {
     assert_eq!(parse_json(body.as_bytes()), Err(text.to_owned()));
 }
 
 #[test]
-fn deep_bodies_are_refused() {
+fn deeply_nested_json_is_refused() {
     let body = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     assert_eq!(parse_json(body.as_bytes()), Err("exceeded max depth".to_owned()));
     let body = "[".repeat(200_000);

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn cursor_continues_a_given_path() {
+    fn cursor_paths_start_at_a_given_path() {
         let (object, path) = (object(), FieldPath::new("items").index(3));
         let cursor = Cursor::map_at(&object, &path);
         assert_eq!(cursor.at("spec.paused").path().to_string(), "items[3].spec.paused");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_wrong_types_are_read_as_absent() {
+    fn null_and_values_of_wrong_types_are_read_as_absent() {
         let object = object();
         let root = Cursor::root(&object);
         for way in ["spec.paused", "spec.missing", "spec.ports.name", "missing.deep"] {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_null_are_the_same() {
+    fn absent_fields_equal_null_fields() {
         let object = object();
         let mut other = object.clone();
         other

@@ -145,7 +145,7 @@ mod tests {
     #[case::above_the_root("https://h/../a", "https://h/a")]
     #[case::root("https://h//", "https://h/")]
     #[case::no_path("https://h", "https://h")]
-    fn paths_are_shortened_like_client_go(#[case] url: &str, #[case] expected: &str) {
+    fn webhook_url_paths_are_cleaned_like_in_client_go(#[case] url: &str, #[case] expected: &str) {
         assert_eq!(cleaned(url), expected);
     }
 }

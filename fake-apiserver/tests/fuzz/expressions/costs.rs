@@ -56,7 +56,7 @@ fn rule_on_an_unbounded_list_is_refused() {
 #[case::only_the_list_is_bounded(json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]), Some(10), None, 422)]
 #[case::single_loop(json!([{"rule": "self.l.all(a, a.size() > 0)"}]), None, None, 201)]
 #[case::text(json!([{"rule": "self.t.matches('^[a-z]+$')"}]), None, None, 201)]
-fn bounds_reduce_the_cost_of_a_rule(
+fn schema_bounds_reduce_the_cost_of_a_rule(
     #[case] rules: Value,
     #[case] items: Option<u64>,
     #[case] chars: Option<u64>,
@@ -117,7 +117,7 @@ fn many() -> Value {
 }
 
 #[test]
-fn evaluation_ends_at_its_cost_limit() {
+fn rule_evaluation_ends_at_its_cost_limit() {
     let rule = "self.l.all(a, self.l.all(b, a == b))";
     let answer = ask_once(
         &dear_at_run_time(json!([{"rule": rule, "message": "m"}])),
@@ -179,7 +179,7 @@ const SPENT: &str = "validation failed due to running out of cost budget, no fur
 #[case::match_conditions(json!({"validations": [{"expression": "true"}], "matchConditions":
     (0..5).map(|i| json!({"name": format!("c{i}"), "expression": DEAR})).collect::<Vec<_>>()}), 380, SPENT)]
 #[case::cheap_expression(json!({"validations": [{"expression": DEAR}]}), 10, "")]
-fn policies_have_budgets(#[case] spec: Value, #[case] entries: usize, #[case] expected: &str) {
+fn admission_policies_have_cost_budgets(#[case] spec: Value, #[case] entries: usize, #[case] expected: &str) {
     let data: serde_json::Map<String, Value> = (0..entries).map(|i| (format!("k{i}"), json!(""))).collect();
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
     let answer = ask_once(&policy(spec), &post(CONFIG_MAPS, &object));

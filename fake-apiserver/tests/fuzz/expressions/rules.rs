@@ -137,7 +137,7 @@ fn rules_can_read_the_name_of_an_embedded_object() {
 #[case::sum("[duration('1h'), duration('2h')].sum() == duration('3h')")]
 #[case::old_self_as_a_text("self.t != 'oldSelf'")]
 #[case::old_self_in_a_comment("self.n == 3 // not as oldSelf")]
-fn valid_object_satisfies_its_rule(#[case] rule: &str) {
+fn true_rule_accepts_and_negated_rule_refuses_the_object(#[case] rule: &str) {
     let answer = said(rule);
     assert_eq!(answer.code, 201, "{}", answer.message());
     // The negated rule must fail.
@@ -189,7 +189,7 @@ fn duplicate_map_keys_are_an_error() {
 #[rstest]
 #[case::kept(json!({"t": "aab", "n": 4}), 200)]
 #[case::changed(json!({"t": "abc"}), 422)]
-fn optional_old_value_makes_a_field_immutable(#[case] change: Value, #[case] code: u16) {
+fn rule_with_optional_old_self_makes_a_field_immutable(#[case] change: Value, #[case] code: u16) {
     let rule = "oldSelf.optMap(o, !has(o.t) || (has(self.t) && self.t == o.t)).orValue(true)";
     let crd = crd(json!([{"rule": rule, "message": "m", "optionalOldSelf": true}]));
     let prepare = [post(CRDS, &crd), post(WIDGETS, &widget(&spec()))];
@@ -222,7 +222,7 @@ fn estimated_cost_doubles_with_each_opt_map(#[case] links: usize, #[case] refusa
 #[case::text("self != 'oldSelf'", 201)]
 #[case::comment("self != '' // oldSelf", 201)]
 #[case::change("self != oldSelf", 422)]
-fn rules_naming_old_self_are_transition_rules(#[case] rule: &str, #[case] code: u16) {
+fn only_rules_that_use_old_self_are_transition_rules(#[case] rule: &str, #[case] code: u16) {
     let items = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule, "message": "m"}]});
     let crd =
         widgets(&json!({"type": "object", "properties": {"l": {"type": "array", "maxItems": 5, "items": items}}}));
@@ -270,7 +270,7 @@ fn message_expression_is_compiled(#[case] expression: &str, #[case] text: &str) 
 #[case("self.l[0]")]
 #[case("self.?t.orValue('')")]
 #[case("self.t + dyn('a')")]
-fn message_expression_computes_the_message(#[case] expression: &str) {
+fn message_expression_of_type_string_is_accepted(#[case] expression: &str) {
     let answer = ask_once(
         &[],
         &post(CRDS, &crd(json!([{"rule": "true", "messageExpression": expression}]))),
@@ -285,6 +285,6 @@ fn message_expression_computes_the_message(#[case] expression: &str) {
 )]
 #[case::contrary("self.l.slice(2, 1) == []", "exceeds budget by factor of more than 100x")]
 #[case::negative("self.l.slice(-1, 1) == []", "cannot slice(-1, 1), negative indexes not supported")]
-fn empty_slice_is_accepted(#[case] rule: &str, #[case] text: &str) {
+fn slice_with_invalid_or_costly_bounds_is_refused(#[case] rule: &str, #[case] text: &str) {
     assert_refused(&said(rule), text);
 }

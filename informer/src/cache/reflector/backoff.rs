@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn delays_double_up_to_a_bound_and_are_reset() {
+    async fn backoff_delays_double_up_to_a_maximum_and_are_reset() {
         let mut jitter = Jitter::new(0, "");
         let mut waits = Waits::new(Backoff {
             jitter: 0.0,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn jitter_is_added_to_the_bound() {
+    async fn jitter_is_added_to_the_maximum_delay() {
         let mut jitter = Jitter::new(1, "");
         let mut waits = Waits::new(Backoff::default());
         let all: Vec<_> = (0..100).map(|_| waits.next(&mut jitter).as_secs_f64()).collect();

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_arrive_in_chunks_of_any_size() {
+    fn watch_lines_may_arrive_in_chunks_of_any_size() {
         let text = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n\n\
                     {\"object\":{\"metadata\":{\"name\":\"b\"}},\"type\":\"DELETED\"}\nhalf";
         for size in 1..text.len() {

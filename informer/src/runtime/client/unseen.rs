@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reads_only_check_writes_to_their_object() {
+    async fn read_of_an_object_only_checks_writes_to_that_object() {
         let (unseen, pods) = (Unseen::default(), Collection::new(None, "", "pods"));
         let write = |number: u64| Write {
             collection: pods.clone(),

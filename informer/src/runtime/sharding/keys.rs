@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_is_lost_between_an_event_a_worker_and_a_change_of_members() {
+    fn sharding_loses_no_key_when_members_change() {
         for seed in 0..500 {
             let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
             let queue = WorkQueue::new();

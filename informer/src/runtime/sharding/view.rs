@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn new_member_moves_only_its_own_share() {
+    fn new_member_only_takes_over_its_own_share() {
         let (before, after) = (view(&["a", "b"]), view(&["c", "b", "a"]));
         for key in 0..1_000 {
             let place = place_of(&key);
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn owner_is_the_same_in_every_version_of_the_program() {
+    fn key_owners_do_not_change_between_program_versions() {
         let view = view(&["web-0", "web-1", "web-2"]);
         let owners = ["default/a", "default/b", "shop/a", "node-1"].map(|it| view.owner(place_of(&it)));
         assert_eq!(owners, [Some("web-2"), Some("web-1"), Some("web-0"), Some("web-1")]);
     }
 
     #[test]
-    fn view_round_trips_and_claims_all_if_unreadable() {
+    fn member_view_round_trips_and_claims_all_keys_if_unreadable() {
         let members = view(&["a, \"b\"", "c"]);
         assert_eq!(View::read(Some(&members.write())), members);
         assert_eq!(View::read(Some(&View::none().write())), View::none());

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn count_grows_with_failures() {
+    fn failure_count_has_grown_only_if_it_is_larger() {
         assert!(Count::have_grown(&counts(2), &counts(1)));
         assert!(!Count::have_grown(&counts(1), &counts(1)));
         assert!(!Count::have_grown(&[], &counts(1)));

@@ -74,7 +74,7 @@ mod tests {
     #[case::one_change_fewer([2, 2, 1], false)]
     #[case::one_event_fewer([3, 1, 1], false)]
     #[case::one_watch_fewer([3, 2, 0], false)]
-    fn milestone_requires_every_count(#[case] counts: [u64; 3], #[case] is_reached: bool) {
+    fn milestone_is_reached_if_all_counts_are_reached(#[case] counts: [u64; 3], #[case] is_reached: bool) {
         let [changes, events, watches] = counts;
         let least = Passed {
             changes: 3,

@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn annotations_of_a_revision_depend_on_the_time_of_its_creation() {
+    async fn annotations_of_a_revision_created_by_a_worker_are_not_compared() {
         let (early, late) = (annotated(true, true).await, annotated(false, true).await);
         assert_eq!(early.compare(&late, &Mask::default()), [""; 0]);
         let (one, other) = (annotated(true, false).await, annotated(false, false).await);

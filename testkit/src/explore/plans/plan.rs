@@ -225,7 +225,7 @@ mod tests {
     #[case::cluster_scoped("lose@b:patch:nodes:/a#1", "patch nodes a")]
     #[case::generated_name("lose@b:create:pods:shop/#1", "create pods in shop")]
     #[case::cluster_scoped_with_a_generated_name("lose@b:create:nodes:/#1", "create nodes")]
-    fn requests_are_described_in_words(#[case] replay: &str, #[case] told: &str) {
+    fn requests_in_plans_are_described_in_words(#[case] replay: &str, #[case] told: &str) {
         let words = Plan::parse(replay).expect("the plan is valid").words(&BTreeMap::new());
         assert_eq!(words, [format!("execute {told} of b and lose the answer")]);
     }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_without_effect_do_not_end_a_pause() {
+    fn longest_pause_ignores_writes_without_effect() {
         let pause = |wrote: u64| {
             let outcome = Outcome {
                 trace: vec![write(1, 5), write(3, wrote)],

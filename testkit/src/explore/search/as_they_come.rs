@@ -318,24 +318,24 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn slow_run_does_not_delay_the_results_of_others() {
+    fn slow_run_does_not_delay_the_results_of_other_runs() {
         let work = explored("3", 4, LONG);
         assert_eq!(work.handled, ["1", "2", "3", "0"]);
     }
 
     #[test]
-    fn failures_are_confirmed_in_the_order_of_their_plans_after_earlier_runs() {
+    fn failures_are_confirmed_in_plan_order_after_earlier_runs() {
         let work = explored("3", 4, LONG);
         assert_eq!(work.confirmed, ["1 of 1", "2 of 2"]);
     }
 
     #[test]
-    fn runs_do_not_exceed_the_budget() {
+    fn number_of_runs_does_not_exceed_the_budget() {
         let work = explored("1", 2, LONG);
         assert_eq!(work.handled, ["1", "0"]);
     }
     #[test]
-    fn runs_in_progress_end_with_the_time_and_failures_remain_unconfirmed() {
+    fn runs_in_progress_end_when_time_runs_out_and_failures_stay_unconfirmed() {
         let work = explored("never", 4, Duration::from_millis(1));
         assert_eq!(work.confirmed, [""; 0]);
         assert!(!work.handled.contains(&"0".to_owned()), "{:?}", work.handled);

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_follow_the_last_change_of_each_step_and_read_every_earlier_state() {
+    fn stale_restarts_follow_the_last_change_of_each_step_and_read_every_earlier_state() {
         let timing = Timing::real(Duration::from_secs(60), Duration::from_secs(10));
         let found = stale_restarts(&trace(), &[Arc::from("operator")], &users(), timing);
         let plans: Vec<String> = found.iter().map(|it| it.plan().to_string()).collect();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_users_before_the_last_are_hidden_until_the_next() {
+    fn user_changes_except_the_last_are_hidden_until_the_next_change() {
         let timing = Timing::real(Duration::from_secs(60), Duration::from_secs(10));
         let (trace, controllers) = (trace(), [Arc::from("operator")]);
         let singles = candidates(&trace, 0, &controllers, Faults::all(), timing, &users());

@@ -357,7 +357,7 @@ mod tests {
         }),
         Value::Null, &[r#"spec.x: nothing → {"name":"made-up"}"#],
     )]
-    fn changes_cover_every_value_that_the_schema_permits(
+    fn spec_changes_cover_schema_bounds_and_enumerations(
         #[case] field: Value,
         #[case] value: Value,
         #[case] expected: &[&str],

@@ -313,7 +313,7 @@ mod reader {
     use super::*;
 
     #[test]
-    fn paths_of_groups_are_separated() {
+    fn paths_in_use_groups_are_separated() {
         let found = paths("pub(crate) use a::{b, c::{self, d}}; let x = crate::e::F::<u8>::new(y);");
         let text: Vec<String> = found.iter().map(|it| it.steps.join("::")).collect();
         assert_eq!(text, ["a::b", "a::c::self", "a::c::d", "crate::e::F"]);
@@ -321,7 +321,7 @@ mod reader {
     }
 
     #[test]
-    fn files_that_refer_to_each_other_are_a_circle() {
+    fn files_that_refer_to_each_other_are_a_circular_dependency() {
         let source = |path: &str, code: &str| Source {
             path: format!("x/src/{path}"),
             text: String::new(),

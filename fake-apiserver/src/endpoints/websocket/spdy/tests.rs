@@ -63,7 +63,7 @@ fn closed_port_is_reported_on_the_error_stream() {
 #[case::goaway("80030007000000080000000000000000", "")]
 #[case::settings("800300040000000400000000", "")]
 #[case::data_for_an_unknown_stream("0000000300000005474554202f", "")]
-fn only_pings_of_the_client_are_answered(#[case] frame: &str, #[case] answer: &str) {
+fn only_pings_from_the_client_receive_a_response(#[case] frame: &str, #[case] answer: &str) {
     let found = session(8080).receive(&bytes(frame)).expect("the frames are valid SPDY");
     assert_eq!(found, bytes(answer));
 }
@@ -90,7 +90,7 @@ fn reset_stream_is_removed() {
 }
 
 #[test]
-fn frames_of_one_message_are_processed_in_order() {
+fn many_frames_in_one_read_are_all_processed() {
     const PINGS: usize = 500_000;
     let frame = bytes("800300060000000400000001");
     let found = session(8080)
@@ -100,7 +100,7 @@ fn frames_of_one_message_are_processed_in_order() {
 }
 
 #[test]
-fn handler_is_called_once_per_message() {
+fn port_handler_receives_the_whole_message() {
     let handler: PortHandler = Arc::new(|received| (received != b"GE").then(|| received.to_vec()));
     let mut session = Session::new(Service::Ports([(8080, handler)].into()));
     let [errors, data, _] = frames();
@@ -117,7 +117,7 @@ fn handler_is_called_once_per_message() {
 }
 
 #[test]
-fn input_of_clients_is_bounded() {
+fn spdy_input_is_bounded() {
     let mut session = session(8080);
     let [errors, data, _] = frames();
     answers(&mut session, &[errors, data], 1_000).expect("the frames are valid SPDY");
@@ -128,7 +128,7 @@ fn input_of_clients_is_bounded() {
 
 /// Frames with a few changed bytes either end the connection or get a response.
 #[test]
-fn no_frame_makes_the_server_panic() {
+fn mutated_frames_do_not_panic() {
     let whole: Vec<u8> = frames().iter().flat_map(|it| bytes(it)).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = |below: usize| {

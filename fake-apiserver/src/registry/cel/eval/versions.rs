@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn short_versions_have_no_prerelease() {
+    fn prerelease_of_a_short_version_is_refused() {
         let error = parse_normalized("1.2-rc").expect_err("the version is short");
         assert_eq!(error, "short version cannot contain PreRelease/Build meta data");
     }

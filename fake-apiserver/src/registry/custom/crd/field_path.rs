@@ -93,7 +93,11 @@ mod tests {
     #[case("spec", true, Err("expected [ or . but got: spec"))]
     #[case(".spec.", true, Err("unexpected end of JSON path"))]
     #[case(".spec[0]", true, Err("expected single quoted string but got 0"))]
-    fn paths_are_resolved_to_fields(#[case] path: &str, #[case] brackets: bool, #[case] expected: Result<&str, &str>) {
+    fn schema_paths_are_resolved_to_fields(
+        #[case] path: &str,
+        #[case] brackets: bool,
+        #[case] expected: Result<&str, &str>,
+    ) {
         let schema = json!({"properties": {
             "spec": {"properties": {"name": {"type": "string"}}},
             "map": {"additionalProperties": {"type": "string"}},

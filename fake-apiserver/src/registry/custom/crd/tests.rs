@@ -109,12 +109,12 @@ const SCHEMA: &str = "spec.validation.openAPIV3Schema.properties";
         "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}}),
     "[spec].properties[l].items.properties[k].default: Required value: this property is in \
      x-kubernetes-list-map-keys, so it must have a default or be a required property")]
-fn o4_invalid_schemas_are_refused(#[case] properties: Value, #[case] expected: &str) {
+fn o4_schemas_are_validated(#[case] properties: Value, #[case] expected: &str) {
     assert_eq!(errors(crd(v1(properties))), [format!("{SCHEMA}{expected}")]);
 }
 
 #[test]
-fn o4_int_or_string_pattern_is_structural() {
+fn o4_int_or_string_any_of_is_accepted() {
     let branches = json!([{"type": "integer"}, {"type": "string"}]);
     let a = json!({"a": {"x-kubernetes-int-or-string": true, "anyOf": branches, "pattern": "^[0-9]+$"}});
     assert_eq!(errors(crd(v1(a))), Vec::<String>::new());
@@ -189,7 +189,7 @@ fn o4_versions_are_validated(#[case] versions: Value, #[case] expected: &str) {
 }
 
 #[test]
-fn o4_errors_of_differing_versions_contain_the_version() {
+fn o4_errors_in_one_of_several_versions_contain_the_version_index() {
     let bad = version("v2", false, json!({"type": "object", "properties": {"spec": {}}}));
     assert_eq!(
         errors(crd_with(json!([plain(), bad]), json!({}))),
@@ -263,7 +263,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 }
 
 #[test]
-fn o2_names_are_accepted_then_the_crd_is_established() {
+fn o2_crd_is_established_after_its_names_are_accepted() {
     let first = created(crd(plain()));
     let accepted = reconcile(&first, &UsedNames::default(), "2024-01-01T00:00:00Z").expect("the definition changes");
     let initial = "the initial names have been accepted";
@@ -312,7 +312,7 @@ fn o2_name_conflicts_are_reported(
 }
 
 #[test]
-fn o14_deleted_crd_waits_for_its_objects() {
+fn o14_deleted_crd_waits_until_its_custom_resources_are_gone() {
     let (mut crd, _) = settled(created(crd(plain())), &[]);
     crd.metadata_mut()
         .insert("deletionTimestamp".into(), "2024-01-01T00:00:05Z".into());
@@ -327,7 +327,7 @@ fn o14_deleted_crd_waits_for_its_objects() {
 }
 
 #[test]
-fn o4_updates_are_validated() {
+fn o4_crd_updates_are_validated() {
     let (old, _) = settled(created(crd(plain())), &[]);
     let update = |change: &dyn Fn(&mut Object)| {
         let mut new = old.clone();
@@ -418,7 +418,7 @@ fn o8_old_self_may_be_used_within_atomic_maps() {
 
 /// Selectable fields that are the same in all versions require a schema that is the same in all versions.
 #[test]
-fn o4_shared_selectable_fields_need_a_shared_schema() {
+fn o4_selectable_fields_and_schemas_must_both_be_shared_or_both_differ_by_version() {
     let schema = |kind: &str| json!({"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": kind}}}});
     let fields = json!([{"jsonPath": ".a"}]);
     let of = |name, storage, kind, fields: &Value| {

@@ -111,7 +111,7 @@ fn full_answer(schema: &Value, row: &Value) -> Value {
 /// The file consists of lines `{"schema", "rows"}`. Each row contains an expression with its operands, and the full
 /// result.
 #[test]
-fn expressions_are_answered_like_cel_go() {
+fn expressions_have_the_results_of_cel_go() {
     let mut differences = Vec::new();
     for group in lines("differential") {
         for row in group["rows"].as_array().into_iter().flatten() {

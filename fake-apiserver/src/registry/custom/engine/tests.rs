@@ -65,7 +65,7 @@ fn check(rule: Value, value: Value, old: Option<Value>) -> (Vec<String>, Vec<Str
 #[case("self.t < timestamp('2024-01-01T00:00:00Z')", json!({"t": "2023-01-01T00:00:00Z"}), true)]
 #[case("self.m.all(k, k.startsWith('a'))", json!({"m": {"a-b": "x"}}), true)]
 #[case("self.s.exists_one(x, x == 'a')", json!({"s": ["a", "b"]}), true)]
-fn o8_rules_are_evaluated(#[case] rule: &str, #[case] value: Value, #[case] holds: bool) {
+fn o8_validation_rules_are_evaluated(#[case] rule: &str, #[case] value: Value, #[case] holds: bool) {
     let (errors, _) = check(json!({"rule": rule}), value, None);
     let expected = format!("spec: Invalid value: failed rule: {rule}");
     assert_eq!(errors, Vec::from_iter((!holds).then_some(expected)));
@@ -110,7 +110,7 @@ fn o8_transition_rules_compare_with_the_old_value() {
 }
 
 #[test]
-fn o9_unchanged_failures_are_warnings() {
+fn o9_violations_in_unchanged_values_are_warnings() {
     let rule = || json!({"rule": "self.a > 5", "message": "small"});
     let (errors, ratcheted) = check(rule(), json!({"a": 1}), Some(json!({"a": 1})));
     assert!(errors.is_empty());

@@ -11,7 +11,7 @@ fn object(value: Value) -> Object {
 }
 
 #[test]
-fn v1_round_trips_through_v2() {
+fn autoscaler_of_v2_round_trips_through_v1() {
     let mut it = object(
         json!({"apiVersion": V2, "metadata": {"name": "b"}, "spec": {"maxReplicas": 3,
         "behavior": {"scaleDown": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}},
@@ -36,7 +36,7 @@ fn v1_round_trips_through_v2() {
 }
 
 #[test]
-fn cpu_percentage_becomes_a_metric() {
+fn cpu_percentage_of_a_v1_autoscaler_becomes_a_metric() {
     let mut it = object(json!({"apiVersion": V1, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50}}));
     let written = it.clone();
     AUTOSCALER.convert(&mut it, V2);
@@ -46,7 +46,7 @@ fn cpu_percentage_becomes_a_metric() {
 }
 
 #[test]
-fn status_round_trips_through_v1() {
+fn autoscaler_status_round_trips_through_v1() {
     let mut it = object(
         json!({"apiVersion": V2, "metadata": {}, "spec": {"metrics": [cpu_metric(json!(50))]}, "status": {
         "conditions": [{"type": "AbleToScale", "status": "True", "lastTransitionTime": null}],

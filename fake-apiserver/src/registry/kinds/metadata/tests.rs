@@ -43,7 +43,7 @@ fn update(old: Value, new: Value) -> (Object, Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b1_create_sets_uid_and_times() {
+async fn b1_create_sets_uid_and_creation_time() {
     let epoch = Timestamp::from_second(1_700_000_000).unwrap();
     let entropy = Entropy::new(1, epoch);
     let mut it = object(
@@ -125,7 +125,7 @@ fn b3_missing_name_is_refused() {
 }
 
 #[test]
-fn unusual_json_does_not_panic() {
+fn metadata_of_wrong_types_does_not_panic() {
     create(
         json!({"name": 5, "namespace": {}, "labels": ["x"], "annotations": {"a": {}}, "finalizers": {"a": 1},
         "ownerReferences": [5, {"uid": {}}], "managedFields": [null, 7], "generation": "x"}),
@@ -134,7 +134,7 @@ fn unusual_json_does_not_panic() {
 }
 
 #[test]
-fn b11_b12_server_fields_are_restored_on_update() {
+fn b11_b12_server_managed_metadata_is_restored_on_update() {
     let old = json!({"name": "a", "uid": "u", "creationTimestamp": "c", "generation": 3, "deletionTimestamp": "d",
         "deletionGracePeriodSeconds": 0});
     let new = json!({"name": "a", "generation": 9, "creationTimestamp": "x", "deletionTimestamp": "y",
@@ -150,7 +150,7 @@ fn b11_b12_server_fields_are_restored_on_update() {
 #[case(json!({"deletionGracePeriodSeconds": 5}),
     "metadata.deletionGracePeriodSeconds: Invalid value: 5: field is immutable")]
 #[case(json!({"uid": "v"}), "metadata.uid: Invalid value: \"v\": field is immutable")]
-fn b12_deletion_fields_are_immutable(#[case] mut new: Value, #[case] expected: &str) {
+fn b12_uid_and_deletion_fields_are_immutable(#[case] mut new: Value, #[case] expected: &str) {
     new["name"] = json!("a");
     let (_, errors) = update(json!({"name": "a", "uid": "u"}), new);
     assert_eq!(errors, [expected, expected]);

@@ -98,7 +98,7 @@ async fn t4_created_services_have_defaults(#[case] spec: Value, #[case] expected
 }
 
 #[tokio::test(start_paused = true)]
-async fn t4_type_changes_release_fields() {
+async fn t4_service_type_changes_add_and_remove_fields() {
     let with = |it: &Object, changes: Value| {
         let mut spec = it["spec"].clone();
         for (key, value) in changes.as_object().unwrap() {
@@ -139,7 +139,7 @@ async fn c8_cluster_ip_is_immutable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn taken_or_unavailable_addresses_are_refused() {
+async fn allocated_ips_and_ports_and_ports_out_of_range_are_refused() {
     let created = write(json!({"type": "NodePort", "ports": [{"port": 80}]}), None, &[]).unwrap();
     let (ip, port) = (&created["spec"]["clusterIP"], &created["spec"]["ports"][0]["nodePort"]);
     let stored = std::slice::from_ref(&created);
@@ -197,7 +197,7 @@ async fn invalid_services_are_refused(#[case] spec: Value, #[case] expected: &st
      \"10.0.0.0/8\" or \"10.0.0.1/32\"?)"])]
 #[case(json!({"type": "ClusterIP", "clusterIP": "None", "sessionAffinity": "ClientIP"}),
     &["spec.SessionAffinity is ignored for headless services"])]
-fn ignored_and_unusual_fields_cause_warnings(#[case] spec: Value, #[case] expected: &[&str]) {
+fn ignored_deprecated_and_non_canonical_service_fields_cause_warnings(#[case] spec: Value, #[case] expected: &[&str]) {
     let service = object(json!({"spec": spec}));
     assert_eq!(SERVICE.warnings(&service, None), expected);
 }

@@ -171,7 +171,7 @@ fn l1_warn_reports_dropped_fields_and_ignore_does_not() {
 }
 
 #[test]
-fn l1_single_unknown_field_is_reported_without_scanning_the_document() {
+fn l1_unknown_field_causes_a_warning_and_is_dropped() {
     let (object, warnings) =
         body(CONFIG_MAP, "{\"Data\":{\"k\":\"v\"}}", FieldValidation::Warn).expect("the body is a ConfigMap");
     assert_eq!(warnings, ["unknown field \"Data\""]);
@@ -185,19 +185,19 @@ fn l1_single_unknown_field_is_reported_without_scanning_the_document() {
 #[case(r#"{"a":{"x":1},"b":{"x":1},"c":["a","a"]}"#, &[])]
 #[case(r#"{"a":"b\"","b":"a","c":"{\"a\":1,\"a\":2}"}"#, &[])]
 #[case(r#"{"a"#, &[])]
-fn l1_duplicates_are_found_in_raw_bytes(#[case] raw: &str, #[case] expected: &[&str]) {
+fn l1_duplicate_fields_are_found_in_raw_json(#[case] raw: &str, #[case] expected: &[&str]) {
     assert_eq!(duplicates(raw), expected);
 }
 
 #[test]
-fn l1_duplicates_are_found_among_many_keys() {
+fn l1_duplicate_fields_are_found_among_many_keys() {
     let keys = |n: usize| (0..n).map(|i| format!("\"k{i}\":1,")).collect::<String>();
     assert!(duplicates(&format!("{{{}\"z\":1}}", keys(100))).is_empty());
     assert_eq!(duplicates(&format!("{{{}\"k7\":1}}", keys(100))), ["k7"]);
 }
 
 #[test]
-fn a32_empty_fields_are_encoded_according_to_the_type() {
+fn a32_empty_object_has_the_fields_that_go_always_encodes() {
     let (object, _) = body(DEPLOYMENT, "{}", FieldValidation::Strict).expect("the body is a Deployment");
     let expected = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": {},
@@ -234,7 +234,7 @@ fn nulls_are_decoded_like_go() {
 }
 
 #[test]
-fn crd_schema_keeps_its_alternatives() {
+fn crd_schema_keeps_items_additional_properties_and_defaults() {
     let raw =
         json!({"spec": {"group": "a.b", "names": {"kind": "A", "plural": "as"}, "scope": "Cluster", "versions": [{
         "name": "v1", "served": true, "storage": true,
@@ -257,7 +257,7 @@ fn crd_schema_keeps_its_alternatives() {
 }
 
 #[test]
-fn any_json_is_decoded_or_refused() {
+fn fields_of_wrong_types_do_not_panic() {
     for value in [
         json!(null),
         json!(true),
@@ -276,7 +276,7 @@ fn any_json_is_decoded_or_refused() {
 }
 
 #[test]
-fn too_deep_document_is_refused() {
+fn too_deeply_nested_document_is_refused() {
     let mut schema = json!({});
     for _ in 0..1000 {
         schema = json!({ "not": schema });

@@ -458,7 +458,7 @@ mod tests {
     use crate::registry::types::schema::served::builtins;
 
     #[test]
-    fn tables_are_sorted_and_complete() {
+    fn tables_of_built_in_types_are_sorted_and_complete() {
         assert!(KINDS.is_sorted_by_key(|row| (row.0, row.1, row.2, row.3)));
         for structure in &STRUCTS {
             assert!(structure.fields().is_sorted_by_key(Field::name), "{}", structure.name);

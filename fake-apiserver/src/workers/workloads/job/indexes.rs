@@ -59,7 +59,7 @@ mod tests {
     #[case("0,1", "0,1")]
     #[case("5,0-2", "0-2,5")]
     #[case("1,3-4,7-9", "1,3,4,7-9")]
-    fn consecutive_indexes_are_joined(#[case] text: &str, #[case] want: &str) {
+    fn three_or_more_consecutive_indexes_are_printed_as_a_range(#[case] text: &str, #[case] want: &str) {
         assert_eq!(print(&parse(text)), want);
     }
 }

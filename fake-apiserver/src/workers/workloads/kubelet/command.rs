@@ -207,7 +207,7 @@ mod tests {
     #[case::background_command(json!(["sh", "-c", "sleep 9 & true"]), json!([]), None)]
     #[case::quoted_separator(json!(["sh", "-c", "echo 'a; b' && exit 2"]), json!([]), Some((1.0, 2)))]
     #[case::open_quote(json!(["sh", "-c", "echo 'a"]), json!([]), None)]
-    fn commands_are_recognised_by_their_words(
+    fn well_known_commands_are_recognised(
         #[case] command: crate::api::json::Value,
         #[case] args: crate::api::json::Value,
         #[case] expected: Option<(f64, i32)>,

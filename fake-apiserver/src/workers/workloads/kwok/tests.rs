@@ -59,7 +59,7 @@ fn render(text: &str) -> Result<String, String> {
 )]
 #[case::host_network("{{ PodIPWith \"n\" true \"\" \"\" \"\" }}", "172.18.0.2")]
 #[case::yaml("a:{{ YAML .metadata.labels 1 }}", "a:\n  a.b/c: \"true\"\n  ")]
-fn template_is_rendered(#[case] text: &str, #[case] expected: &str) {
+fn go_templates_are_rendered(#[case] text: &str, #[case] expected: &str) {
     assert_eq!(render(text).as_deref(), Ok(expected));
 }
 
@@ -70,7 +70,7 @@ fn template_is_rendered(#[case] text: &str, #[case] expected: &str) {
 #[case::open("a {{ .b", "unclosed action")]
 #[case::no_variable("{{ $x }}", "undefined variable $x")]
 #[case::out_of_range("{{ index .spec.containers 2 }}", "index out of range: 2")]
-fn invalid_template_is_refused(#[case] text: &str, #[case] why: &str) {
+fn invalid_or_unsupported_templates_are_refused(#[case] text: &str, #[case] why: &str) {
     assert_eq!(render(text), Err(why.to_owned()));
 }
 
@@ -85,7 +85,7 @@ fn invalid_template_is_refused(#[case] text: &str, #[case] why: &str) {
 #[case::length(".spec.containers | length", json!([2]))]
 #[case::no_items(".metadata.ownerReferences.[].kind", json!([]))]
 #[case::null(".status.phase", json!([]))]
-fn query_selects_values(#[case] text: &str, #[case] expected: Value) {
+fn jq_query_selects_values(#[case] text: &str, #[case] expected: Value) {
     let query = Query::parse(text).expect("the query is valid");
     assert_eq!(Value::from_iter(query.values(&object())), expected);
 }

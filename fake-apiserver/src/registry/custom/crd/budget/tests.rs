@@ -138,7 +138,7 @@ fn macros_with_two_variables_have_the_cost_of_kube_apiserver(#[case] rule: &str,
 #[case("self.a == 'x'", 3)]
 #[case("self.all(k, k.startsWith('a'))", 10_000_000)]
 #[case("self.map(k, self[k]).exists(v, v == 'x')", 10_000_000)]
-fn rule_with_unbounded_cost_is_refused(#[case] rule: &str, #[case] least: u64) {
+fn unbounded_iterations_have_a_high_estimated_cost(#[case] rule: &str, #[case] least: u64) {
     let least = if rule.contains("self.a ") { 3 } else { least / 10 };
     assert!(cost(rule, &map(string())) >= least);
 }
@@ -149,13 +149,13 @@ fn rule_with_unbounded_cost_is_refused(#[case] rule: &str, #[case] least: u64) {
     "self.all(ip, self.all(y, ip.contains('a')))",
     "self.all(x, self.all(y, x.contains('a')))"
 )]
-fn variable_may_have_the_name_of_a_function_namespace(#[case] rule: &str, #[case] same: &str) {
+fn loop_variable_may_be_named_like_a_function_namespace(#[case] rule: &str, #[case] same: &str) {
     let schema = bounded(array(bounded(string(), Some(100))), Some(10));
     assert_eq!(cost(rule, &schema), cost(same, &schema));
 }
 
 #[test]
-fn counts_multiply_in_nested_lists_and_maps() {
+fn estimated_item_counts_multiply_in_nested_lists_and_maps() {
     let leaf =
         json!({"type": "string", "maxLength": 10, "x-kubernetes-validations": [{"rule": "self.contains('abc')"}]});
     let schema = json!({"type": "object", "properties": {"a": bounded(array(bounded(map(leaf), Some(7))), Some(5))}});
@@ -174,7 +174,7 @@ fn counts_multiply_in_nested_lists_and_maps() {
 #[case(14_999_999, "1.500000x")]
 #[case(25_000_000, "2.5x")]
 #[case(1_000_000_001, "more than 100x")]
-fn error_contains_the_factor_above_the_limit(#[case] cost: u64, #[case] factor: &str) {
+fn cost_error_contains_the_factor_above_the_limit(#[case] cost: u64, #[case] factor: &str) {
     let (mut costs, mut errors) = (Costs::new(false), FieldErrors::new());
     let path = FieldPath::new("rule");
     costs.add("estimated rule cost", cost, &Cursor::value_at(None, &path), &mut errors);
@@ -190,7 +190,10 @@ fn error_contains_the_factor_above_the_limit(#[case] cost: u64, #[case] factor: 
 #[case::created(None, 1)]
 #[case::unchanged_rule(Some("10"), 0)]
 #[case::changed_rule(Some("11"), 1)]
-fn rules_of_a_stored_schema_have_no_individual_limit(#[case] old_bound: Option<&str>, #[case] count: usize) {
+fn stored_rules_are_exempt_from_the_cost_limit_if_the_schema_is_unchanged(
+    #[case] old_bound: Option<&str>,
+    #[case] count: usize,
+) {
     let rule = "self.l.all(a, a != 'x' && a != 'y' && a != 'z' && a != 'q')";
     let spec = |bound: &str| {
         let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}],
