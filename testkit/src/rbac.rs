@@ -248,7 +248,7 @@ impl ObservedRbac {
     /// [`compare`](Self::compare):
     ///
     /// ```text
-    /// the shipped roles differ from the rights that were used
+    /// the shipped roles differ from the permissions that were used
     /// missing:
     /// - {apiGroups: [""], resources: ["pods"], verbs: ["delete"]}
     /// unused:
@@ -309,9 +309,9 @@ impl RbacComparison {
 impl fmt::Display for RbacComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_exact() {
-            return f.write_str("the shipped roles match the rights that were used");
+            return f.write_str("the shipped roles match the permissions that were used");
         }
-        f.write_str("the shipped roles differ from the rights that were used")?;
+        f.write_str("the shipped roles differ from the permissions that were used")?;
         for (title, rules) in [("missing", &self.missing), ("unused", &self.unused)] {
             if !rules.is_empty() {
                 write!(f, "\n{title}:")?;

@@ -145,7 +145,7 @@ pub(super) fn number(uri: &Uri, name: &str) -> Result<Option<u64>, Refusal> {
         .map(|value| {
             value
                 .parse()
-                .map_err(|_| Refusal::bad(format!("the parameter {name}={value} is not a number")))
+                .map_err(|_| Refusal::bad(format!("the parameter {name}={value} is not a non-negative integer")))
         })
         .transpose()
 }

@@ -116,7 +116,7 @@ fn workers_help() -> String {
     let (others, workloads): (Vec<Worker>, Vec<Worker>) =
         Worker::ALL.iter().partition(|it| !Worker::WORKLOADS.contains(it));
     format!(
-        "Run these parts of a cluster, separated by commas: {}; workloads, which is {}; or all",
+        "Parts of a cluster to run, separated by commas: {}; workloads for {}; or all",
         words(&others),
         words(&workloads)
     )

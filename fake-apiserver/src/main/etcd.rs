@@ -131,7 +131,7 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
         ),
         _ => (
             "404 Not Found",
-            "this etcd stores nothing: the API server keeps its objects itself\n",
+            "this etcd does not store anything: the API server keeps objects in memory\n",
         ),
     };
     let length = body.len();

@@ -159,8 +159,8 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     let listen = args.listen.address;
     if is_open && !listen.ip().is_loopback() && !args.insecure_listen {
         return Err(format!(
-            "anyone who reaches {listen} could do everything, since no credentials are needed: use --anonymous deny, \
-             or --authorization rbac with --anonymous allow, or --insecure-listen"
+            "anyone who can reach {listen} would have full access, because no credentials are required: use \
+             --anonymous deny, or --authorization rbac with --anonymous allow, or --insecure-listen"
         ));
     }
     if !args.insecure_listen {

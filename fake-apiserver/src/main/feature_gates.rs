@@ -58,7 +58,7 @@ fn check_one(version: KubernetesVersion, pair: &str) -> Result<(&str, bool), Str
                 Ok((name, value))
             }
             (_, false) => Err(format!(
-                "{name}=false is not supported: it would disable gates that always have their defaults"
+                "{name}=false is not supported: beta gates that are on by default cannot be disabled"
             )),
         };
     }

@@ -12,7 +12,7 @@ const PARENT_INTERVAL: Duration = Duration::from_millis(500);
 /// is called, not only when the future is polled. Fails with a message to show to the user.
 pub(crate) fn interruption(exit_with_parent: bool) -> Result<impl Future<Output = ()>, String> {
     let parent = exit_with_parent.then(Parent::current).transpose();
-    let parent = parent.map_err(|err| format!("cannot watch the process that started this one: {err}"))?;
+    let parent = parent.map_err(|err| format!("cannot watch the parent process: {err}"))?;
     let signal = signal().map_err(|err| format!("cannot listen for signals: {err}"))?;
     Ok(async move {
         tokio::select! {

@@ -83,7 +83,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
 pub(crate) fn check_seed(common: &Common, listen: SocketAddr, remedy: &str) -> Result<(), String> {
     match common.seed {
         Some(_) if !listen.ip().is_loopback() => Err(format!(
-            "anyone who reaches {listen} could derive the tokens of --seed: omit it, or use {remedy}"
+            "anyone who can reach {listen} could derive the tokens of --seed: omit --seed, or use {remedy}"
         )),
         Some(_) | None => Ok(()),
     }
@@ -124,7 +124,7 @@ impl Setup {
             report(format_args!("control API at {url}/_fake, bearer token {token}"));
             // Browsers do not send the fragment after `#`, so the token does not appear in the logs of servers.
             let shown = percent_encoding::utf8_percent_encode(token, percent_encoding::NON_ALPHANUMERIC);
-            report(format_args!("its page: {url}/_fake/#token={shown}"));
+            report(format_args!("page of the control API: {url}/_fake/#token={shown}"));
         }
         tell(format_args!("listening on {}", serving.url()));
 

@@ -112,7 +112,7 @@ function folds(view, rows, options) {
       const start = from + taken.round, end = start + taken.length, times = taken.length / taken.round;
       found.push({kind: 'loop', from: start, to: end, text: (hidden) => {
         const what = taken.round === 1 ? 'the same step' : `the same ${taken.round} steps`;
-        return `↻ ${what} ${times} times more, until ${seconds(stepOf(hidden.at(-1)).at)} s`;
+        return `↻ ${what} ${times} more times, until ${seconds(stepOf(hidden.at(-1)).at)} s`;
       }});
       from = end;
     }

@@ -608,7 +608,7 @@ impl<K: Cacheable> Collect for Shared<K> {
                 let help = "Seconds since the server last sent something to the informer.";
                 samples.gauge("informer_last_contact_seconds", help, labels, silence.as_secs_f64());
             }
-            let help = "Failed passes of the informer, and objects that it could not read.";
+            let help = "Failed lists and watches of the informer, and objects that could not be read.";
             samples.counter("informer_failures_total", help, labels, contact.failures() as f64);
         }
         let name = self.reflectors.first().map(Reflector::name).unwrap_or_default();

@@ -127,7 +127,7 @@ impl ClusterControllerBuilder {
                 .then(|| "the controller has nothing to watch".to_owned())
         });
         if let Some(fault) = fault {
-            return Err(Error::refused(format!("controller of clusters: {fault}")));
+            return Err(Error::refused(format!("multi-cluster controller: {fault}")));
         }
         // The controller itself begins without watches; watches are added for each cluster.
         let (engage, arrivals) = unbounded_channel();

@@ -147,7 +147,7 @@ async fn operate(cluster: &TestCluster, spec: &Spec, plan: &Plan) {
         }
         note(format!("the test changes {name}"));
         if let Err(why) = cluster.send(Method::PUT, &id, "", Some(&changed)).await {
-            note(format!("the server refuses it: {why}"));
+            note(format!("the server refuses the change: {why}"));
         }
         rest(cluster).await;
     }

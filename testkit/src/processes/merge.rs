@@ -43,7 +43,7 @@ impl Shards {
             if let [(one, first, _), (other, second, _)] = pair
                 && one == other
             {
-                return Err(format!("{first} and {second} are both of shard {number}/{of}"));
+                return Err(format!("{first} and {second} are both reports of shard {number}/{of}"));
             }
         }
         let has = |number: &u64| reports.iter().any(|(shard, ..)| shard.number == *number);
@@ -106,7 +106,7 @@ mod tests {
     #[case::missing_shard(&["1/3", "3/3"], "the report of shard 2/3 is missing")]
     #[case::another_number_of_shards(&["1/2", "2/3"],
         "1.json: this is shard 2/3, but other reports divide the search into 2 shards")]
-    #[case::duplicate_shard(&["1/2", "1/2"], "0.json and 1.json are both of shard 1/2")]
+    #[case::duplicate_shard(&["1/2", "1/2"], "0.json and 1.json are both reports of shard 1/2")]
     #[case::report_without_a_shard(&["all"], "0.json: the file is not a report written with --shard and --json")]
     fn incomplete_shard_reports_are_refused(#[case] shards: &[&str], #[case] error: &str) {
         let reports: Vec<Value> = shards.iter().map(|it| json!({"shard": it})).collect();

@@ -154,7 +154,7 @@ impl Host {
             answer.map(|it| (it, values.clone()))
         };
         let Some((answer, values)) = found else {
-            let text = format!("no answer matches {method} {path}");
+            let text = format!("no response is configured for {method} {path}");
             self.wrote(pod, stub, text.clone());
             let mut response = Response::new(Body::from(text));
             *response.status_mut() = StatusCode::NOT_FOUND;

@@ -284,7 +284,10 @@ impl Report {
         trace.headline = match trace.failures.first() {
             Some(failure) => failure.headline.clone(),
             None if self.is_success() => "no failure was found".to_owned(),
-            None => format!("no run fails, but {NEVER}: {}", self.never.join(", ")),
+            None => format!(
+                "no run fails, but these conditions did not hold in any run: {}",
+                self.never.join(", ")
+            ),
         };
         if trace.runs.is_empty() {
             let name = "no failing run".to_owned();

@@ -78,7 +78,7 @@ impl Scenario {
             None => Shard::WHOLE,
             Some(text) => Shard::parse(text).ok_or_else(|| {
                 wrong(format!(
-                    "the shard {text:?} is invalid: it must have the form 2/8, with a number from 1"
+                    "the shard {text:?} is invalid: it must be NUMBER/TOTAL, such as 2/8, counted from 1"
                 ))
             })?,
         };

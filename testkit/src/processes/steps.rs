@@ -52,9 +52,7 @@ impl Step {
         match (changed, &self.refused) {
             (Err(why), Some(refused)) if why.contains(refused) => {}
             (Err(why), Some(refused)) => {
-                return Err(format!(
-                    "the message of the refusal does not contain {refused:?}: {why}"
-                ));
+                return Err(format!("the error does not contain {refused:?}: {why}"));
             }
             (Ok(()), Some(refused)) => {
                 return Err(format!(

@@ -73,7 +73,7 @@ fn end_state_that_always_differs_from_the_reference_fails() {
     assert!(
         failure
             .what()
-            .starts_with("still differs from the reference after 900s:"),
+            .starts_with("the state did not become equal to the reference within 900s:"),
         "{report}"
     );
 }

@@ -163,7 +163,7 @@ fn objects_reconciles_and_output_are_shown_at_the_step() {
     tab.press("5");
     tab.until(&shows("pane", "differs from the reference run"));
     tab.press("6");
-    tab.until(&shows("pane", "still differs from the reference"));
+    tab.until(&shows("pane", "the state did not become equal to the reference"));
     tab.press("/");
     tab.insert("patch progressing");
     tab.until("document.querySelectorAll('#list .item .write').length > 0");
@@ -198,7 +198,7 @@ fn failure_without_faults_has_one_column_with_its_loop_folded() {
     tab.until(&shows("columns", "failing run"));
     tab.until(&format!("!{}", shows("columns", "reference run")));
     tab.until(&format!("{}.hidden", id("plan")));
-    tab.until(&shows("list", "times more"));
+    tab.until(&shows("list", "more times"));
     tab.until("document.getElementById('list').scrollHeight < 3000");
 }
 

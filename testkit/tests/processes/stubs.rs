@@ -152,7 +152,7 @@ const COMMAND: &str = "command: ['${PROGRAM}', --exact, entry_point_of_controlle
 #[case::unknown_path(
     "GET http://db-0.db.default.svc.cluster.local:8080/x",
     HTTP,
-    "{'0': 404 no answer matches GET /x}"
+    "{'0': 404 no response is configured for GET /x}"
 )]
 #[case::service_by_its_name_once_the_pod_is_ready(
     "POST http://db:8080/start,GET http://front.default.svc:80/status,GET http://10.0.0.77:80/status",

@@ -302,7 +302,7 @@ impl Gate {
         let truth = self.server.resource_version();
         let mut state = self.state();
         let object = format!("{}/{}", shown.namespace, timeless(resource, &shown.name));
-        self.is_too_many(&mut state, || format!("the event {kind} of {resource} {object}"));
+        self.is_too_many(&mut state, || format!("the {kind} event for {resource} {object}"));
         let (point, actions) = self.actions(&mut state, format!("{}:event:{resource}:{object}", life.client));
         let at = self.started.elapsed();
         let what = What::Event {

@@ -33,7 +33,7 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
         let headline = match left_behind(&reference.outcome.end, &reference.outcome.trace, end) {
             Some(left) => left,
             None if plan.overlaps() => format!("the two runs still differ after {within:?}, so one of them is wrong"),
-            None => format!("still differs from the reference after {within:?}"),
+            None => format!("the state did not become equal to the reference within {within:?}"),
         };
         return Some(Violation::new(ROW.name, format!("{headline}:\n  {text}")));
     }

@@ -47,7 +47,7 @@ fn check(facts: &Facts<'_>, restarted: &Restarted<'_>) -> Option<String> {
     };
     let changed = facts.end_state().written_after(restarted.revision).join(", ");
     Some(format!(
-        "after a restart with all work done, {} changed {changed}: {}{}",
+        "{} was restarted when all work was done, and changed {changed}: {}{}",
         given(restarted.client),
         writes.join(", "),
         overwritten(facts, restarted).unwrap_or_default()

@@ -12,7 +12,7 @@ use crate::explore::machine::time_of_day;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
 /// Wording of notes about controllers that read another clock.
-pub(crate) const OTHER_CLOCK: &str = "it reads a clock other than the server's";
+pub(crate) const OTHER_CLOCK: &str = "the controller reads a clock other than the server's";
 
 /// Minimum difference between two clocks at which they are distinguished.
 const FAR: SignedDuration = SignedDuration::from_secs(60);

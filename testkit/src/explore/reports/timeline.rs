@@ -70,7 +70,7 @@ impl<'a> Shown<'a> {
                 let cells = rows.last().map(|it| [&it.failing, &it.reference]);
                 let last = cells.iter().flatten().find_map(|it| it.as_ref());
                 let until = last.map_or(String::new(), |it| format!(", until {:.3}", it.step.at));
-                Some((format!("the same {times} times more{until}"), rows))
+                Some((format!("repeated {times} more times{until}"), rows))
             }
         }
     }
@@ -389,7 +389,7 @@ mod tests {
         let turns = ["x", "y", "z"].into_iter().cycle().take(3 * 50);
         let failing = run_of(["a"].into_iter().chain(turns).chain(["b"]).map(str::to_owned));
         let text = timeline(&reference, &failing, &Plan::default()).to_string();
-        assert!(text.contains(" the same 48 times more, until 0.150"), "{text}");
+        assert!(text.contains(" repeated 48 more times, until 0.150"), "{text}");
         assert_eq!(text.matches(" y").count(), 2, "{text}");
     }
 

@@ -143,8 +143,12 @@ impl Harness {
             if waited >= self.within + self.slow() || is_hopeless {
                 let end = self.end_state();
                 let left = left_behind(expected, &self.gate.state().trace, &end);
-                let headline =
-                    left.unwrap_or_else(|| format!("still differs from the reference after {:?}", self.within));
+                let headline = left.unwrap_or_else(|| {
+                    format!(
+                        "the state did not become equal to the reference within {:?}",
+                        self.within
+                    )
+                });
                 let what = format!("{headline}: after the step at {place}\n  {}", differences.join("\n  "));
                 self.gate.violation(Oracle::EndState.name(), what);
                 self.gate.state().wrong_step = Some(nth);

@@ -22,7 +22,7 @@ pub(crate) fn of_the_scenario(cluster: &TestCluster) -> Vec<String> {
 pub(crate) fn of_clocks(cluster: &TestCluster, began: Timestamp) -> Vec<String> {
     let note = |it: ForeignTime| {
         format!(
-            "{} wrote {} into {} at {} when the cluster's time was {}: {OTHER_CLOCK}, which uses virtual time; pass it \
+            "{} wrote {} into {} at {} when the cluster's time was {}: {OTHER_CLOCK}, which uses virtual time; use \
              `cluster.server().now()`",
             it.client, it.time, it.object, it.path, it.now
         )

@@ -71,7 +71,10 @@ impl Asides {
                 1 => "a plan that failed once was".to_owned(),
                 more => format!("{more} plans that failed once were"),
             };
-            format!("{count} not repeated, because the time ran out; the first: {violation} (to replay: EXPLORE_REPLAY='{plan}')")
+            format!(
+                "{count} not repeated, because time ran out, for example: {violation} (to replay: \
+                 EXPLORE_REPLAY='{plan}')"
+            )
         });
         let unsteady = (!self.unsteady.is_empty()).then(|| {
             let fields = self

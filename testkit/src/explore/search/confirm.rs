@@ -110,7 +110,7 @@ fn confirmed(runs: &Runs<'_>, plan: &Plan, outcome: &Outcome, limit: Duration, t
     let violation = match repeated(&outcome.trace).filter(|_| !has_clock) {
         Some(repeated) => Violation {
             what: format!(
-                "{repeated}: does it measure time with the machine's clock?\n{}",
+                "{repeated}; the controller may measure time with the machine's clock\n{}",
                 violation.what
             ),
             ..violation

@@ -116,8 +116,8 @@ impl Suspect<'_> {
             is_like && last.is_complete && expected.has_longer_histories(&self.failed.end, last.at_rest(), mask, &given)
         });
         is_same.then(|| {
-            "whether changes of the test are observed one by one: it is the same in a run without faults in which the \
-             test pauses between them"
+            "whether changes of the test are observed one by one: the end state is the same in a run without faults in \
+             which the test pauses between changes"
                 .to_owned()
         })
     }
@@ -127,7 +127,8 @@ impl Suspect<'_> {
         let is_late = |time| self.is_same(&self.made(Faultless::Late(time)));
         (is_late(LAST) || self.failed.faults_end.is_some_and(is_late)).then(|| {
             format!(
-                "the order of arrival: it is the same in a run without faults in which {} starts late",
+                "the order in which changes arrive: the end state is the same in a run without faults in which {} \
+                 starts late",
                 given(self.client)
             )
         })
@@ -147,8 +148,9 @@ impl Suspect<'_> {
         let [from, until] = missed?.map(|it| it.as_secs_f64());
         let client = given(self.client);
         Some(format!(
-            "the changes that {client} observes: it is the same in a run without faults in which {client} observes the \
-             changes between {from:.3} s and {until:.3} s at once, and its last input does not determine it"
+            "the changes that {client} observes: the end state is the same in a run without faults in which {client} \
+             observes the changes between {from:.3} s and {until:.3} s together, and the last input of {client} does \
+             not determine the end state"
         ))
     }
 

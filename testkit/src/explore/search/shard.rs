@@ -25,7 +25,7 @@ impl Shard {
             return Self::WHOLE;
         };
         Self::parse(&text)
-            .unwrap_or_else(|| panic!("{SHARD} must have the form 2/8, with a number from 1 to 8; it is {text:?}"))
+            .unwrap_or_else(|| panic!("{SHARD} must be NUMBER/TOTAL, such as 2/8, counted from 1; it is {text:?}"))
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {

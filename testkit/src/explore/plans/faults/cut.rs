@@ -38,7 +38,7 @@ pub(super) const EXPIRE: FaultRow = FaultRow {
     },
     words: |it, _| {
         format!(
-            "expire (410) the watch of {} before {}: it lists again",
+            "expire the watch of {} before {} with 410 Gone, so that the client lists again",
             it.client, it.what
         )
     },

@@ -23,7 +23,7 @@ pub(super) const ROW: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "hold the watch of {} for {:?} from {} on",
+            "hold the watch of {} for {:?}, starting at {}",
             it.client,
             time.time(),
             it.what
@@ -47,7 +47,8 @@ pub(super) const MISS: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "hold the watch of {} for {:?} from {} on, then expire it (410): it lists again",
+            "hold the watch of {} for {:?}, starting at {}, then expire it with 410 Gone, so that the client lists \
+             again",
             it.client,
             time.time(),
             it.what

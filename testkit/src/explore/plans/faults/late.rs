@@ -31,7 +31,7 @@ pub(super) const ROW: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "break the connection of {} at {}, which reaches the server {:?} later",
+            "break the connection of {} at {}; the request reaches the server {:?} later",
             it.client,
             it.what,
             time.time()
@@ -58,7 +58,7 @@ pub(super) const CRASH: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "crash {} at {}, which reaches the server {:?} later; it restarts 1s after the crash",
+            "crash {} at {}; the request reaches the server {:?} later, and the controller restarts 1s after the crash",
             it.client,
             it.what,
             time.time()

@@ -21,10 +21,10 @@ pub(super) const ROW: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "let {} of {} fail, and all of its calls to that system for {:?}",
+            "fail {} of {client}, and all further calls of {client} to that system for {:?}",
             it.what,
-            it.client,
-            time.time()
+            time.time(),
+            client = it.client
         )
     },
 };

@@ -24,5 +24,12 @@ pub(super) const ROW: FaultRow = FaultRow {
         request: Some(OnRequest::CutOff(time.time())),
         ..Effects::NONE
     },
-    words: |it, time| format!("cut {} off for {:?} from {} on", it.client, time.time(), it.what),
+    words: |it, time| {
+        format!(
+            "disconnect {} for {:?}, starting at {}",
+            it.client,
+            time.time(),
+            it.what
+        )
+    },
 };
