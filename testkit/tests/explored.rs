@@ -202,11 +202,12 @@ async fn watch_once(client: Client) {
 #[rstest]
 #[case::half_open(
     "half-open=295000@operator:event:configmaps:default/a#1",
-    "deliver nothing to operator from the event of configmaps default/a on; the connection of the watch breaks after 295s"
+    "deliver no events to operator, starting at the event for configmaps default/a; the connection of the watch \
+     breaks after 295s"
 )]
 #[case::missed(
     "drop@operator:event:configmaps:default/a#1",
-    "drop the event of configmaps default/a of operator"
+    "do not deliver the event for configmaps default/a to operator"
 )]
 fn silent_watch_is_replayed(#[case] replay: &str, #[case] words: &str) {
     let report = explore(async |cluster: &TestCluster| {

@@ -254,7 +254,7 @@ fn crash_between_two_writes_is_found_and_replayed_and_the_fix_passes() {
     let replay = failure["replay"].as_str().expect("the failure has a replay string");
     assert_eq!(replay, "crash-after=100@operator:create:configmaps:default/#1");
     assert!(report.contains("web-second"), "{report}");
-    assert!(report.contains("it occurred in 3 of 3 runs"), "{report}");
+    assert!(report.contains("the violation occurred in 3 of 3 runs"), "{report}");
     let junit = fs::read_to_string(&junit).expect("the file exists");
     assert!(junit.contains("<failure type=\"end state\""), "{junit}");
 
@@ -708,11 +708,11 @@ metadata: {name: a}
 #[rstest]
 #[case::port(
     "ports: [{containerPort: 9443}]",
-    "# it listens on 9443: pass a free port such as ${PORT_9443} instead"
+    "# the program listens on 9443: pass a free port such as ${PORT_9443} instead"
 )]
 #[case::port_of_webhooks(
     "ports: [{containerPort: 9876, name: hooks}]",
-    "# it serves webhooks on 9876: pass ${PORT_WEBHOOK} instead, or set `webhookPort: 9876`"
+    "# the program serves webhooks on 9876: pass ${PORT_WEBHOOK} instead, or set `webhookPort: 9876`"
 )]
 #[case::service_account("", "# set this if the program does not read a kubeconfig:\n    # inCluster: true\n")]
 #[case::name_of_the_pod(

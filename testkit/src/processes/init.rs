@@ -171,12 +171,12 @@ fn controller(workload: &Value, container: &Value, webhooks: &[Value]) -> String
         let (number, name) = (&port["containerPort"], &port["name"]);
         let hint = match webhooks.iter().any(|it| it == number || it == name) {
             true => format!(
-                "it serves webhooks on {number}: pass ${{PORT_WEBHOOK}} instead, or set `webhookPort: {number}` and \
-                 `network: private`"
+                "the program serves webhooks on {number}: pass ${{PORT_WEBHOOK}} instead, or set `webhookPort: {number}` \
+                 and `network: private`"
             ),
             false => format!(
-                "it listens on {number}: pass a free port such as ${{PORT_{number}}} instead, or set `network: \
-                 private`, because runs are concurrent"
+                "the program listens on {number}: pass a free port such as ${{PORT_{number}}} instead, or set \
+                 `network: private`, because runs are concurrent"
             ),
         };
         let _ = writeln!(text, "    # {hint}");

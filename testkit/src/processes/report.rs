@@ -325,7 +325,7 @@ impl Report {
         let _ = writeln!(text, "\nviolated: {}: {}", found.failure.oracle(), found.failure.what());
         let (failed, made) = found.recurrence;
         if made > 1 {
-            let _ = writeln!(text, "it occurred in {failed} of {made} runs");
+            let _ = writeln!(text, "the violation occurred in {failed} of {made} runs");
         }
         if let Some(went_on) = found.failure.went_on() {
             let _ = writeln!(text, "note: {went_on}");

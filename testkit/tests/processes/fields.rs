@@ -92,7 +92,7 @@ checks:
         "{report}"
     );
     assert!(report.contains("first = default/web-first, second = null"), "{report}");
-    assert!(report.contains("it occurred in 3 of 3 runs"), "{report}");
+    assert!(report.contains("the violation occurred in 3 of 3 runs"), "{report}");
     let kind = "<failure type=\"eventually &quot;the second follows the first&quot;\"";
     assert!(found.junit.contains(kind), "{}", found.junit);
 }

@@ -227,7 +227,7 @@ mod tests {
     #[case::cluster_scoped_with_a_generated_name("lose@b:create:nodes:/#1", "create nodes")]
     fn requests_in_plans_are_described_in_words(#[case] replay: &str, #[case] told: &str) {
         let words = Plan::parse(replay).expect("the plan is valid").words(&BTreeMap::new());
-        assert_eq!(words, [format!("execute {told} of b and lose the answer")]);
+        assert_eq!(words, [format!("execute {told} of b and lose the response")]);
     }
 
     #[test]

@@ -74,8 +74,8 @@ pub(crate) fn words<'a>(point: &'a str, names: &BTreeMap<Point, String>) -> Word
         ("call", _) if object.is_empty() => format!("{}{nth}", given(resource)),
         ("call", _) => format!("{} {}{nth}", given(resource), given(object)),
         ("event", Some(("", ""))) => format!("the bookmark of {resource}{nth}"),
-        ("event", Some(("", name))) => format!("the event of {resource} {name}{nth}"),
-        ("event", _) => format!("the event of {resource} {object}{nth}"),
+        ("event", Some(("", name))) => format!("the event for {resource} {name}{nth}"),
+        ("event", _) => format!("the event for {resource} {object}{nth}"),
         ("list" | "watch", _) => format!("{verb} {resource}{nth}"),
         (_, Some(("", ""))) if !names.contains_key(point) => format!("{verb} {resource}{nth}"),
         (_, Some((namespace, ""))) if names.contains_key(point) => {

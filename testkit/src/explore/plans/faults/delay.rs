@@ -48,7 +48,7 @@ pub(super) const ANSWER: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "execute {} of {} and deliver the answer after {:?}",
+            "execute {} of {} and delay the response by {:?}",
             it.what,
             it.client,
             time.time()

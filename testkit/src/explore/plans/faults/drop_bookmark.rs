@@ -19,5 +19,5 @@ pub(super) const ROW: FaultRow = FaultRow {
         event: Some(OnEvent::LeaveOut),
         ..Effects::NONE
     },
-    words: |it, _| format!("drop {} of {}", it.what, it.client),
+    words: |it, _| format!("do not deliver {} to {}", it.what, it.client),
 };

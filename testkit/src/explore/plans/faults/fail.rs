@@ -45,6 +45,9 @@ pub(super) const ROW: FaultRow = FaultRow {
     },
     words: |it, code| {
         let code: u16 = code.number();
-        format!("answer {} of {} with {code} without executing it", it.what, it.client)
+        format!(
+            "answer {} of {} with {code} without executing the request",
+            it.what, it.client
+        )
     },
 };

@@ -27,7 +27,7 @@ pub(super) const ROW: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "deliver nothing to {} from {} on; the connection of the watch breaks after {:?}",
+            "deliver no events to {}, starting at {}; the connection of the watch breaks after {:?}",
             it.client,
             it.what,
             time.time()

@@ -22,5 +22,5 @@ pub(super) const ROW: FaultRow = FaultRow {
         answer: Some(OnAnswer::Break(Duration::ZERO)),
         ..Effects::NONE
     },
-    words: |it, _| format!("execute {} of {} and lose the answer", it.what, it.client),
+    words: |it, _| format!("execute {} of {} and lose the response", it.what, it.client),
 };

@@ -21,7 +21,7 @@ pub(super) const ROW: FaultRow = FaultRow {
     },
     words: |it, down| {
         format!(
-            "restart the API server before {} of {}; it is down for {:?} and watches must list again",
+            "restart the API server before {} of {}; the server is down for {:?}, and clients must list again",
             it.what,
             it.client,
             down.time()

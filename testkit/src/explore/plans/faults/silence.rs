@@ -48,7 +48,7 @@ pub(super) const AFTER: FaultRow = FaultRow {
     },
     words: |it, time| {
         format!(
-            "execute {} of {} without an answer; the connection breaks after {:?}",
+            "execute {} of {} without a response; the connection breaks after {:?}",
             it.what,
             it.client,
             time.time()

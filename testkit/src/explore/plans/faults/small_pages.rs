@@ -34,5 +34,5 @@ pub(super) const ROW: FaultRow = FaultRow {
         run: Some(OnRun::SmallPages),
         ..Effects::NONE
     },
-    words: |_, _| format!("the server answers lists with a limit in pages of {SMALL_PAGE}"),
+    words: |_, _| format!("the server limits pages of lists to {SMALL_PAGE} objects"),
 };
