@@ -171,8 +171,8 @@ fn controller(workload: &Value, container: &Value, webhooks: &[Value]) -> String
         let (number, name) = (&port["containerPort"], &port["name"]);
         let hint = match webhooks.iter().any(|it| it == number || it == name) {
             true => format!(
-                "the program serves webhooks on {number}: pass ${{PORT_WEBHOOK}} instead, or set `webhookPort: {number}` \
-                 and `network: private`"
+                "the program serves webhooks on {number}: pass ${{PORT_WEBHOOK}} instead, or set \
+                 `webhookPort: {number}` and `network: private`"
             ),
             false => format!(
                 "the program listens on {number}: pass a free port such as ${{PORT_{number}}} instead, or set \
