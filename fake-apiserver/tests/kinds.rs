@@ -676,30 +676,13 @@ async fn signing_requires_permission_for_the_signer(
         .token("dev-token", "dev", ["devs"])
         .disable_admission_plugins(off.into_iter().flatten());
     let server = builder.expect("the plugins can be disabled").start();
-    let group = "certificates.k8s.io";
-    let mut rules = vec![json!({"apiGroups": [group], "verbs": ["update", "patch"],
-        "resources": [format!("certificatesigningrequests/{subresource}")]})];
-    if !names.is_empty() {
-        rules.push(json!({"apiGroups": [group], "verbs": [verb], "resources": ["signers"], "resourceNames": names}));
-    }
-    let of = "rbac.authorization.k8s.io";
-    let objects = [
-        json!({"apiVersion": format!("{of}/v1"), "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": rules}),
-        json!({"apiVersion": format!("{of}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "b"},
-            "roleRef": {"apiGroup": of, "kind": "ClusterRole", "name": "r"},
-            "subjects": [{"apiGroup": of, "kind": "User", "name": "dev"}]}),
-        signing_request(json!({})),
-    ];
-    server.load(objects).expect("the objects are valid");
+    let resource = format!("certificatesigningrequests/{subresource}");
+    grant(&server, &["update", "patch"], &[&resource], (verb, names));
+    server.load([signing_request(json!({}))]).expect("the request is valid");
     let status = json!({"status": {"conditions": [{"type": condition, "status": "True", "reason": "r"}]}});
-    let request = http::Request::patch(format!("{CSRS}/c/{subresource}"))
-        .header("content-type", "application/merge-patch+json")
-        .header("authorization", "Bearer dev-token")
-        .body(status.to_string())
-        .expect("the request is valid");
-    let answer = server.call(request).await;
-    let body: Value = serde_json::from_slice(answer.body()).expect("the text is valid JSON");
-    assert_eq!(answer.status(), code, "{body}");
+    let path = format!("{CSRS}/c/{subresource}");
+    let (found, body) = send_as_dev(&server, "PATCH", &path, &status).await;
+    assert_eq!(found, code, "{body}");
     if code == 403 {
         let why = format!("user not permitted to {verb} requests with signerName \"example.com/s\"");
         let message = format!("certificatesigningrequests.certificates.k8s.io \"c\" is forbidden: {why}");
@@ -707,21 +690,10 @@ async fn signing_requires_permission_for_the_signer(
     }
 }
 
-/// Starts a server of Kubernetes 1.37 on which the user `dev` may use all certificate resources, and `verb` on these
-/// signers.
-fn server_with_signers(verb: &str, signers: &[&str]) -> ApiServer {
-    let builder = ApiServer::builder()
-        .kubernetes_version(KubernetesVersion::V1_37)
-        .authorization(Authorization::Rbac)
-        .token("dev-token", "dev", ["devs"]);
-    let server = builder.start();
+/// Lets the user `dev` use these resources of `certificates.k8s.io`, and a verb on these signers.
+fn grant(server: &ApiServer, verbs: &[&str], resources: &[&str], (verb, signers): (&str, &[&str])) {
     let group = "certificates.k8s.io";
-    let resources = [
-        "clustertrustbundles",
-        "podcertificaterequests",
-        "podcertificaterequests/status",
-    ];
-    let mut rules = vec![json!({"apiGroups": [group], "verbs": ["*"], "resources": resources})];
+    let mut rules = vec![json!({"apiGroups": [group], "verbs": verbs, "resources": resources})];
     if !signers.is_empty() {
         rules.push(json!({"apiGroups": [group], "verbs": [verb], "resources": ["signers"], "resourceNames": signers}));
     }
@@ -733,6 +705,22 @@ fn server_with_signers(verb: &str, signers: &[&str]) -> ApiServer {
             "subjects": [{"apiGroup": of, "kind": "User", "name": "dev"}]}),
     ];
     server.load(objects).expect("the objects are valid");
+}
+
+/// Starts a server of Kubernetes 1.37 on which the user `dev` may use trust bundles and PodCertificateRequests, and
+/// `verb` on these signers.
+fn server_with_signers(verb: &str, signers: &[&str]) -> ApiServer {
+    let server = ApiServer::builder()
+        .kubernetes_version(KubernetesVersion::V1_37)
+        .authorization(Authorization::Rbac)
+        .token("dev-token", "dev", ["devs"])
+        .start();
+    let resources = [
+        "clustertrustbundles",
+        "podcertificaterequests",
+        "podcertificaterequests/status",
+    ];
+    grant(&server, &["*"], &resources, (verb, signers));
     server
 }
 
