@@ -1,6 +1,6 @@
 //! `Mask`: fields that are excluded from comparisons.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,13 +18,15 @@ pub(crate) struct Mask {
     pub(crate) names: BTreeSet<String>,
     /// Names with generated parts, which differ between runs.
     pub(crate) templates: Templates,
-    /// Objects with a time in their names that the run without faults creates after the end of the scenario: resource,
-    /// namespace and name. A run that takes longer, or that reads the clock at other times, may already have created
-    /// them.
-    pub(crate) upcoming: Arc<BTreeSet<String>>,
+    /// Objects with a time in their names that the run without faults creates after the end of the scenario. A run that
+    /// takes longer, or that reads the clock at other times, may already have created them.
+    pub(crate) upcoming: Upcoming,
     /// Fields that were added after comparisons had begun to use the mask. Shared by all copies.
     learnt: Arc<Learnt>,
 }
+
+/// Resource, namespace and name of objects, each with the number of objects of its series when it is the newest one.
+pub(crate) type Upcoming = Arc<BTreeMap<String, usize>>;
 
 /// Fields that are added to a mask while it is used.
 #[derive(Debug, Default)]
@@ -62,7 +64,7 @@ impl Mask {
         self.names.extend(other.names);
         self.templates.add(other.templates);
         if !other.upcoming.is_empty() {
-            Arc::make_mut(&mut self.upcoming).extend(other.upcoming.iter().cloned());
+            self.upcoming = other.upcoming;
         }
     }
 

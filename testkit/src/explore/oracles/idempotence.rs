@@ -111,7 +111,7 @@ fn has_only_series(facts: &Facts<'_>, restarted: &Restarted<'_>, beside: &BTreeS
         created.is_some_and(|it| {
             facts
                 .reference
-                .is_some_and(|known| known.mask.upcoming.contains(&plain_key(it)))
+                .is_some_and(|known| known.mask.upcoming.contains_key(&plain_key(it)))
         })
     };
     let mut has_replaced = later.clone().any(is_upcoming);

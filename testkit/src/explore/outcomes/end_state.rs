@@ -200,11 +200,14 @@ impl EndState {
         self.existing(uid).is_some()
     }
 
-    /// Returns the resource, namespace and name of the objects that the run created with a time in their names.
-    pub(crate) fn with_times_in_names(&self) -> BTreeSet<String> {
-        let created = self.objects.values().flatten().filter(|it| !it.is_untouched);
-        let timed = created.filter(|it| has_time_in_name(&it.object));
-        timed.map(|it| plain_key(&it.object)).collect()
+    /// Returns the newest object of each series of objects with a time in their names, with the number of objects of
+    /// the series. Only contains objects that were created in the run.
+    pub(crate) fn newest_of_series(&self) -> BTreeMap<String, usize> {
+        let newest = self.objects.values().filter_map(|all| {
+            let newest = newest(all).filter(|it| !it.is_untouched && has_time_in_name(&it.object))?;
+            Some((plain_key(&newest.object), all.len()))
+        });
+        newest.collect()
     }
 
     /// Returns `true` if at most one object has this key.
@@ -528,6 +531,17 @@ fn hint(differences: &[Difference]) -> Option<String> {
     Some(format!(
         "if this may depend on the history of the run, ignore it: `{calls}`; otherwise the controller must handle it"
     ))
+}
+
+/// Returns the object that was created last.
+pub(super) fn newest(all: &[Kept]) -> Option<&Kept> {
+    let created = |it: &&Kept| {
+        let time = it.object.value()["metadata"]["creationTimestamp"]
+            .as_str()
+            .map(str::to_owned);
+        (time, it.object.name().to_owned())
+    };
+    all.iter().max_by_key(created)
 }
 
 pub(crate) fn plain_key(object: &StoredObject) -> String {

@@ -15,7 +15,7 @@ use super::recorded::Recorded;
 use super::violation::Violation;
 use crate::explore::plans::Plan;
 use crate::explore::trace::Step;
-use crate::mask::Mask;
+use crate::mask::{Mask, Upcoming};
 use crate::templates::Templates;
 
 /// Objects and fields that returned to an earlier value, with a description.
@@ -56,7 +56,7 @@ pub(crate) struct Outcome {
     /// The end state after more time has passed, if this was requested and the state differs from `end`.
     pub(crate) rested: Option<EndState>,
     /// Objects with a time in their names that were created after the end of the scenario, if this was requested.
-    pub(crate) upcoming: BTreeSet<String>,
+    pub(crate) upcoming: Upcoming,
     pub(crate) milestones: Vec<Milestone>,
     /// Number of times the scenario waited for the cluster.
     pub(crate) waited: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Outcome {
     pub(crate) settled_times: Vec<Duration>,
     /// Set if the end could not be judged, because the reference lacked the state to compare it with.
     pub(crate) is_unjudged: bool,
-    /// Set if a state was judged as wrong before the usual time limit, in real time.
+    /// Set if a run in real time failed before the time limit, because a wrong state no longer changed.
     pub(crate) is_hasty: bool,
     /// Number of waits before a failed assertion of the scenario, if the scenario had not waited for the end of the
     /// faults.

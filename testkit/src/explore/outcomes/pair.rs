@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
-use super::end_state::{EndState, Kept, plain_key};
+use super::end_state::{EndState, Kept, newest, plain_key};
 use super::identities::{Referent, Which, replace};
 use super::sameness::are_the_same;
 use super::unordered::sort;
@@ -61,9 +61,13 @@ impl<'a> Pair<'a> {
     pub(crate) fn fields_of_one(&self, key: &str, left: &[Kept], right: &[Kept]) -> Vec<Field> {
         let resource = key.split(' ').next().unwrap_or_default();
         if left.len() != right.len() {
-            let [due_left, due_right] = [left, right].map(|all| self.without_upcoming(all));
-            if due_left.len() == due_right.len() {
-                return self.fields_of_one(key, &due_left, &due_right);
+            let due = self.without_upcoming(left);
+            if due.len() < left.len() && due.len() == right.len() {
+                return self.fields_of_one(key, &due, right);
+            }
+            let newest = newest(right).and_then(|it| self.mask.upcoming.get(&plain_key(&it.object)));
+            if left.len() < right.len() && newest == Some(&right.len()) {
+                return self.fields_of_values(resource, self.sorted(0, key, left), self.sorted(1, key, right));
             }
             let is_masked = self.mask.hides_names(resource);
             let difference = (!is_masked).then(|| Field::whole(number(left.len(), right.len())));
@@ -74,20 +78,22 @@ impl<'a> Pair<'a> {
         {
             return Vec::new();
         }
-        let sorted = |side: usize, all: &[Kept]| {
-            let sorted = all.iter().map(|it| {
-                let mut shown = self.shown(side, key, it);
-                sort(&it.object, &mut shown);
-                shown
-            });
-            sorted.collect::<Vec<Value>>()
-        };
-        self.fields_of_values(resource, sorted(0, left), sorted(1, right))
+        self.fields_of_values(resource, self.sorted(0, key, left), self.sorted(1, key, right))
+    }
+
+    /// Returns the objects of one key in canonical form.
+    fn sorted(&self, side: usize, key: &str, all: &[Kept]) -> Vec<Value> {
+        let sorted = all.iter().map(|it| {
+            let mut shown = self.shown(side, key, it);
+            sort(&it.object, &mut shown);
+            shown
+        });
+        sorted.collect()
     }
 
     /// Returns the objects that are due before the end of the scenario.
     fn without_upcoming(&self, all: &[Kept]) -> Vec<Kept> {
-        let is_due = |it: &&Kept| !self.mask.upcoming.contains(&plain_key(&it.object));
+        let is_due = |it: &&Kept| !self.mask.upcoming.contains_key(&plain_key(&it.object));
         all.iter().filter(is_due).cloned().collect()
     }
 

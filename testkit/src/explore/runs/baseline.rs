@@ -1,6 +1,5 @@
 //! The reference: runs without faults, and their common end state.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::config::{Config, Role};
@@ -8,7 +7,7 @@ use super::run::run;
 use super::world::World;
 use crate::explore::outcomes::{Finding, Generated, Milestone, Nondeterminism, Outcome, Reference};
 use crate::explore::plans::Plan;
-use crate::mask::Mask;
+use crate::mask::{Mask, Upcoming};
 
 /// Creates the reference from runs without faults: two equal runs, a run with different uids, random numbers and time
 /// of day, and runs in which more time passes.
@@ -78,7 +77,7 @@ pub(crate) fn rest(
         // In real time, runs do not wait for timers.
         return;
     }
-    mask.upcoming = upcoming(config, world, plan, first).into();
+    mask.upcoming = upcoming(config, world, plan, first);
     let mut made = |role| {
         let outcome = run(config, world, plan, role, None);
         first.took += outcome.took;
@@ -95,9 +94,9 @@ pub(crate) fn rest(
 
 /// Returns the objects with a time in their names that controllers create after the end of the scenario. Empty if the
 /// run has not created any such object.
-fn upcoming(config: &Config, world: &World, plan: &Plan, first: &mut Outcome) -> BTreeSet<String> {
-    if first.end.with_times_in_names().is_empty() {
-        return BTreeSet::new();
+fn upcoming(config: &Config, world: &World, plan: &Plan, first: &mut Outcome) -> Upcoming {
+    if first.end.newest_of_series().is_empty() {
+        return Upcoming::default();
     }
     let passing = run(config, world, plan, Role::Passing, None);
     first.took += passing.took;

@@ -1,6 +1,6 @@
 //! Executes one run: starts a cluster, runs the scenario with a plan, and collects and judges the outcome.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use crate::explore::outcomes::{
 use crate::explore::plans::{OnRun, Plan};
 use crate::explore::trace::without_task_ids;
 use crate::lock::lock;
-use crate::mask::Mask;
+use crate::mask::{Mask, Upcoming};
 use crate::output::Output;
 use crate::panics::{hush, message, panicked_at, with_place};
 use crate::test_cluster::{Cause, TestCluster};
@@ -170,7 +170,7 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
     };
     let upcoming = match role {
         Role::Passing => run.upcoming(&end).await,
-        _ => BTreeSet::new(),
+        _ => Upcoming::default(),
     };
     let mut outcome = run.outcome(end, role == Role::Other);
     (outcome.rested, outcome.upcoming) = (rested, upcoming);
@@ -370,10 +370,19 @@ impl Run<'_> {
 
     /// Lets as much time pass as the run has taken, but at least `PASSING`. Returns the objects with a time in their
     /// names that controllers have created meanwhile.
-    async fn upcoming(&self, end: &EndState) -> BTreeSet<String> {
-        sleep(self.gate.started.elapsed().max(PASSING)).await;
-        let later = self.harness.end_state().with_times_in_names();
-        later.difference(&end.with_times_in_names()).cloned().collect()
+    async fn upcoming(&self, end: &EndState) -> Upcoming {
+        let until = Instant::now() + self.gate.started.elapsed().max(PASSING);
+        let known = end.newest_of_series();
+        let (mut upcoming, mut looked_at) = (BTreeMap::new(), self.harness.revision());
+        while Instant::now() < until {
+            sleep(self.config.timing.look_again[0]).await;
+            if self.harness.revision() != looked_at {
+                looked_at = self.harness.revision();
+                upcoming.append(&mut self.harness.end_state().newest_of_series());
+            }
+        }
+        upcoming.retain(|key, _| !known.contains_key(key));
+        upcoming.into()
     }
 
     /// Checks the end state. `known` is the violation that an earlier check of the same state found, if any.
@@ -483,7 +492,7 @@ impl Run<'_> {
             messages: state.messages,
             end,
             rested: None,
-            upcoming: BTreeSet::new(),
+            upcoming: Upcoming::default(),
             milestones: std::mem::take(&mut state.milestones),
             waited: state.waited,
             settled_times: std::mem::take(&mut state.settled_times),
